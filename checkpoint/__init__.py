@@ -1,20 +1,21 @@
 """The kubelet's file ``kubelet_internal_checkpoint``: model, exact text, checksum and storage.
 
-The package is independent of the rest: ``checkpoint.load(path)`` reads the file of any kubelet
-since v1.20. It does not know protobuf (a plugin's response is opaque bytes) or ``devicemanager``,
-and so not what an entry means for pods and devices.
+The package does not import ``devicemanager``: ``checkpoint.load(path)`` reads the file of any
+kubelet since v1.20. It treats a plugin's protobuf response as opaque bytes, and it does not
+interpret entries: which devices a pod may use is decided elsewhere.
 
 In:   entries and registered devices (``Checkpoint``), or the bytes of a file.
-Out:  the bytes that a kubelet would write, durably on disk; the contents of a file, or as much
-      of a damaged one as can be read.
+Out:  the bytes that a kubelet would write, durably on disk; or the contents of a file. From a
+      damaged file, the contents that can still be read.
 
 Invariants:
 
-* Files are equal to the kubelet's, byte for byte, and each can read the other's.
+* Files are equal to the kubelet's, byte for byte. A real kubelet reads the files of this
+  package, and this package reads the files of a real kubelet.
 * A reader finds the old or the new contents, never a mixture (``store``).
 * When a write returns, every change made before the call is on disk, as durably as chosen
   (``shared_writer``, ``files``).
-* The cost of a write is that of the change, not of the file (``document``, ``fnv``).
+* The cost of a write depends on the size of the change, not of the file (``document``, ``fnv``).
 
 Where to start reading: ``model`` and ``text`` for the format; ``parse`` and ``inspection`` for
 reading; ``document``, ``shared_writer`` and ``store`` for writing. ``repairing`` makes a damaged
@@ -87,8 +88,8 @@ __all__ = [
     "without_pods",
 ]
 
-# Loaded at first use, to keep start-up fast: a node without a checkpoint does not need the
-# parser, and no kubelet needs inspection and repair.
+# Imported at first use, to keep start-up fast. A node without a checkpoint does not need the
+# parser. A running kubelet never needs inspection and repair.
 _LAZY = {
     "Finding": "consistency",
     "FindingKind": "consistency",

@@ -1,4 +1,5 @@
-"""Find inconsistencies that no kubelet writes, in a file that a kubelet loads without error."""
+"""Find inconsistent entries in a checkpoint that a kubelet loads without error. No kubelet writes
+such entries."""
 
 from __future__ import annotations
 
@@ -12,37 +13,37 @@ from checkpoint.model import Checkpoint, PodDevicesEntry
 
 
 class FindingKind(enum.StrEnum):
-    """Kinds of inconsistencies."""
+    """Kinds of inconsistent checkpoint entries."""
 
     HELD_TWICE = "held-twice"
     """A device is allocated to two pods. Two containers of one pod can have the same device,
     because app containers reuse devices of init containers."""
     REPEATED_ENTRY = "repeated-entry"
-    """A container has several entries for a resource; the last one counts."""
+    """A container has several entries for one resource; a kubelet uses the last entry."""
     UNREGISTERED_RESOURCE = "unregistered-resource"
     """A container has devices of a resource that is not registered."""
 
 
 @attrs.frozen
 class Finding:
-    """One inconsistency, with a one-line message."""
+    """One inconsistency in a checkpoint, with a one-line message."""
 
     kind: FindingKind
     message: str
     resource: str
     pods: tuple[str, ...]
-    """UIDs of the pods concerned, in the order of the file."""
+    """UIDs of the affected pods, in the order of the file."""
 
 
 def inconsistencies(checkpoint: Checkpoint) -> tuple[Finding, ...]:
-    """Return all findings by kind, in the order of the file."""
+    """Return all inconsistencies of a checkpoint: sorted by kind, then in the order of the file."""
     entries = checkpoint.entries or ()
     registered = checkpoint.registered_devices or {}
     return (*_held_twice(entries), *_repeated(entries), *_unregistered(entries, registered.keys()))
 
 
 def _held_twice(entries: tuple[PodDevicesEntry, ...]) -> Iterator[Finding]:
-    # Dicts with None as values are sets that keep the order of the file.
+    # Dicts with None as values serve as sets that keep the order of the file.
     holders: dict[tuple[str, str], dict[str, None]] = {}
     for entry in entries:
         for ids in (entry.device_ids or {}).values():

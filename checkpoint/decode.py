@@ -1,5 +1,5 @@
-"""Decode JSON without losing what is wrong with it: duplicate keys, exact number texts, and
-the position up to which a damaged text is valid."""
+"""Decode JSON strictly enough to find damage: report duplicate keys, keep the exact text of
+numbers, and find the position up to which a damaged text is valid."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import attrs
 
 @attrs.frozen
 class Number:
-    """A JSON number as text, because Go rejects 1.0 or 1e3 as an integer."""
+    """Text of a JSON number. It is not converted, because Go rejects 1.0 or 1e3 as an integer."""
 
     text: str
 
 
 @attrs.frozen
 class Repeated:
-    """An object with a duplicate key; its values are not used."""
+    """Placeholder for a JSON object that has a duplicate key. The object's values are dropped."""
 
     key: str
 
@@ -29,10 +29,10 @@ Object: TypeAlias = dict[str, Value]
 
 
 class Problem(Exception):
-    """A problem in a file whose name is not known here.
+    """Description of what is wrong with a checkpoint's text, without the name of the file.
 
-    ``position`` is the character up to which the text is valid JSON; None if the problem is
-    not the syntax.
+    ``position`` is the character up to which the text is valid JSON. It is None if the JSON syntax
+    is valid and the contents are wrong.
     """
 
     def __init__(self, text: str, position: int | None = None) -> None:
@@ -41,7 +41,7 @@ class Problem(Exception):
 
 
 def decode(data: bytes) -> Value:
-    """Decode JSON from bytes. Raises Problem."""
+    """Decode JSON from bytes. Raises Problem if they are empty, not UTF-8 or not JSON."""
     if not data.strip():
         raise Problem("the file is empty" if not data else "the file is blank")
     try:
@@ -54,7 +54,7 @@ def decode(data: bytes) -> Value:
 
 
 def decode_text(text: str) -> Value:
-    """Decode JSON from text. Raises Problem."""
+    """Decode JSON from a string. Raises Problem if it is not JSON or nested too deeply."""
     try:
         value: Value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -65,13 +65,13 @@ def decode_text(text: str) -> Value:
             error.pos,
         ) from error
     except RecursionError as error:
-        raise Problem("nested too deeply to be a checkpoint") from error
+        raise Problem("JSON is nested too deeply for a checkpoint: the file is damaged") from error
     return value
 
 
 def decode_at(text: str, start: int) -> tuple[Value, int]:
-    """Decode the JSON value at ``start``; return it and its end. Raises Problem with a
-    position."""
+    """Decode the JSON value at position ``start``; return the value and its end position. Raises
+    Problem with a position."""
     try:
         value, end = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:
@@ -90,15 +90,15 @@ def _pairs(pairs: list[tuple[str, Value]]) -> Object | Repeated:
         if key in seen:
             return Repeated(key)
         seen.add(key)
-    raise AssertionError("a key is a duplicate")
+    raise AssertionError("unreachable: the caller has found a duplicate key")
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise Problem(f"not JSON: invalid value {name}")
+    raise Problem(f"not JSON: invalid value {name}: the file is damaged")
 
 
-# Python's parser accepts more than Go's: duplicate keys, NaN, and numbers of any form. The hooks
-# record or reject these instead of hiding them.
+# Python's parser accepts more than Go's: duplicate keys, NaN, and numbers of any form. These hooks
+# record or reject what Go would not accept.
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_pairs,
     parse_int=Number,
@@ -107,18 +107,20 @@ _DECODER: Final = json.JSONDecoder(
 )
 
 
-# A string, or a bracket. A lone quote starts a string without an end.
+# Matches a string or a bracket. A quote without a closing quote matches alone: the string has no
+# end.
 _TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|["\[\]{}]', re.DOTALL)
 _CLOSING: Final = {"[": "]", "{": "}"}
 _ELEMENTS: Final = 3
-"""Nesting depth of an element of PodDeviceEntries or RegisteredDevices."""
+"""Nesting depth of an element of PodDeviceEntries or RegisteredDevices in the file."""
 
 
 def readable_part(text: str, position: int) -> tuple[str, int]:
-    """Return the part of ``text`` before ``position`` that is complete, and where it ends.
+    """Return the readable beginning of a damaged ``text``, and the position where it ends.
 
-    It is cut after the last complete entry or resource. Then open brackets are closed, which
-    makes it valid JSON. Without a complete element, the part is empty.
+    ``position`` is where the damage starts. The text is cut after the last complete entry or
+    resource before ``position``. Brackets that are still open are closed, so the result is valid
+    JSON. Without a complete entry or resource, the result is empty.
     """
     end, closers = 0, ""
     stack: list[str] = []
@@ -127,7 +129,7 @@ def readable_part(text: str, position: int) -> tuple[str, int]:
             case "[" | "{" as mark:
                 stack.append(_CLOSING[mark])
             case "]" | "}":
-                stack.pop()  # never empty: up to ``position`` the text is valid JSON
+                stack.pop()  # has an item: the text before ``position`` is valid JSON
                 if len(stack) <= _ELEMENTS:
                     end, closers = token.end(), "".join(reversed(stack))
             case '"':
@@ -136,5 +138,5 @@ def readable_part(text: str, position: int) -> tuple[str, int]:
 
 
 def shown(key: str) -> str:
-    """Quote a key for an error message, shortened if it is long."""
+    """Return a JSON key in quotes for an error message, cut after 60 characters."""
     return json.dumps(key if len(key) <= 60 else f"{key[:60]}…")

@@ -1,20 +1,21 @@
-"""A checkpoint that changes pod by pod, rendered at the cost of the change."""
+"""Checkpoint in memory that is rendered at a cost that depends only on the size of a change."""
 
-# Theory of operation. Every admission waits for a write, and the checksum covers the whole text:
-# half a megabyte with a thousand pods. Hashing all of it each time would cost more than the rest
-# of an admission. Therefore pods are grouped in blocks of up to 32 pods, and the hash state at
-# the end of each block is stored. There are three cases, and none hashes unchanged text:
+# Theory of operation. Every admission waits for a write of the checkpoint, and its checksum covers
+# the whole text: half a megabyte with a thousand pods. Hashing all of it for every write would cost
+# more than the rest of an admission. Therefore pods are grouped in blocks of up to 32 pods, and the
+# hash state at the end of each block is stored. There are three cases, and no case hashes unchanged
+# text:
 #
-# * A pod is added at the end, the usual case: its bytes are hashed, starting from the state at
-#   the end of the last block.
-# * A pod in the middle changes or is removed: its block is hashed again. The following blocks
-#   start from a new state, but their effect on any state is cached (``fnv.Effect``), so each
-#   costs one table lookup.
+# * A pod is added at the end, which is the usual case: only its bytes are hashed, starting from the
+#   stored state at the end of the last block.
+# * A pod in the middle changes or is removed: its block is hashed again. The following blocks now
+#   start from a different hash state. Their effect on any state is cached (``fnv.Effect``), so each
+#   of these blocks costs one table lookup.
 # * Devices register or change health: only the part after the entries is rendered.
 #
-# Locking: the caller changes the :class:`Document` and takes a :class:`Snapshot` with its lock
-# held, which copies only pointers. It renders the snapshot without its lock. Snapshots share one
-# renderer, which has a lock.
+# Locking: the caller holds its own lock while it changes the :class:`Document` or takes a
+# :class:`Snapshot`. Taking a snapshot copies only pointers. The caller renders the snapshot without
+# its lock. All snapshots of a document share one renderer, which has a separate lock.
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ from checkpoint.text import (
 )
 
 _BLOCK: Final = 32
-"""Largest number of pods in a block. A change costs one block hashed again, and one table
-lookup for each later block; this size balances the two for a thousand pods."""
+"""Largest number of pods in a block. After a change, one block is hashed again, and each later
+block costs one table lookup. 32 balances these two costs for a thousand pods."""
 _START: Final = fnv1a_32(HASHED_HEAD)
 _NO_ENTRIES: Final = extend(_START, b"<nil>")
 _OPEN: Final = step(_START, ord("["))
@@ -47,11 +48,10 @@ _SPACE: Final = ord(" ")
 
 
 class Document:
-    """The entries of all pods, in the order in which the pods were added, and the registered
-    devices.
+    """Entries of all pods in the order in which the pods were added, and the registered devices.
 
-    Without entries the file has ``null``, as from the kubelet's ``toCheckpointData`` (v1.32).
-    Not thread-safe; its snapshots are.
+    Without entries the file has ``null``, as written by the kubelet's ``toCheckpointData`` (v1.32).
+    A document is not thread-safe, but its snapshots are.
     """
 
     def __init__(self) -> None:
@@ -60,57 +60,61 @@ class Document:
         self._renderer = _Renderer()
 
     def put(self, key: str, entries: Sequence[Rendered]) -> None:
-        """Set the entries of a pod, each from :func:`checkpoint.render_entry`. A known pod keeps
-        its position."""
+        """Set the entries of a pod, each rendered by :func:`checkpoint.render_entry`. ``key``
+        identifies the pod. A pod that is already in the document keeps its position."""
         if entries:
             self._pods[key] = join(entries)
         else:
             self.remove(key)
 
     def remove(self, key: str) -> None:
-        """Remove a pod; an unknown one is ignored."""
+        """Remove the entries of a pod. An unknown pod is ignored."""
         self._pods.pop(key, None)
 
     @property
     def registered(self) -> RegisteredDevices:
-        """RegisteredDevices as last set. Do not modify it."""
+        """RegisteredDevices as last set. Callers must not modify it."""
         return self._registered
 
     def set_registered(self, registered: RegisteredDevices) -> None:
-        """Set RegisteredDevices: resource to the IDs of its healthy devices, in file order.
-        Only changed resources are rendered again."""
+        """Set the registered devices: for each resource, the IDs of its healthy devices in file
+        order. Only resources that have changed are rendered again."""
         if registered != self._registered:
             self._registered = dict(registered)
 
     def snapshot(self) -> Snapshot:
-        """Return the present state, at the cost of one pointer per pod."""
+        """Return the current state. This copies one pointer per pod."""
         return Snapshot(tuple(self._pods.values()), self._registered, self._renderer)
 
     def render(self) -> bytes:
-        """Return the present contents of the file: ``snapshot().render()``."""
+        """Return the current contents of the file, like ``snapshot().render()``."""
         return self.snapshot().render()
 
 
 @attrs.frozen(eq=False, repr=False)
 class Snapshot:
-    """A document at one moment. Snapshots can be rendered on any thread and in any order;
-    rendering in the order of creation is fast."""
+    """Immutable state of a document at one moment.
+
+    Snapshots can be rendered on any thread and in any order. Rendering is fastest in the order in
+    which the snapshots were taken.
+    """
 
     _pods: tuple[Rendered, ...]
     _registered: RegisteredDevices
     _renderer: _Renderer
 
     def render(self) -> bytes:
-        """Return the contents of the file, equal to ``dumps`` of the same data."""
+        """Return the contents of the file, equal to ``checkpoint.dumps`` of the same data."""
         return b"".join(self.parts())
 
     def parts(self) -> list[bytes]:
-        """Return the contents in pieces, to avoid a copy in :meth:`FileStore.write`."""
+        """Return the contents of the file in consecutive pieces, so that :meth:`FileStore.write`
+        need not copy them."""
         return self._renderer.render(self._pods, self._registered)
 
 
 class _Block:
-    """Consecutive pods, in both texts."""
+    """Consecutive pods with their JSON text and the effect of their hashed text."""
 
     __slots__ = ("_effect", "json", "pods")
 
@@ -122,7 +126,7 @@ class _Block:
     def on(self, state: int) -> int:
         """Return the hash state after this block, starting from ``state``."""
         if self._effect is None:
-            # Created at first use: nothing ever changes in front of most blocks.
+            # Created at first use: for most blocks, no earlier pod ever changes.
             spaced = (part for pod in self.pods for part in (b" ", pod.hashed))
             self._effect = Effect(*tuple(spaced)[1:])
         return self._effect.on(state)
@@ -130,30 +134,30 @@ class _Block:
 
 @attrs.define(eq=False, repr=False)
 class _Rendering:
-    """The blocks of a rendering."""
+    """Result of rendering a list of pods: its blocks and the hash state after each block."""
 
     pods: tuple[Rendered, ...] = ()
     blocks: list[_Block] = attrs.field(factory=list)
     ends: list[int] = attrs.field(factory=list)
-    """Number of pods up to the end of each block."""
+    """For each block, the number of pods up to its end."""
     states: list[int] = attrs.field(factory=list)
     """Hash state at the end of each block."""
 
     def up_to(self, count: int, pods: tuple[Rendered, ...]) -> _Rendering:
-        """Start a new rendering with the blocks within the first ``count`` pods."""
+        """Return a new rendering with those blocks that contain only the first ``count`` pods."""
         kept = bisect_right(self.ends, count)
         return _Rendering(pods, self.blocks[:kept], self.ends[:kept], self.states[:kept])
 
     def keep(self, block: _Block) -> None:
-        """Append a block of the last rendering at a new position."""
-        # Small blocks are merged: otherwise removing pods would leave more and more of them.
+        """Append a block of the previous rendering at a new position."""
+        # Merge small blocks. Otherwise repeated removals of pods would leave more and more of them.
         if self._has_room(len(block.pods), _BLOCK // 2):
             self.add(block.pods)
         else:
             self._append(block, block.on(self._state()))
 
     def add(self, pods: tuple[Rendered, ...]) -> None:
-        """Append pods without a block, at the cost of hashing them."""
+        """Append pods that are not in a block yet. Their text is hashed."""
         text = join(pods)
         json, state = text.json, extend(self._state(), text.hashed)
         if self._has_room(len(pods), _BLOCK):
@@ -175,11 +179,11 @@ class _Rendering:
 
 
 class _Renderer:
-    """Cached rendering: only changes are rendered."""
+    """Renderer that caches its last result and renders only what has changed since."""
 
     def __init__(self) -> None:
-        # Guards the fields below. Held while hashing; the owner of the document need not wait
-        # for it.
+        # Guards the fields below. It is held while hashing. The owner of the document has a
+        # separate lock, so changes to the document do not wait for hashing.
         self._lock = threading.Lock()
         self._last = _Rendering()
         self._tail = _Tail()
@@ -200,13 +204,13 @@ class _Renderer:
 
 
 def _follow(last: _Rendering, pods: tuple[Rendered, ...]) -> _Rendering:
-    """Render ``pods`` with the blocks of the last rendering."""
+    """Return a rendering of ``pods`` that reuses the blocks of the rendering ``last``."""
     now = last.up_to(_common_prefix(last.pods, pods), pods)
     kept = len(now.blocks)
     # Each pod is in one block, so the first pod identifies the block.
     others = {block.pods[0]: block for block in last.blocks[kept:]}
     at = now.ends[-1] if now.ends else 0
-    if not others:  # the usual case: pods were added at the end
+    if not others:  # usual case: pods were only added at the end
         for start in range(at, len(pods), _BLOCK):
             now.add(pods[start : start + _BLOCK])
         return now
@@ -223,14 +227,18 @@ def _follow(last: _Rendering, pods: tuple[Rendered, ...]) -> _Rendering:
 
 
 def _next_block(pods: tuple[Rendered, ...], start: int, blocks: Mapping[Rendered, _Block]) -> int:
-    """Return the start of the next reusable block after ``start``, or the end of a full block."""
+    """Return the position of the next reusable block after ``start``. Without one within ``_BLOCK``
+    pods, return the end of a full block."""
     most = min(start + _BLOCK, len(pods))
     return next((at for at in range(start + 1, most) if pods[at] in blocks), most)
 
 
 class _Tail:
-    """Renderer of the part after the entries. Every change of an entry changes the hash state
-    before this part, so its effect on the hash is cached."""
+    """Renderer of the text after the entries: the registered devices.
+
+    Every change of an entry changes the hash state before this text. Therefore the effect of the
+    text on any hash state is cached.
+    """
 
     def __init__(self) -> None:
         self._registered: RegisteredDevices | None = None
@@ -256,8 +264,8 @@ class _Tail:
 
 
 def _common_prefix(old: tuple[Rendered, ...], new: tuple[Rendered, ...]) -> int:
-    """Return the number of leading pods that are equal."""
-    # Bisection over slices: comparing slices runs at C speed, a loop over pods does not.
+    """Return the number of leading pods that are the same in both tuples."""
+    # Bisect over slices: Python compares slices at C speed, but not in a loop over pods.
     low, high = 0, min(len(old), len(new))
     if old[:high] == new[:high]:
         return high

@@ -1,4 +1,4 @@
-"""Errors of checkpoints. Every message is one line: where, what, and what to do."""
+"""Errors of checkpoint files. Each message is one line: the file, the problem, and the fix."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ class CheckpointError(Exception):
 
 
 class CheckpointNotFound(CheckpointError):
-    """The file does not exist. The kubelet then starts without a checkpoint."""
+    """Error for a checkpoint file that does not exist. The kubelet starts without a checkpoint."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
         self.source = source
 
     def __str__(self) -> str:
-        return f"{self.source}: no such file: check the path; no kubelet has written it yet"
+        return (
+            f"{self.source}: no such file: check the path, or wait until a kubelet has written it"
+        )
 
 
 class CheckpointUnreadable(CheckpointError):
-    """The file exists but cannot be read; ``__cause__`` has the OSError, if any."""
+    """Error for a checkpoint file that exists but cannot be read. ``__cause__`` is the OSError, if
+    there is one."""
 
     def __init__(self, source: str, reason: str) -> None:
         super().__init__(source, reason)
@@ -36,7 +39,8 @@ class CheckpointUnreadable(CheckpointError):
 
 
 class CheckpointCorrupt(CheckpointError):
-    """The contents are not a checkpoint, or were altered."""
+    """Error for a file whose contents are not a checkpoint or have changed since a kubelet wrote
+    it."""
 
     def __init__(self, problem: str, source: str = "checkpoint") -> None:
         super().__init__(problem, source)
@@ -48,25 +52,28 @@ class CheckpointCorrupt(CheckpointError):
 
 
 class ChecksumMismatch(CheckpointCorrupt):
-    """The data is well-formed but was altered.
+    """Error for a well-formed checkpoint whose data does not match its checksum.
 
-    ``expected`` is the checksum of the data, ``found`` the one in the file.
+    ``expected`` is the checksum computed from the data. ``found`` is the checksum in the file.
     """
 
     def __init__(self, expected: int, found: int, source: str = "checkpoint") -> None:
-        problem = f"checksum is {found}, but the data has {expected}: the file was altered"
+        problem = (
+            f"the file has checksum {found}, but its data has checksum {expected}: "
+            "the file was altered"
+        )
         super().__init__(problem, source)
-        # Pickle passes these to the constructor when it loads the error.
+        # Pickle calls the constructor with these values when it loads the error.
         self.args = (expected, found, source)
         self.expected = expected
         self.found = found
 
 
 class CheckpointWriteError(CheckpointError):
-    """The file could not be written or moved; ``__cause__`` has the OSError.
+    """Error for a checkpoint file that could not be written or moved; ``__cause__`` is the OSError.
 
-    If ``replaced`` is false, the file is unchanged. If it is true, the file has the new
-    contents, but they may not survive a power failure.
+    If ``replaced`` is false, the file is unchanged. If it is true, the file has the new contents,
+    but a power failure may undo the write.
     """
 
     def __init__(self, source: str, reason: str, replaced: bool = False) -> None:

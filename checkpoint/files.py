@@ -1,8 +1,8 @@
 """File system operations of a store, and the durability of its writes.
 
-Each operation of :class:`checkpoint.FileStore` that changes a directory is one method here.
-Subclasses can record the operations, replay any prefix as after a power failure, or let one of
-them fail.
+:class:`checkpoint.FileStore` changes its directory only through these methods. Tests subclass
+:class:`FileOperations` to record the operations, to replay the first ones as after a power
+failure, or to let one operation fail.
 """
 
 from __future__ import annotations
@@ -13,35 +13,39 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 Contents: TypeAlias = bytes | Sequence[bytes]
-"""Contents of a file, whole or in consecutive pieces."""
+"""Contents of a file: one byte string, or consecutive pieces."""
 
 _MOST_PIECES: Final = os.sysconf("SC_IOV_MAX")
 
 
 class Durability(enum.StrEnum):
-    """What a completed write survives. Every level replaces the file by a rename, so that
-    readers see either the old or the new contents."""
+    """Events that a completed write survives.
+
+    At every level, a rename replaces the file, so readers see either the old or the new contents.
+    """
 
     PROCESS = "process"
-    """A killed process. Nothing is flushed: a power failure can leave an older, empty or
-    damaged file."""
+    """The write survives a killed process. Nothing is flushed to disk: a power failure can leave an
+    older, empty or damaged file."""
     KUBELET = "kubelet"
-    """The same as in the kubelet (pkg/kubelet/util/store/filestore.go, v1.32): data is flushed
+    """Durability of the kubelet (pkg/kubelet/util/store/filestore.go, v1.32): data is flushed
     before the rename. A power failure leaves the old or the new file undamaged."""
     POWER = "power"
-    """A power failure. The directory is flushed, too, so that the new name is on disk."""
+    """The write survives a power failure. The directory is flushed as well, so the new name is on
+    disk."""
 
 
 class FileOperations:
-    """The operations of the operating system. Each raises OSError."""
+    """File system operations, performed by the operating system. Each method raises OSError on
+    failure."""
 
     def create(self, path: str) -> int:
-        """Create a file that only its owner can read, like the kubelet's, and return a
-        descriptor to write to. Raises FileExistsError if the name exists."""
+        """Create a file that only its owner can access, like the kubelet's. Return a descriptor for
+        writing. Raises FileExistsError if the name exists."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def write(self, descriptor: int, data: Contents) -> None:
-        """Append ``data``."""
+        """Append ``data`` to the file of ``descriptor``."""
         if isinstance(data, bytes):
             return _write_whole(descriptor, data)
         for start in range(0, len(data), _MOST_PIECES):
@@ -51,25 +55,26 @@ class FileOperations:
                 _write_whole(descriptor, b"".join(pieces)[written:])
 
     def flush(self, descriptor: int) -> None:
-        """Flush the written data to disk."""
+        """Flush the data written to ``descriptor`` to disk."""
         os.fsync(descriptor)
 
     def close(self, descriptor: int) -> None:
-        """Close a descriptor."""
+        """Close a file descriptor."""
         os.close(descriptor)
 
-    # The next two take strings: every admission waits for a write, and making a Path is slow.
+    # ``rename`` and ``remove`` take strings: every admission waits for a write, and creating a Path
+    # is slow.
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file, replacing any file of the new name."""
+        """Rename a file. A file that has the new name is replaced."""
         os.rename(old, new)  # noqa: PTH104
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
+        """Remove the file at ``path``."""
         os.unlink(path)  # noqa: PTH108
 
     def flush_directory(self, path: str) -> None:
-        """Flush the names in a directory to disk."""
+        """Flush the file names of the directory at ``path`` to disk."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)

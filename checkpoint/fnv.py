@@ -1,19 +1,20 @@
-"""32-bit FNV-1a from any state, at the speed of the C library."""
+"""The hash function 32-bit FNV-1a, continued from any hash state at the speed of a C library."""
 
-# Theory of operation. The C library hashes only whole texts from the fixed initial state. A
-# document that changes piece by piece needs more: to continue from a known state (``extend``),
-# and to apply a text to a new state without hashing it again (``Effect``).
+# Theory of operation. The C library (fnv-hash-fast) hashes only whole texts, starting from FNV's
+# fixed initial state. A document that changes piece by piece needs two more operations: continue
+# from a known state (``extend``), and apply a text to a new state without hashing the text again
+# (``Effect``).
 #
-# One step is ``h = (h ^ byte) * PRIME mod 2**32``. The xor changes only the low byte of h. After
-# a text of n bytes the state is therefore ``h * PRIME**n + c mod 2**32``, where c depends on the
-# text and on the low byte of h, but on no other bit. Two things follow:
+# One step for a byte is ``h = (h ^ byte) * PRIME mod 2**32``. The xor changes only the low byte of
+# h. After a text of n bytes the state is therefore ``h * PRIME**n + c mod 2**32``, where c depends
+# on the text and on the low byte of h, but on no other bit. Both operations use this:
 #
 # * ``extend``: to continue from state h, hash a *seed* of one or two bytes that leads to the low
-#   byte of h, followed by the text. The result differs from the wanted one by a multiple of
-#   ``PRIME**n``, which is known.
-# * ``Effect``: the effect of a text on all states is described by at most 256 constants c. For
-#   an ASCII text 128 are enough: no xor changes the top bit of h's low byte, and no lower bit
-#   depends on it.
+#   byte of h, followed by the text. The result differs from the wanted state by a known multiple of
+#   ``PRIME**n``.
+# * ``Effect``: at most 256 constants c describe the effect of a text on all states. For an ASCII
+#   text, 128 constants are enough: no xor changes the top bit of h's low byte, and no lower bit
+#   depends on that bit.
 
 from __future__ import annotations
 
@@ -26,14 +27,15 @@ from typing import Final
 from fnv_hash_fast import fnv1a_32 as _library
 
 OFFSET_BASIS: Final = 0x811C9DC5
-"""The state before the first byte."""
+"""Hash state before the first byte of a text."""
 PRIME: Final = 0x01000193
 _SIZE: Final = 1 << 32
 
 
 def _seeds() -> dict[int, tuple[bytes, int]]:
-    # 255 low bytes have a seed of one byte. The last one would need a zero byte, which
-    # releases 1.x of fnv-hash-fast treat as the end of the text, so its seed has two bytes.
+    # 255 low bytes have a seed of one byte. The seed of the remaining low byte would be a zero
+    # byte, which releases 1.x of fnv-hash-fast treat as the end of the text. Its seed has two
+    # bytes.
     seeds: dict[int, tuple[bytes, int]] = {}
     for length in (1, 2):
         for letters in product(range(1, 256), repeat=length):
@@ -45,17 +47,17 @@ def _seeds() -> dict[int, tuple[bytes, int]]:
 
 
 _SEEDS: Final = _seeds()
-"""Low byte to a text without zero bytes that leads to it, and the state after that text."""
+"""For each low byte: a seed text without zero bytes whose hash has this low byte, and that hash."""
 
 
 def fnv1a_32(text: bytes) -> int:
-    """Return the hash of ``text``."""
+    """Return the 32-bit FNV-1a hash of ``text``."""
     return extend(OFFSET_BASIS, text)
 
 
 def extend(state: int, text: bytes) -> int:
-    """Return the state after ``text``, starting from ``state``."""
-    # Split at zero bytes, which releases 1.x of fnv-hash-fast treat as the end of the text.
+    """Return the hash state after ``text``, starting from the hash state ``state``."""
+    # Split the text at zero bytes: releases 1.x of fnv-hash-fast treat them as its end.
     first, *rest = text.split(b"\0")
     state = _extend(state, first)
     for part in rest:
@@ -64,7 +66,7 @@ def extend(state: int, text: bytes) -> int:
 
 
 def _extend(state: int, text: bytes) -> int:
-    """Like :func:`extend`, for a text without zero bytes."""
+    """Return the hash state after ``text``, which has no zero bytes, starting from ``state``."""
     seed, seeded = _SEEDS[state & 0xFF]
     shift = (state - seeded) * _power(len(text))
     return (_library(seed + text) + shift) % _SIZE
@@ -72,36 +74,39 @@ def _extend(state: int, text: bytes) -> int:
 
 @lru_cache(maxsize=1024)
 def _power(length: int) -> int:
-    """Return the factor by which ``length`` steps multiply the state."""
-    # Cached: entries of similar pods have equal lengths, and computing a power takes as long
-    # as everything else in a step.
+    """Return ``PRIME ** length`` modulo 2**32: the factor by which ``length`` steps multiply the
+    state."""
+    # Cached: entries of similar pods have equal lengths, and computing the power takes as long as
+    # the rest of ``extend``.
     return pow(PRIME, length, _SIZE)
 
 
 def step(state: int, byte: int) -> int:
-    """Return the state after one byte, starting from ``state``."""
+    """Return the hash state after one byte, starting from the hash state ``state``."""
     return (state ^ byte) * PRIME % _SIZE
 
 
 class Effect:
-    """The effect of a text on any state; hashes the text at most once per low byte."""
+    """Effect of a text on any hash state. The text is hashed at most once per low byte of a
+    state."""
 
     __slots__ = ("_constants", "_mask", "_parts", "_power")
 
     def __init__(self, *parts: bytes) -> None:
-        """The text is the concatenation of the parts; they are joined only for hashing."""
+        """The text is the concatenation of ``parts``. They are joined only when the text is
+        hashed."""
         self._parts: Sequence[bytes] = parts
         self._power = _power(sum(map(len, parts)))
         self._mask = 0x7F if all(map(bytes.isascii, parts)) else 0xFF
         self._constants = array("q", (-1,)) * (self._mask + 1)
 
     def on(self, state: int) -> int:
-        """Return the state after the text, starting from ``state``."""
+        """Return the hash state after the text, starting from the hash state ``state``."""
         low = state & self._mask
         constant = self._constants[low]
         if constant < 0:
-            # Hash from the state that has only the low bits; subtracting their share leaves
-            # the constant for all states with these low bits.
+            # Hash from a state that has only the low bits. Subtracting the contribution of these
+            # bits leaves the constant, which is the same for all states with these low bits.
             after = extend(low, b"".join(self._parts))
             constant = self._constants[low] = (after - low * self._power) % _SIZE
         return (state * self._power + constant) % _SIZE

@@ -1,12 +1,12 @@
-"""Free the file that a rename replaces in a background thread."""
+"""Free replaced checkpoint files in a background thread."""
 
-# A file system frees a file when its last name and its last descriptor are gone. On ext4 this
-# takes a quarter of the time of a small checkpoint's write, and every admission would wait for
-# it. Therefore a descriptor holds the old file during the rename, and a thread closes it
-# afterwards.
+# A file system frees the blocks of a file when its last name and its last descriptor are gone. On
+# ext4 this takes a quarter of the time of a small checkpoint's write, and every admission would
+# wait for it. Therefore a descriptor keeps the old file open during the rename, and a thread closes
+# the descriptor afterwards.
 #
-# A new write first waits until the previous file is freed (``settle``). So writes need no more
-# disk space than without this module.
+# A new write first waits until the file that the previous write replaced is freed (``settle``).
+# Therefore writes need no more disk space than without the thread.
 
 from __future__ import annotations
 
@@ -19,57 +19,62 @@ from typing import TypeAlias
 from checkpoint.files import FileOperations
 
 _Held: TypeAlias = SimpleQueue[tuple[int, threading.Lock] | None]
-"""Descriptors for the thread to close, with the lock to release then; None ends the thread."""
+"""Queue of descriptors that the thread closes. Each has a lock that the thread releases afterwards.
+None stops the thread."""
 
 
 class Freeing:
-    """Thread that frees replaced files; it starts with the first file and ends in ``close``.
+    """Thread that frees replaced files. It starts with the first file and stops in ``close``.
 
-    Thread-safe. A caller can be interrupted at any line; later callers never wait for it.
+    Thread-safe. An exception such as Ctrl-C can interrupt a caller at any line; other callers then
+    do not wait for the interrupted one.
     """
 
     def __init__(self, files: FileOperations | None = None) -> None:
         self._files = files or FileOperations()
         # Locked until the last file is freed. Each file has a separate lock, so an interrupted
-        # caller cannot leave one locked that others wait for.
+        # caller cannot leave a lock that other callers wait for.
         self._last = threading.Lock()
-        # Guards the two below.
+        # Guards ``_thread`` and ``_held``.
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._held: _Held = SimpleQueue()
 
     def hold(self, path: str) -> int | None:
-        """Return a descriptor that keeps the file at ``path`` from being freed; None without
-        a file or a free descriptor."""
+        """Return a descriptor that keeps the file at ``path`` from being freed. Return None if the
+        file does not exist or the process has no descriptor left."""
         try:
-            # O_PATH does not open the file itself, so it cannot block on a FIFO.
+            # O_PATH does not open the file's contents, so it cannot block on a FIFO.
             return os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return None
 
     def free(self, descriptor: int) -> None:
-        """Close a descriptor from ``hold``, in the thread if one can be started."""
+        """Close a descriptor that ``hold`` returned. The background thread closes it if it can be
+        started; otherwise this call does."""
         freed = threading.Lock()
         freed.acquire()
         with self._lock:
             if self._has_thread():
                 self._held.put((descriptor, freed))
-                # After ``put``: an interrupt in between must not leave callers waiting for a
-                # file that the thread does not know of.
+                # Set after ``put``: if an interrupt comes before ``put``, no caller may wait for a
+                # file that the thread does not have.
                 self._last = freed
                 return
         self._close(descriptor)
 
     def settle(self) -> None:
-        """Wait until all files are freed."""
+        """Wait until all files passed to ``free`` are freed."""
         last, thread = self._last, self._thread
-        # Usually the file is freed by now. A forked process does not have the thread.
+        # Usually the file is already freed, so the lock is open. A forked process does not have the
+        # thread, so it must not wait.
         if last.locked() and thread is not None and thread.is_alive():
             with last:
                 return
 
     def close(self) -> None:
-        """Wait until all files are freed and the thread has ended. Can be used again."""
+        """Wait until all files are freed and the thread has stopped. The object can be used
+        again."""
         self.settle()
         with self._lock:
             thread = self._end()
@@ -77,8 +82,10 @@ class Freeing:
             thread.join()
 
     def _has_thread(self) -> bool:
-        """Start the thread if needed. Must be called with the lock held. False if no thread
-        can be started."""
+        """Start the thread if it does not run. False if it cannot be started.
+
+        Must be called with the lock held.
+        """
         if self._thread is None or not self._thread.is_alive():
             self._end()
             held: _Held = SimpleQueue()
@@ -95,8 +102,11 @@ class Freeing:
         return True
 
     def _end(self) -> threading.Thread | None:
-        """Let the thread end after its remaining work. Must be called with the lock held.
-        A thread whose start was interrupted ends as soon as it begins."""
+        """Stop the thread after its remaining files; return it, or None if there is none. Does not
+        wait.
+
+        Must be called with the lock held. A thread whose start was interrupted stops immediately.
+        """
         thread = self._thread
         if thread is not None:
             self._held.put(None)

@@ -1,18 +1,20 @@
-"""Read as much as possible of a damaged file, and report what is wrong with it."""
+"""Read as much as possible of a damaged checkpoint file, and describe the damage."""
 
-# A kubelet loads all of a file or nothing (``loads``), because half of a checkpoint would free
-# devices that are allocated. A person who inspects a broken node wants to see the rest.
+# A kubelet loads the whole file or nothing (``loads``), because half of a checkpoint would free
+# devices that are allocated. A person who inspects a broken node wants to see everything that is
+# readable.
 #
-# ``inspect`` works in three steps, each with what the one before could not read:
+# ``inspect`` works in three steps. Each step handles what the previous step could not read:
 #
 # 1. Parse the whole text. If its syntax is damaged, parse the part before the damage, cut after
 #    the last complete entry (``decode.readable_part``).
-# 2. Search the text behind the damage for entries and resources, by the way a kubelet begins
-#    them (``salvage``). Pieces in between are reported with the names they contain.
-# 3. If a search of the whole text finds more entries than that, use it: the damage may be in
-#    the structure that leads to the entries.
+# 2. Search the text behind the damage for the beginnings of entries and resources (``salvage``).
+#    Text between the entries that were found is reported with the names it contains.
+# 3. Search the whole text in the same way. If this finds more entries, use them: the damage may be
+#    in the structure around the entries.
 #
-# Entries that are well-formed but invalid are reported and left out. Nothing is guessed.
+# Entries that are valid JSON but have wrong contents are reported and left out. Missing data is
+# never guessed.
 
 from __future__ import annotations
 
@@ -50,33 +52,34 @@ _NAMED: Final = re.compile(rf'"(PodUID|ContainerName|ResourceName)"\s*:\s*{_TEXT
 _NOUNS: Final = {"PodUID": "pod", "ContainerName": "container", "ResourceName": "resource"}
 _FIELDS: Final = {"PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp"}
 _EFFORT: Final = 2
-"""Limit of fruitless reading, as a multiple of the text's length. It keeps the search linear
-for a text with many unfinished entries."""
+"""Limit of unsuccessful reading, as a multiple of the text's length. The limit keeps the search
+linear for a text with many unfinished entries."""
 
 
 @attrs.frozen
 class Inspection:
-    """The readable contents of a file, and its problems."""
+    """Readable contents of a checkpoint file, and its problems."""
 
     checkpoint: Checkpoint
     is_complete: bool
-    """True if everything could be read; the checksum can still be wrong."""
+    """True if all entries and resources could be read. The checksum can still be wrong."""
     problems: tuple[str, ...]
-    """Why a kubelet would reject the file, one line each; empty if it would not."""
+    """Reasons for which a kubelet would reject the file, one line each; empty if a kubelet accepts
+    it."""
     found: int | None
-    """The checksum in the file; None if it is missing or not a number."""
+    """Checksum in the file; None if it is missing, not a number, or possibly damaged."""
     expected: int
-    """The checksum of the contents that could be read."""
+    """Checksum computed from the contents that could be read."""
     lost: tuple[str, ...] = ()
-    """One line for each entry or resource that could not be read: why, or the names that it
-    contains. What follows the end of a truncated file is unknown."""
+    """One line for each entry or resource that could not be read: the reason, or the names in its
+    text. Entries behind the end of a truncated file are unknown and have no line."""
     is_text: bool = True
     """False if the file is not UTF-8; invalid bytes were read as U+FFFD."""
 
     def inconsistencies(self) -> tuple[Finding, ...]:
-        """Return the inconsistencies of the contents."""
-        # The registered resources come last in the file. If it is truncated they are missing,
-        # and every entry would seem to belong to an unregistered resource.
+        """Return the inconsistent entries among the readable contents."""
+        # The registered resources come last in the file, so a truncated file lacks them. Every
+        # entry would then seem to belong to an unregistered resource.
         return tuple(
             each
             for each in inconsistencies(self.checkpoint)
@@ -85,13 +88,13 @@ class Inspection:
 
 
 def inspect(data: bytes) -> Inspection:
-    """Read as much of ``data`` as possible, before and behind any damage. Does not raise."""
+    """Read as much of ``data`` as possible, before and behind any damage. Raises nothing."""
     found = _read(data)
     return _closer(data, found) if found.problems else found
 
 
 def _read(data: bytes) -> Inspection:
-    """Read the contents like a kubelet, and continue behind the damage."""
+    """Read the contents as a kubelet does; if they are damaged, continue behind the damage."""
     problems: list[str] = []
     value, behind = _decoded(data, problems)
     found: int | None
@@ -101,7 +104,7 @@ def _read(data: bytes) -> Inspection:
         problems.append(str(problem))
         entries, registered, found = [], {}, None
     if problems:
-        found = None  # the checksum itself may be missing or damaged
+        found = None  # the checksum may be damaged, too
     if behind.entries:
         entries = [*(entries or ()), *behind.entries]
     if behind.registered:
@@ -123,8 +126,9 @@ def _read(data: bytes) -> Inspection:
 
 
 def _closer(data: bytes, found: Inspection) -> Inspection:
-    """Search a rejected file for entries from its start; return that result if it has more."""
-    # The damage may be in the structure around the entries, or have merged two entries.
+    """Search the whole text of a rejected file for entries. Return the inspection with more
+    complete entries: that of the search, or ``found``."""
+    # The damage may be in the structure around the entries, or have merged two entries into one.
     everywhere = salvage(data.decode(errors="replace"), 0)
     unread: list[str] = []
     entries = tuple(_each(enumerate(everywhere.entries), _read_entry, unread))
@@ -142,14 +146,14 @@ def _closer(data: bytes, found: Inspection) -> Inspection:
 
 
 def _complete(entries: Iterable[PodDevicesEntry]) -> int:
-    """Return the number of entries that have all their names."""
-    # An entry in which damage has hidden another one lacks some.
+    """Return the number of entries that have pod UID, container name and resource name."""
+    # If damage has merged two entries, the merged entry lacks a name.
     return sum(all((e.pod_uid, e.container_name, e.resource_name)) for e in entries)
 
 
 def _decoded(data: bytes, problems: list[str]) -> tuple[Value, Salvage]:
-    """Return the value of the whole text, or of the part before the damage (None if there is
-    none), and what was found behind it."""
+    """Decode the whole text, or the part before the damage. Return its value (None if nothing is
+    readable) and what ``salvage`` found behind the damage."""
     try:
         return decode(data), Salvage()
     except Problem as problem:
@@ -177,7 +181,8 @@ def _read_entry(index: int, value: Value) -> PodDevicesEntry:
 def _each(
     items: Iterable[tuple[K, Value]], read: Callable[[K, Value], V], problems: list[str]
 ) -> Iterator[V]:
-    """Iterate over the items that can be read; add the problems of others to ``problems``."""
+    """Iterate over the results of ``read`` for all items. Items that cannot be read are skipped,
+    and their problems are added to ``problems``."""
     for key, value in items:
         try:
             yield read(key, value)
@@ -187,18 +192,19 @@ def _each(
 
 @attrs.frozen
 class Salvage:
-    """What was found behind the damage."""
+    """Entries and resources that were found in a damaged text."""
 
-    # Values are not validated yet: ``_read`` does that for all entries alike.
+    # Values are not validated yet: ``_read`` validates all entries, wherever they come from.
 
     entries: tuple[Value, ...] = ()
     registered: Object = attrs.field(factory=dict)
     lost: tuple[str, ...] = ()
-    """One line for each unreadable piece that contains names."""
+    """One line for each unreadable piece of text that contains names."""
 
 
 def salvage(text: str, start: int) -> Salvage:
-    """Search for entries and resources from ``start`` on. Does not raise."""
+    """Search a damaged text for entries and resources from position ``start`` on. Raises
+    nothing."""
     reader = _Reader(text, start)
     entries = tuple(reader.entries())
     lost = tuple(reader.lost())
@@ -208,7 +214,7 @@ def salvage(text: str, start: int) -> Salvage:
 
 
 class _Reader:
-    """Reader of the entries after a position; records the gaps between them."""
+    """Reader of the entries behind a position. It records the gaps between the entries."""
 
     def __init__(self, text: str, start: int) -> None:
         self._text = text
@@ -216,7 +222,7 @@ class _Reader:
         self._gaps: list[tuple[int, int]] = []
 
     def entries(self) -> Iterator[Value]:
-        """Iterate over the complete entries."""
+        """Iterate over the values of the complete entries."""
         position = gap = self._start
         effort = _EFFORT * (len(self._text) - self._start)
         while effort > 0 and (match := _ENTRY.search(self._text, position)):
@@ -236,10 +242,11 @@ class _Reader:
         self._gaps.append((gap, len(self._text)))
 
     def lost(self) -> Iterator[str]:
-        """Iterate over lines about the gaps that contain names."""
+        """Iterate over one line for each incomplete entry in the gaps, with the names in its
+        text."""
         for start, end in self._gaps:
             pieces = _ENTRY.split(self._text[start:end])
-            # The first piece is the end of an entry whose start was lost.
+            # The first piece is the end of an entry whose beginning is damaged.
             for number, piece in enumerate(pieces):
                 names = _names('"PodUID":' + piece if number else piece)
                 if number or names:
@@ -247,8 +254,8 @@ class _Reader:
 
 
 def _is_entry(value: Value) -> bool:
-    """True if the value has only fields that a kubelet writes."""
-    # Otherwise damage has merged several entries into one.
+    """True if the value is an object that has only the fields of a kubelet's entry."""
+    # An object with other fields results from damage that has merged several entries.
     return isinstance(value, dict) and value.keys() <= _FIELDS
 
 
@@ -262,7 +269,7 @@ def _names(piece: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Decode the inside of a JSON string; return it unchanged if that fails."""
+    """Decode the text between the quotes of a JSON string. Return it unchanged if that fails."""
     try:
         value = decode_text(f'"{text}"')
     except Problem:
@@ -279,6 +286,6 @@ def _resources(text: str, start: int) -> Iterator[tuple[str, Value]]:
         except Problem:
             continue
         name = _unquoted(match[1])
-        # Other keys with a list belong to an entry. Resources of plugins have a domain.
+        # Keys of an entry can have a list as value, too. Only resource names contain a slash.
         if "/" in name:
             yield name, ids

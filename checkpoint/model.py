@@ -1,7 +1,7 @@
-"""The contents of a checkpoint.
+"""Contents of a checkpoint as Python values.
 
-Go's nil is None here and differs from an empty tuple or dict everywhere, because both the file
-and the checksum show the difference.
+None stands for Go's nil. None and an empty tuple or dict are different values in this package,
+because the file and the checksum differ, too.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from typing import TypeAlias
 import attrs
 
 DevicesPerNUMA: TypeAlias = Mapping[int, tuple[str, ...] | None]
-"""NUMA node to device IDs; devices without topology are under -1. A device with two nodes is
-listed under both."""
+"""Device IDs by NUMA node. Devices without topology have the key -1. A device with two NUMA nodes
+is listed under both."""
 
 RegisteredDevices: TypeAlias = Mapping[str, tuple[str, ...] | None]
-"""Resource to the IDs of its healthy devices."""
+"""IDs of healthy devices by resource name."""
 
 
 @attrs.frozen
 class PodDevicesEntry:
-    """The devices of one resource that are allocated to one container (``PodDevicesEntry``,
+    """Devices of one resource that are allocated to one container (``PodDevicesEntry``,
     pkg/kubelet/cm/devicemanager/checkpoint, v1.32).
 
-    ``alloc_resp`` is the serialized ContainerAllocateResponse; it is not interpreted here.
+    ``alloc_resp`` is the plugin's ContainerAllocateResponse as serialized protobuf. This package
+    does not decode it.
     """
 
     pod_uid: str
@@ -36,11 +37,11 @@ class PodDevicesEntry:
 
 @attrs.frozen
 class Checkpoint:
-    """The contents of ``kubelet_internal_checkpoint`` without the checksum, which follows from
+    """Contents of ``kubelet_internal_checkpoint`` without the checksum, which is computed from
     them.
 
-    The order of ``entries`` and of device IDs is part of the file and of the checksum; the
-    order of mappings is not.
+    The order of ``entries`` and of device IDs affects the file and the checksum. The order of keys
+    in mappings affects neither.
     """
 
     entries: tuple[PodDevicesEntry, ...] | None

@@ -1,14 +1,15 @@
-"""Parse the file's text, as Go's json.Unmarshal does for the kubelet's types.
+"""Parse the text of a checkpoint file, as Go's json.Unmarshal does for the kubelet's types.
 
-As in Go, unknown fields are ignored, known fields match in upper and lower case, null and
-absent fields are the zero value, and a lone surrogate becomes U+FFFD. Two things are stricter,
-because no kubelet writes them and they hide damage: bytes that are not UTF-8, and duplicate
-keys in an object that is read.
+As in Go, unknown fields are ignored, names of fields match in upper and lower case, null and
+absent fields have the zero value, and a lone surrogate becomes U+FFFD. Unlike Go, the parser
+rejects bytes that are not UTF-8, and duplicate keys in objects that it reads. No kubelet writes
+these, so they show that the file is damaged.
 
-Files of kubelets up to v1.19, which v1.22 to v1.30 read as well, have a list of devices without
-NUMA nodes in each entry (``v1`` here). Their checksum is computed from a different text
-(``checkpointDataV1.checksum``, pkg/kubelet/cm/devicemanager/checkpoint/checkpointv1.go, v1.22):
-it has the list in the map's place, but today's type names otherwise.
+Kubelets up to v1.19 wrote a list of devices without NUMA nodes in each entry. Kubelets from v1.22
+to v1.30 can also read this format, which is called ``v1`` here. Its checksum is computed from a
+different text: the list takes the place of the map, and the type names are those of the present
+format (``checkpointDataV1.checksum``,
+pkg/kubelet/cm/devicemanager/checkpoint/checkpointv1.go, v1.22).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from checkpoint.model import Checkpoint, PodDevicesEntry
 from checkpoint.text import HASHED_HEAD, checksum, render_registered, render_resource
 
 NODE: Final = 0
-"""The NUMA node for the devices of a v1 file."""
+"""NUMA node to which the devices of a ``v1`` file are assigned."""
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _UINT64: Final = range(1 << 64)
 _NODE: Final = re.compile("[+-]?[0-9]{1,40}")
@@ -36,11 +37,13 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 def loads(
     data: bytes, *, source: str = "checkpoint", verify: bool = True, v1: bool = False
 ) -> Checkpoint:
-    """Parse a checkpoint; ``source`` names it in errors.
+    """Parse the contents of a checkpoint file. ``source`` is the file's name in errors.
 
-    With ``v1``, also accept a file of a kubelet before v1.20; its devices are put on node 0.
-    Raises CheckpointCorrupt, or ChecksumMismatch unless ``verify`` is false. Use the latter to
-    inspect a file that a kubelet would reject.
+    If ``v1`` is true, also accept a file of a kubelet before v1.20; its devices are assigned to
+    NUMA node 0. If ``verify`` is false, ignore the checksum, to inspect a file that a kubelet would
+    reject.
+
+    Raises CheckpointCorrupt if the contents are not a checkpoint, or ChecksumMismatch.
     """
     try:
         return _loads(data, source, verify, v1=False)
@@ -71,8 +74,8 @@ def _loads(data: bytes, source: str, verify: bool, *, v1: bool) -> Checkpoint:
 
 
 def read_file(value: Value) -> tuple[list[Value] | None, Object | None, int]:
-    """Return the values of PodDeviceEntries and RegisteredDevices, which are not validated
-    yet, and the checksum. Raises Problem."""
+    """Return the JSON values of PodDeviceEntries and RegisteredDevices, and the checksum. The
+    elements of both are not validated yet. Raises Problem."""
     file = _fields(value, "the file", ("Data", "Checksum"))
     data = _fields(file.get("Data"), "Data", ("PodDeviceEntries", "RegisteredDevices"))
     # The kubelet unmarshals into a checkpoint with empty lists (readCheckpoint, v1.32), so an
@@ -83,7 +86,8 @@ def read_file(value: Value) -> tuple[list[Value] | None, Object | None, int]:
 
 
 def read_resource(name: str, ids: Value) -> tuple[str, tuple[str, ...] | None]:
-    """Parse an element of RegisteredDevices. Raises Problem."""
+    """Parse an element of RegisteredDevices: return the resource name and its device IDs. Raises
+    Problem."""
     return _without_surrogates(name), _strings(ids, f"Data.RegisteredDevices[{shown(name)}]")
 
 
@@ -91,8 +95,8 @@ _ENTRY: Final = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocR
 
 
 def read_entry(value: Value, index: int, *, v1: bool = False) -> PodDevicesEntry:
-    """Parse an element of PodDeviceEntries; with ``v1`` its devices are a list. Raises
-    Problem."""
+    """Parse element number ``index`` of PodDeviceEntries. If ``v1`` is true, its devices are a list
+    without NUMA nodes. Raises Problem."""
     where = f"Data.PodDeviceEntries[{index}]"
     fields = _fields(value, where, _ENTRY)
     return PodDevicesEntry(
@@ -108,14 +112,14 @@ def _devices_per_numa(value: Value, where: str) -> dict[int, tuple[str, ...] | N
     if isinstance(value, list):
         raise Problem(
             f"{where} is a list without NUMA nodes, the format of kubelets before v1.20: "
-            "of later ones, only v1.22 to v1.30 can read it"
+            "of the later kubelets, only v1.22 to v1.30 can read it"
         )
     nodes = _object(value, where)
     if nodes is None:
         return None
     devices = {_node(key, where): _strings(ids, where) for key, ids in nodes.items()}
     if len(devices) != len(nodes):
-        raise Problem(f"{where}: duplicate NUMA node")
+        raise Problem(f"{where}: duplicate NUMA node: expected each node once")
     return devices
 
 
@@ -144,11 +148,11 @@ def _checksum(value: Value) -> int:
 def _bytes(value: Value, where: str) -> bytes | None:
     if value is None:
         return None
-    # Go ignores line breaks here. binascii accepts more padding than Go even in strict mode,
+    # Go ignores line breaks in base64. binascii accepts more padding than Go even in strict mode,
     # hence the regular expression.
     text = _string(value, where).replace("\n", "").replace("\r", "")
     if len(text) % 4 or not _BASE64.fullmatch(text):
-        raise Problem(f"{where} is not base64")
+        raise Problem(f"invalid {where}: expected base64")
     return a2b_base64(text)
 
 
@@ -179,14 +183,15 @@ def _object(value: Value, where: str) -> Object | None:
     if value is None or isinstance(value, dict):
         return value
     if isinstance(value, Repeated):
-        raise Problem(f"{where}: duplicate key {shown(value.key)}")
+        raise Problem(f"{where}: duplicate key {shown(value.key)}: expected each key once")
     _mistyped(value, where, "an object")
 
 
 def _fields(value: Value, where: str, names: tuple[str, ...]) -> Object:
-    """Return the known fields of an object under their usual names; empty for null."""
+    """Return the fields of an object that have one of ``names``, in any case, under the name in
+    ``names``. Return an empty dict for null."""
     found = _object(value, where) or {}
-    # The usual case; the loop below costs three times as much for each entry.
+    # Usual case: all names match exactly. The loop below takes three times as long per entry.
     if all(map(found.__contains__, names)) and len(found) == len(names):
         return found
     folded = {name.casefold(): name for name in names}
@@ -196,7 +201,7 @@ def _fields(value: Value, where: str, names: tuple[str, ...]) -> Object:
         if name is None:
             continue
         if name in fields:
-            raise Problem(f"{where}: duplicate field {name}")
+            raise Problem(f"{where}: duplicate field {name}: expected each field once")
         fields[name] = field
     return fields
 
@@ -216,7 +221,8 @@ _KINDS: Final = {
 
 
 def checksum_v1(checkpoint: Checkpoint) -> int:
-    """Return the checksum of a v1 file from its parsed form, with all devices on ``NODE``."""
+    """Return the checksum of a ``v1`` file from its parsed contents, in which all devices are on
+    the NUMA node ``NODE``."""
     entries = checkpoint.entries
     text = "<nil>" if entries is None else f"[{' '.join(map(_hashed, entries))}]"
     registered = checkpoint.registered_devices

@@ -1,7 +1,7 @@
-"""Read a checkpoint file without trusting what has its name.
+"""Read a checkpoint file safely, even if its path leads to another kind of file.
 
-The path can be a directory, a FIFO or a sparse file of gigabytes. Reading must neither block
-nor fill the memory, and must not confuse a dangling link with a missing file.
+The path can lead to a directory, a FIFO or a sparse file of gigabytes. Reading must neither
+block nor fill the memory. A dangling link is an error, but a missing file is normal.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from checkpoint.model import Checkpoint
 from checkpoint.text import checksum
 
 MAX_SIZE: Final = 256 << 20
-"""Largest size of a file that is read or written, in bytes. It is enough for tens of thousands
-of containers with plugin responses of a few kilobytes."""
+"""Largest size of a checkpoint file that is read or written, in bytes. It is enough for tens of
+thousands of containers with plugin responses of a few kilobytes."""
 
 
 def read(path: str | os.PathLike[str]) -> bytes:
     """Return the contents of a checkpoint file without validation.
 
-    Raises CheckpointNotFound if the name does not exist. Raises CheckpointUnreadable for
-    missing permissions, anything but a regular file, a dangling link, an I/O error, or more
-    than :data:`MAX_SIZE` bytes.
+    Raises CheckpointNotFound if the file does not exist. Raises CheckpointUnreadable if it is not a
+    regular file, is a dangling link, is larger than :data:`MAX_SIZE`, or if permissions are missing
+    or an I/O error occurs.
     """
     source = os.fspath(path)
     try:
-        # O_NONBLOCK: opening a FIFO would wait for a writer.
+        # O_NONBLOCK: otherwise opening a FIFO would wait for a writer.
         descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             _check_kind(source, os.fstat(descriptor))
@@ -45,8 +45,8 @@ def read(path: str | os.PathLike[str]) -> bytes:
 
 
 def load(path: str | os.PathLike[str], *, v1: bool = False) -> Checkpoint:
-    """Read and validate a checkpoint file of devicemanager or of a kubelet since v1.20; with
-    ``v1``, of any kubelet.
+    """Read and validate a checkpoint file of devicemanager or of a kubelet since v1.20. If ``v1``
+    is true, also accept a file of an older kubelet.
 
     Raises CheckpointNotFound, CheckpointUnreadable, CheckpointCorrupt or ChecksumMismatch.
     """
@@ -58,7 +58,8 @@ def load(path: str | os.PathLike[str], *, v1: bool = False) -> Checkpoint:
 
 
 def verify(path: str | os.PathLike[str]) -> int:
-    """Validate a checkpoint file and return its checksum. Raises like :func:`load`."""
+    """Validate a checkpoint file and return its checksum. Raises the same errors as
+    :func:`load`."""
     return checksum(load(path))
 
 
@@ -67,15 +68,15 @@ def _check_kind(source: str, status: os.stat_result) -> None:
     if not stat.S_ISREG(mode):
         kind = "directory" if stat.S_ISDIR(mode) else "device, pipe or socket"
         raise CheckpointUnreadable(source, f"it is a {kind}, not a regular file")
-    # Before reading: a sparse file can have gigabytes without using disk space.
+    # Checked before reading: a sparse file can have gigabytes without using disk space.
     if status.st_size > MAX_SIZE:
         raise CheckpointUnreadable(source, _too_large(status.st_size))
 
 
 def _check_no_link(source: str) -> None:
-    """Raise CheckpointUnreadable for a dangling link."""
-    # Treating it as missing would start the kubelet without a checkpoint, and free the
-    # devices that the missing file lists.
+    """Raise CheckpointUnreadable if the path is a link whose target does not exist."""
+    # If a dangling link counted as a missing file, the kubelet would start without a checkpoint and
+    # free the devices that the link's target lists.
     try:
         target = Path(source).readlink()
     except OSError:

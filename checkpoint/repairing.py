@@ -1,7 +1,7 @@
-"""Repair a rejected file so that a kubelet loads it.
+"""Repair a checkpoint file that kubelets reject, so that a kubelet loads it.
 
-Unreadable parts are left out and listed; nothing is invented. If a text was altered but is
-still readable, the change cannot be detected, and the new checksum makes it valid.
+Unreadable parts are left out and listed, and nothing is invented. An altered text that is still
+readable cannot be recognized as altered. The repaired file contains it with a valid checksum.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from checkpoint.text import dumps
 
 CONVERTED: Final = (
     "the file had the format of kubelets before v1.20, without NUMA nodes: all devices are on "
-    "node 0 now, as kubelets from v1.22 to v1.30 do it"
+    "node 0 now, as in kubelets from v1.22 to v1.30 that read such a file"
 )
 ALTERED: Final = (
-    "the whole file could be read, so it is unknown what was altered: check devices and pods, "
-    "the new checksum makes them valid"
+    "the whole file could be read, so it is unknown what was altered: check its devices and pods, "
+    "because the new checksum makes all of them valid"
 )
 UNREGISTERED: Final = (
     "the registered resources are lost: each returns when its plugin registers again"
@@ -34,33 +34,35 @@ _REPLACED: Final = "\ufffd"
 
 @attrs.frozen
 class Repair:
-    """A file that a kubelet loads, and what was changed."""
+    """Repaired contents of a checkpoint file, and a description of what was changed."""
 
     data: bytes
-    """The contents of the file; unchanged if no repair was needed."""
+    """Contents of a file that a kubelet loads. They are the original contents if no repair was
+    needed."""
     checkpoint: Checkpoint
-    """The same contents, parsed."""
+    """Parsed form of ``data``."""
     problems: tuple[str, ...] = ()
-    """Why a kubelet would reject the original file, one line each."""
+    """Reasons for which a kubelet would reject the original file, one line each."""
     dropped: tuple[str, ...] = ()
-    """One line for each entry or resource that is left out."""
+    """One line for each entry or resource that the repaired file does not contain."""
     notes: tuple[str, ...] = ()
-    """Advice, one line each."""
+    """Advice about the repaired file, one line each."""
 
     @property
     def changed(self) -> bool:
-        """True if a repair was needed."""
+        """True if ``data`` differs from the original file."""
         return bool(self.problems or self.dropped)
 
 
 def repair(data: bytes) -> Repair:
-    """Keep what can be read of ``data`` and recompute the checksum. Does not raise.
+    """Keep the readable contents of ``data`` and recompute the checksum. Raises nothing.
 
-    Entries that a later one replaces are left out, as in a kubelet that reads both.
+    If two entries have the same pod, container and resource, only the later one is kept. A kubelet
+    that loads both also uses the later one.
     """
     found = inspect(data)
-    # Three kinds of rejected files: one in the format of old kubelets, one whose contents are
-    # complete but do not match the checksum, and a damaged one.
+    # A rejected file is of one of three kinds: it has the format of old kubelets; or its contents
+    # are complete but do not match the checksum; or it is damaged.
     saved, lost, notes = found.checkpoint, found.lost, _notes(found.checkpoint, found.is_complete)
     if found.problems and (first := _first_format(data)) is not None:
         saved, lost, notes = first, (), (CONVERTED,)
@@ -74,14 +76,14 @@ def repair(data: bytes) -> Repair:
 
 
 def without_pods(checkpoint: Checkpoint, uids: Collection[str]) -> Checkpoint:
-    """Return the checkpoint without the entries of these pods."""
+    """Return the checkpoint without the entries of the pods with these UIDs."""
     entries = tuple(each for each in checkpoint.entries or () if each.pod_uid not in uids)
     # The kubelet writes null if there are no entries.
     return attrs.evolve(checkpoint, entries=entries or None)
 
 
 def _first_format(data: bytes) -> Checkpoint | None:
-    """Parse a valid file of a kubelet before v1.20; None if it is something else."""
+    """Parse a valid file of a kubelet before v1.20. Return None for any other contents."""
     try:
         return loads(data, v1=True)
     except CheckpointCorrupt:
@@ -94,15 +96,16 @@ def _notes(saved: Checkpoint, is_complete: bool) -> tuple[str, ...]:
 
 
 def _kept(saved: Checkpoint, noise: bytes | None, dropped: list[str]) -> Checkpoint:
-    """Return the part of ``saved`` to keep; add a line to ``dropped`` for each other part.
+    """Return the part of ``saved`` to keep, and add one line to ``dropped`` for each part that is
+    left out.
 
-    ``noise`` is the file if it is not UTF-8.
+    ``noise`` is the contents of a file that is not UTF-8, and None for any other file.
     """
     last = {_holder(entry): entry for entry in saved.entries or ()}
     entries = []
     for entry in saved.entries or ():
         if noise is not None and _is_damaged(_texts(entry), noise):
-            dropped.append(f"the entry of {_title(entry)}: it is not UTF-8")
+            dropped.append(f"the entry of {_title(entry)}: its text is not UTF-8")
         elif last[_holder(entry)] is not entry:
             dropped.append(f"the entry of {_title(entry)}: a later entry replaces it")
         else:
@@ -118,7 +121,7 @@ def _readable(
 ) -> Iterator[tuple[str, tuple[str, ...] | None]]:
     for name, ids in registered.items():
         if _is_damaged((name, *(ids or ())), noise):
-            dropped.append(f"resource {shown(name)}: it is not UTF-8")
+            dropped.append(f"resource {shown(name)}: its text is not UTF-8")
         else:
             yield name, ids
 
@@ -133,8 +136,8 @@ def _title(entry: PodDevicesEntry) -> str:
 
 
 def _is_damaged(texts: Iterable[str], noise: bytes) -> bool:
-    """True if a text contains a replacement for bytes that are not UTF-8."""
-    # A file can contain the replacement character itself. Then the text stands in it.
+    """True if one of the texts contains U+FFFD in place of bytes that are not UTF-8."""
+    # The original file can contain U+FFFD as a regular character. Then its bytes contain the text.
     return any(_REPLACED in text and text.encode() not in noise for text in texts)
 
 

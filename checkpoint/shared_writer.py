@@ -1,23 +1,24 @@
-"""Concurrent callers share durable writes of one file."""
+"""Share durable writes of one file among concurrent callers."""
 
 # Theory of operation. Every admission changes the state in memory and must not return before the
-# change is on disk. A durable write takes milliseconds, so 50 concurrent admissions with a write
-# each would wait for each other. Instead, a write covers all changes made before it began.
+# change is on disk. A durable write takes milliseconds. If each of 50 concurrent admissions wrote
+# the file itself, each would wait for all writes before it. Instead, one write covers all changes
+# made before it began.
 #
-# A ``_Round`` is one write and the callers that wait for it. ``flush`` has three cases:
+# A ``_Round`` represents one write and the callers that wait for it. ``flush`` has three cases:
 #
-# 1. No write is in progress: the caller writes at once, for itself only.
-# 2. A write is in progress: it may have missed the caller's change, so the caller joins the next
+# 1. No write is in progress: the caller writes immediately, and only its own change.
+# 2. A write is in progress: it may not contain the caller's change, so the caller joins the next
 #    round. The first caller of that round to get the lock writes for all of them.
-# 3. The caller's round is done when it gets the lock: it returns, or raises the error of the
-#    write.
+# 3. Another caller has completed the round when this caller gets the lock: this caller returns, or
+#    raises the error of the write.
 #
-# Why it works: a caller reads ``_next`` *before* it waits for the lock, and a writer replaces
-# ``_next`` *before* it renders. A caller that has read a round made its change before the write of
-# that round began.
+# Why a write contains every change of its callers: a caller reads ``_next`` *before* it waits for
+# the lock, and a writer replaces ``_next`` *before* it renders. Therefore a caller of a round made
+# its change before the write of that round began.
 #
-# A caller can be interrupted (Ctrl-C) while it waits or writes. Its round is not marked as done
-# then, and the next caller of the round writes.
+# A caller can be interrupted (Ctrl-C) while it waits or writes. An interrupted write does not mark
+# its round as done, so the next caller of the round writes.
 
 from __future__ import annotations
 
@@ -33,15 +34,15 @@ from checkpoint.store import CHECKPOINT_NAME
 
 
 class Store(Protocol):
-    """A place for the contents: ``checkpoint.FileStore``, or memory in tests."""
+    """Storage for the contents of a checkpoint: a ``checkpoint.FileStore``, or memory in tests."""
 
     def write(self, data: Contents) -> None:
-        """Replace the contents atomically and durably. Raises CheckpointWriteError."""
+        """Replace the stored contents atomically and durably. Raises CheckpointWriteError."""
 
 
 @attrs.define(eq=False, repr=False)
 class MemoryStore:
-    """In-memory store for tests and replays."""
+    """In-memory store for tests and replays. ``writes`` counts the calls of ``write``."""
 
     data: bytes | None = None
     writes: int = 0
@@ -60,7 +61,8 @@ class _Round:
 
 
 class Writer:
-    """Durable writer that concurrent callers share. Thread-safe."""
+    """Writer that writes a file durably and combines the writes of concurrent callers.
+    Thread-safe."""
 
     def __init__(
         self,
@@ -68,22 +70,22 @@ class Writer:
         render: Callable[[], Contents],
         written: Callable[[], None] = lambda: None,
     ) -> None:
-        """``render`` returns the contents to write. ``written`` is called after each
-        successful write, without the lock."""
+        """``render`` returns the contents to write. ``written`` is called after each successful
+        write, without the lock held."""
         self._store = store
         self._render = render
         self._written = written
-        # Held while rendering and writing. Guards the fields of all rounds.
+        # Held while rendering and writing. It guards the fields of all rounds.
         self._turn = threading.Lock()
         self._next = _Round()
         self._closed = False
 
     def close(self) -> None:
-        """Wait for the write in progress; later writes fail.
+        """Wait for the write in progress and reject later writes.
 
-        A kubelet calls this when it stops, because its successor owns the file.
+        A kubelet calls this when it stops, because the kubelet that starts next owns the file.
         """
-        # Set before waiting: callers of the next round must not write any more.
+        # Set before waiting for the lock: callers that already wait must not write any more.
         self._closed = True
         with self._turn:
             pass
@@ -91,9 +93,9 @@ class Writer:
     def flush(self) -> None:
         """Write to disk everything that was changed before this call.
 
-        Raises CheckpointWriteError in all callers that shared the failed write.
+        If a shared write fails, every caller that waits for it raises its CheckpointWriteError.
         """
-        # Read before taking the lock: a write in progress may have missed this change.
+        # Read before taking the lock: a write in progress may not contain this caller's change.
         mine = self._next
         with self._turn:
             wrote = not mine.done
@@ -107,7 +109,7 @@ class Writer:
     def _write(self, mine: _Round) -> None:
         if self._closed:
             raise CheckpointWriteError(CHECKPOINT_NAME, "the kubelet is stopping")
-        # Before rendering: a change made from now on may be missing in what is rendered.
+        # Replaced before rendering: what is rendered may lack changes that are made from now on.
         self._next = _Round()
         try:
             self._store.write(self._render())

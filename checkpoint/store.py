@@ -1,13 +1,13 @@
-"""The checkpoint file in its directory: replaced as a whole, or set aside."""
+"""Checkpoint file in its directory: replace it as a whole, or move it aside."""
 
-# A write creates a temporary file in the same directory and renames it to the checkpoint's
-# name. Readers therefore always find one complete file, in each of three cases:
+# A write creates a temporary file in the same directory and renames it to the checkpoint's name.
+# Therefore readers always find one complete file:
 #
-# * The write succeeds: the new file.
-# * The write fails before the rename: the old file. The temporary file is removed.
-# * The process is killed: the old file. The next start removes the temporary file.
+# * If the write succeeds, they find the new file.
+# * If the write fails before the rename, they find the old file. The temporary file is removed.
+# * If the process is killed, they find the old file. The next start removes the temporary file.
 #
-# ``Durability`` selects what is left after a power failure.
+# ``Durability`` selects which file is found after a power failure.
 
 from __future__ import annotations
 
@@ -26,25 +26,23 @@ from checkpoint.model import Checkpoint
 from checkpoint.reading import MAX_SIZE, load, read
 
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
-"""``kubeletDeviceManagerCheckpoint``, pkg/kubelet/cm/devicemanager/types.go, v1.32."""
+"""Name of the kubelet's file: ``kubeletDeviceManagerCheckpoint``,
+pkg/kubelet/cm/devicemanager/types.go, v1.32."""
 
 _ASIDE: Final = re.escape(CHECKPOINT_NAME) + r"\.corrupt-[1-9][0-9]*"
 
 
 def is_checkpoint_file(name: str) -> bool:
-    """True if a kubelet must not remove this file when it clears its directory at start.
+    """True if a kubelet must keep the file ``name`` when it clears its directory at start.
 
-    These are the checkpoint and files set aside by :meth:`FileStore.set_aside`. The real
-    kubelet keeps only the checkpoint. Temporary files are not kept.
+    The files to keep are the checkpoint and the files that :meth:`FileStore.set_aside` has moved.
+    The real kubelet keeps only the checkpoint. Temporary files are removed.
     """
     return name == CHECKPOINT_NAME or re.fullmatch(_ASIDE, name) is not None
 
 
 class FileStore:
-    """The checkpoint file of one directory. Only one process at a time may write it.
-
-    Thread-safe.
-    """
+    """Checkpoint file of one directory. Only one process at a time may write it. Thread-safe."""
 
     def __init__(
         self,
@@ -55,34 +53,34 @@ class FileStore:
         files: FileOperations | None = None,
         freeing: Freeing | None = None,
     ) -> None:
-        """``directory`` must exist when something is written. ``files`` performs the file
-        system operations. ``freeing`` frees replaced files in the background; the caller
-        closes it. Raises ValueError for an unknown durability."""
+        """``directory`` must exist when the file is written. ``files`` performs the file system
+        operations. ``freeing`` frees replaced files in the background, and the caller closes it.
+        Raises ValueError for an unknown durability."""
         self.directory = Path(directory)
         self.path = self.directory / name
         self._durability = Durability(durability)
         self._files = files or FileOperations()
         self._freeing = freeing
         self._numbers = itertools.count()
-        # As strings: every admission waits for a write, and making a Path is slow.
+        # Stored as strings: every admission waits for a write, and creating a Path is slow.
         self._directory = os.fspath(self.directory)
         self._place = os.fspath(self.path)
         self._temporary = os.fspath(self.directory / f".{name}.tmp-")
 
     def read(self) -> bytes:
-        """Return the contents of the file without validation; see :func:`checkpoint.read`."""
+        """Return the contents of the file without validation, like :func:`checkpoint.read`."""
         return read(self.path)
 
     def load(self, *, v1: bool = False) -> Checkpoint:
-        """Return the checkpoint; see :func:`checkpoint.load`."""
+        """Return the validated contents of the file, like :func:`checkpoint.load`."""
         return load(self.path, v1=v1)
 
     def write(self, data: Contents) -> None:
         """Replace the contents of the file atomically, with the store's durability.
 
-        Raises CheckpointWriteError. It leaves no temporary file, and the file is unchanged
-        unless the error has ``replaced``. More than ``MAX_SIZE`` bytes are rejected, because
-        no kubelet here could read them.
+        Raises CheckpointWriteError if the write fails; no temporary file remains. The file is
+        unchanged unless the error's ``replaced`` is true. More than ``MAX_SIZE`` bytes are
+        rejected, because :func:`checkpoint.read` would reject the file.
         """
         self._check_size(data)
         replaced = False
@@ -98,16 +96,17 @@ class FileStore:
             self._failed(error, replaced)
 
     def set_aside(self) -> Path:
-        """Move the file to ``<name>.corrupt-N`` with the first free number N, and return the
-        new path. No file is overwritten.
+        """Move the file to ``<name>.corrupt-N`` with the first free number N, and return the new
+        path. No existing file is overwritten.
 
-        Raises CheckpointNotFound, or CheckpointWriteError if it cannot be moved.
+        Raises CheckpointNotFound if there is no file, or CheckpointWriteError if it cannot be
+        moved.
         """
         if not os.path.lexists(self._place):
             raise CheckpointNotFound(self._place)
         try:
             aside = self._reserve_aside()
-            # Replaces the empty file that reserves the name.
+            # The rename replaces the empty file that reserves the name.
             self._rename(self._place, aside, or_remove=aside)
             if self._durability is Durability.POWER:
                 self._files.flush_directory(self._directory)
@@ -116,10 +115,10 @@ class FileStore:
         return Path(aside)
 
     def remove_leftovers(self) -> None:
-        """Remove temporary files of killed writers.
+        """Remove temporary files of writers that were killed.
 
-        Call it at start, when no other process writes here. Files that cannot be removed are
-        harmless and stay.
+        Must be called at start, while no other process writes to the directory. Temporary files
+        that cannot be removed are harmless and remain.
         """
         with contextlib.suppress(OSError), os.scandir(self.directory) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
@@ -148,8 +147,9 @@ class FileStore:
 
     def _create_temporary(self) -> tuple[int, str]:
         while True:
-            # The number is unique among writers of this process, the pid separates them from
-            # a killed process. If a pid is reused, the next number is tried.
+            # The number is unique in this process, and the process ID distinguishes the file from
+            # those of killed processes. If a process ID was reused, the name may exist: try the
+            # next number.
             path = f"{self._temporary}{os.getpid()}-{next(self._numbers)}"
             try:
                 return self._files.create(path), path
@@ -170,7 +170,7 @@ class FileStore:
             with contextlib.suppress(FileExistsError):
                 self._files.close(self._files.create(aside))
                 return aside
-        raise AssertionError("numbers never end")
+        raise AssertionError("unreachable: itertools.count never ends")
 
     def _rename(self, old: str, new: str, or_remove: str) -> None:
         try:
@@ -193,8 +193,8 @@ _REASONS: Final = {
     errno.EDQUOT: "the disk quota is used up: free some space",
     errno.EFBIG: "the file would exceed the size limit of this process or file system",
     errno.EROFS: "the file system is read-only",
-    errno.EACCES: "no permission to write in its directory",
-    errno.EPERM: "no permission to write in its directory",
+    errno.EACCES: "no permission to write in its directory: check its owner and mode",
+    errno.EPERM: "no permission to write in its directory: check its owner and mode",
     errno.ENOENT: "its directory does not exist",
     errno.ENOTDIR: "its directory is a file",
     errno.EISDIR: "it is a directory: move it away",

@@ -1,8 +1,8 @@
-"""The two texts of a checkpoint: the JSON in the file, and the text that is hashed."""
+"""Render the two texts of a checkpoint: the JSON in the file, and the text that is hashed."""
 
-# The kubelet does not hash the file. It hashes Go's debug output of the value that it has read,
-# so a file with different spaces or another order of fields is still valid. A reader in another
-# language must produce the same debug output, byte for byte.
+# The kubelet does not hash the file. It hashes Go's debug output of the value that it has read.
+# Therefore a file with different spaces or another order of fields is still valid. To compute the
+# checksum in another language, a program must produce the same debug output, byte for byte.
 #
 # The JSON is the output of Go's encoding/json for the kubelet's types: no spaces, map keys as
 # sorted strings ("10" before "7"), and ``<``, ``>``, ``&``, U+2028 and U+2029 escaped. The
@@ -34,17 +34,17 @@ _DECIMAL: Final = tuple(map(str, range(256)))
 
 @attrs.frozen(eq=False, repr=False)
 class Rendered:
-    """One piece of a checkpoint in both texts."""
+    """One piece of a checkpoint, rendered as JSON and as the text that is hashed."""
 
-    # Compared by identity: an entry's text never changes, so the same object means the same
-    # text, and comparing thousands of entries takes no time.
+    # Compared by identity: a rendered entry never changes, so the same object means the same text.
+    # Comparing thousands of entries this way is fast.
 
     json: bytes
     hashed: bytes
 
 
 def join(parts: Sequence[Rendered]) -> Rendered:
-    """Join the pieces as elements of a list or map."""
+    """Join rendered elements of a list or map to one piece."""
     if len(parts) == 1:
         return parts[0]
     return Rendered(
@@ -55,8 +55,8 @@ def join(parts: Sequence[Rendered]) -> Rendered:
 def render_entry(entry: PodDevicesEntry) -> Rendered:
     """Render an element of PodDeviceEntries.
 
-    Raises UnicodeEncodeError for a lone surrogate, which neither protobuf nor JSON input can
-    contain.
+    Raises UnicodeEncodeError if a text contains a lone surrogate. Texts from protobuf or from this
+    package's JSON parser never do.
     """
     json_ids, hashed_ids = _devices_per_numa(entry.device_ids)
     json_resp, hashed_resp = _bytes(entry.alloc_resp)
@@ -74,13 +74,14 @@ def render_entry(entry: PodDevicesEntry) -> Rendered:
 
 
 def render_resource(name: str, ids: Sequence[str] | None) -> Rendered:
-    """Render an element of RegisteredDevices."""
+    """Render an element of RegisteredDevices: a resource name and its device IDs."""
     json, hashed = _strings(ids)
     return Rendered(f"{_quote(name)}:{json}".encode(), f"{name}:{hashed}".encode())
 
 
 def render_registered(resources: Sequence[Rendered] | None) -> Rendered:
-    """Render what follows the entries, up to the checksum; ``resources`` are sorted by name."""
+    """Render the text between the entries and the checksum. ``resources`` are rendered elements of
+    RegisteredDevices, sorted by name."""
     if resources is None:
         json, hashed = b"null", b"<nil>"
     else:
@@ -90,18 +91,18 @@ def render_registered(resources: Sequence[Rendered] | None) -> Rendered:
 
 
 def json_end(checksum: int) -> bytes:
-    """Return the last bytes of the file."""
+    """Return the end of the file, from behind RegisteredDevices, with this checksum."""
     return b'},"Checksum":%d}' % checksum
 
 
 def dumps(checkpoint: Checkpoint) -> bytes:
-    """Return the contents of the file, byte for byte as a kubelet writes them."""
+    """Return the contents of a checkpoint file, byte for byte as a kubelet writes them."""
     rendered = _render(checkpoint)
     return rendered.json + json_end(fnv1a_32(rendered.hashed))
 
 
 def hashed_text(checkpoint: Checkpoint) -> bytes:
-    """Return the text that the checksum is computed from."""
+    """Return the text from which the checksum is computed: Go's debug output of the contents."""
     return _render(checkpoint).hashed
 
 
@@ -139,7 +140,7 @@ def _strings(strings: Sequence[str] | None) -> tuple[str, str]:
     if strings is None:
         return "null", "<nil>"
     hashed = " ".join(strings)
-    # One search over all IDs together: almost no ID needs escaping.
+    # Search all IDs together: almost no ID contains a character to escape.
     if not strings:
         json = ""
     elif _SPECIAL.search(hashed) is None:
@@ -159,8 +160,8 @@ def _bytes(data: bytes | None) -> tuple[str, str]:
 def _quote(text: str) -> str:
     if _SPECIAL.search(text) is None:
         return f'"{text}"'
-    # Go escapes like Python (\b and \f since Go 1.22), and also characters with a meaning in
-    # HTML or JavaScript. It does not escape DEL and non-ASCII characters.
+    # Go escapes the same characters as Python (\b and \f since Go 1.22), and also those with a
+    # meaning in HTML or JavaScript. Neither escapes DEL and non-ASCII characters.
     return re.sub(_HTML, _escape, encode_basestring(text))
 
 

@@ -2,21 +2,21 @@
 
 Theory of operation. A device plugin is a process that registers with a kubelet over gRPC on a
 unix socket, advertises devices, and answers Allocate when a pod requests them. This package
-has both sides of that socket, everything around it, and nothing that decides twice:
+implements both sides of that socket. Its subpackages:
 
 * ``core``: what a kubelet decides; pure functions and values, also the tables of versions.
 * ``kubelet``: the mock kubelet: servers, directories, pods. ``MockKubelet`` is the entry point.
-* ``plugin``: the other side: a framework for plugins, simulated and recorded plugins.
+* ``plugin``: the plugin's side: a framework for plugins, simulated and recorded plugins.
 * ``claims``: structured claims. ``objects``: Kubernetes objects as input and output.
-* ``events``: what happens, as one stream. ``faults``: fault injection. ``io``: clock and files.
+* ``events``: what happens in a kubelet. ``faults``: fault injection. ``io``: clock and files.
 * ``control``: the control API and its client. ``observe``: terminal, web page, metrics.
-* ``testing``, ``conformance``, ``snapshot``, ``cluster``, ``cli``: what users start with.
+* ``testing``, ``conformance``, ``snapshot``, ``cluster``, ``cli``: the tools for users.
 
-Invariants: imports point in one direction, from ``cli`` down to ``core`` (``[tool.rooms]`` in
-pyproject.toml); all pages that describe the whole are in docs/architecture.md.
+Invariant: imports point in one direction, from ``cli`` down to ``core`` (``[tool.rooms]`` in
+pyproject.toml). docs/architecture.md describes the whole.
 
-``import devicemanager`` is part of every pytest session that has the plugin, so it must cost
-next to nothing: the names below are loaded when they are first used.
+Every pytest session with the installed pytest plugin imports ``devicemanager``, so the import
+must be fast: the names below are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from devicemanager.core.errors import (
         AllocationError,
         DeviceManagerError,
+        KubeletPanic,
         RequestError,
         RpcError,
         StartError,
@@ -55,6 +56,7 @@ __all__ = [
     "EventStream",
     "Expected",
     "KubeletInterface",
+    "KubeletPanic",
     "ManifestError",
     "ManualClock",
     "MockKubelet",
@@ -85,6 +87,7 @@ __getattr__, __dir__ = lazy_names(
         "EventStream": "events.stream",
         "Expected": "kubelet.expectations",
         "KubeletInterface": "kubelet.interface",
+        "KubeletPanic": "core.errors",
         "ManifestError": "objects.manifests",
         "ManualClock": "io.clock",
         "MockKubelet": "kubelet.mock",

@@ -6,7 +6,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Run the command and return its exit status."""
+    """Run the command ``devicemanager`` and return its exit status."""
     _exit_on_interrupt()
     from devicemanager.cli import main as command
 
@@ -16,9 +16,9 @@ def main() -> int:
 def _exit_on_interrupt() -> None:
     """Let Ctrl-C end the process without a traceback while modules are imported.
 
-    Nothing has been set up yet that needs to be cleaned up.
+    This is safe because the process has nothing to clean up yet.
     """
-    # The C part of the module `signal`, which itself takes longer to import than this module.
+    # The C part of the module `signal`: `signal` itself takes longer to import than this module.
     signal = __import__("_signal")
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

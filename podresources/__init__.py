@@ -1,25 +1,27 @@
 """The kubelet's PodResources API: which devices are allocated to which pod.
 
 Theory of operation. Node agents call ``List``, ``GetAllocatableResources`` and ``Get`` on a unix
-socket. On the server's side, a :class:`Source` (defined here, implemented elsewhere) supplies
-values with a version number. ``View`` encodes them once per version, and encodes a pod again
-only if its object is a new one. ``Service`` applies the rate limit, counts calls and selects
-the response; ``PodResourcesServer`` is gRPC around it. ``PodResourcesClient`` calls the API of
-any kubelet and returns the same values.
+socket. On the server's side, a :class:`Source` supplies values with a version number. This
+package defines only its interface. ``View`` encodes the values once per version, and a pod only
+if its object is a new one. ``Service`` applies the rate limit, counts calls and selects the
+response. ``PodResourcesServer`` makes the service available over gRPC. ``PodResourcesClient``
+calls the API of any kubelet and returns the same types of values.
 
-In:   a source; or the path of a socket.
-Out:  bytes on a socket; or values (``Pod``, ``Container``, ``Allocatable``).
+In:   for the server, a source; for the client, the path of a socket.
+Out:  from the server, bytes on a socket; from the client, values (``Pod``, ``Container``,
+      ``Allocatable``).
 
 Invariants:
 
 * No response mixes two versions of the source.
-* The package does not know the device manager and decides nothing about devices.
-* Values, view, service and counters are free of gRPC; values are free of protobuf, too.
-* All names but the errors are loaded at first use, to keep start-up fast.
+* The package does not import the device manager and decides nothing about devices.
+* ``values``, ``view``, ``service`` and ``counters`` do not import gRPC. ``values`` does not import
+  protobuf, either.
+* All names except the errors are imported at first use, to keep start-up fast.
 
 Where to start reading: ``values`` and ``source``, then ``view`` and ``service``. ``profile``
-has what differs between kubelet versions; ``sockets`` has helpers for unix sockets that the
-rest of the program uses as well.
+lists the differences between kubelet versions. ``sockets`` has helpers for unix sockets that other
+packages use, too.
 """
 
 from __future__ import annotations
@@ -100,8 +102,8 @@ __all__ = [
     "ids_by_resource",
 ]
 
-# Client, server and view import gRPC or protobuf, and a server needs no values before its
-# first call.
+# Imported at first use: client, server and view import gRPC or protobuf, and a server needs no
+# values before its first call.
 _LAZY = {
     "Allocatable": "values",
     "ClaimResource": "values",

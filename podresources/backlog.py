@@ -1,4 +1,4 @@
-"""Responses that clients have not read yet, and a limit on their memory."""
+"""Limit the memory for responses that clients have not read yet."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ import attrs
 LIMIT_BYTES = 64 << 20
 LIMIT_ANSWERS = 1024
 PATIENCE = 1.0
-"""Seconds within which a client on the same machine reads a response of any size."""
+"""Seconds after which a response that its client has not read may be dropped. A client on the same
+machine reads a response of any size faster."""
 
 
 class Call(Protocol):
-    """One RPC on the server's side, as in ``grpc.ServicerContext``."""
+    """One RPC on the server's side, such as a ``grpc.ServicerContext``."""
 
     def add_callback(self, callback: Callable[[], None]) -> bool:
-        """Register a callback for the end of the RPC. False if it has ended already."""
+        """Register a callback for the end of the RPC. False if the RPC has already ended; the
+        callback is then not registered."""
 
     def cancel(self) -> bool:
-        """End the RPC and drop what its client has not read."""
+        """End the RPC and drop the part of its response that the client has not read."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -33,12 +35,12 @@ class _Pending:
 
 
 class Backlog:
-    """Limit on the bytes that wait for clients to read them. Thread-safe.
+    """Limit on the number of bytes that wait for clients to read them. Thread-safe.
 
-    gRPC accepts every response at once and stores it until the client has read it, so clients
-    that never read would fill the memory. If a response does not fit, the oldest calls are
-    cancelled that have been unread for longer than any client needs. If they are all younger,
-    the response is rejected.
+    gRPC accepts every response and stores it until the client has read it. Clients that never read
+    would fill the memory. If a new response does not fit, the oldest calls that have waited for at
+    least ``patience`` seconds are cancelled. If that does not make enough room, the new response is
+    rejected.
     """
 
     def __init__(
@@ -54,18 +56,19 @@ class Backlog:
         self._limit_answers = limit_answers
         self._patience = patience
         self._numbers = count()
-        # Guards the next two fields.
+        # Guards ``_pending`` and ``_bytes``.
         self._lock = threading.Lock()
         self._pending: dict[int, _Pending] = {}  # oldest first
         self._bytes = 0
 
     @property
     def size(self) -> int:
-        """Number of unread bytes."""
+        """Number of bytes that clients have not read yet."""
         return self._bytes
 
     def add(self, call: Call, size: int) -> bool:
-        """Count a response of ``size`` bytes until its RPC ends. False if it does not fit."""
+        """Count a response of ``size`` bytes until its RPC ends. False if the response does not
+        fit."""
         now = self._clock()
         with self._lock:
             cancelled = self._make_room(size, now)
@@ -73,7 +76,7 @@ class Backlog:
                 number = next(self._numbers)
                 self._pending[number] = _Pending(call, size, now)
                 self._bytes += size
-        # Without the lock: ``cancel`` runs the callbacks of its RPC, which take the lock.
+        # Called without the lock: ``cancel`` runs the callbacks of its RPC, which take the lock.
         for each in cancelled or ():
             each.call.cancel()
         if cancelled is None:
@@ -83,8 +86,11 @@ class Backlog:
         return True
 
     def _make_room(self, size: int, now: float) -> list[_Pending] | None:
-        """Remove and return calls to cancel; None if that would not be enough. Must be called
-        with the lock held."""
+        """Remove and return the calls to cancel so that ``size`` bytes fit. None if too few calls
+        are old enough.
+
+        Must be called with the lock held.
+        """
         room = self._limit_bytes - self._bytes
         places = self._limit_answers - len(self._pending)
         chosen: list[int] = []
@@ -95,7 +101,7 @@ class Backlog:
                 return None
             chosen.append(number)
             room, places = room + pending.size, places + 1
-        # A response larger than the limit is accepted if it is the only one.
+        # A response larger than the limit is accepted if no other response is unread.
         return [self._take(number) for number in chosen]
 
     def _take(self, number: int) -> _Pending:

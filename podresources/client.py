@@ -1,4 +1,4 @@
-"""A PodResources client for any kubelet that serves v1 or v1alpha1."""
+"""Client of the PodResources API, for any kubelet that serves v1 or v1alpha1."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ from protos import podresources_v1alpha1_grpc as v1alpha1_grpc
 DEFAULT_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""Largest response that the kubelet's Go client accepts (``defaultPodResourcesMaxSize``)."""
+"""Largest response that the kubelet's Go client accepts, in bytes
+(``defaultPodResourcesMaxSize``)."""
 
 OPTIONS = (
     sockets.AUTHORITY,
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
-    # Otherwise all channels to one path share the backoff after a failed connect.
+    # Without this option, all channels to one path share the backoff after a failed connection.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
@@ -51,16 +52,16 @@ T = TypeVar("T")
 
 
 class PodResourcesClient:
-    """Client of one PodResources socket. Thread-safe; connects at the first call.
+    """Client of one PodResources socket. Thread-safe. It connects at the first call.
 
-    ``socket_path``: a path, also as ``unix:///path``. ``timeout``: seconds for one attempt.
-    ``rate_limit_attempts``: number of attempts while the server's rate limit rejects a call,
-    with a delay in between that doubles from 20 ms up to 1 s; 1 disables retries. ``sleep``
-    performs that delay.
+    ``socket_path`` is a path or a URL such as ``unix:///path``. ``timeout`` is the number of
+    seconds for one attempt. ``rate_limit_attempts`` is the number of attempts while the server's
+    rate limit rejects a call; 1 disables retries. The delay between attempts doubles from 20 ms up
+    to 1 s. ``sleep`` performs the delay.
 
-    Every method raises a :class:`PodResourcesError`: SocketNotFound, NotServing,
-    DeadlineExceeded, RateLimited, MethodUnavailable, AnswerTooLarge, AnswerInvalid,
-    CallFailed, ClientClosed; ``get`` also PodNotFound.
+    Every method raises a subclass of :class:`PodResourcesError`: SocketNotFound, NotServing,
+    DeadlineExceeded, RateLimited, MethodUnavailable, AnswerTooLarge, AnswerInvalid, CallFailed or
+    ClientClosed. ``get`` also raises PodNotFound.
     """
 
     def __init__(
@@ -83,25 +84,30 @@ class PodResourcesClient:
         self._channel = self._connect()
 
     def list(self) -> tuple[Pod, ...]:
-        """Return the active pods with the resources of their containers."""
+        """Return the pods with the resources of their containers."""
         return self._ask(v1_grpc.LIST, b"", decoding.pods_from_bytes)
 
     def get_allocatable(self) -> Allocatable:
-        """Return the resources that the node can allocate, in use or not."""
+        """Return the resources that the node can allocate, including those in use."""
         decode = decoding.allocatable_from_bytes
         return self._ask(v1_grpc.GET_ALLOCATABLE_RESOURCES, b"", decode)
 
     def get(self, name: str, namespace: str = "default") -> Pod:
-        """Return one pod. Fails for kubelets before v1.27, or with the feature gate off."""
+        """Return the pod with this name.
+
+        Raises MethodUnavailable for a kubelet before v1.27, or if its feature gate is off. Raises
+        PodNotFound for an unknown pod.
+        """
         request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
         return self._ask(v1_grpc.GET, request.SerializeToString(), decoding.pod_from_bytes)
 
     def list_v1alpha1(self) -> tuple[Pod, ...]:
-        """Return the pods in the older API version: app containers only, without topology."""
+        """Return the pods from the older API version v1alpha1, which has only app containers and no
+        topology."""
         return self._ask(v1alpha1_grpc.LIST, b"", decoding.pods_from_v1alpha1_bytes)
 
     def close(self) -> None:
-        """Close the connection. Idempotent."""
+        """Close the connection. Can be called several times."""
         with self._lock:
             self._closed = True
             self._channel.close()
@@ -151,19 +157,21 @@ class PodResourcesClient:
                 self._replace(channel)
             raise self._translated(error, method) from error
         except ValueError as error:  # raised by grpc for a closed channel
-            raise ClientClosed(f"the client for {self.socket_path} is closed") from error
+            raise ClientClosed(
+                f"the client for {self.socket_path} is closed: create a new PodResourcesClient"
+            ) from error
 
     def _connect(self) -> grpc.Channel:
         return grpc.insecure_channel(sockets.target(self.socket_path), options=OPTIONS)
 
     def _replace(self, failed: grpc.Channel) -> None:
-        """Use a new channel for the next call."""
-        # During its backoff, the failed channel would return the old error even after the
-        # kubelet has restarted.
+        """Use a new channel for the next call. ``failed`` is the channel of the failed call."""
+        # During its backoff, the failed channel would return the old error even if the kubelet has
+        # restarted.
         with self._lock:
             if self._channel is failed and not self._closed:
-                # The old channel is not closed: other threads may have calls on it. It is
-                # freed with the last of them.
+                # The failed channel is not closed: other threads may have calls on it. It is freed
+                # after the last of these calls.
                 self._channel = self._connect()
 
     def _translated(self, error: grpc.RpcError, method: str) -> PodResourcesError:
@@ -172,7 +180,9 @@ class PodResourcesClient:
             case grpc.StatusCode.UNAVAILABLE:
                 return self._unavailable(text)
             case grpc.StatusCode.DEADLINE_EXCEEDED:
-                return DeadlineExceeded(f"{path}: no response to {method} in {self._timeout:g} s")
+                return DeadlineExceeded(
+                    f"{path}: no response to {method} within {self._timeout:g} s"
+                )
             case grpc.StatusCode.CANCELLED:
                 return ClientClosed(f"the client for {path} was closed during {method}")
             case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in text:
@@ -183,7 +193,8 @@ class PodResourcesClient:
                 return RateLimited(f"{path}: too many calls: {text}; retry later")
             case grpc.StatusCode.UNIMPLEMENTED:
                 return MethodUnavailable(f"{path} does not serve {method}: use a newer kubelet")
-            # Older kubelets report these two as plain errors, which gRPC sends as UNKNOWN.
+            # Older kubelets return a disabled method and an unknown pod as plain Go errors, which
+            # gRPC sends as UNKNOWN.
             case grpc.StatusCode.UNKNOWN if text.endswith(" disabled"):
                 return MethodUnavailable(f"{path} has disabled {method}: {text}")
             case grpc.StatusCode.UNKNOWN | grpc.StatusCode.NOT_FOUND if (

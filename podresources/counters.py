@@ -1,4 +1,4 @@
-"""Counters of calls and failures per method, with the kubelet's metric names."""
+"""Count calls and failures of PodResources methods under the kubelet's metric names."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ LABEL = "server_api_version"
 
 
 class Counters:
-    """Counters per metric name and ``server_api_version``. Thread-safe.
+    """Counters of calls and failures, by metric name and ``server_api_version``. Thread-safe.
 
     As in the kubelet (pkg/kubelet/apis/podresources, v1.32), v1alpha1 calls count only in the
-    total, and calls rejected by the rate limit are not counted.
+    total. Calls that the rate limit rejects are not counted.
     """
 
     def __init__(
         self, kinds: Collection[str] = ("list", "get_allocatable", "get"), twice: str = ""
     ) -> None:
-        """``kinds`` have separate metrics. Calls of kind ``twice`` count twice in the total,
-        like GetAllocatableResources from v1.21 to v1.26."""
+        """``kinds`` are the methods that have separate metrics. Each call of the method ``twice``
+        adds 2 to the total, like GetAllocatableResources from v1.21 to v1.26."""
         self._kinds = frozenset(kinds)
         self._twice = twice
         self._lock = threading.Lock()
@@ -35,24 +35,23 @@ class Counters:
 
     @classmethod
     def of(cls, profile: Profile) -> Counters:
-        """Create the counters of a kubelet version."""
+        """Create the counters of the kubelet version that ``profile`` describes."""
         return cls(profile.counted, "get_allocatable" if profile.counts_allocatable_twice else "")
 
     def requested(self, api_version: str, kind: Kind) -> None:
-        """Count one accepted call."""
+        """Count one accepted call of the method ``kind``."""
         with self._lock:
             self._counts[f"{PREFIX}_requests_total", api_version] += 1 + (kind == self._twice)
             if api_version == "v1" and kind in self._kinds:
                 self._counts[f"{PREFIX}_requests_{kind}", api_version] += 1
 
     def failed(self, api_version: str, kind: Kind) -> None:
-        """Count one accepted call that has failed."""
+        """Count one accepted call of the method ``kind`` that has failed."""
         if api_version == "v1" and kind in self._kinds:
             with self._lock:
                 self._counts[f"{PREFIX}_errors_{kind}", api_version] += 1
 
     def snapshot(self) -> Mapping[tuple[str, str], int]:
-        """Return the counts by metric name and ``server_api_version``, sorted, without
-        zeros."""
+        """Return the counts that are not 0, by metric name and ``server_api_version``, sorted."""
         with self._lock:
             return dict(sorted(self._counts.items()))

@@ -1,4 +1,4 @@
-"""Decode the bytes of PodResources messages to values, for the client."""
+"""Decode PodResources messages from bytes to values. The client uses this."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ __all__ = [
 
 
 def pods_from_bytes(data: bytes) -> tuple[Pod, ...]:
-    """Decode a v1 ListPodResourcesResponse. Raises DecodeError."""
+    """Decode a v1 ListPodResourcesResponse to pods. Raises DecodeError."""
     message = v1.ListPodResourcesResponse.FromString(data)
     return tuple(_pod(pod) for pod in message.pod_resources)
 
 
 def pod_from_bytes(data: bytes) -> Pod:
-    """Decode a v1 GetPodResourcesResponse. Raises DecodeError."""
+    """Decode a v1 GetPodResourcesResponse to a pod. Raises DecodeError."""
     return _pod(v1.GetPodResourcesResponse.FromString(data).pod_resources)
 
 
 def allocatable_from_bytes(data: bytes) -> Allocatable:
-    """Decode a v1 AllocatableResourcesResponse. Raises DecodeError."""
+    """Decode a v1 AllocatableResourcesResponse to a value. Raises DecodeError."""
     message = v1.AllocatableResourcesResponse.FromString(data)
     return Allocatable(
         devices=_devices(message.devices),
@@ -49,7 +49,7 @@ def allocatable_from_bytes(data: bytes) -> Allocatable:
 
 
 def pods_from_v1alpha1_bytes(data: bytes) -> tuple[Pod, ...]:
-    """Decode a v1alpha1 ListPodResourcesResponse. Raises DecodeError."""
+    """Decode a v1alpha1 ListPodResourcesResponse to pods. Raises DecodeError."""
     message = v1alpha1.ListPodResourcesResponse.FromString(data)
     return tuple(
         Pod(pod.name, pod.namespace, tuple(_v1alpha1_container(c) for c in pod.containers))

@@ -1,4 +1,4 @@
-"""Encode values to the bytes of PodResources messages, for the server."""
+"""Encode values to the bytes of PodResources messages. The server uses this."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 def pod_to_bytes(pod: Pod, *, grouped: bool = False) -> bytes:
     """Encode one pod as a field of a v1 ListPodResourcesResponse.
 
-    ``grouped``: one entry per resource and NUMA node with all its devices, as in v1.20.
+    If ``grouped`` is true, each resource and NUMA node has one entry with all its devices, as in
+    v1.20. Otherwise each device ID has its own entries.
     """
-    # The bytes of several pods can be concatenated to one List response. A Get response has
-    # its pod under the same field number, so the bytes are a whole Get response, too.
+    # The concatenated bytes of several pods are a List response. A Get response has its pod under
+    # the same field number, so the bytes of one pod are a Get response, too.
     response = v1.ListPodResourcesResponse()
     message = response.pod_resources.add(name=pod.name, namespace=pod.namespace)
     for container in pod.containers:
@@ -40,8 +41,9 @@ def pod_to_bytes(pod: Pod, *, grouped: bool = False) -> bytes:
 def pod_to_v1alpha1_bytes(pod: Pod) -> bytes:
     """Encode one pod as a field of a v1alpha1 ListPodResourcesResponse.
 
-    It has app containers only, and one entry per device ID and NUMA node as in v1, but without
-    the node (``v1DevicesToAlphaV1``, pkg/kubelet/apis/podresources/server_v1alpha1.go, v1.32).
+    The pod has only its app containers. As in v1, there is one entry per device ID and NUMA node,
+    but the entry does not contain the node (``v1DevicesToAlphaV1``,
+    pkg/kubelet/apis/podresources/server_v1alpha1.go, v1.32).
     """
     response = v1alpha1.ListPodResourcesResponse()
     message = response.pod_resources.add(name=pod.name, namespace=pod.namespace)
@@ -78,9 +80,10 @@ def _add_devices(
     into: RepeatedCompositeFieldContainer[v1.ContainerDevices],
     devices: Iterable[ContainerDevices],
 ) -> None:
-    # Does not use entries(): for 10,000 devices, its values would cost more than the encoding.
+    # This does not use ContainerDevices.entries(): for 10,000 devices, creating these values would
+    # cost more than the encoding.
     for group in devices:
-        # An empty topology counts as none (Q13), and the field stays absent.
+        # An empty topology is treated like a missing one (quirk Q13): the field stays absent.
         topologies: list[v1.TopologyInfo | None] = [None]
         if group.nodes:
             topologies = [_topology_message((node,)) for node in group.nodes]

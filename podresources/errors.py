@@ -1,69 +1,70 @@
-"""Errors of the PodResources server (:class:`ServeError`) and client (all others).
+"""Errors of the PodResources server (:class:`ServeError`) and client (all other errors).
 
 The underlying error, if any, is in ``__cause__``.
 """
 
 from __future__ import annotations
 
-# One class per remedy: wait and retry, fix the path, use a newer kubelet, and so on. gRPC's codes
-# do not separate these, because the kubelet sends most errors as UNKNOWN.
+# There is one class per remedy: wait and retry, fix the path, use a newer kubelet, and so on. gRPC
+# status codes do not distinguish these, because the kubelet sends most errors as UNKNOWN.
 
 
 class PodResourcesError(Exception):
-    """Base class of all errors of this package."""
+    """Base class of all errors of the package ``podresources``."""
 
 
 class SocketPathError(PodResourcesError):
-    """An invalid socket path: too long or relative."""
+    """Error for an invalid socket path: too long or relative."""
 
 
 class ServeError(PodResourcesError):
-    """The server cannot listen on its socket."""
+    """Error of a server that cannot listen on its socket."""
 
 
 class SocketInUse(ServeError):
-    """Another process is listening on the socket."""
+    """Error of a server on whose socket another process is listening."""
 
 
 class SocketNotFound(PodResourcesError):
-    """There is no socket at the client's path."""
+    """Error of a client for whose path no file exists."""
 
 
 class NotServing(PodResourcesError):
-    """The path is not a socket, cannot be opened, has no listening process, or the connection
-    failed."""
+    """Error of a client that cannot connect: the path is not a socket, permission is missing, no
+    process is listening, or the connection failed."""
 
 
 class DeadlineExceeded(PodResourcesError):
-    """The server took longer than the client's timeout."""
+    """Error for a response that took longer than the client's timeout."""
 
 
 class RateLimited(PodResourcesError):
-    """The server's rate limit rejected the call."""
+    """Error for a call that the server's rate limit rejected."""
 
 
 class MethodUnavailable(PodResourcesError):
-    """The server does not have the method, or a feature gate disables it."""
+    """Error for a method that the server does not have or that a feature gate disables."""
 
 
 class PodNotFound(PodResourcesError):
-    """The server has no pod of this name in this namespace."""
+    """Error for a pod that the server does not know by this name and namespace."""
 
 
 class AnswerTooLarge(PodResourcesError):
-    """The response is larger than the client accepts."""
+    """Error for a response that is larger than the client accepts."""
 
 
 class AnswerInvalid(PodResourcesError):
-    """The response is not the message type of the method."""
+    """Error for a response that cannot be decoded as the message type of the method."""
 
 
 class ClientClosed(PodResourcesError):
-    """The client was closed before or during the call."""
+    """Error for a call on a client that was closed before or during the call."""
 
 
 class CallFailed(PodResourcesError):
-    """The call failed with another error. ``code`` is the name of the gRPC status code."""
+    """Error for a call that failed for any other reason. ``code`` is the name of the gRPC status
+    code."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)

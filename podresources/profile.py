@@ -1,4 +1,4 @@
-"""What differs between versions of the kubelet's PodResources API."""
+"""Differences between versions of the kubelet's PodResources API."""
 
 from __future__ import annotations
 
@@ -12,39 +12,41 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Profile:
-    """Methods, pods and fields of v1 responses; by default all.
+    """Methods, pods and fields that one kubelet version has in API v1. By default, all are
+    available.
 
-    A missing field is absent on the wire, and a missing method is UNIMPLEMENTED, because this
-    is how clients distinguish versions.
+    A field that the version lacks is absent in the encoded message, and a method that it lacks
+    fails with UNIMPLEMENTED. Clients use both to distinguish versions.
     """
 
     has_get_allocatable: bool = True
     get_allocatable_disabled: str = ""
-    """If not empty, GetAllocatableResources fails with this error: its feature gate is off."""
+    """Error of GetAllocatableResources if its feature gate is off. If the text is empty, the method
+    is enabled."""
     has_get: bool = True
     get_enabled: bool = True
     """False if Get fails because its feature gate is off."""
     list_inactive: bool = True
-    """True if List includes rejected and finished pods; v1alpha1 always does."""
+    """True if v1 List includes rejected and finished pods. v1alpha1 List always includes them."""
     get_inactive: bool = True
     """True if Get returns rejected and finished pods."""
     memory: bool = True
     share_id: bool = True
     dynamic_resources: bool = True
     claim_devices: bool = True
-    """True if a claim's resource has device, pool and driver names."""
+    """True if a device of a claim has the names of its driver, its pool and the device."""
     repeats_cdi: bool = False
-    """True if a claim's resource also has the CDI devices of earlier resources of the same
-    driver (Q26)."""
+    """True if a device of a claim also repeats the CDI devices of earlier devices of the same
+    driver (quirk Q26)."""
     sidecars: bool = True
-    """True if restartable init containers are included."""
+    """True if responses include restartable init containers."""
     groups_devices: bool = False
-    """True if all devices of a resource on one NUMA node share one entry."""
+    """True if one entry has all devices of a resource on one NUMA node."""
 
     counted: tuple[str, ...] = ("list", "get_allocatable", "get")
-    """Methods with separate metrics."""
+    """Methods that have separate metrics."""
     counts_allocatable_twice: bool = False
-    """True if GetAllocatableResources counts twice in the total."""
+    """True if each GetAllocatableResources call adds 2 to the metric of all calls."""
 
     @property
     def _is_whole(self) -> bool:
@@ -58,9 +60,9 @@ class Profile:
         )
 
     def pod(self, pod: Pod) -> Pod:
-        """Return the pod without the fields that the version lacks."""
-        # The usual case. A new object would also be encoded again, because the view compares
-        # pods by identity.
+        """Return the pod without the containers and fields that the kubelet version lacks."""
+        # Usual case: return the same object. A new object would be encoded again, because the view
+        # compares pods by identity.
         if self._is_whole:
             return pod
         containers = tuple(
@@ -72,7 +74,7 @@ class Profile:
         return attrs.evolve(pod, containers=containers, memory=memory)
 
     def allocatable(self, allocatable: Allocatable) -> Allocatable:
-        """Return the value without the fields that the version lacks."""
+        """Return the allocatable resources without the fields that the kubelet version lacks."""
         return allocatable if self.memory else attrs.evolve(allocatable, memory=())
 
     def _container(self, container: Container) -> Container:
@@ -92,7 +94,8 @@ class Profile:
         )
 
     def _resource(self, each: ClaimResource, before: dict[str, tuple[str, ...]]) -> ClaimResource:
-        """Adapt a claim's resource; ``before`` has the CDI devices so far, by driver."""
+        """Return a device of a claim with the fields of this kubelet version. ``before`` maps each
+        driver to the CDI devices of the claim's earlier devices."""
         if self.repeats_cdi:
             names = before[each.driver_name] = before.get(each.driver_name, ()) + each.cdi_devices
             each = attrs.evolve(each, cdi_devices=names)
@@ -104,4 +107,4 @@ class Profile:
 
 
 ALL = Profile()
-"""All methods, pods and fields."""
+"""Profile with all methods, pods and fields."""

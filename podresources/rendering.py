@@ -1,5 +1,9 @@
-"""Values as JSON data: protobuf's JSON mapping (``as_dict``), and the form that devicemanager's
-tools print (docs/json.md): names in snake_case, numbers as numbers, NUMA nodes as a list."""
+"""Convert PodResources values to JSON data, in one of two forms.
+
+``as_dict`` uses protobuf's JSON mapping. ``pod_data`` and ``allocatable_data`` return the form that
+devicemanager's commands print (docs/json.md): snake_case names, JSON numbers, and lists of NUMA
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +26,10 @@ Json = dict[str, Any]
 def as_dict(answer: Sequence[Pod] | Pod | Allocatable) -> Json:
     """Convert a response to protobuf's JSON mapping with the original field names.
 
-    A sequence of pods becomes a List response, one pod a ``PodResources``, an allocatable
-    value a GetAllocatableResources response. 64-bit numbers are strings, as the mapping
-    requires. Only ``topology`` and ``share_id`` can be absent; other empty fields are written,
-    so that readers find NUMA node 0 and need no defaults.
+    A sequence of pods becomes a List response, one pod a ``PodResources`` message, and an
+    ``Allocatable`` a GetAllocatableResources response. 64-bit numbers become strings, as the
+    mapping requires. Empty fields are included, so readers need no defaults. Only ``topology`` and
+    ``share_id`` can be absent.
     """
     match answer:
         case Pod():
@@ -96,7 +100,7 @@ def _numbers(values: tuple[int, ...]) -> list[str]:
 
 
 def pod_data(pod: Pod) -> Json:
-    """Convert a pod to JSON data of devicemanager's tools."""
+    """Convert a pod to the JSON data that devicemanager's commands print."""
     return {
         "namespace": pod.namespace,
         "name": pod.name,
@@ -107,7 +111,7 @@ def pod_data(pod: Pod) -> Json:
 
 
 def allocatable_data(allocatable: Allocatable | Container) -> Json:
-    """Convert devices, CPUs and memory to JSON data of devicemanager's tools."""
+    """Convert devices, CPUs and memory to the JSON data that devicemanager's commands print."""
     return {
         "devices": [_devices_data(devices) for devices in allocatable.devices],
         "cpu_ids": list(allocatable.cpu_ids),

@@ -1,4 +1,4 @@
-"""Reuse values derived from the elements of a sequence when few elements change."""
+"""Reuse values derived from the elements of a sequence when only few elements change."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ U = TypeVar("U")
 
 
 class Reuse(Generic[T]):
-    """The common elements of a sequence and its successor. It can be applied to several lists
-    of derived values.
+    """Comparison of a sequence with its successor, for reusing values derived from their elements.
 
-    Fast when little has changed: common leading and trailing elements are found and copied
-    without a loop in Python.
+    One comparison can update several lists of derived values. It is fast if few elements differ:
+    common leading and trailing elements are found and copied without a loop in Python.
     """
 
     def __init__(self, before: Sequence[T], now: Sequence[T]) -> None:
@@ -28,8 +27,8 @@ class Reuse(Generic[T]):
     def values(self, values: Sequence[U], make: Callable[[T], U]) -> list[U]:
         """Return a derived value for each element of the new sequence.
 
-        ``values`` belong to the old sequence. Elements that are the same object keep their
-        value; others get a new one from ``make``.
+        ``values`` are the derived values of the old sequence. An element that is the same object in
+        both sequences keeps its value. ``make`` returns the value of any other element.
         """
         old = values[self._head : self._end]
         known = dict(zip(map(id, self._before), old, strict=True))
@@ -38,7 +37,8 @@ class Reuse(Generic[T]):
 
 
 def common_ends(one: Sequence[object], other: Sequence[object]) -> tuple[int, int]:
-    """Return the number of common leading objects, and of common trailing ones of the rest."""
+    """Return how many leading objects are the same in both sequences, and how many trailing ones.
+    No object is counted in both numbers."""
     shorter = min(len(one), len(other))
     head = _common(one, other, shorter)
     return head, _common(one[::-1], other[::-1], shorter - head)
@@ -54,7 +54,7 @@ def unequal(one: Sequence[int | None], other: Sequence[int | None]) -> list[int]
 
 
 def _equal(one: Sequence[int | None], other: Sequence[int | None]) -> int:
-    """Return the number of equal leading elements, found by bisection over slices."""
+    """Return the number of equal leading elements of two sequences of equal length."""
     low, high = 0, len(one)
     if one == other:
         return high
@@ -68,6 +68,6 @@ def _equal(one: Sequence[int | None], other: Sequence[int | None]) -> int:
 
 
 def _common(one: Sequence[object], other: Sequence[object], limit: int) -> int:
-    # The sequences may have different lengths: map ends with the shorter one.
+    # The sequences may have different lengths: map stops at the end of the shorter one.
     differences = compress(count(), map(is_not, one, other))
     return min(next(differences, limit), limit)

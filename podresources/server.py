@@ -1,7 +1,7 @@
-"""The PodResources server: gRPC around the service, on a unix socket."""
+"""Serve the PodResources API over gRPC on a unix socket."""
 
-# Nothing is decoded or encoded by gRPC here: requests and responses are bytes, so a cached
-# response is sent without any work per pod.
+# gRPC does not decode requests or encode responses here: it gets and returns bytes. Therefore a
+# cached response is sent without any work per pod.
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ if TYPE_CHECKING:
 
 DEFAULT_QPS = 100.0
 DEFAULT_BURST = 10
-"""The kubelet's limits (``DefaultQPS``, ``DefaultBurstTokens``, pkg/kubelet/apis/podresources)."""
+"""``DEFAULT_QPS`` and ``DEFAULT_BURST`` are the kubelet's limits (``DefaultQPS``,
+``DefaultBurstTokens``, pkg/kubelet/apis/podresources)."""
 
 UNREAD_TEXT = "too many responses wait for clients that do not read them: retry later"
 
 _CONCURRENT_CALLS = 4096
 _OPTIONS = (
-    # Limits the open calls per client; further ones wait on the client's side.
+    # Limits the open calls per client connection. Further calls wait in the client.
     ("grpc.max_concurrent_streams", 64),
-    # A client that does not read does not answer pings either: its connection is closed, and
-    # the responses written to it are freed. Connections without calls are not pinged.
+    # A client that does not read responses does not answer pings, either. Its connection is then
+    # closed, and the responses written to it are freed. Connections without calls are not pinged.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
 )
@@ -47,14 +48,14 @@ _log = logging.getLogger(__name__)
 
 
 class PodResourcesServer:
-    """Server of PodResources v1 and v1alpha1, with data from a source.
+    """Server of PodResources v1 and v1alpha1 with the data of a :class:`Source`.
 
-    ``qps``: calls per second over all methods; None disables the limit. ``burst``: calls that
-    are accepted at once. ``clock``: seconds, for the limit only. ``profile``: methods and
-    fields, which differ between kubelet versions; by default all. ``on_error``: receives the
-    exceptions of the source on the thread where they happen; by default they are logged.
-    ``max_workers``: number of threads. ``answer``: handles accepted calls in place of the
-    service.
+    ``qps`` is the limit of calls per second over all methods; None disables it. ``burst`` is the
+    number of calls accepted without delay. ``clock`` returns seconds and is used only for the rate
+    limit. ``profile`` selects the methods and fields of a kubelet version; by default all are
+    served. ``on_error`` is called with each exception of the source, on the thread of the call; by
+    default exceptions are logged. ``max_workers`` is the number of threads. ``answer`` handles
+    accepted calls instead of the service.
     """
 
     def __init__(
@@ -87,9 +88,11 @@ class PodResourcesServer:
         self._running: _Running | None = None
 
     def start(self) -> None:
-        """Start listening. Creates the directory if needed and replaces a stale socket.
+        """Start to listen. The socket's directory is created if needed, and a stale socket is
+        replaced.
 
-        Raises SocketPathError (too long, relative), SocketInUse or ServeError.
+        Raises SocketPathError for an invalid path, SocketInUse if another process is listening, or
+        ServeError.
         """
         with self._lock:
             if self._running is not None:
@@ -98,10 +101,12 @@ class PodResourcesServer:
             self._running = _Running.start(self._service, self.socket_path, self._max_workers)
 
     def stop(self, grace: float = 0.2) -> None:
-        """Remove the socket, stop listening, and wait ``grace`` seconds for calls to end.
+        """Remove the socket, stop listening, and wait up to ``grace`` seconds for calls in
+        progress.
 
-        Returns when all threads have ended. Idempotent; ``start`` can be called again. Raises
-        OSError if the socket cannot be removed; the server has stopped nevertheless.
+        Returns when all threads have stopped. A second call does nothing, and ``start`` can be
+        called again. Raises OSError if the socket cannot be removed; the server is stopped
+        nevertheless.
         """
         with self._lock:
             running, self._running = self._running, None
@@ -109,8 +114,8 @@ class PodResourcesServer:
                 running.stop(grace)
 
     def counters(self) -> Mapping[tuple[str, str], int]:
-        """Return the counts by metric name and ``server_api_version``, since the object was
-        created."""
+        """Return the counts of calls and failures since the server object was created, by metric
+        name and ``server_api_version``."""
         return self._counters.snapshot()
 
     def __enter__(self) -> Self:
@@ -127,7 +132,7 @@ class PodResourcesServer:
 
 
 class _Running:
-    """One listening gRPC server and the socket file it owns."""
+    """Listening gRPC server and the socket file that it owns."""
 
     def __init__(self, server: grpc.Server, executor: ThreadPoolExecutor, path: Path) -> None:
         self._server = server
@@ -155,8 +160,8 @@ class _Running:
             raise
 
     def stop(self, grace: float) -> None:
-        # The socket is removed first, so that new clients fail at once instead of waiting;
-        # and only if it is still this server's file.
+        # Remove the socket first, so that new clients fail immediately instead of waiting. Remove
+        # it only if the path still has this server's file.
         try:
             sockets.remove_if_same(self._path, self._identity)
         finally:
@@ -165,7 +170,7 @@ class _Running:
 
 
 class _Handlers(grpc.GenericRpcHandler):
-    """Method paths and their handlers."""
+    """Table of gRPC handlers by method path."""
 
     def __init__(self, service: Service, backlog: Backlog) -> None:
         self._handlers = {m.path: _handler(service, m, backlog) for m in service.methods()}

@@ -1,4 +1,5 @@
-"""The methods of the service: rate limit, counters and responses, without a transport."""
+"""Handle PodResources requests as bytes: rate limit, counters and responses. No transport is
+used."""
 
 from __future__ import annotations
 
@@ -22,24 +23,26 @@ if TYPE_CHECKING:
 NANOSECONDS = 1_000_000_000
 
 RATE_LIMIT_TEXT = "rejected by rate limit"
-"""The kubelet's error (``ErrorLimitExceeded``, pkg/kubelet/apis/grpc, v1.32)."""
+"""Error of the kubelet for calls over the rate limit (``ErrorLimitExceeded``,
+pkg/kubelet/apis/grpc, v1.32)."""
 
 DISABLED_TEXT = "PodResources API Get method disabled"
-"""The kubelet's error if feature gate ``KubeletPodResourcesGet`` is off."""
+"""Error of the kubelet's Get method if feature gate ``KubeletPodResourcesGet`` is off."""
 
 
 def unknown_method_text(method: str, service: str) -> str:
-    """Return grpc-go's error for a method that a service does not have."""
+    """Return the error text of grpc-go for a method that a service does not have."""
     return f"unknown method {method} for service {service}"
 
 
 def not_found_text(name: str, namespace: str) -> str:
-    """Return the kubelet's error for an unknown pod (``Get``, server_v1.go, v1.32)."""
+    """Return the error text of the kubelet for an unknown pod (``Get``, server_v1.go, v1.32)."""
     return f"pod {name} in namespace {namespace} not found"
 
 
 class Rejection(Exception):
-    """An error to return to the client: name of the gRPC status code, and message."""
+    """Error to return to the client. ``code`` is the name of the gRPC status code, ``text`` the
+    message."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -49,7 +52,8 @@ class Rejection(Exception):
 
 @attrs.frozen(eq=False, repr=False)
 class Method:
-    """One method: its path, its metrics, and a function from request to response bytes."""
+    """Method of the API: its path, its metrics, and a function from request bytes to response
+    bytes."""
 
     path: str
     api_version: str
@@ -57,13 +61,13 @@ class Method:
     request: type[Message]
     answer: Callable[[bytes], bytes]
     exists: bool = True
-    """False if the version does not have the method: it is UNIMPLEMENTED."""
+    """False if the kubelet version lacks the method; calls then fail with UNIMPLEMENTED."""
 
 
 class TokenBucket:
-    """Rate limit of ``burst`` calls at once and ``qps`` calls per second on average.
+    """Rate limit that allows ``burst`` calls without delay and ``qps`` calls per second on average.
 
-    Decides like ``rate.Limiter.Allow`` of golang.org/x/time, which the kubelet uses
+    It decides like ``rate.Limiter.Allow`` of golang.org/x/time, which the kubelet uses
     (``LimiterUnaryServerInterceptor``, pkg/kubelet/apis/grpc, v1.32). Not thread-safe.
     """
 
@@ -78,10 +82,11 @@ class TokenBucket:
         self._last: float | None = None
 
     def allow(self, now: float) -> bool:
-        """True if a call at ``now`` (seconds of any clock) is accepted; it uses up a token."""
+        """True if a call at the time ``now`` is accepted, which uses up a token. ``now`` is in
+        seconds of any clock."""
         left = self._tokens_at(now) - 1
-        # Go computes the wait for a missing token in whole nanoseconds, so a shorter wait is
-        # none. This also absorbs rounding errors.
+        # Go computes the wait for a missing token in whole nanoseconds. A wait of less than a
+        # nanosecond is 0, so the call is accepted. This also absorbs rounding errors.
         if left < 0 and int(-left / self._qps * NANOSECONDS) > 0:
             return False
         self._tokens = left
@@ -91,13 +96,13 @@ class TokenBucket:
     def _tokens_at(self, now: float) -> float:
         if self._last is None:
             return self._tokens
-        # A clock that went back must not remove tokens.
+        # If the clock was set back, the bucket must not lose tokens.
         elapsed = max(0.0, now - self._last)
         return min(float(self._burst), self._tokens + elapsed * self._qps)
 
 
 Answer = Callable[[Method, bytes], bytes]
-"""Function from method and request bytes to response bytes. May raise :class:`Rejection`."""
+"""Function from method and request bytes to response bytes. It may raise :class:`Rejection`."""
 
 
 def _answer(method: Method, request: bytes) -> bytes:
@@ -107,8 +112,8 @@ def _answer(method: Method, request: bytes) -> bytes:
 class Service:
     """Handler of requests given as bytes. Thread-safe.
 
-    One rate limit applies to all methods and both API versions together. In the kubelet it is
-    an interceptor of the gRPC server (``ListenAndServePodResources``,
+    One rate limit applies to all methods and both API versions together. In the kubelet, the limit
+    is an interceptor of the gRPC server (``ListenAndServePodResources``,
     pkg/kubelet/server/server.go, v1.32).
     """
 
@@ -123,7 +128,8 @@ class Service:
         on_error: Callable[[Exception], object],
         answer: Answer | None = None,
     ) -> None:
-        """``answer`` handles accepted calls in place of ``Method.answer``."""
+        """``answer`` handles accepted calls instead of ``Method.answer``. ``on_error`` is called
+        with each unexpected exception."""
         self._view = View(source, profile)
         self._limiter = limiter
         self._limiter_lock = threading.Lock()
@@ -134,7 +140,8 @@ class Service:
         self._answer = answer or _answer
 
     def methods(self) -> tuple[Method, ...]:
-        """Return all methods, including those that the version does not have."""
+        """Return all methods of both API versions, including those that the kubelet version
+        lacks."""
         view, lister = self._view, "PodResourcesLister"
         return (
             Method(
@@ -170,7 +177,8 @@ class Service:
         )
 
     def answer(self, method: Method, request: bytes) -> bytes:
-        """Return the response bytes, or raise :class:`Rejection`, but no other exception."""
+        """Return the response bytes for a request. Raises :class:`Rejection` and no other
+        exception."""
         if not method.exists:
             service, name = method.path[1:].split("/")
             raise Rejection("UNIMPLEMENTED", unknown_method_text(name, service))
@@ -201,7 +209,7 @@ class Service:
         return self._view.allocatable_v1()
 
     def _get(self, request: bytes) -> bytes:
-        # Both errors are plain Go errors in the kubelet, which gRPC sends as UNKNOWN.
+        # In the kubelet, both errors below are plain Go errors, which gRPC sends as UNKNOWN.
         if not self._profile.get_enabled:
             raise Rejection("UNKNOWN", DISABLED_TEXT)
         message = v1.GetPodResourcesRequest.FromString(request)
@@ -212,7 +220,7 @@ class Service:
 
 
 def _check_request(method: Method, request: bytes) -> None:
-    # Go decodes a request before the interceptors run, so an invalid one uses no token.
+    # Go decodes a request before the interceptors run, so an invalid request uses up no token.
     if not request:
         return
     try:

@@ -1,4 +1,4 @@
-"""Unix sockets as files: valid paths, file identity, publishing a socket, stale sockets.
+"""Helpers for unix sockets: check paths, publish a socket file, detect stale sockets.
 
 All code that listens on or connects to a unix socket uses this module: the PodResources server
 and client, the registration service, plugins and the tools that inspect a node.
@@ -21,22 +21,25 @@ from typing import Final, NamedTuple
 from podresources.errors import ServeError, SocketInUse, SocketPathError
 
 MAX_PATH_BYTES = 107
-"""Longest path that the kernel accepts: ``sun_path`` has 108 bytes with the final NUL."""
+"""Longest socket path that Linux accepts, in bytes: ``sun_path`` has 108 bytes with the final
+NUL."""
 
 PROBE_SECONDS = 1.0
 
 _MODE = 0o660
-"""Mode of a published socket, independent of the umask. Connecting requires write permission."""
+"""File mode of a published socket, independent of the umask. Clients need write permission to
+connect."""
 _PRIVATE = re.compile(r"\.[0-9a-f]{3,16}")
 
 AUTHORITY = ("grpc.default_authority", "localhost")
-"""Channel option for connections to a unix socket, as in the kubelet's clients (k/k#112597).
-By default gRPC sends the quoted path as authority, which servers on Rust's h2 reject."""
+"""Channel option for connections to a unix socket, as in the kubelet's clients (k/k#112597). By
+default, gRPC sends the quoted path as authority, which servers based on Rust's h2 library
+reject."""
 
 CHANNEL_OPTIONS: Final[tuple[tuple[str, str | int], ...]] = (
     AUTHORITY,
-    # Otherwise gRPC shares one connection per path, and a new channel inherits the failure
-    # of the one before.
+    # Without this option, all channels to one path share a connection, and a new channel starts
+    # with the failure of an earlier one.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
@@ -47,9 +50,9 @@ CHANNEL_OPTIONS: Final[tuple[tuple[str, str | int], ...]] = (
 FRAME_HEAD: Final = 9
 """Length of the header of an HTTP/2 frame, in bytes."""
 _SETTINGS: Final = 4
-# RFC 9113, 3.4: the client's preface is this text and a SETTINGS frame, here an empty one.
+# RFC 9113, section 3.4: a client first sends this text and a SETTINGS frame, which is empty here.
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))
-"""The first bytes that a gRPC client sends; the server responds with a SETTINGS frame."""
+"""First bytes that a gRPC client sends. The server responds with a SETTINGS frame."""
 
 _MOST_CONNECTIONS = 4096
 _FEWEST_CONNECTIONS = 8
@@ -57,8 +60,11 @@ _GREETING_MS = 10_000
 
 
 def server_options() -> list[tuple[str, int]]:
-    """Return gRPC options that limit a server's connections: to a quarter of the process's
-    file descriptors, and to clients that complete the handshake in time."""
+    """Return gRPC options that limit the connections of a server.
+
+    Connections use up to a quarter of the process's file descriptors. Clients must complete the
+    handshake within 10 seconds.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     share = _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // 4
     most = max(_FEWEST_CONNECTIONS, min(_MOST_CONNECTIONS, share))
@@ -69,7 +75,7 @@ def server_options() -> list[tuple[str, int]]:
 
 
 def check_path(path: Path) -> None:
-    """Raise SocketPathError for an invalid socket path."""
+    """Raise SocketPathError if the path of a socket is relative or too long."""
     if not path.is_absolute():
         raise SocketPathError(f"socket path {str(path)!r} is relative: use an absolute path")
     length = len(os.fsencode(path))
@@ -81,12 +87,13 @@ def check_path(path: Path) -> None:
 
 
 class FileIdentity(NamedTuple):
-    """Identity of a file, to detect that another file has taken its name.
+    """Identity of a file, to detect that a path leads to a different file than before.
 
-    ``modified`` (nanoseconds) is 0 for a directory, because its time changes with its entries.
+    ``modified`` is in nanoseconds. It is 0 for a directory, because its time changes with its
+    entries.
     """
 
-    # The inode number is not enough: a file system can reuse it at once.
+    # Device and inode number are not enough: a file system can reuse the number of a removed file.
 
     device: int
     inode: int
@@ -94,7 +101,8 @@ class FileIdentity(NamedTuple):
 
     @classmethod
     def of(cls, path: Path, *, follow_links: bool = False) -> FileIdentity | None:
-        """Return a file's identity; None if it does not exist or cannot be read."""
+        """Return the identity of the file at ``path``; None if it does not exist or cannot be
+        read."""
         try:
             return cls.from_status(path.stat(follow_symlinks=follow_links))
         except OSError:
@@ -102,27 +110,27 @@ class FileIdentity(NamedTuple):
 
     @classmethod
     def from_status(cls, status: os.stat_result) -> FileIdentity:
-        """Return the identity from the result of ``stat``."""
+        """Return the identity of the file for which ``stat`` returned ``status``."""
         modified = 0 if stat.S_ISDIR(status.st_mode) else status.st_mtime_ns
         return cls(status.st_dev, status.st_ino, modified)
 
 
 def remove_if_same(path: Path, identity: FileIdentity | None) -> None:
-    """Remove the file unless another file has taken its name."""
+    """Remove the file at ``path`` if it still has this identity. Otherwise do nothing."""
     if identity is not None and FileIdentity.of(path) == identity:
         path.unlink(missing_ok=True)
 
 
 def target(path: Path) -> str:
-    """Return the gRPC target for a path. It is a URI, so special characters are escaped."""
+    """Return the gRPC target of a socket path: a URI in which special characters are escaped."""
     return "unix:" + urllib.parse.quote(os.fsencode(path))
 
 
 def prepare(path: Path) -> None:
-    """Create the directory (mode 0750, as the kubelet) and remove a stale socket.
+    """Create the directory of a socket path (mode 0750, as the kubelet) and remove a stale socket.
 
-    Raises SocketPathError for an invalid path, SocketInUse if a process is listening, and
-    ServeError for other problems.
+    Raises SocketPathError for an invalid path, SocketInUse if a process is listening on the socket,
+    and ServeError for other problems.
     """
     check_path(path)
     try:
@@ -139,14 +147,19 @@ def prepare(path: Path) -> None:
 
 @contextlib.contextmanager
 def published(path: Path, mode: int = _MODE) -> Iterator[Path]:
-    """Yield a temporary name to listen on; on success the socket appears as ``path`` with
-    ``mode``."""
-    # The kubelet, too, listens on a temporary name and renames it (``CreateListener``,
-    # pkg/kubelet/util, v1.32). Linking has two advantages over renaming. It fails if ``path``
-    # exists, so only one of two servers that start at once succeeds. And gRPC, which unlinks
-    # the name it listened on when it stops, cannot remove the socket of a successor.
+    """Yield a temporary path to listen on. At the end of the block, the socket appears as ``path``
+    with ``mode``.
+
+    Raises ServeError if no socket can be created, and SocketInUse if another server was faster.
+    """
+    # The kubelet listens on a temporary name, too, and renames it (``CreateListener``,
+    # pkg/kubelet/util, v1.32). Linking has two advantages over renaming. First, it fails if
+    # ``path`` exists, so only one of two servers that start at the same time succeeds. Second, gRPC
+    # unlinks the name on which it listened when it stops. With a link, it cannot remove the socket
+    # of the next server.
     #
-    # The temporary name is not longer than the final one, because of the kernel's limit.
+    # The temporary name is not longer than the final one, because the kernel limits the length of a
+    # socket path.
     private = path.with_name(("." + os.urandom(8).hex())[: max(4, len(path.name))])
     _probe_bind(private)
     try:
@@ -155,7 +168,9 @@ def published(path: Path, mode: int = _MODE) -> Iterator[Path]:
             private.chmod(mode)
             os.link(private, path)
         except FileExistsError as error:
-            raise SocketInUse(f"another server has just started on {path}: stop it") from error
+            raise SocketInUse(
+                f"another server has just started on {path}: stop it or use another path"
+            ) from error
         except OSError as error:
             raise ServeError(f"cannot create {path}: {error.strerror}") from error
     finally:
@@ -163,13 +178,13 @@ def published(path: Path, mode: int = _MODE) -> Iterator[Path]:
 
 
 def is_private_name(name: str) -> bool:
-    """True if a socket of this name can be a leftover of ``published`` in a killed process."""
+    """True if a socket of this name can be a leftover of :func:`published` in a killed process."""
     return _PRIVATE.fullmatch(name) is not None
 
 
 def _probe_bind(path: Path) -> None:
-    """Raise ServeError if no socket can be created here."""
-    # gRPC's error does not contain the reason.
+    """Raise ServeError with the reason if no socket can be created at ``path``."""
+    # The error of gRPC does not contain the reason.
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.bind(str(path))
@@ -180,19 +195,21 @@ def _probe_bind(path: Path) -> None:
 
 
 def is_alive(path: Path) -> bool:
-    """True if a process is listening on the socket, or if that is unknown."""
-    # Other errors are a full backlog or missing permissions: a process is listening.
+    """True if a process is listening on the socket, or if it is unknown whether one is."""
+    # Other errors mean a full backlog or missing permissions: a process is probably listening.
     return _connect(path) not in (errno.ECONNREFUSED, errno.ENOENT)
 
 
 def is_settings(head: bytes) -> bool:
-    """True for the header of a SETTINGS frame, the first frame of every HTTP/2 server."""
+    """True if ``head`` is the header of a SETTINGS frame, the first frame of every HTTP/2
+    server."""
     return head[3] == _SETTINGS
 
 
 def greets(path: Path, seconds: float) -> bool:
-    """True if a process responds with HTTP/2 on the socket within ``seconds``."""
-    # gRPC can only report this on a thread that fails if its channel is closed meanwhile.
+    """True if a process responds with HTTP/2 on the socket at ``path`` within ``seconds``."""
+    # gRPC reports a connection only on a thread of its own, and that thread fails if the channel is
+    # closed meanwhile.
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(seconds)
         peer.connect(str(path))
@@ -202,7 +219,7 @@ def greets(path: Path, seconds: float) -> bool:
 
 
 def _connect(path: Path) -> int:
-    """Connect and disconnect; return the error number, or 0 on success."""
+    """Connect to a socket and disconnect. Return the error number, or 0 on success."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(PROBE_SECONDS)
         return probe.connect_ex(str(path))

@@ -1,4 +1,4 @@
-"""The interface through which a server reads the node's state, and an in-memory source."""
+"""Interface through which a PodResources server reads the node's state, and an in-memory source."""
 
 from __future__ import annotations
 
@@ -12,37 +12,39 @@ T = TypeVar("T")
 
 
 class Source(Protocol):
-    """The node's state, as a server reads it. Methods are called from several threads at once.
+    """Node state as a PodResources server reads it. Several threads call the methods concurrently.
 
-    A response is built once per version. In a new version, a pod (or the allocatable value)
-    that is the **same object** as before is not encoded again, so keep unchanged objects.
+    The server builds a response once per version. In a new version, it does not encode a pod or the
+    allocatable resources again if the object is the **same object** as before. Therefore reuse
+    objects that have not changed.
 
-    No method may wait for a PodResources call to end.
+    No method may wait for a PodResources call.
     """
 
     def version(self) -> int:
         """Return a number that changes with every change of the values.
 
-        It must not change before the values: a caller that sees the new number must get the
-        new values.
+        The number must not change before the values do: a caller that sees the new number must get
+        the new values.
         """
 
     def pods(self) -> Sequence[Pod]:
-        """Return all pods of one moment, sorted, with or without devices.
+        """Return all pods at one moment, sorted, including pods without devices.
 
-        ``Pod.active`` is false for rejected and finished pods. Containers are restartable init
-        containers, then app containers, without ordinary init containers.
+        ``Pod.active`` is false for rejected and finished pods. A pod has its restartable init
+        containers, followed by its app containers. Ordinary init containers are left out.
         """
 
     def allocatable(self) -> Allocatable:
-        """Return the resources that can be allocated, at one moment."""
+        """Return the resources that the node can allocate, at one moment."""
 
 
 class MemorySource:
-    """In-memory source, for tests of PodResources clients."""
+    """In-memory source of pods and allocatable resources, for tests of PodResources clients."""
 
     def __init__(self, pods: Iterable[Pod] = (), allocatable: Allocatable | None = None) -> None:
-        """Check and store the values. Raises TypeError, for example for a string of IDs."""
+        """Check and store the values. Raises TypeError for a value of the wrong type, such as a
+        string in place of a list of device IDs."""
         self._lock = threading.Lock()
         # Guarded by _lock: one tuple, replaced as a whole.
         self._state = (1, _checked(pods), _offered(allocatable) or Allocatable())
@@ -50,7 +52,8 @@ class MemorySource:
     def replace(
         self, *, pods: Iterable[Pod] | None = None, allocatable: Allocatable | None = None
     ) -> None:
-        """Replace the given values; others stay. Raises TypeError like the constructor."""
+        """Replace the pods or the allocatable resources; None keeps the present value. Raises
+        TypeError for a value of the wrong type."""
         new_pods = None if pods is None else _checked(pods)
         _offered(allocatable)
         with self._lock:
@@ -62,15 +65,15 @@ class MemorySource:
             )
 
     def version(self) -> int:
-        """Return the number of changes, plus one."""
+        """Return 1 plus the number of calls of ``replace``."""
         return self._state[0]
 
     def pods(self) -> Sequence[Pod]:
-        """Return all pods."""
+        """Return all pods that are stored."""
         return self._state[1]
 
     def allocatable(self) -> Allocatable:
-        """Return the resources that can be allocated."""
+        """Return the allocatable resources that are stored."""
         return self._state[2]
 
 
@@ -91,9 +94,9 @@ def _offered(allocatable: Allocatable | None) -> Allocatable | None:
 
 
 def _check_devices(devices: Iterable[ContainerDevices]) -> None:
-    """Raise TypeError for values of the wrong type."""
+    """Raise TypeError for devices or device IDs of the wrong type."""
     for each in _all_are(ContainerDevices, devices, "devices"):
-        # A string would be treated as a sequence of one-letter IDs.
+        # A string would be treated as a sequence of IDs with one letter each.
         if isinstance(each.device_ids, str):
             raise TypeError(f"invalid device_ids {each.device_ids!r}: use {(each.device_ids,)!r}")
 

@@ -1,4 +1,4 @@
-"""The values of the PodResources API: pods, containers and their resources."""
+"""Values of the PodResources API: pods, containers and their resources."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import attrs
 
 @attrs.frozen
 class ContainerDevices:
-    """Devices of one resource with the same NUMA nodes.
+    """Devices of one resource that have the same NUMA nodes.
 
-    ``nodes`` has NUMA node IDs; it is empty without topology, or with an empty one. A source
-    can list many IDs at once: the server splits them with :meth:`entries`. A client returns
+    ``nodes`` has NUMA node IDs; it is empty without topology or with an empty topology. A source
+    can list several IDs in one value: the server splits them with :meth:`entries`. A client returns
     the grouping that the server sent.
     """
 
@@ -21,9 +21,9 @@ class ContainerDevices:
     nodes: tuple[int, ...] = ()
 
     def entries(self) -> Iterator[ContainerDevices]:
-        """Split into one value per device ID and NUMA node, as in the kubelet's response
+        """Iterate over one value per device ID and NUMA node, as in the kubelet's response
         (``containerDevicesFromResourceDeviceInstances``, pkg/kubelet/cm, v1.32)."""
-        # A device on several nodes has one entry for each, not one with several nodes.
+        # A device on several NUMA nodes has one entry per node, not one entry with several nodes.
         places: list[tuple[int, ...]] = [(node,) for node in self.nodes] or [()]
         for device_id in self.device_ids:
             for nodes in places:
@@ -32,7 +32,10 @@ class ContainerDevices:
 
 @attrs.frozen
 class ContainerMemory:
-    """``size`` bytes of ``memory_type`` (``memory`` or ``hugepages-<size>``) on ``nodes``."""
+    """Memory of ``size`` bytes and type ``memory_type`` on the NUMA nodes ``nodes``.
+
+    The type is ``memory`` or ``hugepages-<size>``.
+    """
 
     memory_type: str
     size: int
@@ -41,7 +44,7 @@ class ContainerMemory:
 
 @attrs.frozen
 class ClaimResource:
-    """One device of a resource claim. ``cdi_devices`` are qualified CDI names."""
+    """Device of a resource claim. ``cdi_devices`` are qualified CDI names."""
 
     driver_name: str
     pool_name: str
@@ -52,7 +55,7 @@ class ClaimResource:
 
 @attrs.frozen
 class DynamicResource:
-    """One resource claim of a container."""
+    """Resource claim of a container, with its devices."""
 
     claim_name: str
     claim_namespace: str
@@ -61,12 +64,12 @@ class DynamicResource:
 
 @attrs.frozen
 class Container:
-    """One container and its resources.
+    """Container of a pod with its resources.
 
-    ``restartable_init`` marks an init container with ``restartPolicy: Always``, which v1
-    responses include and v1alpha1 responses do not. The mark is not transmitted, so it is not
-    part of equality, and a client always returns False. Ordinary init containers are never
-    included.
+    ``restartable_init`` is true for an init container with ``restartPolicy: Always``. v1 responses
+    include such containers, v1alpha1 responses do not. The API does not transmit this field.
+    Therefore a client always returns False, and comparisons ignore it. Ordinary init containers are
+    never included.
     """
 
     name: str
@@ -79,11 +82,11 @@ class Container:
 
 @attrs.frozen
 class Pod:
-    """One pod. ``cpu_ids`` and ``memory`` are allocated to the pod as a whole.
+    """Pod with its containers. ``cpu_ids`` and ``memory`` are allocated to the pod as a whole.
 
-    ``active`` is false for a rejected or finished pod that is not deleted yet. Kubelets since
-    1.34 leave it out of v1 responses (k/k#132028). The mark is not transmitted, so it is not
-    part of equality, and a client always returns True.
+    ``active`` is false for a rejected or finished pod that is not deleted yet. Kubelets since 1.34
+    leave such pods out of v1 responses (k/k#132028). The API does not transmit this field.
+    Therefore a client always returns True, and comparisons ignore it.
     """
 
     name: str
@@ -96,8 +99,8 @@ class Pod:
 
 @attrs.frozen
 class Allocatable:
-    """Resources that the node can allocate, in use or not: healthy devices, exclusive CPUs and
-    memory."""
+    """Resources that the node can allocate, including those in use: healthy devices, exclusive CPUs
+    and memory."""
 
     devices: tuple[ContainerDevices, ...] = ()
     cpu_ids: tuple[int, ...] = ()
@@ -107,8 +110,8 @@ class Allocatable:
 def ids_by_resource(devices: Iterable[ContainerDevices]) -> Mapping[str, tuple[str, ...]]:
     """Return the device IDs of each resource without duplicates, in order of appearance.
 
-    The result does not depend on grouping: kubelets group entries differently, and a device on
-    two NUMA nodes has two entries.
+    The result does not depend on the grouping of entries, which differs between kubelet versions. A
+    device with two entries, one per NUMA node, appears once.
     """
     found: dict[str, dict[str, None]] = {}
     for entry in devices:

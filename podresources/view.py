@@ -1,19 +1,20 @@
-"""Responses as bytes, built once per version of the source."""
+"""Encode PodResources responses, once per version of the source."""
 
-# Theory of operation. Node agents poll List every few seconds. Encoding a thousand pods takes
-# 15 ms, during which the process does nothing else, and between two calls usually nothing, or one
-# pod, has changed. There are three cases:
+# Theory of operation. Node agents poll List every few seconds. Encoding a thousand pods takes 15 ms
+# of CPU time in the server. Between two calls, usually no pod or only one pod has changed. There
+# are three cases:
 #
-# 1. The version of the source is the one of the cached response: the bytes are returned, without
-#    a lock.
+# 1. The version of the source is that of the cached response: the cached bytes are returned without
+#    taking a lock.
 # 2. The version has changed: the source's pods are read. A pod that is the same object as in the
-#    last listing keeps its bytes, others are encoded, and the bytes of all pods are joined. A
-#    List response is the concatenation of its pods, so no other work is needed.
-# 3. Several callers find an old version: one of them builds, the others wait for it.
+#    last listing keeps its bytes, and any other pod is encoded. A List response is the concatenated
+#    bytes of all pods, so no other work is needed.
+# 3. Several callers find an old version: one caller builds the response, and the others wait for
+#    it.
 #
-# Why no response mixes versions: the version is read *before* the values. If they change in
-# between, the cached bytes are newer than their number, and the next call builds them once more.
-# They are never older.
+# Why no response mixes versions: the version is read *before* the values. If the values change in
+# between, the cached bytes are newer than their version number, and the next call builds them once
+# more. Cached bytes are never older than their number.
 
 from __future__ import annotations
 
@@ -36,10 +37,11 @@ T = TypeVar("T")
 
 
 class View:
-    """Serialized responses over a source. Thread-safe."""
+    """Encoder of the responses for one source. Thread-safe."""
 
     def __init__(self, source: Source, profile: Profile = ALL) -> None:
-        """``profile`` applies to v1 only: v1alpha1 has not changed between versions."""
+        """``profile`` applies only to v1, because v1alpha1 does not differ between kubelet
+        versions."""
         v1 = _Chunks(
             (lambda pod: encoding.pod_to_bytes(profile.pod(pod), grouped=True))
             if profile.groups_devices
@@ -73,8 +75,10 @@ class View:
 
 @attrs.frozen(slots=False, eq=False, repr=False)
 class _Listing:
-    """All pods of one version, the bytes of each (empty if it is not listed), and the whole
-    response."""
+    """All pods of one version of the source, the bytes of each pod, and the List response.
+
+    The bytes of a pod that List leaves out are empty.
+    """
 
     pods: Sequence[Pod]
     chunks: Sequence[bytes]
@@ -84,20 +88,20 @@ class _Listing:
 
     @cached_property
     def by_name(self) -> dict[tuple[str, str], bytes]:
-        """Map namespace and name to the pod's bytes. Built when Get is first called."""
+        """Encoded pods by namespace and name, built when Get is first called."""
         pods = [
             (pod, chunk or self.encode(pod))
             for pod, chunk in zip(self.pods, self.chunks, strict=True)
             if pod.active or self.profile.get_inactive
         ]
-        # Of two pods with one name the active one counts, else the last one. Sorting is
-        # stable, and later items of a dict replace earlier ones.
+        # If two pods have one name, the active one counts; if both or neither are active, the last
+        # one counts. Sorting is stable, and later items of a dict replace earlier ones.
         pods.sort(key=lambda pair: pair[0].active)
         return {(pod.namespace, pod.name): chunk for pod, chunk in pods}
 
 
 class _Chunks:
-    """Encoder of pods; a pod of the previous listing is not encoded again."""
+    """Encoder of pods. It does not encode a pod of the previous listing again."""
 
     def __init__(self, encode: Callable[[Pod], bytes], profile: Profile) -> None:
         self._encode = encode
@@ -105,8 +109,8 @@ class _Chunks:
         self._last = _Listing((), (), b"", encode, profile)
 
     def listing(self, pods: Sequence[Pod]) -> _Listing:
-        # Pods are compared by identity. Comparing deep values would cost more than encoding
-        # them, and equality ignores restartable_init, on which v1alpha1 responses depend.
+        # Pods are compared by identity. Comparing their contents would cost more than encoding
+        # them. Also, equality ignores restartable_init, on which v1alpha1 responses depend.
         pods, last = tuple(pods), self._last
         chunks = Reuse(last.pods, pods).values(last.chunks, self._listed)
         self._last = _Listing(pods, chunks, b"".join(chunks), self._encode, self._profile)
@@ -117,7 +121,7 @@ class _Chunks:
 
 
 class _Allocatable:
-    """Encoder of the allocatable value; the same object is not encoded again."""
+    """Encoder of the allocatable resources. It does not encode the same object twice in a row."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -133,12 +137,12 @@ class _Allocatable:
 
 
 class _PerVersion(Generic[T]):
-    """A value that is built once per version, while other callers wait."""
+    """Value that is built once per version of the source. Other callers wait while it is built."""
 
     def __init__(self, version: Callable[[], int], build: Callable[[], T]) -> None:
         self._version = version
         self._build = build
-        # Guards building. The cache is one tuple, so reading it needs no lock.
+        # Guards the building of a value. The cache is one tuple, so reading it needs no lock.
         self._lock = threading.Lock()
         self._cached: tuple[int, T] | None = None
 
@@ -147,7 +151,7 @@ class _PerVersion(Generic[T]):
         if cached is not None and cached[0] == self._version():
             return cached[1]
         with self._lock:
-            # The version must be read before the value is built (see the top of the module).
+            # Read the version before building the value; the top of the module explains why.
             version = self._version()
             if self._cached is None or self._cached[0] != version:
                 self._cached = (version, self._build())

@@ -1,1 +1,1 @@
-"""Development tools: generators of pages, test harnesses, benchmarks. Not installed."""
+"""Development tools: page generators, test harnesses and benchmarks. They are not installed."""

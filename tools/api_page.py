@@ -54,7 +54,7 @@ _KINDS = ("Classes", "Errors", "Functions", "Values")
 
 
 def page() -> str:
-    """Return the text of the page."""
+    """Return the text of docs/api.md."""
     parts = [_HEAD]
     for name, purpose in PUBLIC.items():
         parts.append(f"\n## `{name}`: {purpose}")
@@ -80,7 +80,8 @@ def _kind(value: object) -> str:
 
 
 def text_of_value(package: ModuleType, name: str) -> str:
-    """Return the docstring below the assignment of a constant or type alias.
+    """Return the docstring below the assignment of the constant or type alias ``name`` of a
+    package.
 
     A package can re-export a value, so all its modules are searched.
     """

@@ -21,11 +21,12 @@ PAGE: Final = _ROOT / "docs" / "architecture.md"
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end of generated part -->)", re.DOTALL)
 _WIDTH: Final = 60
 _BASE: Final = (("checkpoint", "podresources"), ("protos",))
-"""The packages beside ``devicemanager``, in layers. They never import it."""
+"""Packages that are installed beside ``devicemanager``, from the upper layer to the lower one. They
+never import ``devicemanager``."""
 
 
 def page(text: str) -> str:
-    """Return the page with its generated parts replaced."""
+    """Return the text of the page with its generated parts replaced."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())
     layers = [*_layers(project), *_BASE]
     parts = {
@@ -49,7 +50,7 @@ def _diagram(layers: Iterable[tuple[str, ...]]) -> Iterator[str]:
     yield "```text"
     yield line
     for layer in layers:
-        # The first cell gets what remains of the division.
+        # The first cell also gets the remainder of the division.
         width, rest = divmod(_WIDTH - (len(layer) - 1), len(layer))
         cells = [name.center(width + (0 if index else rest)) for index, name in enumerate(layer)]
         yield f"|{'|'.join(cells)}|"
@@ -75,10 +76,10 @@ def _rooms(rooms: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 
 def _purpose(package: Path) -> str:
-    """Return the first paragraph of the package's docstring."""
+    """Return the first paragraph of a package's docstring as one line of Markdown."""
     docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text()))
     if not docstring:
-        raise SystemExit(f"{package}: the package has no docstring")
+        raise SystemExit(f"{package}: the package has no docstring: add one to its __init__.py")
     return " ".join(docstring.split("\n\n")[0].split()).replace("``", "`")
 
 

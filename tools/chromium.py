@@ -1,4 +1,4 @@
-"""Find the Chromium for tests and pictures of the live page."""
+"""Find Chromium for tests and pictures of the live page."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome
 
 
 def chromium() -> str | None:
-    """Return the path of Chromium, or None."""
+    """Return the path of Chromium; None if it is not installed."""
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)

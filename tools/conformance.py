@@ -1,9 +1,9 @@
-"""``python -m tools.conformance``: run the whole matrix of the conformance suite.
+"""``python -m tools.conformance``: run the conformance suite on good and broken plugins.
 
-The good plugin must pass everything, with three seeds. Each switch of the breakable plugin must
-fail its own checks and no others. The last line is a summary; the exit status is 0 if all
-results are as expected. ``--own`` runs only the checks that belong to a switch and takes 3
-minutes.
+The good plugin must pass all checks, with three seeds. The breakable plugin has switches, each of
+which adds one bug. With a switch, the checks for this bug must fail, and no others. The last line
+is a summary. The exit status is 0 if all results are as expected. With ``--own``, only the checks
+for the bug of a switch are run, which takes 3 minutes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import textwrap
 import time
 from collections.abc import Sequence
 
-# Before gRPC is imported, which reads it once: it would log a line for each plugin that exits.
+# Set before gRPC is imported, which reads it once. Otherwise gRPC would log a line for each plugin
+# that exits.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 from devicemanager.conformance import Outcome, Report, Verdict, run, select
@@ -29,7 +30,7 @@ _BAD = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the matrix and print what differs from the expectations."""
+    """Run the suite on all plugins, and print results that are not as expected."""
     options = _parser().parse_args(arguments)
     cases = [each for each in CASES if not options.switch or each.switch in options.switch]
     seeds = () if options.switch else _SEEDS
@@ -58,7 +59,7 @@ def _good(seed: int) -> Report:
 
 
 def _changes(reports: Sequence[Report]) -> int:
-    """Print checks with different verdicts for different seeds, and return their number."""
+    """Print the checks whose outcome depends on the seed, and return their number."""
     found = 0
     for verdicts in zip(*(report.verdicts for report in reports), strict=True):
         outcomes = [each.outcome.value for each in verdicts]
@@ -73,7 +74,7 @@ def _broken(case: Case, own: bool) -> int:
     checks = select(wanted if own else ())
     report = run(broken(case), checks, limits=limits(case), settings=_SETTINGS)
     bad = {each.check.id: each for each in report.of(*_BAD)}
-    # Alone, these may pass: some fail only because of a check that ran before.
+    # With --own, these checks may pass: some fail only because of a check that ran before them.
     may_pass = {*case.also} - bad.keys() if own else set()
     odd = sorted((bad.keys() ^ wanted) - may_pass)
     outcomes = ", ".join(f"{id_} {each.outcome.value}" for id_, each in bad.items())
@@ -85,7 +86,7 @@ def _broken(case: Case, own: bool) -> int:
 
 
 def _explained(verdict: Verdict) -> str:
-    # With the timeline: nothing else explains a result that occurs once in a hundred runs.
+    # Include the timeline: nothing else explains a result that occurs once in a hundred runs.
     return textwrap.indent(explain(verdict), "    ")
 
 

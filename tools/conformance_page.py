@@ -16,14 +16,15 @@ _HEAD = """\
 # Conformance checks
 
 These are all checks of `devicemanager check`. [Conformance](conformance.md) describes how to run \
-them. If a plugin fails a MUST, it breaks the contract with the kubelet. If it fails a SHOULD, it \
-causes problems in real clusters. INFO is only reported. The profile *core* requires every MUST \
-except those of K and L, *resilient* requires these as well, and *complete* also every SHOULD.
+them. A plugin that fails a check of severity MUST breaks the contract with the kubelet. A plugin \
+that fails a SHOULD causes problems in real clusters. INFO is only reported. The profile *core* \
+requires all checks of severity MUST except those of the families K and L. *resilient* requires \
+every MUST, and *complete* also every SHOULD.
 """
 
 
 def page() -> str:
-    """Return the text of the page."""
+    """Return the text of docs/conformance-checks.md."""
     return "\n".join(_lines())
 
 

@@ -20,7 +20,7 @@ class _Panel:
     title: str
     about: str
     lines: tuple[tuple[str, str], ...]
-    """PromQL expression and legend of each line."""
+    """PromQL expression and legend of each line in the panel."""
     unit: str = "short"
 
 

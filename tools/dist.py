@@ -1,7 +1,7 @@
 """``make dist``: build wheel and sdist into dist/, and check that they can be installed.
 
-Each is installed into a new environment outside the checkout. There a kubelet starts, a
-plugin registers, and a pod gets a device. ``--version`` is the expected version.
+Each is installed into a new environment outside the checkout. A program in this environment starts
+a kubelet, registers a plugin and admits a pod with a device. ``--version`` is the expected version.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ assert files("devicemanager.observe.web").joinpath("page/static/index.html").is_
 
 
 def build(directory: Path) -> list[Path]:
-    """Build into an empty ``directory``; return the paths of wheel and sdist."""
+    """Build wheel and sdist into ``directory``, which is emptied first. Return their paths."""
     shutil.rmtree(directory, ignore_errors=True)
     command = [sys.executable, "-m", "hatchling", "build", "--directory", str(directory)]
     subprocess.run(command, cwd=ROOT, check=True)
@@ -39,7 +39,8 @@ def build(directory: Path) -> list[Path]:
 
 
 def check(path: Path, version: str | None) -> None:
-    """Install ``path`` and use it. Raises SystemExit with a message."""
+    """Install the wheel or sdist ``path`` and use it. Raises SystemExit if it does not work or has
+    another version."""
     with tempfile.TemporaryDirectory(prefix="dm-dist-") as scratch:
         environment = Path(scratch) / "venv"
         venv.create(environment, with_pip=True)
@@ -54,13 +55,14 @@ def check(path: Path, version: str | None) -> None:
 
 
 def _run(command: list[str | Path], directory: str) -> str:
-    # PYTHONPATH could make the checkout importable and hide files missing in the package.
+    # Remove PYTHONPATH: it could make the checkout importable and hide files that are missing in
+    # the package.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise SystemExit(f"make dist: {' '.join(map(str, command))}:\n{done.stderr}")
+        raise SystemExit(f"make dist: {' '.join(map(str, command))} failed:\n{done.stderr}")
     return done.stdout
 
 

@@ -23,7 +23,7 @@ _GROUPS = {
 
 
 def page(text: str) -> str:
-    """Return the page with updated tables."""
+    """Return the text of the page with updated tables."""
     tables = {name: "\n".join(_kinds(name)) for name in _GROUPS}
     tables["common"] = "\n".join(_options((*COMMON, AT)))
     return _TABLE.sub(lambda found: f"{found[1]}{tables[found[2]]}\n{found[3]}", text)

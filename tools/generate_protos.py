@@ -1,7 +1,7 @@
 """Generate modules, type stubs and descriptors of ``protos`` from the .proto files.
 
-``python -m tools.generate_protos`` writes them. With ``--check`` it only lists outdated files,
-and exits with 1 if there are any.
+``python -m tools.generate_protos`` writes the files. With ``--check``, it only lists outdated
+files, and exits with status 1 if there are any.
 """
 
 import argparse
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def compiled(root: Path = ROOT) -> FileDescriptorSet:
-    """Compile all .proto files of ``protos``, with their comments."""
+    """Compile all .proto files of ``protos``. The result includes their comments."""
     sources = sorted(path.relative_to(root).as_posix() for path in root.glob("protos/*.proto"))
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "set"
@@ -30,7 +30,7 @@ def compiled(root: Path = ROOT) -> FileDescriptorSet:
 
 
 def generated(files: FileDescriptorSet) -> dict[str, bytes]:
-    """Return the generated files: path in the repository to content."""
+    """Return the contents of the generated files by path in the repository."""
     result: dict[str, bytes] = {}
     for file in files.file:
         stem = file.name.removesuffix(".proto")
@@ -43,7 +43,7 @@ def generated(files: FileDescriptorSet) -> dict[str, bytes]:
 def _stripped(file: FileDescriptorProto) -> bytes:
     lean = FileDescriptorProto()
     lean.CopyFrom(file)
-    # Comments are three quarters of the bytes, and not needed at run time.
+    # Remove comments: they are three quarters of the bytes and not needed at run time.
     lean.ClearField("source_code_info")
     return lean.SerializeToString(deterministic=True)
 
@@ -58,7 +58,7 @@ def outdated(contents: dict[str, bytes], root: Path = ROOT) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return 0 if all files are up to date afterwards."""
+    """Write or check the files. Return 0 if all files are then up to date, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tools.generate_protos")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if outdated")
     options = parser.parse_args(arguments)

@@ -16,7 +16,7 @@ _PLAIN = {"string": "string", "integer": "int64", "number": "float64", "boolean"
 
 
 def source() -> str:
-    """Return the contents of the file."""
+    """Return the contents of clients/go/types.go."""
     schemas = json.loads(_DOCUMENT.read_text())["components"]["schemas"]
     lines = [
         "// Code generated from docs/openapi.json by tools/go_client.py. DO NOT EDIT.",
@@ -40,11 +40,12 @@ def _declaration(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     for field, value in schema["properties"].items():
         option = "" if field in required else ",omitempty"
         kind = _type(value)
-        # A field with a default can be left out; only a pointer separates zero from absent.
+        # A field with a default can be left out. Only a pointer distinguishes a zero from an absent
+        # field.
         if option and kind in _PLAIN.values():
             kind = f"*{kind}"
         fields.append((value.get("description"), _name(field), kind, f'`json:"{field}{option}"`'))
-    # gofmt aligns runs of fields without a comment between them.
+    # gofmt aligns consecutive fields that have no comment between them.
     run: list[tuple[str, str, str]] = []
     for description, *cells in fields:
         if description:

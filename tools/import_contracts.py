@@ -1,8 +1,8 @@
-"""Contracts of `make lint` that read the table of rooms in pyproject.toml.
+"""Check imports for `make lint`, with the table of rooms in pyproject.toml.
 
-A room is a package or a module that the contracts treat as one unit. Every module belongs to
-the innermost room that contains it. ``[tool.rooms]`` has a line for each room: what it may
-import, and what it never uses.
+A room is a package or a module that the contracts treat as one unit. Every module belongs to the
+innermost room that contains it. ``[tool.rooms]`` has one line per room: what its modules may
+import, and what they never use.
 """
 
 import ast
@@ -23,24 +23,24 @@ _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 @attrs.frozen
 class Room:
-    """A line of the table, with full module names."""
+    """Line of the table of rooms, with full module names."""
 
     imports: tuple[str, ...]
-    """Rooms, without the rooms inside them; or single modules."""
+    """Rooms that this room may import, without the rooms inside them; or single modules."""
     never: frozenset[str]
-    """Modules of the standard library and of other distributions."""
+    """Modules of the standard library and of other distributions that the room must not use."""
     alone: bool
-    """Only the module itself, without the modules inside it."""
+    """True if the room has only the module itself, without the modules inside it."""
 
 
 class RoomsContract(Contract):
-    """Every module is in a room, and every room keeps to its line.
+    """Contract: every module is in a room, and imports only what the line of its room permits.
 
-    An import that is not on the line is an error, and so is a permission that is not used.
+    An import that the line does not permit is an error, and so is a permission that is not used.
     """
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Compare the table with all imports."""
+        """Compare the table of rooms with all imports."""
         rooms = _rooms()
         problems = [f"room {name} does not exist" for name in rooms if name not in graph.modules]
         used: set[tuple[str, str]] = set()
@@ -54,7 +54,7 @@ class RoomsContract(Contract):
             for imported in sorted(graph.find_modules_directly_imported_by(module)):
                 if graph.is_module_squashed(imported):
                     if imported.partition(".")[0] in rooms[name].never:
-                        problems.append(f"{module} uses {imported}: room {name} never does")
+                        problems.append(f"{module} uses {imported}: room {name} must not use it")
                 elif (target := _room_of(imported, rooms)) != name:
                     allowed = [
                         each
@@ -73,22 +73,22 @@ class RoomsContract(Contract):
         return ContractCheck(kept=not problems, metadata={"problems": problems})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """Print a line for each problem."""
+        """Print one line per problem."""
         _render(check)
 
 
 class SourceContract(Contract):
-    """Imports that no graph shows, and comparisons of kubelet versions.
+    """Contract about the source text: imports by name, and comparisons of kubelet versions.
 
-    ``dynamic_imports`` lists the modules that may import by name; ``versions`` is the only
-    room that may compare kubelet versions.
+    ``dynamic_imports`` lists the modules that may import a module by its name. ``versions`` is the
+    only room that may compare kubelet versions.
     """
 
     dynamic_imports = fields.ListField(subfield=fields.StringField())
     versions = fields.StringField()
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Search the source of all modules."""
+        """Search the source text of all modules."""
         allowed = {str(module) for module in cast(list[str], self.dynamic_imports)}
         problems, used = [], set()
         for module in sorted(graph.modules):
@@ -101,11 +101,14 @@ class SourceContract(Contract):
                     pass
                 else:
                     problems.append(f"{module}:{line}: {what}")
-        problems += [f"{module} imports nothing by name" for module in sorted(allowed - used)]
+        problems += [
+            f"{module} imports nothing by name: remove it from dynamic_imports"
+            for module in sorted(allowed - used)
+        ]
         return ContractCheck(kept=not problems, metadata={"problems": problems})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """Print a line for each problem."""
+        """Print one line per problem."""
         _render(check)
 
 
@@ -135,7 +138,7 @@ def _full_name(name: str) -> str:
 
 
 def _room_of(module: str, rooms: dict[str, Room]) -> str | None:
-    """Return the innermost room that contains the module."""
+    """Return the name of the innermost room that contains the module; None if there is none."""
     found = [
         name
         for name, room in rooms.items()
@@ -175,6 +178,6 @@ def _is_version(node: ast.expr) -> bool:
 
 
 def _is_release(node: ast.expr) -> bool:
-    """True for a text such as '1.36'."""
+    """True if the expression is a text such as '1.36'."""
     value = getattr(node, "value", None)
     return isinstance(value, str) and value.startswith("1.") and value[2:].isdigit()

@@ -16,11 +16,11 @@ FILES: Final = {
     _DOCS / "openapi.json": operations.TABLE,
     _DOCS / "openapi-nodes.json": nodes.TABLE,
 }
-"""Each file, and the table that it documents."""
+"""Table of operations that each OpenAPI document describes."""
 
 
 def text(table: OperationTable) -> str:
-    """Return the contents of a file."""
+    """Return the OpenAPI document of a table of operations as JSON text."""
     return json.dumps(document(table), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Render Python modules and type stubs for one compiled .proto file; its comments become
+"""Render Python modules and type stubs for a compiled .proto file. Its comments become
 docstrings."""
 
 import re
@@ -13,9 +13,9 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 Path = tuple[int, ...]
-"""Location of a declaration in its file, as field numbers and indexes of protoc."""
+"""Location of a declaration in its file: field numbers and indexes, as in protoc's source info."""
 
-# Field numbers of descriptor.proto that are used in paths.
+# Field numbers of descriptor.proto that occur in paths.
 _SYNTAX, _FILE_MESSAGE, _FILE_SERVICE = 12, 4, 6
 _MESSAGE_FIELD, _SERVICE_METHOD = 2, 2
 
@@ -28,7 +28,7 @@ _SCALARS = {
     FieldDescriptorProto.TYPE_UINT64: "int",
 }
 
-# Imports that a stub may need, by module; each stub imports only what it uses.
+# Imports that a stub may need, by module. Each stub imports only the names that it uses.
 _STUB_IMPORTS = {
     "collections.abc": ("Iterable", "Mapping"),
     "typing": ("Literal",),
@@ -43,7 +43,7 @@ _STUB_IMPORTS = {
 
 
 def render(file: FileDescriptorProto) -> dict[str, str]:
-    """Return the generated files of a .proto file, by the end of their names."""
+    """Return the generated files of a .proto file: contents by the end of the file name."""
     writer = _Writer(file)
     messages = {".py": writer.messages(), ".pyi": writer.message_stubs()}
     if not file.service:
@@ -161,7 +161,8 @@ class _Writer:
             yield f"    {field.name}: {type_}"
             yield from _docstring(doc, indent=4)
             return
-        # Protobuf does not allow assignment of containers and sub-messages.
+        # Protobuf does not allow assignments to containers and sub-messages, so they are
+        # properties.
         yield "    @property"
         yield from _fitting(f"    def {field.name}(self) -> ", type_, ":" if doc else ": ...")
         yield from _docstring(doc, indent=8)
@@ -225,7 +226,7 @@ def _which(message: DescriptorProto) -> Iterator[str]:
             for field in message.field
             if field.HasField("oneof_index") and field.oneof_index == index
         ]
-        # protoc represents an optional field as a oneof whose name starts with "_".
+        # Skip optional fields: protoc represents them as a oneof whose name starts with "_".
         if not oneof.name.startswith("_"):
             result = f"Literal[{', '.join(members)}] | None"
             yield f"    def WhichOneof(self, oneof_group: str) -> {result}: ..."
@@ -245,7 +246,7 @@ def _docstring(text: str, indent: int = 0) -> Iterator[str]:
 
 
 def _fitting(before: str, annotation: str, after: str = "") -> Iterator[str]:
-    """Render one line, or three if it would be too long."""
+    """Render a declaration on one line, or on three lines if it would be too long."""
     if len(line := before + annotation + after) <= 100:
         yield line
         return
@@ -255,7 +256,7 @@ def _fitting(before: str, annotation: str, after: str = "") -> Iterator[str]:
 
 def _exports(names: list[str]) -> Iterator[str]:
     yield "__all__ = ["
-    # Constants, classes, functions: the order that ruff requires.
+    # Sort constants, classes and functions in the order that ruff requires.
     rank = sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
     yield from (f'    "{name}",' for name in rank)
     yield "]"

@@ -1,7 +1,7 @@
-"""``python -m tools.screenshots``: pictures of live page and terminal for the documentation.
+"""``python -m tools.screenshots``: take pictures of the live page for the documentation.
 
-Run ``make browser`` first, which installs the driver; Chromium is required, too. Each picture
-shows a generated node, in both themes, and is written to docs/images.
+Run ``make browser`` first to install the browser's driver. Chromium is also required. The pictures
+show generated nodes, each in the light and the dark theme, and are written to docs/images.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ SIZE = {"width": 1440, "height": 900}
 
 @contextlib.contextmanager
 def small() -> Iterator[str]:
-    """Serve eight GPUs and four NICs on two NUMA nodes; some are allocated, unhealthy or gone."""
+    """Serve the live page of a node with eight GPUs and four NICs on two NUMA nodes. Some devices
+    are allocated, unhealthy or removed."""
     with _served() as (kubelet, address, stack):
         gpus = simulate(stack, kubelet, GPU, 8)
         simulate(stack, kubelet, NIC, 4)
@@ -47,7 +48,7 @@ def small() -> Iterator[str]:
 
 @contextlib.contextmanager
 def big() -> Iterator[str]:
-    """Serve 10,000 GPUs and 1,000 pods."""
+    """Serve the live page of a node with 10,000 GPUs and 1,000 pods."""
     with _served() as (kubelet, address, stack):
         gpus = simulate(stack, kubelet, GPU, 10_000)
         for number in range(1000):
@@ -84,7 +85,7 @@ def take(browser: Any, address: str, clicked: str, theme: str, path: Path) -> No
         page.goto(address)
         page.wait_for_selector("body[data-serving]")
         page.click(clicked)
-        # The detail appears asynchronously: without waiting, pictures would differ.
+        # Wait for the detail, which appears asynchronously: otherwise pictures would differ.
         page.wait_for_selector("#detail:not([hidden])")
         page.screenshot(path=path, animations="disabled")
     finally:
@@ -94,8 +95,8 @@ def take(browser: Any, address: str, clicked: str, theme: str, path: Path) -> No
 
 def _driver() -> Any:
     if not (DRIVER / ".ready").exists():
-        raise SystemExit("the browser's driver is not installed: run `make browser` first")
-    # The driver has 130 MB and is therefore not installed in the project's environment.
+        raise SystemExit("the browser driver is not installed: run `make browser` first")
+    # The driver has 130 MB. Therefore it is not installed in the project's environment.
     sys.path.append(str(DRIVER))
     from playwright.sync_api import sync_playwright
 

@@ -32,11 +32,12 @@ WIDTH, HEIGHT = 80, 24
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
 SERVER = "https://cluster.example:6443"
 BEGIN = 1_800_000_000.0
-"""Fixed time, so that all runs draw the same picture."""
+"""Fixed time in seconds since the epoch, so that all runs draw the same picture."""
 
 
 def scene() -> NodeView:
-    """Return eight GPUs and four NICs on two NUMA nodes; some are allocated or unhealthy."""
+    """Return the view of a node with eight GPUs and four NICs on two NUMA nodes. Some devices are
+    allocated or unhealthy."""
     settings = Settings(node_name="worker-1", topology_policy="restricted")
     with ExitStack() as stack:
         clock = ManualClock(BEGIN)
@@ -49,7 +50,7 @@ def scene() -> NodeView:
             ("batch", {GPU: 2}),
             ("greedy", {GPU: 9}),
         ):
-            # Different times, so that the picture shows how ages are displayed.
+            # Advance the clock, so that the picture shows how ages are displayed.
             clock.advance(7)
             kubelet.admit(pod_manifest(name, devices, namespace="ml"))
         clock.advance(7)
@@ -75,7 +76,8 @@ def simulate(stack: ExitStack, kubelet: MockKubelet, resource: str, count: int) 
 
 
 def crowd() -> ClusterView:
-    """Return six nodes: one rejected a pod, one lost a device, two report problems."""
+    """Return the view of six nodes: one has rejected a pod, one has an unhealthy device, and two
+    report problems."""
     settings = Settings(topology_policy="single-numa-node", numa=NumaTopology.of([0, 1]))
     with FakeApiServer() as stub, tempfile.TemporaryDirectory() as directory:
         kubeconfig = stub.kubeconfig(Path(directory) / "kubeconfig")
@@ -105,7 +107,8 @@ def _bound_pod(stub: FakeApiServer, name: str, node: str, devices: int) -> None:
 
 
 def svg(picture: NodeView | ClusterView, title: str, events: Sequence[LogLine], now: float) -> str:
-    """Draw the first screen of a command, without rich's web font: a picture must not fetch."""
+    """Return the first screen of a command as SVG, without rich's web font: a picture must not load
+    other files."""
     drawn = draw(picture, ScreenState(), WIDTH, HEIGHT, Shown(events, now))
     console = Console(
         file=io.StringIO(),
@@ -123,9 +126,9 @@ def svg(picture: NodeView | ClusterView, title: str, events: Sequence[LogLine], 
 
 
 def write(directory: Path) -> None:
-    """Write ``terminal.svg`` and ``terminal-nodes.svg`` with times in UTC."""
+    """Write ``terminal.svg`` and ``terminal-nodes.svg``, with times in UTC."""
     directory.mkdir(parents=True, exist_ok=True)
-    # The picture must not depend on the time zone of the machine that draws it.
+    # Use UTC: the picture must not depend on the time zone of the machine.
     os.environ["TZ"] = "UTC"
     time.tzset()
     picture = scene()
@@ -143,7 +146,7 @@ def write(directory: Path) -> None:
 
 
 def main() -> int:
-    """Write the pictures."""
+    """Write the pictures to the output directory."""
     parser = argparse.ArgumentParser(prog="python -m tools.terminal_picture", description=__doc__)
     parser.add_argument("--directory", type=Path, default=ROOT / "docs" / "images")
     write(parser.parse_args().directory.absolute())

@@ -1,4 +1,4 @@
-"""Write docs/kubelet-versions.md from the tables: ``python -m tools.versions_page``."""
+"""``python -m tools.versions_page``: write docs/kubelet-versions.md from the tables of versions."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ _HEAD = "\n\n".join(
     for paragraph in (
         "# Kubelet versions",
         f"""`Settings(kubelet_version="1.28")` and `devicemanager run --kubelet-version 1.28`
-        select the behaviour of a kubelet version. `1.28` is its newest patch release; `1.28.2` is
-        that release. Versions 1.{OLDEST} to 1.{NEWEST_KNOWN} are supported. The default is
-        1.{VERIFIED}, the newest version tested against results recorded from the real device
-        manager. 1.{NEWEST} is the newest stable version and 1.{NEWEST_KNOWN} a preview; both are
-        implemented from their source and release notes.""",
+        select the behaviour of a kubelet version. `1.28` means the newest patch release of 1.28;
+        `1.28.2` means exactly this release. Versions 1.{OLDEST} to 1.{NEWEST_KNOWN} are supported.
+        The default is 1.{VERIFIED}, the newest version that was tested against results recorded
+        from the real kubelet. 1.{NEWEST} is the newest stable version, and 1.{NEWEST_KNOWN} is a
+        preview. Both are implemented from their source and release notes.""",
         """`Settings(feature_gates={"KubeletPodResourcesGet": True})` and
-        `--feature-gates KubeletPodResourcesGet=true` set feature gates of the version. Other
-        settings, such as `pod_resources_qps`, take precedence over the version.""",
-        """Selecting a version does not enable its defects. Each defect is a
-        [quirk](kubelet-behaviour.md) that you enable by name. `quirks="reference"` and
-        `--quirk reference` enable all quirks of the version. Where versions differ and this page
-        does not say so, the mock behaves like 1.32. "Unsure" marks values that no source
+        `--feature-gates KubeletPodResourcesGet=true` set feature gates of the version. Settings
+        such as `pod_resources_qps` override the behaviour of the version.""",
+        """A version does not include its known bugs. Each bug is a
+        [quirk](kubelet-behaviour.md#quirks) that you enable by name. `quirks="reference"` and
+        `--quirk reference` enable all quirks of the version. If versions differ in a way that
+        this page does not list, the mock behaves like 1.32. "Unsure" marks values that no source
         confirms.""",
-        """Two questions are open upstream. The first is whether a second Register call for a
-        connected socket succeeds and has no effect (k/k#139765). Here the newest connection
-        replaces the older one in every version; with Q2 it is rejected. The second is the order
-        of `allocatedResourcesStatus` in 1.38 (k/k#142340). Here it is sorted by resource and
-        id.""",
+        """Kubernetes has not decided two questions. The first is whether a second Register call
+        for a connected socket succeeds without effect (k/k#139765). In the mock, the new
+        connection replaces the older connection in every version; with Q2 it is rejected. The
+        second is the order of `allocatedResourcesStatus` in 1.38 (k/k#142340). In the mock, it is
+        sorted by resource and device ID.""",
         "`python -m tools.versions_page` generates this page.",
     )
 )
 
 
 def page() -> str:
-    """Return the text of the page."""
+    """Return the text of docs/kubelet-versions.md."""
     return "\n".join([_HEAD, "", *_behaviours(), "", *_gates(), "", *_quirks(), ""])
 
 
@@ -67,7 +67,7 @@ def _behaviours() -> Iterator[str]:
 
 
 def _meanings() -> dict[str, str]:
-    """Return the docstrings of the fields of ``Behaviour``, by field."""
+    """Return the docstrings of the fields of ``Behaviour``, by field name."""
     body = ast.parse(inspect.getsource(Behaviour)).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}
@@ -81,7 +81,8 @@ def _meanings() -> dict[str, str]:
 
 
 def _prose(docstring: str) -> str:
-    # The values are yes and no, so "True if a pod is rejected" becomes "A pod is rejected".
+    # The page shows the values as yes and no, so "True if a pod is rejected" becomes "A pod is
+    # rejected".
     text = " ".join(docstring.split()).removeprefix("True if ").rstrip(".").replace("``", "`")
     return text[0].upper() + text[1:]
 

@@ -9,39 +9,39 @@ type Admission struct {
 	Admitted bool    `json:"admitted"`
 	Reason   string  `json:"reason"`
 	Message  string  `json:"message"`
-	// by name; empty for a rejected pod
+	// containers by name; empty for a rejected pod
 	Containers map[string]ContainerOutcome `json:"containers"`
 	// policy, steps, holders and text; see docs/json.md
 	Explanation map[string]any `json:"explanation"`
-	// the same for people, with a drawing
+	// the explanation as text, with a drawing
 	ExplanationText string `json:"explanation_text"`
 }
 
-// Advance: How far to advance the clock.
+// Advance: The time by which to advance the clock.
 type Advance struct {
 	// time, in seconds
 	Seconds float64 `json:"seconds"`
 }
 
-// Allocate: Allocate for one container or for several: give either IDs or containers.
+// Allocate: An Allocate call for one container (ids) or for several (containers).
 type Allocate struct {
 	Resource string `json:"resource"`
 	// device IDs of one container
 	Ids []string `json:"ids,omitempty"`
-	// device IDs of each container
+	// device IDs, one list per container
 	Containers [][]string `json:"containers,omitempty"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Allocated: The settings in each container response, as many as the plugin sent.
+// Allocated: The settings in the container responses to an Allocate call, as many as the plugin sent.
 type Allocated struct {
 	Schema     string              `json:"schema"`
 	Containers []ContainerSettings `json:"containers"`
 }
 
-// Call: An RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. Rpc
-// "dropped" stands for calls that are no longer stored; response.dropped is their number.
+// Call: An RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. A call with
+// rpc "dropped" stands for calls that are no longer stored; response.dropped is their number.
 type Call struct {
 	Schema string `json:"schema"`
 	// calls are numbered from 1, in the order they ended
@@ -57,43 +57,43 @@ type Call struct {
 	RPC string `json:"rpc"`
 	// number of the response in its stream, from 1
 	StreamMessage *int64 `json:"stream_message"`
-	// with the names of the .proto file
+	// the message with the field names of the .proto file
 	Request map[string]any `json:"request"`
-	// null if there was none
+	// null if there was no response
 	Response map[string]any `json:"response"`
 	// OK, or the name of the status code
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	// seconds
 	Duration float64 `json:"duration"`
-	// number of the latest event when it ended
+	// number of the latest event when the call ended
 	AfterEvent int64 `json:"after_event"`
-	// injected faults that affected it; empty for none
+	// injected faults that affected the call; empty for none
 	Fault string `json:"fault"`
-	// null unless requested
+	// encoded message, if requested; else null
 	RequestBytes  *string `json:"request_bytes"`
 	ResponseBytes *string `json:"response_bytes"`
 }
 
-// CallWait: Wait for the next call that matches to end.
+// CallWait: A wait for the end of the next call that matches all criteria.
 type CallWait struct {
 	// only of this resource
 	Resource *string `json:"resource,omitempty"`
 	// only of this method, such as Allocate
 	RPC *string `json:"rpc,omitempty"`
-	// only of this endpoint
+	// only of the plugin with this endpoint
 	Plugin *string `json:"plugin,omitempty"`
-	// only with exactly these devices in the request
+	// only calls with exactly these devices in the request
 	DeviceIds []string `json:"device_ids,omitempty"`
-	// the message has at least these fields
+	// only if the message has at least these fields
 	Request map[string]any `json:"request,omitempty"`
-	// the message has at least these fields
+	// only if the message has at least these fields
 	Response map[string]any `json:"response,omitempty"`
 	// only with this status code, such as OK
 	Code *string `json:"code,omitempty"`
-	// latest_event and latest_call of the node; by default those of now
+	// latest_event and latest_call of the node: only later calls; by default only new calls
 	Since *Mark `json:"since,omitempty"`
-	// with the messages as base64
+	// add the encoded messages, as base64
 	Bytes *bool `json:"bytes,omitempty"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
@@ -105,10 +105,10 @@ type Cleared struct {
 	Count  int64  `json:"count"`
 }
 
-// Clock: The kubelet's clock.
+// Clock: The time of the kubelet's clock.
 type Clock struct {
 	Schema string `json:"schema"`
-	// true if time passes only when it is advanced
+	// true if time passes only when the clock is advanced
 	Manual bool `json:"manual"`
 	// seconds; never goes back
 	Monotonic float64 `json:"monotonic"`
@@ -116,12 +116,12 @@ type Clock struct {
 	Time float64 `json:"time"`
 }
 
-// Conflict: One key with two different values, from two sources or from the same one.
+// Conflict: A setting of a container for which two different values were returned.
 //
-// `kind` is the setting: `env`, `mount`, `mount access`, `device`,
+// `kind` is the kind of setting: `env`, `mount`, `mount access`, `device`,
 // `device permissions`, `annotation` or `network interface`. `kept_by` and
-// `dropped_by` are resource names, or other sources such as a CDI device. The value of
-// `kept_by` is used.
+// `dropped_by` are resource names, or other sources such as a CDI device; they can be equal.
+// `kept_value` is used.
 type Conflict struct {
 	Kind         string `json:"kind"`
 	Key          string `json:"key"`
@@ -133,13 +133,13 @@ type Conflict struct {
 
 // ContainerInfo: A container of a pod: its requests, its state and its devices.
 type ContainerInfo struct {
-	// Unique within the pod.
+	// Name of the container, unique within the pod.
 	Name string `json:"name"`
 	// `init` for an init container that runs to completion.
 	Kind ContainerKind `json:"kind"`
-	// Resource to amount: devices, milli-CPUs or bytes.
+	// Resource limits by resource: number of devices, milli-CPUs or bytes.
 	Limits map[string]int64 `json:"limits"`
-	// In the units of the limits.
+	// Resource requests by resource, in the same units as `limits`.
 	Requests map[string]int64 `json:"requests"`
 	// True for an init container with restartPolicy Always.
 	Restartable bool `json:"restartable"`
@@ -149,19 +149,19 @@ type ContainerInfo struct {
 	Running bool `json:"running"`
 	// True for an init container that has run to completion.
 	Finished bool `json:"finished"`
-	// `unknown` if the source does not report it, such as PodResources.
+	// State of the container; `unknown` if the source, such as PodResources, does not report it.
 	State string `json:"state"`
-	// Why the container waits or has terminated, such as OOMKilled.
+	// Reason why the container is waiting or has terminated, such as OOMKilled.
 	Reason string `json:"reason"`
-	// More about the reason, for people; may be empty.
+	// Details about the reason, for people; can be empty.
 	Message string `json:"message"`
-	// Null unless the container has terminated.
+	// Exit code of a terminated container; null in other states.
 	ExitCode *int64 `json:"exit_code"`
-	// How often the container was started again.
+	// How often the container was restarted.
 	RestartCount int64 `json:"restart_count"`
-	// Resource to IDs of the allocated devices, sorted.
+	// Sorted IDs of the allocated devices, by resource.
 	Devices map[string][]string `json:"devices"`
-	// Resource claim to allocated devices, as pool/device.
+	// Devices allocated to the container's resource claims, as pool/device, by claim.
 	ClaimDevices map[string][]string `json:"claim_devices"`
 }
 
@@ -170,25 +170,25 @@ type ContainerKind string
 
 // ContainerOutcome: A container of an admitted pod: its devices and its settings, if they are valid.
 type ContainerOutcome struct {
-	// resource to device IDs, sorted
+	// sorted device IDs by resource
 	Devices map[string][]string `json:"devices"`
-	// resource claim to devices, as pool/device
+	// devices by resource claim, as pool/device
 	Claims map[string][]string `json:"claims"`
-	// to which it is aligned; null for no affinity
+	// NUMA nodes to which it is aligned; null for no affinity
 	NUMANodes     []int64     `json:"numa_nodes"`
 	Settings      *RunOptions `json:"settings"`
 	SettingsError *string     `json:"settings_error"`
 	// part of the OCI configuration for a container runtime of this host
 	OCI      map[string]any `json:"oci"`
 	OCIError *string        `json:"oci_error"`
-	// why the container did not start; null if it did
+	// why the container did not start; null if it started
 	StartError *string `json:"start_error"`
 }
 
-// ContainerSettings: One ContainerAllocateResponse, in the plugin's order.
+// ContainerSettings: Container settings of one resource, from a plugin's ContainerAllocateResponse.
 //
-// `filesystem_devices`, `network_interfaces` and `pci_devices` come from typed
-// devices, which a plugin can send in addition to the other fields.
+// The items are in the plugin's order. `filesystem_devices`, `network_interfaces` and
+// `pci_devices` come from typed devices, which a plugin can send in addition.
 type ContainerSettings struct {
 	Envs              map[string]string  `json:"envs"`
 	Mounts            []Mount            `json:"mounts"`
@@ -200,8 +200,8 @@ type ContainerSettings struct {
 	FilesystemDevices []DeviceSpec       `json:"filesystem_devices"`
 }
 
-// ContainerState: One of the three; the others are null. Times are seconds since the epoch, and null if an
-// earlier kubelet started the container.
+// ContainerState: The state of a container: exactly one field is not null. Times are seconds since the epoch;
+// they are null if an earlier kubelet instance started the container.
 type ContainerState struct {
 	Waiting    *Waiting    `json:"waiting,omitempty"`
 	Running    *Running    `json:"running,omitempty"`
@@ -213,7 +213,7 @@ type ContainerStatus struct {
 	Schema string         `json:"schema"`
 	Name   string         `json:"name"`
 	State  ContainerState `json:"state"`
-	// how it terminated the time before
+	// how the container terminated the last time
 	LastTermination *Terminated `json:"last_termination"`
 	RestartCount    int64       `json:"restart_count"`
 }
@@ -224,9 +224,9 @@ type ContainerStatusList struct {
 	Items  []ContainerStatus `json:"items"`
 }
 
-// Delete: How long the containers of a pod have to terminate.
+// Delete: The time that the containers of a pod have to terminate.
 type Delete struct {
-	// seconds, 1 at least; null: the pod's terminationGracePeriodSeconds
+	// seconds, at least 1; null: the pod's terminationGracePeriodSeconds
 	GracePeriod *float64 `json:"grace_period,omitempty"`
 }
 
@@ -238,29 +238,29 @@ type DeviceList struct {
 
 // DeviceSpec: A device node in the container.
 //
-// `permissions` is the plugin's text, made of the letters r (read), w (write), m (mknod).
+// `permissions` is the plugin's text with the letters r (read), w (write) and m (mknod).
 type DeviceSpec struct {
 	ContainerPath string `json:"container_path"`
 	HostPath      string `json:"host_path"`
 	Permissions   string `json:"permissions"`
 }
 
-// DeviceStatus: One device.
+// DeviceStatus: A device with its health, and the container it is allocated to, if any.
 type DeviceStatus struct {
 	Resource string `json:"resource"`
 	ID       string `json:"id"`
-	// `Unknown` if its plugin has disconnected or does not advertise it any more.
+	// `Unknown` if the plugin has disconnected or does not advertise the device any more.
 	Health Health `json:"health"`
-	// NUMA nodes; None for a device without topology.
+	// The device's NUMA nodes; None for a device without topology.
 	NUMANodes []int64 `json:"numa_nodes"`
-	// UID of the pod that it is allocated to.
+	// UID of the pod that the device is allocated to; None if it is free.
 	Pod *string `json:"pod"`
-	// Name of the container that it is allocated to.
+	// Name of the container that the device is allocated to; None if it is free.
 	Container *string `json:"container"`
 }
 
-// Event: An event of the kubelet. Kind events-dropped stands for events that are no longer stored;
-// details.dropped is their number.
+// Event: An event of the kubelet. An event of kind events-dropped stands for events that are no longer
+// stored; details.dropped is their number.
 type Event struct {
 	Schema string `json:"schema"`
 	// events are numbered from 1
@@ -276,51 +276,51 @@ type Event struct {
 	Details map[string]any `json:"details"`
 }
 
-// EventWait: Wait for the next event that matches.
+// EventWait: A wait for the next event that matches all criteria.
 type EventWait struct {
-	// one of these kinds; by default any
+	// kinds of events; by default any kind
 	Kinds []string `json:"kinds,omitempty"`
 	// only of this resource
 	Resource *string `json:"resource,omitempty"`
 	// only of the pod with this UID
 	Pod *string `json:"pod,omitempty"`
-	// only with this text in its message
+	// only events with this text in the message
 	Text *string `json:"text,omitempty"`
-	// number of an event: only later ones; by default only new ones
+	// only events with a larger number; by default only new events
 	After *int64 `json:"after,omitempty"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// ExitContainer: How a container terminates.
+// ExitContainer: The exit code and the reason with which a container terminates.
 type ExitContainer struct {
 	// exit code of the container
 	ExitCode *int64 `json:"exit_code,omitempty"`
-	// such as OOMKilled; by default Completed, or Error after a failure
+	// such as OOMKilled; by default Completed for exit code 0, else Error
 	Reason *string `json:"reason,omitempty"`
 }
 
-// Fault: An injected fault; see docs/faults.md for the kinds and their options.
+// Fault: An injected fault. docs/faults.md has the kinds and their options.
 type Fault struct {
 	Schema string `json:"schema"`
 	// faults are numbered from 1
 	ID   int64  `json:"id"`
 	Kind string `json:"kind"`
-	// the line that sets it
+	// the line that sets this fault
 	Spec string `json:"spec"`
-	// options that are not at their default
+	// options with a value other than the default
 	Options map[string]any `json:"options"`
 	// how often its injection point was reached
 	Seen int64 `json:"seen"`
 	// how often it fired
 	Fired int64 `json:"fired"`
-	// number of calls and streams that it delays now
+	// number of calls and streams that it currently delays
 	Holding int64 `json:"holding"`
-	// true if it does not fire any more
+	// true if it can no longer fire
 	Spent bool `json:"spent"`
 }
 
-// FaultList: The faults that were set and not cleared, in the order in which they were set.
+// FaultList: The faults that were set and not cleared, in the order of their IDs.
 type FaultList struct {
 	Schema string `json:"schema"`
 	// seed for faults with a probability
@@ -328,9 +328,9 @@ type FaultList struct {
 	Items []Fault `json:"items"`
 }
 
-// Finish: How the app containers of a pod terminate.
+// Finish: The exit codes with which the app containers of a pod terminate.
 type Finish struct {
-	// one for all, or by container (0 if not given)
+	// one for all containers, or by container name (default 0)
 	ExitCodes any `json:"exit_codes,omitempty"`
 }
 
@@ -340,36 +340,36 @@ type Finished struct {
 	Phase  Phase  `json:"phase"`
 }
 
-// GetOptions: GetDevicePluginOptions.
+// GetOptions: A GetDevicePluginOptions call.
 type GetOptions struct {
 	Resource string `json:"resource"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// GetPreferred: GetPreferredAllocation for one container.
+// GetPreferred: A GetPreferredAllocation call for one container.
 type GetPreferred struct {
 	Resource string `json:"resource"`
 	// device IDs to choose from
 	Available []string `json:"available"`
 	// device IDs that must be included
 	MustInclude []string `json:"must_include,omitempty"`
-	// number of devices
+	// number of devices to prefer
 	Size int64 `json:"size"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Health: Health of a device, as `ResourceHealthStatus` in the Kubernetes API.
+// Health: Health of a device (`ResourceHealthStatus` in the Kubernetes API).
 type Health string
 
-// Mark: A moment among the events and calls of a kubelet, for `since=`.
+// Mark: A moment in the history of a kubelet; waits and searches accept it as `since`.
 type Mark struct {
 	Event int64 `json:"event"`
 	Call  int64 `json:"call"`
 }
 
-// Mount: A host directory or file mounted into the container.
+// Mount: A host directory or file that is mounted into the container.
 type Mount struct {
 	ContainerPath string `json:"container_path"`
 	HostPath      string `json:"host_path"`
@@ -385,7 +385,7 @@ type NetworkInterface struct {
 	NetNs         string `json:"net_ns"`
 }
 
-// Node: The node and the paths of its kubelet's files.
+// Node: The node's name, the kubelet's version and the paths of the kubelet's files.
 type Node struct {
 	Schema         string `json:"schema"`
 	Name           string `json:"name"`
@@ -407,23 +407,23 @@ type Node struct {
 	ClaimsStatePath    string `json:"claims_state_path"`
 }
 
-// NodeStatus: Devices by resource as in the node's status, where a removed resource stays with 0.
+// NodeStatus: Number of devices by resource, as in the node's status. A removed resource remains with 0.
 type NodeStatus struct {
 	Schema      string           `json:"schema"`
 	Capacity    map[string]int64 `json:"capacity"`
 	Allocatable map[string]int64 `json:"allocatable"`
 }
 
-// PciDevice: A PCI device, identified by vendor and product ID of four hexadecimal digits each.
+// PciDevice: A PCI device, identified by vendor ID and product ID of four hexadecimal digits each.
 //
-// `addresses` (`0000:3b:00.0`) are empty until the IDs are resolved on a host.
+// `addresses`, such as `0000:3b:00.0`, is empty until the IDs are looked up on a host.
 type PciDevice struct {
 	VendorID  string   `json:"vendor_id"`
 	ProductID string   `json:"product_id"`
 	Addresses []string `json:"addresses"`
 }
 
-// PendingCall: A call without a response yet, or an open ListAndWatch stream.
+// PendingCall: A call without a response, or an open ListAndWatch stream.
 type PendingCall struct {
 	// start of the call, in seconds since the epoch
 	Time      float64 `json:"time"`
@@ -431,17 +431,17 @@ type PendingCall struct {
 	Plugin    string  `json:"plugin"`
 	Direction string  `json:"direction"`
 	RPC       string  `json:"rpc"`
-	// messages of the stream so far
+	// number of messages in the stream so far
 	Messages int64 `json:"messages"`
 }
 
-// PendingCallList: Calls in progress, the oldest first.
+// PendingCallList: Calls in progress, sorted by their start.
 type PendingCallList struct {
 	Schema string        `json:"schema"`
 	Items  []PendingCall `json:"items"`
 }
 
-// Phase: `status.phase`.
+// Phase: Phase of a pod (`status.phase`).
 type Phase string
 
 // PluginList: The plugin of each known resource, sorted by resource.
@@ -450,18 +450,18 @@ type PluginList struct {
 	Items  []PluginStatus `json:"items"`
 }
 
-// PluginOptions: DevicePluginOptions, as returned by GetDevicePluginOptions.
+// PluginOptions: The options of a plugin, as GetDevicePluginOptions returns them.
 type PluginOptions struct {
 	PreStartRequired                bool `json:"pre_start_required"`
 	GetPreferredAllocationAvailable bool `json:"get_preferred_allocation_available"`
 }
 
-// PluginStatus: The plugin of one resource.
+// PluginStatus: The plugin that serves a resource, and the number of its devices.
 type PluginStatus struct {
 	Resource string `json:"resource"`
-	// File name of the socket; the path for a plugin found by the watcher, and the resource name for a resource that is known only from the checkpoint.
+	// File name of the plugin's socket. It is the socket's path if the plugin watcher found the plugin, and the resource name if only the checkpoint names the resource.
 	Endpoint string `json:"endpoint"`
-	// False when its ListAndWatch stream has ended, until the grace period expires.
+	// False if the plugin's ListAndWatch stream has ended and the grace period is running.
 	Connected                       bool  `json:"connected"`
 	PreStartRequired                bool  `json:"pre_start_required"`
 	GetPreferredAllocationAvailable bool  `json:"get_preferred_allocation_available"`
@@ -472,33 +472,31 @@ type PluginStatus struct {
 // PodDevices: The devices allocated to a pod.
 type PodDevices struct {
 	Schema string `json:"schema"`
-	// container to resource to device IDs, sorted
+	// sorted device IDs by resource, by container
 	Containers map[string]map[string][]string `json:"containers"`
 }
 
-// PodInfo: A pod that the kubelet knows, with its containers and their devices.
-//
-// A snapshot: it does not change when the pod does.
+// PodInfo: Snapshot of a pod that the kubelet knows, with its containers and their devices.
 type PodInfo struct {
 	// Name and version of the JSON form.
 	Schema string `json:"schema"`
-	// `metadata.uid`; from PodResources `namespace/name`.
+	// `metadata.uid`; or `namespace/name` if the source is PodResources.
 	UID string `json:"uid"`
 	// `metadata.name`.
 	Name string `json:"name"`
 	// `metadata.namespace`.
 	Namespace string `json:"namespace"`
-	// `Unknown` if the source does not report it, such as PodResources.
+	// Phase of the pod; `Unknown` if the source, such as PodResources, does not report it.
 	Phase Phase `json:"phase"`
-	// Why the pod was rejected or has failed; else empty.
+	// Reason why the pod was rejected or has failed; otherwise empty.
 	Reason string `json:"reason"`
-	// More about the reason, as in `status.message`.
+	// Details about the reason, as in `status.message`.
 	Message string `json:"message"`
-	// True if the pod was admitted, now or earlier.
+	// True if the pod was admitted, also if it has ended since.
 	Admitted bool `json:"admitted"`
 	// True from the request to delete the pod until its containers have terminated.
 	Deleting bool `json:"deleting"`
-	// When this kubelet first saw the pod, in seconds since the epoch; null for an earlier one.
+	// When this kubelet first saw the pod, in seconds since the epoch; null if an earlier kubelet saw it first.
 	StartTime *float64 `json:"start_time"`
 	// `spec.restartPolicy`.
 	RestartPolicy RestartPolicy `json:"restart_policy"`
@@ -506,25 +504,25 @@ type PodInfo struct {
 	Containers []ContainerInfo `json:"containers"`
 	// Init containers and sidecars, in the order of the manifest.
 	InitContainers []ContainerInfo `json:"init_containers"`
-	// Name in the pod to name of the claim; null for a claim made from a template.
+	// Name of each resource claim by its name in the pod; null if it is created from a template.
 	ResourceClaims map[string]*string `json:"resource_claims"`
-	// Container to resource to IDs of the allocated devices, without containers that have none.
+	// IDs of the allocated devices by container and resource; containers without devices are omitted.
 	Devices map[string]map[string][]string `json:"devices"`
 }
 
-// PodList: Pods, in the order in which they came.
+// PodList: Pods, in the order of their admission.
 type PodList struct {
 	Schema string    `json:"schema"`
 	Items  []PodInfo `json:"items"`
 }
 
-// PodResourcesStatus: allocatedResourcesStatus by container.
+// PodResourcesStatus: The field allocatedResourcesStatus of each container of a pod.
 type PodResourcesStatus struct {
 	Schema     string                      `json:"schema"`
 	Containers map[string][]ResourceStatus `json:"containers"`
 }
 
-// PreStart: PreStartContainer with these devices.
+// PreStart: A PreStartContainer call for the devices of one container.
 type PreStart struct {
 	Resource string   `json:"resource"`
 	Ids      []string `json:"ids"`
@@ -532,31 +530,32 @@ type PreStart struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Preferred: The IDs in each container response, as many as the plugin sent and in its order.
+// Preferred: The device IDs in the container responses to a GetPreferredAllocation call, as many as the
+// plugin sent and in its order.
 type Preferred struct {
 	Schema     string     `json:"schema"`
 	Containers [][]string `json:"containers"`
 }
 
-// Problem: Why a request failed (RFC 9457).
+// Problem: Why a request failed, in the format of RFC 9457.
 type Problem struct {
 	Type *string `json:"type,omitempty"`
 	// the HTTP status in words
 	Title  string `json:"title"`
 	Status int64  `json:"status"`
-	// one line: what, where, what to do
+	// one line for people: the problem, where it is, and what to do
 	Detail string `json:"detail"`
 	// a fixed word for programs, such as not-found
 	Reason string `json:"reason"`
-	// for a wait that timed out: the events so far, in lines
+	// for a wait that timed out: the events so far, one per line
 	Report *string `json:"report,omitempty"`
-	// for invalid objects: a line for each broken rule
+	// for invalid objects: one line per broken rule
 	Problems []string `json:"problems,omitempty"`
-	// for a call to a plugin that failed
+	// status of a failed call to a plugin
 	RPCStatus RpcStatus `json:"rpc_status,omitempty"`
 }
 
-// Resource: A resource of a device plugin that the kubelet knows.
+// Resource: A resource that the kubelet knows, with its numbers of devices.
 type Resource struct {
 	Name string `json:"name"`
 	// number of devices, healthy or not
@@ -571,32 +570,33 @@ type ResourceHealth struct {
 	Health     Health `json:"health"`
 }
 
-// ResourceList: Resources, sorted by name.
+// ResourceList: The known resources, sorted by name.
 type ResourceList struct {
 	Schema string     `json:"schema"`
 	Items  []Resource `json:"items"`
 }
 
-// ResourceStatus: One resource of a container; the devices are sorted by ID.
+// ResourceStatus: The health of all devices of one resource in a container, sorted by ID.
 type ResourceStatus struct {
 	Name      string           `json:"name"`
 	Resources []ResourceHealth `json:"resources"`
 }
 
-// ResourceWait: Wait for a number of allocatable devices of a resource.
+// ResourceWait: A wait for allocatable devices of a resource.
 type ResourceWait struct {
 	// such as vendor.com/gpu
 	Resource string `json:"resource"`
-	// exactly this number; by default any
+	// exact number of devices; by default any
 	Count *int64 `json:"count,omitempty"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// RestartPolicy: `spec.restartPolicy`: which containers the kubelet restarts.
+// RestartPolicy: Restart policy of a pod: which containers the kubelet restarts (`spec.restartPolicy`).
 type RestartPolicy string
 
-// RpcStatus: The status that a plugin returned for a call, or that stands for a missing response.
+// RpcStatus: The gRPC status that a plugin returned, or that the kubelet set because there was no
+// response.
 type RpcStatus struct {
 	// the name of the code, such as NotFound
 	Code    string `json:"code"`
@@ -606,9 +606,9 @@ type RpcStatus struct {
 // RunOptions: Merged settings of all resources of a container (`DeviceRunContainerOptions`, v1.32).
 //
 // The settings of one resource keep the plugin's order, because a runtime applies mounts,
-// devices and CDI names in that order. Resources are sorted by name, where the kubelet's order
-// is random, and so are environment variables and annotations. Typed filesystem devices are
-// part of `devices`.
+// devices and CDI names in that order. Resources, environment variables and annotations are
+// sorted by name; their order in the kubelet is random. Typed filesystem devices are part of
+// `devices`.
 type RunOptions struct {
 	Envs              map[string]string  `json:"envs"`
 	Mounts            []Mount            `json:"mounts"`
@@ -620,13 +620,13 @@ type RunOptions struct {
 	Conflicts         []Conflict         `json:"conflicts"`
 }
 
-// Running: A running container.
+// Running: State of a running container.
 type Running struct {
 	// Seconds since the epoch; None if an earlier kubelet instance started it.
 	StartedAt *float64 `json:"started_at"`
 }
 
-// SetFault: A fault to set: as one line, or by its kind and options.
+// SetFault: A fault to set, as one line (spec) or as kind and options.
 type SetFault struct {
 	// such as reject-register:code=UNAVAILABLE,times=2
 	Spec    *string        `json:"spec,omitempty"`
@@ -634,17 +634,17 @@ type SetFault struct {
 	Options map[string]any `json:"options,omitempty"`
 }
 
-// Terminated: A container that has exited.
+// Terminated: State of a container that has exited.
 type Terminated struct {
 	ExitCode int64 `json:"exit_code"`
-	// `Completed` for exit code 0, else `Error`, unless another reason was given.
+	// `Completed` for exit code 0, `Error` for any other exit code, or another given text.
 	Reason    string   `json:"reason"`
 	StartedAt *float64 `json:"started_at"`
 	// Seconds since the epoch.
 	FinishedAt *float64 `json:"finished_at"`
 }
 
-// Waiting: A container that is not running but will be started.
+// Waiting: State of a container that is not running but will be started.
 type Waiting struct {
 	// `ContainerCreating`, `PodInitializing`, `CrashLoopBackOff` or `CreateContainerConfigError`.
 	Reason  string `json:"reason"`

@@ -1,7 +1,7 @@
 """Structured claims: drivers publish devices, administrators define classes, users claim devices.
 
-Theory of operation. The API is ``devmgmtproto.k8s.io/v1alpha1``, from which
-``resource.k8s.io`` (dynamic resource allocation) grew. A claim describes the devices that it
+Theory of operation. The API is ``devmgmtproto.k8s.io/v1alpha1``, the predecessor of
+``resource.k8s.io`` (dynamic resource allocation). A claim describes the devices that it
 needs by class, CEL constraints, amounts and matching attributes.
 
 In:  objects (pools, classes, claims, configs) from users, drivers and files; pods that name
@@ -9,20 +9,20 @@ In:  objects (pools, classes, claims, configs) from users, drivers and files; po
 Out: an allocation in the status of each claim; devices, CDI names and health for the kubelet
      and PodResources; explanations; events; the state file ``device_claims_state``.
 
-Layers, each of which knows only those above it:
+Layers. Each layer imports only the layers listed above it:
 
-* ``core``: which devices claims get, and the ledger. Pure; knows no API.
+* ``core``: the search for devices, and the ledger of allocations. Pure; imports no API types.
 * ``cel``, ``attributes``: constraints and the values that they compare.
 * ``v1alpha1``: objects of the API, validation, translation to and from ``core``.
 * ``store``, ``allocator``, ``explanation``: objects with their allocations. No locks, no I/O.
-* ``allocated_claims``, ``state_file``: claims with their pods, and the text that is stored.
+* ``allocated_claims``, ``state_file``: claims with their pods, and the text of the state file.
 * ``manager`` (for users), ``pod_claims`` (for the kubelet), ``persistence``, ``preparing``:
-  locks, file and drivers. ``lazy_claims`` loads all of it at first use.
+  locks, state file and drivers. ``lazy_claims`` loads these modules at first use.
 
 Invariants:
 
 * All claims of a pod are allocated together, or none.
-* Nothing is allocated twice, and no budget or capacity is exceeded by an allocation.
+* No device is allocated exclusively twice. No allocation exceeds a budget or a capacity.
 * An allocation is in the state file before the pod is admitted.
 * Republishing a pool does not affect allocated claims.
 * The same objects and the same calls give the same result.

@@ -1,20 +1,20 @@
-"""Allocated claims of a node: what they have, which pods use them, what drivers prepared."""
+"""Allocated claims of a node: their devices, the pods that use them, the prepared devices."""
 
-# This is everything that the state file stores. Free of locks, files and threads, so that tests
-# and replays use the same code; ``ClaimManager`` adds those.
+# The state file stores everything in this module. The module uses no locks, files or threads, so
+# that tests and replays use the same code; ``ClaimManager`` adds locks and the file.
 #
 # A claim goes through these states, as in ``resource.k8s.io``:
 #
 #     Pending -> Allocated -> Reserved (used by pods) -> Allocated -> released (Pending again)
 #
-# Three rules follow from them:
+# Three rules follow from these states:
 #
-# * A claim that pods use is never released. A deleted one is released when its last pod ends,
+# * A claim that pods use is never released. A deleted claim is released when its last pod ends,
 #   and no other pod can start to use it.
-# * A pod whose admission failed gives back only what was allocated for it. Claims that were
-#   allocated before stay allocated, even without a pod.
-# * Publishing pools never releases anything. A device that no pool offers any more stays with
-#   its claim and is reported as missing.
+# * A failed admission releases only the claims that it allocated. Claims that were allocated
+#   before stay allocated, even without a pod.
+# * Publishing pools never releases a device. A device that no pool offers any more stays
+#   allocated to its claim and is reported as missing.
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.validate import device_status_faults
 
 MissingDevices = Mapping[str, tuple[DeviceKey, ...]]
-"""By claim: its devices that no pool offers any more."""
+"""Claim to its allocated devices that no pool offers any more."""
 
 
 @attrs.frozen
 class ClaimView:
-    """One claim as of one moment."""
+    """Immutable snapshot of one claim and its allocation."""
 
     claim: api.DeviceClaim
     allocation: Allocation | None = None
-    """Its devices; None if it is not allocated."""
+    """The claim's devices; None if the claim is not allocated."""
     users: Mapping[str, str] = attrs.field(factory=dict)
-    """The pods that use it: UID to name."""
+    """The pods that use the claim: UID to name."""
     is_deleted: bool = False
-    """True if it is removed as soon as no pod uses it."""
+    """True if the claim is removed as soon as no pod uses it."""
     missing: tuple[DeviceKey, ...] = ()
-    """Its devices that no pool offers any more: unhealthy."""
+    """The claim's devices that no pool offers any more; they count as unhealthy."""
 
     @property
     def phase(self) -> str:
-        """``Pending``, ``Allocated`` or ``Reserved``."""
+        """State of the claim: ``Pending``, ``Allocated`` or ``Reserved`` (used by pods)."""
         if self.allocation is None:
             return "Pending"
         return "Reserved" if self.users else "Allocated"
@@ -60,11 +60,11 @@ class ClaimView:
 
 @attrs.frozen
 class ReleasedClaim:
-    """A claim that was released."""
+    """A released claim, with the devices that drivers must unprepare."""
 
     claim: api.DeviceClaim
     prepared: tuple[DeviceKey, ...] = ()
-    """The devices that drivers had prepared for it."""
+    """The devices that drivers had prepared for the claim."""
 
 
 @attrs.define
@@ -72,16 +72,16 @@ class Reservations:
     """The pods that use each claim (``status.podNames``). Not thread-safe."""
 
     _users: dict[str, dict[str, str]] = attrs.field(factory=dict)
-    """Claim to the UIDs and names of its pods; never empty."""
+    """Claim to its pods (UID to name). A claim without pods has no entry."""
     _claims: dict[str, set[str]] = attrs.field(factory=dict)
-    """The same by pod: UID to claims."""
+    """Pod UID to the claims that the pod uses."""
 
     def users(self, claim: str) -> Mapping[str, str]:
         """Return the pods that use a claim: UID to name."""
         return self._users.get(claim, {})
 
     def names(self, claim: str) -> tuple[str, ...]:
-        """Return ``status.podNames`` of a claim."""
+        """Return the sorted names of the pods that use a claim, for ``status.podNames``."""
         return tuple(sorted(set(self.users(claim).values())))
 
     def claims(self, pod: str) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class Reservations:
         return frozenset(self._claims)
 
     def reserve(self, claim: str, pod: str, name: str) -> bool:
-        """Add a pod to a claim; False if it uses the claim already."""
+        """Add a pod to the users of a claim. Return False if the pod uses the claim already."""
         users = self._users.setdefault(claim, {})
         if users.get(pod) == name:
             return False
@@ -114,7 +114,7 @@ class Reservations:
         return tuple(sorted(used))
 
     def others(self, pods: Collection[str]) -> tuple[str, ...]:
-        """Return the pods that use claims and are not among ``pods``, sorted."""
+        """Return the sorted UIDs of pods that use claims and are not in ``pods``."""
         return tuple(sorted(self._claims.keys() - set(pods)))
 
 
@@ -137,9 +137,11 @@ class AllocatedClaims:
     # -- the state file ------------------------------------------------------------------
 
     def restore(self, state: ClaimsState) -> None:
-        """Replace everything by a stored state. Raises LedgerError, and changes nothing, for
-        an impossible one."""
-        # First, because it is all that can fail.
+        """Replace all allocations, reservations and prepared devices by those of a stored state.
+
+        Raises LedgerError, and changes nothing, for a contradictory state.
+        """
+        # First, because only this step can fail.
         self.allocator = Allocator(
             self._store,
             ledger=Ledger.restore(state.ledger()),
@@ -160,7 +162,7 @@ class AllocatedClaims:
         self.mark_changed(*self.reservations.pods())
 
     def state(self) -> ClaimsState:
-        """Return what the state file stores."""
+        """Return the allocated claims and charges that the state file stores."""
         ledger = self.allocator.ledger.state()
         for allocation in ledger.allocations:
             if allocation.claim not in self._records:
@@ -181,15 +183,15 @@ class AllocatedClaims:
     # -- changes -------------------------------------------------------------------------
 
     def mark_changed(self, *pods: str) -> None:
-        """Increment the version, also that of these pods."""
+        """Increment ``version``, and set it as the version of these pods (UIDs)."""
         self.version += 1
         for pod in pods:
             self.pod_versions[pod] = self.version
 
     def reserve(self, uid: str, name: str, claims: Sequence[str]) -> None:
-        """Allocate the pending claims of a pod, all or none, and reserve all for the pod.
+        """Allocate the pending ones of a pod's claims, all or none, and reserve all claims.
 
-        Raises ClaimsError.
+        Raises ClaimsError if a claim is being deleted or cannot be allocated.
         """
         # A pod that uses a deleted claim can be admitted again, after a restart of the kubelet.
         for claim in claims:
@@ -204,32 +206,32 @@ class AllocatedClaims:
         self.mark_changed(uid)
 
     def newly_allocated(self, pod: str) -> tuple[str, ...]:
-        """Return what was allocated for a pod whose admission is in progress."""
+        """Return the claims that the admission in progress of a pod (UID) allocated."""
         return self._new.get(pod, ())
 
     def admitted(self, pod: str) -> None:
-        """End a successful admission: the pod keeps its claims."""
+        """Finish a successful admission: the pod (UID) keeps its claims."""
         self._new.pop(pod, None)
 
     def remove_pods(self, pods: Iterable[str], also_allocated_before: bool) -> tuple[str, ...]:
-        """Remove pods from their claims, and return these claims.
+        """Remove pods (UIDs) from the users of their claims, and return these claims.
 
-        Claims without another pod are released; without ``also_allocated_before``, only those
-        that were allocated for an admission in progress.
+        Release each of these claims that no other pod uses. If ``also_allocated_before`` is
+        false, keep claims that were allocated before the pods' admission and are not deleted.
         """
         uids = tuple(pods)
         new = {claim for pod in uids for claim in self._new.pop(pod, ())}
         used = self.reservations.remove(uids)
         for claim in used:
             self._update_pod_names(claim)
-            ends = also_allocated_before or claim in new or claim in self._deleted
-            if ends and not self.reservations.users(claim):
+            is_releasable = also_allocated_before or claim in new or claim in self._deleted
+            if is_releasable and not self.reservations.users(claim):
                 self.release(claim)
         self.mark_changed(*uids)
         return used
 
     def release(self, *claims: str) -> None:
-        """Release claims that no pod uses; ``take_released`` returns them."""
+        """Release those of the claims that no pod uses; ``take_released`` returns them later."""
         for claim in claims:
             if self.allocator.is_allocated(claim) and not self.reservations.users(claim):
                 found = self.allocator.claim(claim)
@@ -240,12 +242,15 @@ class AllocatedClaims:
         self.mark_changed()
 
     def take_released(self) -> list[ReleasedClaim]:
-        """Return what was released since the last call."""
+        """Return the claims that were released since the last call of this method."""
         released, self._released = self._released, []
         return released
 
     def withdraw(self, claim: str) -> bool:
-        """Delete a claim; if pods use it, when the last one ends. False if it does not exist."""
+        """Delete a claim; if pods use it, delete it when the last of these pods ends.
+
+        Return False if the claim does not exist or is already being deleted.
+        """
         is_allocated = self.allocator.is_allocated(claim)
         existed = self._store.withdraw_claim(claim)
         existed |= is_allocated and claim not in self._deleted
@@ -258,7 +263,10 @@ class AllocatedClaims:
     def record_prepared(
         self, pod: str, claim: str, ids: Mapping[DeviceKey, tuple[str, ...]]
     ) -> bool:
-        """Record prepared devices; False if the pod no longer uses the claim."""
+        """Record prepared devices and their CDI names.
+
+        Return False, and record nothing, if the pod (UID) no longer uses the claim.
+        """
         # Drivers are called without a lock: the pod may have ended in the meantime.
         users = self.reservations.users(claim)
         if pod not in users:
@@ -271,8 +279,8 @@ class AllocatedClaims:
     def report(self, driver: str, claim: str, statuses: Sequence[api.DeviceStatus]) -> None:
         """Replace a driver's entries in ``status.deviceStatuses`` of a claim.
 
-        Raises ClaimsError, and changes nothing, for a device that the driver does not have in
-        this claim.
+        Raises ClaimsError, and changes nothing, for an invalid status and for a device that this
+        claim does not have from this driver.
         """
         found = self.allocator.claim(claim)
         own = {key[1:] for key in self.devices(claim) if key.driver == driver}
@@ -281,7 +289,10 @@ class AllocatedClaims:
                 raise ClaimsError(f'DeviceClaim "{claim}": status.deviceStatuses: {fault}')
             if _place(status) not in own:
                 named = "/".join(_place(status))
-                raise ClaimsError(f'DeviceClaim "{claim}": {named} is not a device of {driver}')
+                raise ClaimsError(
+                    f'DeviceClaim "{claim}": {named} is not a device of driver {driver} in this'
+                    " claim"
+                )
         # Replace, never append: repeated reports must not make PodResources grow (k/k#140274).
         entries = {_place(s): s for s in found.status.device_statuses if _place(s) not in own}
         entries.update((_place(status), status) for status in statuses)
@@ -310,7 +321,8 @@ class AllocatedClaims:
 
     def missing_devices(self) -> MissingDevices:
         """Return the allocated devices that no pool offers any more, by claim."""
-        # Reads the pools, not an inventory: publishing many pools would build one for each.
+        # Reads the pools, not the inventory: publishing many pools would rebuild the inventory
+        # once for each pool.
         offered: dict[str, frozenset[DeviceKey]] = {}
         found = {}
         for claim in self.allocator.ledger.claims():
@@ -330,12 +342,12 @@ class AllocatedClaims:
         return frozenset(DeviceKey(pool.driver, name, device.name) for device in pool.devices)
 
     def view(self, claim: str) -> ClaimView:
-        """Return one claim; raises ClaimsError if it does not exist."""
+        """Return a snapshot of one claim. Raises ClaimsError if the claim does not exist."""
         found = self.allocator.claim(claim)
         return self._view(found, self.missing_devices())
 
     def views(self) -> tuple[ClaimView, ...]:
-        """Return all claims, by name."""
+        """Return snapshots of all claims, sorted by ``namespace/name``."""
         missing, claims = self.missing_devices(), self.allocator.claims
         return tuple([self._view(claim, missing) for _, claim in sorted(claims.items())])
 

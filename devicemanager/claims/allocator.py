@@ -1,13 +1,13 @@
-"""Allocate and release claims of the API: from objects to the search and back to a status.
+"""Allocate and release claims of the API: search for devices and write them into the status.
 
 In:  the objects of a store, a ledger, and names of claims.
-Out: claims with ``status.allocations``, or an error; then nothing has changed.
+Out: claims with ``status.allocations``, or an error that leaves everything unchanged.
 """
 
 # The steps of ``allocate``: ``Resolver`` turns claims into requests, ``solve`` finds devices,
-# the status with its configs is made, and only then ``Ledger.commit`` records the devices.
-# What can fail comes first. Free of locks, files and clocks: ``AllocatedClaims``, the CLI and
-# replays all use it.
+# ``_status`` makes the status with its configs, and only then ``Ledger.commit`` records the
+# devices. Steps that can fail come first. The module uses no locks, files or clocks, because
+# ``AllocatedClaims``, the CLI and replays all use it.
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from devicemanager.claims.v1alpha1.resolve import ResolvedAlternative, ResolvedC
 
 
 class Allocator:
-    """The claims of a store, allocated in a ledger. Not thread-safe."""
+    """Allocator of the claims in a store; a ledger records the devices. Not thread-safe."""
 
     def __init__(
         self,
@@ -39,7 +39,11 @@ class Allocator:
         limits: Limits = DEFAULT_LIMITS,
         admin_namespaces: frozenset[str] | None = None,
     ) -> None:
-        """``allocated`` are the claims that ``ledger`` has allocations of, with their status."""
+        """Create an allocator.
+
+        ``allocated``: the claims that ``ledger`` has allocations of, with their status.
+        ``admin_namespaces``: the namespaces that can use classes with admin access; None is all.
+        """
         self.store = store
         self.ledger = Ledger() if ledger is None else ledger
         self._allocated = {claim.id: claim for claim in allocated}
@@ -48,24 +52,31 @@ class Allocator:
 
     @property
     def claims(self) -> Mapping[str, api.DeviceClaim]:
-        """By ``namespace/name``, with status. An allocated claim has its spec of that time."""
+        """Claims with status, by ``namespace/name``.
+
+        An allocated claim has the spec that it had when it was allocated.
+        """
         return {**self.store.claims, **self._allocated}
 
     def claim(self, claim: str) -> api.DeviceClaim:
-        """Return one of ``claims``; raises ClaimsError if it does not exist."""
+        """Return a claim by ``namespace/name``, with status.
+
+        Raises ClaimsError if the claim does not exist.
+        """
         found = self._allocated.get(claim) or self.store.claims.get(claim)
         if found is None:
             raise ClaimsError(f'DeviceClaim "{claim}" does not exist')
         return found
 
     def is_allocated(self, claim: str) -> bool:
-        """True if the claim is allocated."""
+        """True if the ledger has an allocation of the claim (``namespace/name``)."""
         return self.ledger.allocation(claim) is not None
 
     def submit(self, claim: api.DeviceClaim) -> None:
-        """Create or replace a claim; its status is ignored.
+        """Create or replace a claim; ignore its status.
 
-        Raises InvalidObject, and ClaimsError for a change of an allocated claim.
+        Raises InvalidObject for an invalid claim, and ClaimsError if the claim is allocated and
+        its spec would change.
         """
         old = self._allocated.get(claim.id)
         if old is not None and not old.same_spec(claim):
@@ -76,10 +87,10 @@ class Allocator:
         self.store.submit(claim)
 
     def allocate(self, ids: Sequence[str], node: str) -> tuple[str, ...]:
-        """Allocate claims together on a node; return those that were not allocated before.
+        """Allocate claims together on a node; return the claims that were not allocated before.
 
         Raises DoesNotFit, TryAgain, or ClaimsError for a claim that can never be allocated.
-        Then nothing has changed.
+        An error leaves everything unchanged.
         """
         new = [self.claim(claim) for claim in dict.fromkeys(ids) if not self.is_allocated(claim)]
         if not new:
@@ -96,7 +107,7 @@ class Allocator:
         return tuple([claim.id for claim in new])
 
     def explain(self, ids: Sequence[str], node: str) -> Explanation:
-        """Explain why claims have their devices on a node, or would get some, or would not.
+        """Explain claims on a node: why they have or would get their devices, or do not fit.
 
         Raises ClaimsError for a claim that can never be allocated.
         """
@@ -104,7 +115,7 @@ class Allocator:
         return explain(*self._resolve(claims, node), self.ledger, self._limits)
 
     def release(self, *claims: str) -> tuple[str, ...]:
-        """Release claims and return those that were allocated. Idempotent."""
+        """Release claims and return the claims that were allocated. Idempotent."""
         released = self.ledger.release(*claims)
         for claim in released:
             del self._allocated[claim]
@@ -117,7 +128,10 @@ class Allocator:
         pod_names: tuple[str, ...] | None = None,
         device_statuses: tuple[api.DeviceStatus, ...] | None = None,
     ) -> None:
-        """Change parts of the status of an allocated claim."""
+        """Replace pod names, device statuses or both in the status of an allocated claim.
+
+        None keeps a value.
+        """
         old = self._allocated[claim]
         status = old.status
         if pod_names is not None:
@@ -154,8 +168,8 @@ class Allocator:
         allocation: Allocation,
         inventory: Inventory,
     ) -> api.ClaimStatus:
-        # Configs are copied, so that later changes do not affect a prepared device. Only those of
-        # the alternative and the class that a device actually came from count.
+        # Configs are copied, so that later changes do not affect a prepared device. Only configs
+        # of the alternative and the class that a device was allocated through are copied.
         class_configs: dict[api.ConfigReference, api.ConfigObject] = {}
         claim_configs: dict[api.ConfigReference, api.ConfigObject] = {}
         try:

@@ -22,7 +22,7 @@ _Precedence = tuple[int, int, int, int, tuple[_Identifier, ...]]
 
 
 class AttributeType(StrEnum):
-    """The type of an attribute's value."""
+    """Type of the value of a device attribute."""
 
     STRING = "string"
     INT = "int"
@@ -31,14 +31,14 @@ class AttributeType(StrEnum):
 
 
 class AttributeValue(NamedTuple):
-    """One value; two are equal exactly if ``EqualValue`` of the API says so.
+    """Value of a device attribute; compares like ``EqualValue`` of the API.
 
-    Quantities are equal by amount, versions by text: ``1.0.0+a`` is not ``1.0.0+b``.
+    Quantities are compared by amount, versions by text: ``1.0.0+a`` is not ``1.0.0+b``.
     """
 
     type: AttributeType
     value: str | int
-    """The text of a string or version, the number of an int, the nano-units of a quantity."""
+    """Text for a string or version, number for an int, nano-units for a quantity."""
 
 
 @total_ordering
@@ -46,7 +46,7 @@ class AttributeValue(NamedTuple):
 class SemVer:
     """A semantic version (semver.org, 2.0.0), ordered by precedence.
 
-    Build metadata (``+...``) stays in the text but counts neither in equality nor in order.
+    Build metadata (``+...``) stays in the text; equality and order ignore it.
     """
 
     text: str
@@ -54,22 +54,22 @@ class SemVer:
 
     @classmethod
     def parse(cls, text: str) -> SemVer:
-        """Parse a version. Raises ValueError."""
+        """Parse a semantic version. Raises ValueError for any other text."""
         return cls(text, _precedence(text))
 
     @property
     def major(self) -> int:
-        """MAJOR of the version."""
+        """First number of the version."""
         return self.precedence[0]
 
     @property
     def minor(self) -> int:
-        """MINOR of the version."""
+        """Second number of the version."""
         return self.precedence[1]
 
     @property
     def patch(self) -> int:
-        """PATCH of the version."""
+        """Third number of the version."""
         return self.precedence[2]
 
     def __str__(self) -> str:
@@ -89,13 +89,19 @@ class SemVer:
 def _precedence(text: str) -> _Precedence:
     match = _SEMVER.match(text) if len(text) <= _MAX_SEMVER else None
     if match is None:
-        raise ValueError("a semantic version is MAJOR.MINOR.PATCH, such as 1.2.3 or 1.2.3-rc.1")
+        raise ValueError(
+            "not a semantic version: expected MAJOR.MINOR.PATCH, such as 1.2.3 or 1.2.3-rc.1,"
+            f" at most {_MAX_SEMVER} characters"
+        )
     major, minor, patch, prerelease = match.groups()
-    # A version without pre-release comes after all those that have one.
+    # A version without pre-release identifiers sorts after all versions with them.
     identifiers = tuple(map(_identifier, prerelease.split("."))) if prerelease else ()
     return int(major), int(minor), int(patch), int(not prerelease), identifiers
 
 
 def _identifier(text: str) -> _Identifier:
-    """Make identifiers compare: numbers by value, before words by code point (clause 11.4)."""
+    """Return the sort key of a pre-release identifier (semver.org, clause 11.4).
+
+    Numbers sort by value and before words; words sort by code point.
+    """
     return (0, int(text), "") if text.isdigit() else (1, 0, text)

@@ -1,12 +1,12 @@
 """Follow a directory of pools, classes, claims and configs.
 
 In:  the files of a directory, each time one changes.
-Out: calls to an ``ObjectOwner``: apply what appeared or changed, withdraw what is in no file
-     any more; and one line for each fault.
+Out: calls to an ``ObjectOwner``: apply new and changed objects, withdraw objects that are no
+     longer in any file; and one line for each error in a file.
 """
 
-# A file with faults keeps its last valid objects: an editor that saves half a file must not
-# delete the claims of running pods. Only what was applied from here is withdrawn.
+# A file with errors keeps its last valid objects: an editor that saves half a file must not
+# delete the claims of running pods. Only objects that this module applied are withdrawn.
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from devicemanager.io.directory_watch import FollowedDirectory, is_complete_at_o
 from devicemanager.io.watch import Change, ChangeKind
 
 _COMPLETE = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.CLOSED, ChangeKind.ATTRIBUTES)
-"""After these changes a file is complete, or has become readable."""
+"""Changes after which a file is complete, or has become readable."""
 
 Report = Callable[[str], None]
-"""Takes one line for the user."""
+"""Callback that shows one line to the user."""
 
 
 class ObjectOwner(Protocol):
-    """The owner of the objects, such as a ``ClaimManager``."""
+    """Owner of pools, classes, claims and configs, such as a ``ClaimManager``."""
 
     def apply(self, objects: Iterable[api.Object]) -> None:
-        """Create or replace objects. Raises ClaimsError for the first that is rejected."""
+        """Create or replace objects. Raises ClaimsError for the first rejected object."""
 
     def withdraw(self, found: api.Object) -> bool:
-        """Delete an object, if it exists."""
+        """Delete an object. Return False if it does not exist."""
 
 
 class ObjectFiles:
-    """The objects in the files of a directory. Not thread-safe."""
+    """Objects in the files of a directory, applied to their owner. Not thread-safe."""
 
     def __init__(self, directory: Path, owner: ObjectOwner, report: Report) -> None:
         self._directory = directory
@@ -58,14 +58,17 @@ class ObjectFiles:
         self._files: dict[Path, tuple[api.Object, ...]] = {}
         # The objects of the files when they were last read.
         self._wanted: dict[Identity, api.Object] = {}
-        # Those that the owner accepted. Only these are withdrawn.
+        # The objects that the owner accepted. Only these are withdrawn.
         self._applied: dict[Identity, api.Object] = {}
-        # By file: the lines of its faults, so that each is reported once.
+        # By file: the lines that describe its errors, so that each line is reported once.
         self._faults: dict[Path, tuple[str, ...]] = {}
         self._unreported: list[str] = []
 
     def scan(self) -> None:
-        """Read all files and update the owner's objects. Raises ClaimsError."""
+        """Read all files and update the owner's objects.
+
+        Raises ClaimsError if the directory cannot be read.
+        """
         present = files_in(self._directory)
         for path in self._faults.keys() - set(present):
             del self._faults[path]
@@ -74,13 +77,14 @@ class ObjectFiles:
         self._report_faults()
 
     def withdraw_all(self) -> None:
-        """Withdraw every object, because the directory was removed."""
+        """Withdraw every object that this directory applied, because the directory was removed."""
         self._files.clear()
         self._update_owner()
         self._report_faults()
 
     def _report_faults(self) -> None:
-        # After the update: a reader of a report can rely on the objects of the other files.
+        # Called after the update of the owner, so a reader of a report can rely on the objects of
+        # the other files.
         lines, self._unreported = self._unreported, []
         for line in lines:
             self._report(line)
@@ -100,21 +104,26 @@ class ObjectFiles:
             return
         self._faults[path] = lines
         for line in lines:
-            self._unreported.append(f"{line}{'; its last objects stay' if keeps_last else ''}")
+            suffix = "; its last valid objects stay" if keeps_last else ""
+            self._unreported.append(line + suffix)
 
     def _update_owner(self) -> None:
         wanted: dict[Identity, api.Object] = {}
         for path, objects in self._files.items():
             for found in objects:
                 if wanted.setdefault(identity(found), found) is not found:
-                    line = f"{path}: {display_name(found)} is also in another file, which counts"
+                    line = (
+                        f"{path}: {display_name(found)} is also in another file: the other file"
+                        " is used"
+                    )
                     self._add_fault(path, (line,), False)
-        # Claims are withdrawn before the classes and pools that they refer to, and applied after.
+        # Claims are withdrawn before the classes and pools that they refer to, and applied after
+        # them.
         for found in reversed(in_order(self._applied.values())):
             if identity(found) not in wanted and self._try(partial(self._owner.withdraw, found)):
                 del self._applied[identity(found)]
         for found in in_order(wanted.values()):
-            # A rejected object is tried again only when it changes, and so reported once.
+            # A rejected object is applied again only after it changes, so it is reported once.
             if self._wanted.get(identity(found)) == found:
                 continue
             if self._try(partial(self._owner.apply, [found])):
@@ -122,7 +131,7 @@ class ObjectFiles:
         self._wanted = wanted
 
     def _try(self, act: Callable[[], object]) -> bool:
-        """Call the owner; False, with a report, if it rejects an object."""
+        """Call the owner. If it rejects an object, report this and return False."""
         try:
             act()
         except InvalidObject as error:
@@ -141,11 +150,11 @@ def check_directory(directory: Path) -> None:
 
 
 class ClaimsDirectory(FollowedDirectory):
-    """Follower of a directory from ``start`` to ``stop``; a context manager.
+    """Directory whose objects are applied to an owner from ``start`` to ``stop``.
 
-    ``start`` applies what is there in the caller's thread; later changes are applied in the
-    thread of the watch. ``owner`` and ``report`` are never called concurrently. ``stop`` does
-    not withdraw anything.
+    A context manager. ``start`` applies the existing files in the caller's thread; the thread
+    of the watch applies later changes. ``owner`` and ``report`` are never called concurrently.
+    ``stop`` withdraws no objects.
     """
 
     what = "claims directory"

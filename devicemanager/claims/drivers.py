@@ -1,7 +1,7 @@
-"""Claim drivers: they prepare allocated devices before a container starts."""
+"""Claim drivers, which prepare allocated devices before a container starts."""
 
-# A driver is what a DRA driver's kubelet plugin is to the kubelet, as a Python object. Set one
-# with ``MockKubelet.claims.set_driver``.
+# A claim driver is a Python object with the role of a DRA driver's kubelet plugin. Set one with
+# ``MockKubelet.claims.set_driver``.
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from devicemanager.claims.v1alpha1.objects import DeviceClaim
 
 
 class ClaimDriver(Protocol):
-    """Driver that prepares its devices. Called from several threads, without locks held."""
+    """Driver that prepares allocated devices before a container starts.
+
+    It is called from several threads, without locks held.
+    """
 
     def prepare(
         self, claim: DeviceClaim, devices: Sequence[DeviceKey]
     ) -> Mapping[DeviceKey, Sequence[str]]:
         """Make the devices usable and return their qualified CDI names.
 
-        Must be idempotent: a second call for a prepared claim returns the same. If it raises,
-        the container does not start, and the call is repeated later.
+        Must be idempotent: a second call for a prepared claim returns the same names. If it
+        raises, the container does not start, and the call is repeated later.
         """
 
     def unprepare(self, claim: DeviceClaim, devices: Sequence[DeviceKey]) -> None:
-        """Undo ``prepare``, because the claim was released. Must ignore unprepared devices."""
+        """Undo ``prepare`` after the claim was released. Must ignore unprepared devices."""
 
 
 @attrs.define
@@ -39,7 +42,7 @@ class FakeDriver:
     """
 
     profile: str = "device"
-    """The class part of the names: ``k8s.<driver>/<profile>=...``."""
+    """Class in the CDI names ``k8s.<driver>/<profile>=<device>``."""
     failures: int = 0
     """The number of ``prepare`` calls that fail before the first one that succeeds."""
 
@@ -52,7 +55,7 @@ class FakeDriver:
         return {key: (self._name(key, "common"), self._claim_name(claim, key)) for key in devices}
 
     def unprepare(self, claim: DeviceClaim, devices: Sequence[DeviceKey]) -> None:
-        """Do nothing: nothing was prepared."""
+        """Do nothing, because ``prepare`` prepares nothing."""
 
     def _claim_name(self, claim: DeviceClaim, key: DeviceKey) -> str:
         return self._name(key, f"{claim_uid(claim)}-{key.name}")
@@ -62,5 +65,5 @@ class FakeDriver:
 
 
 def claim_uid(claim: DeviceClaim) -> str:
-    """Return the claim's UID, or one made from its name if it has none."""
+    """Return the claim's UID; if the claim has none, derive one from its namespace and name."""
     return claim.metadata.uid or str(uuid.uuid5(uuid.NAMESPACE_URL, f"deviceclaim/{claim.id}"))

@@ -1,31 +1,31 @@
-"""Errors of structured claims: each one line, for the user to act on."""
+"""Errors of structured claims. Each has a one-line message that the user can act on."""
 
 from __future__ import annotations
 
 from devicemanager.core.errors import RequestError
 
 _MAX_TEXT = 300
-"""Characters."""
+"""Default length limit of a text in a message, in characters."""
 
 
 class ClaimsError(RequestError):
-    """A request about structured claims cannot be met."""
+    """A request about structured claims that cannot be carried out."""
 
 
 class ClaimsUnavailable(ClaimsError):
-    """The optional library that constraints need is not installed."""
+    """Missing optional library: constraints need a CEL library that is not installed."""
 
 
 class CompileError(ClaimsError):
-    """A constraint that cannot be evaluated on any device."""
+    """A CEL constraint that cannot be evaluated on any device."""
 
 
 class EvaluationError(ClaimsError):
-    """A constraint that fails on a device; the device does not match."""
+    """A CEL constraint whose evaluation fails on one device; the device does not match."""
 
 
 class InvalidObject(ClaimsError):
-    """An object breaks rules. ``lines`` has one text for each: object, field, rule."""
+    """An invalid object. ``lines`` has one text per broken rule: object, field and rule."""
 
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = lines
@@ -33,14 +33,17 @@ class InvalidObject(ClaimsError):
 
 
 class DoesNotFit(ClaimsError):
-    """The claims do not fit now; they may after releases or changes of pools."""
+    """Claims that do not fit now; they may fit after releases or changes of pools."""
 
 
 class TryAgain(ClaimsError):
-    """The search was cut off before it had an answer."""
+    """A search for devices that reached its limits before it had a result."""
 
 
 def one_line(text: str, most: int = _MAX_TEXT) -> str:
-    """Return a user's text without line breaks and control characters, cut if it is long."""
+    """Return a user's text on one line, without control characters.
+
+    Cut the text after ``most`` characters.
+    """
     plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return plain if len(plain) <= most else f"{plain[:most]}..."

@@ -1,11 +1,12 @@
 """Explain why claims get their devices or do not fit, in words and as data.
 
-In:  an outcome of the search with its exclusions (``core.reasons``), and the resolved claims,
-     which have the units and labels that users wrote.
+In:  an outcome of the search with the devices that each rule excludes (``core.reasons``), and
+     the resolved claims, which have the units and labels that users wrote.
 Out: an ``Explanation`` for people and JSON, or one line for the message of a rejection.
 """
 
-# Every device appears once: allocated, usable, or under the first rule that excludes it.
+# In each request, every device appears once: allocated, usable, or under the first rule that
+# excludes it.
 
 from __future__ import annotations
 
@@ -39,16 +40,16 @@ from devicemanager.core.quantity import Quantity
 
 _SHOWN = 3
 _SHOWN_TAKEN = 8
-"""The most devices that a line of text names; the data has all."""
+"""Maximum number of devices that a line of text names; the JSON data has all devices."""
 
 
 @attrs.frozen
 class ExcludedDevices:
-    """Devices for which one rule is the first that excludes them."""
+    """Devices whose first excluding rule is the same, with that rule in words."""
 
     rule: str
     devices: tuple[str, ...]
-    """``pool/device``, in the order of consideration."""
+    """Device names as ``pool/device``, in the order in which the search considers devices."""
 
 
 @attrs.frozen
@@ -59,33 +60,33 @@ class RequestExplanation:
     label: str
     """Position in the claim's spec, such as ``claims[0].oneOf[1]``."""
     served: bool
-    """True if it has or would get devices."""
+    """True if the request has devices or would get them."""
     summary: str
     taken: tuple[str, ...]
-    """Its devices: ``pool/device``, with the amounts if it is shared."""
+    """Devices of the request as ``pool/device``; shared devices with their amounts."""
     usable: tuple[str, ...]
-    """If it was not served: the devices that no rule excludes."""
+    """Devices that no rule excludes; empty if ``served`` is true."""
     excluded: tuple[ExcludedDevices, ...]
 
 
 @attrs.frozen
 class Explanation:
-    """Why claims have their devices, or would get some together, or do not fit."""
+    """Reasons why claims have their devices, would get them together, or do not fit."""
 
     claims: tuple[str, ...]
-    """``namespace/name``."""
+    """Names of the claims as ``namespace/name``."""
     fits: bool
     message: str
-    """One line."""
+    """Result for all claims together, in one line."""
     requests: tuple[RequestExplanation, ...] = ()
 
     def text(self) -> str:
-        """Return lines of text for people."""
+        """Return the explanation as lines of text for people."""
         lines = [line for each in self.requests for line in _lines(each)]
         return "\n".join([self.message, *lines])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON, with all devices."""
+        """Return the explanation as a dict for JSON, with all devices."""
         return attrs.asdict(self)
 
 
@@ -95,9 +96,10 @@ def explain(
     ledger: Ledger,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Explanation:
-    """Explain claims together, on the node of ``inventory``. Nothing changes.
+    """Explain claims together, on the node of ``inventory``, without allocating devices.
 
-    Allocated claims are explained by their devices, the others by what they would get.
+    The explanation shows the devices of allocated claims, and those that pending claims would
+    get.
     """
     allocated = [ledger.allocation(each.claim.id) for each in resolved]
     new = [each.claim for each, has in zip(resolved, allocated, strict=True) if has is None]
@@ -112,8 +114,8 @@ def explain(
         return Explanation(names, False, undecided_message(outcome))
     found = iter(outcome.allocations)
     allocations = [has or next(found) for has in allocated]
-    # Explain against the ledger without these claims: otherwise the devices of allocated ones
-    # would appear as allocated to themselves.
+    # Explain against a ledger without these claims: otherwise rules would exclude the devices of
+    # an allocated claim as allocated to that claim.
     before = Ledger.restore(ledger.state())
     before.release(*names)
     claims = [each.claim for each in resolved]
@@ -124,7 +126,7 @@ def explain(
 
 
 def undecided_message(outcome: Undecided) -> str:
-    """Return the message for a search that was cut off."""
+    """Return the message for a search that reached its limits."""
     return (
         f"the search for devices was cut off after {outcome.steps} steps without a result: try"
         " again, or simplify the claims"
@@ -132,7 +134,7 @@ def undecided_message(outcome: Undecided) -> str:
 
 
 def rejection_line(rejection: Rejection, resolved: Sequence[ResolvedClaim]) -> str:
-    """Return a rejection in one line: what is missing, and each rule with its devices counted."""
+    """Return a rejection in one line: what is missing, then each rule with a device count."""
     rules = [f"{each.devices.bit_count()}: {each.rule}" for each in rejection.exclusions]
     summary = _summary(rejection, _detail(resolved, rejection.claim, rejection.label))
     return "; ".join([f'DeviceClaim "{rejection.claim}", {rejection.label}: {summary}', *rules])
@@ -196,7 +198,7 @@ def _granted(grant: Grant, detail: api.ClaimDetail) -> str:
 
 
 def _summary(rejection: Rejection, detail: api.ClaimDetail) -> str:
-    """Return what the alternative lacks."""
+    """Return what a rejected alternative needs and what it could get, in words."""
     needs = f"needs {_count(rejection.count)}"
     usable = rejection.usable.bit_count()
     if rejection.cause is Cause.DEVICES:
@@ -221,7 +223,7 @@ def _count(devices: int) -> str:
 
 
 def _amount(detail: api.ClaimDetail, name: str, nanos: int) -> str:
-    """Return an amount in the format that the claim uses."""
+    """Return an amount (nano-units) as text, in the quantity format that the claim uses."""
     return str(Quantity(nanos, detail.requests[name].format))
 
 

@@ -1,7 +1,7 @@
 """Objects of structured claims from files, directories and Python values.
 
 In:  paths, text, decoded documents or objects.
-Out: valid objects, or InvalidObject with one line for everything that is wrong.
+Out: valid objects, or InvalidObject with one line for each error.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.objects.manifests.errors import described, shown
 
 ClaimSource = Mapping[str, Any] | str | Path | api.Object
-"""A decoded document, YAML or JSON text with any number of them, a file, or an object."""
+"""A decoded document, YAML or JSON text with any number of documents, a file, or an object."""
 
 MAX_FILE = 4 * MAX_SIZE
-"""The largest file, in bytes: ``MAX_SIZE`` characters of 4 bytes."""
+"""Maximum size of a file in bytes: ``MAX_SIZE`` characters of up to 4 bytes."""
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
 Identity = tuple[str, str, str]
-"""Kind (with the API version for configs), namespace and name."""
+"""Kind, namespace and name of an object; for a config, the kind includes the API version."""
 
 
 @attrs.frozen
@@ -39,7 +39,7 @@ class ObjectFile:
 
 
 def identity(found: api.Object) -> Identity:
-    """Return what distinguishes the object from all others."""
+    """Return kind, namespace and name, which identify the object."""
     if isinstance(found, api.ConfigObject):
         kind = f"{found.api_version} {found.kind}"
     else:
@@ -63,7 +63,7 @@ _ORDER: dict[type, int] = {api.DeviceClass: 1, api.DevicePool: 2, api.DeviceClai
 
 
 def read_source(source: ClaimSource) -> tuple[api.Object, ...]:
-    """Return all objects of a source. Raises InvalidObject with a line for each fault."""
+    """Return all objects of a source. Raises InvalidObject with a line for each error."""
     if isinstance(source, api.Object):
         return (source,)
     if isinstance(source, Mapping):
@@ -73,7 +73,7 @@ def read_source(source: ClaimSource) -> tuple[api.Object, ...]:
     if isinstance(source, str):
         if "\n" in source or source.lstrip().startswith("{"):
             return read_text(source)
-        # One line: a document needs a colon, so anything else can only be a file.
+        # One line: a document needs a colon, so text without a colon can only be a path.
         if source.endswith(SUFFIXES) or ":" not in source:
             return read_file(Path(source)).objects
         return read_text(source)
@@ -82,9 +82,10 @@ def read_source(source: ClaimSource) -> tuple[api.Object, ...]:
 
 
 def read_file(path: Path, data: bytes | None = None) -> ObjectFile:
-    """Return the objects of all documents in a file. ``data``: its contents, if already read.
+    """Return the objects of all documents in a file.
 
-    Raises InvalidObject with a line for each fault, starting with the path.
+    ``data``: the contents of the file, if already read. Raises InvalidObject with a line for
+    each error, starting with the path.
     """
     try:
         # "utf-8-sig" below: some editors write a byte order mark.
@@ -95,7 +96,7 @@ def read_file(path: Path, data: bytes | None = None) -> ObjectFile:
     except OSError as error:
         raise InvalidObject((f"{path}: {error.strerror}",)) from None
     except UnicodeDecodeError as error:
-        raise InvalidObject((f"{path}: is not UTF-8 text (byte {error.start})",)) from None
+        raise InvalidObject((f"{path}: not UTF-8 text (at byte {error.start})",)) from None
     except ValueError:
         raise InvalidObject((f"invalid path {shown(str(path))}",)) from None
     return ObjectFile(path, read_text(text, str(path)))
@@ -104,11 +105,11 @@ def read_file(path: Path, data: bytes | None = None) -> ObjectFile:
 def read_paths(
     paths: Iterable[Path], contents: Mapping[Path, bytes] | None = None
 ) -> tuple[ObjectFile, ...]:
-    """Read files, and the files of directories by name. ``contents``: what is already read,
-    such as standard input.
+    """Read files, and the object files of directories, sorted by name.
 
-    Raises InvalidObject with a line for each fault in any file, also for objects of the same
-    name, and ClaimsError for a path that does not exist.
+    ``contents``: by path, the bytes that are already read, such as standard input. Raises
+    InvalidObject with a line for each error in any file, also for two objects of the same name,
+    and ClaimsError for a path that does not exist.
     """
     found, lines = [], list[str]()
     already_read = contents or {}
@@ -136,7 +137,10 @@ def _files(paths: Iterable[Path], already_read: Mapping[Path, bytes]) -> Iterato
 
 
 def files_in(directory: Path) -> list[Path]:
-    """Return the object files of a directory, by name. Raises ClaimsError."""
+    """Return the object files of a directory, sorted by name.
+
+    Raises ClaimsError if the directory cannot be read.
+    """
     try:
         return sorted(path for path in directory.iterdir() if is_object_file(path.name))
     except OSError as error:
@@ -144,12 +148,12 @@ def files_in(directory: Path) -> list[Path]:
 
 
 def is_object_file(name: str) -> bool:
-    """True if a file of this name is read: not hidden, and not an editor's temporary file."""
+    """True if the name is that of a YAML or JSON file, neither hidden nor an editor's backup."""
     return name.endswith(SUFFIXES) and not name.startswith((".", "#"))
 
 
 def _repeated(files: Iterable[ObjectFile]) -> Iterator[str]:
-    """Yield a line for each object whose name an earlier object has."""
+    """Yield an error line for each object that has the identity of an earlier object."""
     first: dict[Identity, Path] = {}
     for path, found in ((file.path, each) for file in files for each in file.objects):
         if (key := identity(found)) in first:

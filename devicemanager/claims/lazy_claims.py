@@ -1,7 +1,7 @@
-"""The kubelet's access to structured claims, which loads them at first use."""
+"""The kubelet's access to structured claims, which imports their modules at first use."""
 
-# Most nodes have no structured claims. They should not pay for importing the search, the
-# objects and the constraints at every start.
+# Most nodes have no structured claims. Importing the search, the objects and the constraints
+# would slow down every start.
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
 
 class LazyClaims:
-    """``PodClaims``, created at first use. Thread-safe."""
+    """Facade of ``PodClaims`` (the kubelet's claim manager), which it creates at first use.
+
+    Thread-safe.
+    """
 
     def __init__(
         self, events: EventStream, node: str, admin_namespaces: frozenset[str] | None = None
     ) -> None:
-        """The arguments are those of ``ClaimManager``."""
+        """Store the arguments for ``ClaimManager``; create no manager yet."""
         self._events = events
         self._node = node
         self._admin_namespaces = admin_namespaces
@@ -38,9 +41,9 @@ class LazyClaims:
 
     @property
     def manager(self) -> PodClaims:
-        """The claim manager, created now if there is none.
+        """The claim manager, created by the first access.
 
-        Raises StartError if its state file cannot be read.
+        Raises StartError if the state file cannot be read.
         """
         # Created with the lock held: two managers would write the same state file.
         with self._lock:
@@ -57,7 +60,10 @@ class LazyClaims:
         return PodClaims(self._events, node=self._node, admin_namespaces=self._admin_namespaces)
 
     def load(self, file: StateFile) -> None:
-        """Start; see ``PodClaims.load``."""
+        """Set the state file. If claims were used before, restore their allocations from it.
+
+        See ``PodClaims.load`` for the errors.
+        """
         with self._lock:
             self._file = file
             manager = self._manager
@@ -68,14 +74,14 @@ class LazyClaims:
             _ = self.manager
 
     def close(self) -> None:
-        """Stop."""
+        """Stop writing the state file. The allocations stay in the file."""
         with self._lock:
             self._file = None
             manager = self._manager
         if manager is not None:
             manager.close()
 
-    # -- delegates to PodClaims; without one there is nothing to do ----------------------------
+    # -- delegates to PodClaims; without a PodClaims there is nothing to do --------------------
 
     def admit(self, pod: Pod) -> None:
         if pod.resource_claims:

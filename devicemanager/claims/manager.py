@@ -1,22 +1,23 @@
-"""Structured claims of one node: pools, classes and claims, and what claims have.
+"""Structured claims of one node: pools, classes, claims and their allocations.
 
-Theory of operation. ``ClaimManager`` is what users, drivers and administrators call
-(``MockKubelet.claims``). ``pod_claims.PodClaims`` adds what the kubelet calls for its pods.
+Theory of operation. Users, drivers and administrators call ``ClaimManager``
+(``MockKubelet.claims``). ``pod_claims.PodClaims`` adds the methods that the kubelet calls for
+its pods.
 
 In:  objects, requests to allocate and release, reports of drivers.
 Out: views of claims, explanations, events, and the state file.
 """
 
 # Locks. One reentrant lock guards the objects, the allocations and the drivers. Decisions are
-# made with it held. File writes, driver calls and event callbacks come after it is released:
-# they can block, or call back. The writer of the state file takes this lock while it renders,
-# so a write with this lock held could deadlock.
+# made with the lock held. File writes, driver calls and event callbacks come after the lock is
+# released: they can block, or call the manager. The writer of the state file takes this lock
+# while it renders, so a write with this lock held could deadlock.
 #
 # Order of writes. An allocation is decided under the lock, then written to the state file, and
-# only then answered and published as an event. If the write fails, it is undone, so that no
-# pod relies on an allocation that a restart would forget. A release is decided under the lock;
-# drivers unprepare the devices, then the file is written (``persistence`` says why later is
-# safe). Events follow what they report, so a reader of an event finds its effect.
+# only then returned and published as an event. If the write fails, the allocation is undone, so
+# that no pod relies on an allocation that a restart would lose. A release is decided under the
+# lock; drivers unprepare the devices, then the file is written (``persistence`` explains why a
+# later write is safe). An event is published after the change that it reports.
 #
 # Lifetimes. Objects survive a restart of the kubelet, as those of an API server do. Allocations
 # are read from the state file at each start.
@@ -43,7 +44,7 @@ __all__ = ["ClaimManager"]
 
 
 class ClaimManager:
-    """Pools, classes and claims of a kubelet's node, and its allocations. Thread-safe.
+    """Manager of the pools, classes, claims and allocations of a kubelet's node. Thread-safe.
 
     ``MockKubelet.claims`` returns it. Claims are named ``namespace/name``.
     """
@@ -51,7 +52,10 @@ class ClaimManager:
     def __init__(
         self, events: EventStream, *, node: str, admin_namespaces: frozenset[str] | None = None
     ) -> None:
-        """``admin_namespaces`` can use classes with admin access; None is all namespaces."""
+        """Create a manager without objects.
+
+        ``admin_namespaces`` can use classes with admin access; None is all namespaces.
+        """
         self.node = node
         self._events = events
         self._lock = threading.RLock()
@@ -64,7 +68,9 @@ class ClaimManager:
     def _serving(self) -> ClaimsFile:
         file = self._file
         if file is None:
-            raise ClaimsError("the kubelet is stopped and does not allocate or release claims")
+            raise ClaimsError(
+                "the kubelet is stopped: start it before you allocate or release claims"
+            )
         return file
 
     # -- objects -----------------------------------------------------------------------
@@ -72,10 +78,10 @@ class ClaimManager:
     def apply(self, objects: Iterable[api.Object]) -> None:
         """Create or replace objects one after another.
 
-        Raises ClaimsError or InvalidObject for the first that is rejected; those before it
+        Raises ClaimsError or InvalidObject for the first rejected object; the objects before it
         stay.
         """
-        # Not all or nothing: the files of a directory are used although one object is rejected.
+        # Not all or nothing: the files of a directory are used even if one object is rejected.
         for each in objects:
             if isinstance(each, api.DevicePool):
                 self.publish(each)
@@ -88,7 +94,7 @@ class ClaimManager:
 
     def publish(self, pool: api.DevicePool) -> None:
         """Create or replace a pool. Allocated claims keep their devices."""
-        # Compared before and after, so that each missing device is reported once.
+        # Missing devices are compared before and after, so that each one is reported once.
         with self._lock:
             before = self._allocated.missing_devices()
             self._store.publish(pool)
@@ -107,20 +113,24 @@ class ClaimManager:
             self._allocated.mark_changed()
 
     def submit(self, claim: api.DeviceClaim) -> None:
-        """Create or replace a claim. Raises ClaimsError for a change of an allocated one."""
+        """Create or replace a claim.
+
+        Raises InvalidObject for an invalid claim, and ClaimsError if the claim is allocated and
+        its spec would change.
+        """
         with self._lock:
             self._allocated.allocator.submit(claim)
             self._allocated.mark_changed()
 
     def configure(self, config: api.ConfigObject) -> None:
-        """Create or replace an object that classes and claims can refer to."""
+        """Create or replace a config object, which classes and claims can refer to."""
         with self._lock:
             self._store.configure(config)
 
     def withdraw(self, found: api.Object) -> bool:
-        """Delete an object, by its kind and name; False if it does not exist.
+        """Delete an object by kind and name. Return False if it does not exist.
 
-        A claim that pods use is deleted when the last of them ends.
+        A claim that pods use is deleted when the last of these pods ends.
         """
         if isinstance(found, api.DeviceClaim):
             return self._withdraw_claim(found.id)
@@ -138,7 +148,7 @@ class ClaimManager:
         return existed
 
     def clear(self) -> None:
-        """Delete every object. Claims that pods use are deleted when the last of them ends."""
+        """Delete every object. A claim that pods use is deleted when its last pod ends."""
         with self._lock:
             configs = tuple(self._store.configs.values())
         claims = [view.claim for view in self.view()]
@@ -153,7 +163,7 @@ class ClaimManager:
             users = self._allocated.reservations.names(claim)
             self._mark_unwritten()
         if existed and users:
-            text = f"claim {claim} is used by {', '.join(users)}: it is deleted when they end"
+            text = f"claim {claim} is used by {', '.join(users)}: it is deleted when these pods end"
             self._events.publish(EventKind.CLAIM_DELETION_WAITS, text)
         self._flush()
         return existed
@@ -163,7 +173,7 @@ class ClaimManager:
     def allocate(self, *claims: str) -> None:
         """Allocate claims together, all or none, without a pod.
 
-        Raises DoesNotFit, TryAgain or another ClaimsError; then nothing has changed.
+        Raises DoesNotFit, TryAgain or another ClaimsError. An error leaves everything unchanged.
         """
         with self._lock:
             file = self._serving()
@@ -172,7 +182,7 @@ class ClaimManager:
         try:
             file.write()
         except ClaimsError:
-            # The caller gets an error, so nothing may stay allocated.
+            # The caller gets an error, so the new allocations must not stay.
             with self._lock:
                 self._allocated.release(*new)
             self._drivers.unprepare_released()
@@ -180,9 +190,9 @@ class ClaimManager:
         self._report_allocated(new)
 
     def release(self, *claims: str) -> None:
-        """Release claims; those that are not allocated are ignored.
+        """Release claims; ignore claims that are not allocated.
 
-        Raises ClaimsError, and releases none, if a pod uses one of them.
+        Raises ClaimsError, and releases no claim, if a pod uses one of the claims.
         """
         with self._lock:
             file = self._serving()
@@ -190,7 +200,7 @@ class ClaimManager:
                 if users := self._allocated.reservations.names(claim):
                     raise ClaimsError(
                         f'DeviceClaim "{claim}" is used by {", ".join(users)}:'
-                        " it is released when they end"
+                        " it is released when these pods end"
                     )
             self._allocated.release(*claims)
         self._drivers.unprepare_released()
@@ -199,16 +209,16 @@ class ClaimManager:
     # -- drivers -------------------------------------------------------------------------
 
     def set_driver(self, name: str, driver: ClaimDriver | None) -> None:
-        """Set the driver that prepares devices of this driver name.
+        """Set the driver that prepares the devices of this driver name.
 
-        With None, its devices need no preparation and have no CDI names.
+        With None, these devices need no preparation and have no CDI names.
         """
         self._drivers.set(name, driver)
 
     def report(self, driver: str, claim: str, *statuses: api.DeviceStatus) -> None:
-        """Replace what a driver reported about its devices of a claim.
+        """Replace the statuses that a driver reported for its devices of a claim.
 
-        Raises ClaimsError for devices that the claim does not have from this driver, and for
+        Raises ClaimsError for a device that the claim does not have from this driver, and for
         contradictory addresses.
         """
         with self._lock:
@@ -219,27 +229,27 @@ class ClaimManager:
     # -- reading -------------------------------------------------------------------------
 
     def view(self) -> tuple[ClaimView, ...]:
-        """Return all claims, by name."""
+        """Return snapshots of all claims, sorted by ``namespace/name``."""
         with self._lock:
             return self._allocated.views()
 
     def claim(self, claim: str) -> ClaimView:
-        """Return one claim; raises ClaimsError if it does not exist."""
+        """Return a snapshot of one claim. Raises ClaimsError if the claim does not exist."""
         with self._lock:
             return self._allocated.view(claim)
 
     def pools(self) -> tuple[api.DevicePool, ...]:
-        """Return the published pools, by name."""
+        """Return the published pools, sorted by name."""
         with self._lock:
             return tuple([pool for _, pool in sorted(self._store.pools.items())])
 
     def classes(self) -> tuple[api.DeviceClass, ...]:
-        """Return the classes, by name."""
+        """Return the classes, sorted by name."""
         with self._lock:
             return tuple([each for _, each in sorted(self._store.classes.items())])
 
     def explain(self, *claims: str) -> Explanation:
-        """Explain why claims have their devices, or would get some together, or would not.
+        """Explain claims together: why they have or would get their devices, or do not fit.
 
         Raises ClaimsError for claims that can never be allocated.
         """
@@ -249,7 +259,10 @@ class ClaimManager:
     # -- the state file and events ---------------------------------------------------------
 
     def _flush(self) -> None:
-        """Unprepare what was released, then write pending changes. Needs no lock held."""
+        """Unprepare devices of released claims, then write pending changes to the state file.
+
+        Must be called without the lock held.
+        """
         self._drivers.unprepare_released()
         file = self._file
         if file is not None:

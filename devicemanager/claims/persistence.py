@@ -1,9 +1,10 @@
-"""The state file of claims: read when a kubelet starts, written before it answers."""
+"""The state file of claims: read when a kubelet starts, written before a pod is admitted."""
 
-# Order of writes. An allocation is on disk before the pod is admitted (``write``), or a restart
-# would give its devices to another pod. A release is written later (``write_pending``): if the
-# kubelet is killed in between, the file has too much, and the kubelet releases it once it knows
-# all pods. Too much is safe; too little is not.
+# Order of writes. An allocation is on disk before the pod is admitted (``write``); otherwise a
+# restart could allocate its devices to another pod. A release is written later
+# (``write_pending``): if the kubelet is killed in between, the file still has the released
+# claim, and the kubelet releases it once it knows all pods. An extra claim in the file is safe;
+# a missing one is not.
 #
 # Concurrent admissions share one write (``checkpoint.shared_writer``).
 
@@ -23,11 +24,11 @@ from devicemanager.core.errors import StartError
 from devicemanager.events.stream import EventKind, EventStream
 
 _RETRY_WAITS = (0.05, 0.2)
-"""Seconds before each further attempt to read the file."""
+"""Seconds to wait before each retry of a failed read of the file."""
 
 
 class StateFile(Store, Protocol):
-    """Where the state is stored: a ``checkpoint.FileStore``."""
+    """Storage of the state file: a ``checkpoint.FileStore``."""
 
     @property
     def path(self) -> Path: ...
@@ -42,21 +43,21 @@ class ClaimsFile:
     def __init__(
         self, file: StateFile, events: EventStream, state: Callable[[], ClaimsState]
     ) -> None:
-        """``state`` returns what is to be written."""
+        """Prepare to read and write ``file``; ``state`` returns the current state to write."""
         self._file = file
         self._events = events
         self._state = state
         self._counts = _CountingFile(file)
-        # The writer serializes its writes, so the rendering needs no lock.
+        # The writer makes one write at a time, so the rendering needs no lock.
         self._writer = Writer(self._counts, self._render)
         self._rendering = StateWriter()
 
     def load(self, restore: Callable[[ClaimsState], None]) -> None:
         """Read the file and pass its state to ``restore``.
 
-        A corrupt file is set aside, also if ``restore`` raises ValueError. Raises StartError
-        if the file exists but cannot be read: starting without it would allocate devices that
-        running pods use.
+        Set aside a corrupt file, or one for which ``restore`` raises ValueError, and restore an
+        empty state. Raises StartError if the file exists but cannot be read: starting without
+        it would allocate devices that running pods use.
         """
         self._file.remove_leftovers()
         try:
@@ -76,7 +77,7 @@ class ClaimsFile:
             self._events.publish(EventKind.CLAIMS_LOADED, text)
 
     def _read(self) -> bytes:
-        # Some errors pass: a busy disk, or a process that has used up all descriptors.
+        # Some errors are temporary: a busy disk, or no free file descriptors.
         for wait in _RETRY_WAITS:
             try:
                 return self._file.read()
@@ -89,19 +90,22 @@ class ClaimsFile:
             aside = self._file.set_aside()
         except checkpoint.CheckpointError as failed:
             raise StartError(
-                f"{self._file.path}: {error}; it cannot be set aside either: {failed}"
+                f"{self._file.path}: {error}; cannot set the file aside: {failed}"
             ) from failed
         text = f"{self._file.path}: {error}; set aside as {aside}, no claim is allocated now"
         self._events.publish(EventKind.CLAIMS_SET_ASIDE, text)
 
     def _render(self) -> bytes:
-        # The count first: a change during rendering may be missing from the text, so it must
-        # still count as not written.
+        # Read the count before rendering: a change during rendering may be missing from the
+        # text, so it must still count as not written.
         self._counts.rendered = self._counts.changes
         return self._rendering.render(self._state())
 
     def write(self) -> None:
-        """Return once every change before this call is on disk. Raises ClaimsError."""
+        """Write the state; return once every change before this call is on disk.
+
+        Raises ClaimsError if the write fails.
+        """
         try:
             self._writer.flush()
         except checkpoint.CheckpointWriteError as error:
@@ -109,23 +113,29 @@ class ClaimsFile:
             raise ClaimsError(str(error)) from error
 
     def mark_changed(self) -> None:
-        """Note a change for ``write_pending``. Must be called with the lock of the state held."""
+        """Count a change that ``write_pending`` must write.
+
+        Must be called with the lock that guards the state held.
+        """
         self._counts.changes += 1
 
     def write_pending(self) -> None:
-        """Return once every noted change is on disk. A failure is only an event."""
-        # Only releases are noted; see the order of writes above.
+        """Write changes counted by ``mark_changed`` that are not on disk yet.
+
+        If the write fails, publish an event and raise no error.
+        """
+        # Only releases and reports of drivers wait for this; see the order of writes above.
         if self._counts.written < self._counts.changes:
             with contextlib.suppress(ClaimsError):
                 self.write()
 
     def close(self) -> None:
-        """Wait for a write in progress; every later one fails."""
+        """Wait for a write in progress, and make every later write fail."""
         self._writer.close()
 
 
 class _CountingFile:
-    """A file that counts which changes have reached it."""
+    """State file that counts how many changes have been written to it."""
 
     def __init__(self, file: StateFile) -> None:
         self._file = file

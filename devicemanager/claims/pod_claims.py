@@ -1,14 +1,14 @@
-"""Claims of a kubelet's pods: allocated at admission, prepared before start, then released.
+"""Claims of a kubelet's pods: allocated at admission, prepared before containers start.
 
-In:  what the kubelet does: start and stop, admit a pod, start a container, end pods.
+In:  calls of the kubelet: start and stop, admit a pod, start a container, end pods.
 Out: for PodResources, run options and pod status: devices, CDI names and health.
 """
 
 # The path of one pod, with the calls of its kubelet:
 #
 # 1. ``admit``: allocate and reserve all claims of the pod, or none, and write the state file.
-# 2. ``admitted`` if the pod is admitted, else ``unreserve``: device allocation, which comes
-#    after it, can still reject the pod.
+# 2. ``admitted`` if the pod is admitted, else ``unreserve``: device allocation comes after
+#    ``admit`` and can still reject the pod.
 # 3. ``prepare``: before a container starts, drivers prepare devices that are not prepared.
 # 4. ``remove_pods``, then ``flush``: the pod has ended. These are two calls because the kubelet
 #    makes the first one with its own lock held, and the second one writes a file.
@@ -16,7 +16,7 @@ Out: for PodResources, run options and pod status: devices, CDI names and health
 # After a restart, the state file can name pods that no longer exist. They keep their claims
 # until the kubelet knows all pods (``remove_other_pods``), as the kubelet does with devices.
 #
-# ``manager`` has the rules for locks and writes, which hold here as well.
+# The rules for locks and writes in ``manager`` also apply to this module.
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ __all__ = ["PodClaims", "claims_of", "dynamic_resource"]
 
 
 class PodClaims(ClaimManager):
-    """The claim manager as the kubelet uses it. Thread-safe."""
+    """Claim manager with the methods that the kubelet calls for its pods. Thread-safe."""
 
     # -- start and stop of the kubelet ---------------------------------------------------
 
     def load(self, file: StateFile) -> None:
-        """Start: restore the allocations of the state file, and write there from now on.
+        """Restore the allocations of the state file, and write all later changes to this file.
 
         A corrupt file is set aside. Raises StartError if the file exists but cannot be read.
         """
@@ -54,7 +54,7 @@ class PodClaims(ClaimManager):
             self._file = opened
 
     def close(self) -> None:
-        """Stop. The allocations stay in the file."""
+        """Stop writing the state file. The allocations stay in the file."""
         with self._lock:
             file, self._file = self._file, None
         if file is not None:
@@ -85,16 +85,17 @@ class PodClaims(ClaimManager):
     # -- the life of a pod ---------------------------------------------------------------
 
     def admit(self, pod: Pod) -> None:
-        """Allocate and reserve all claims of a pod, or none. Raises Rejected.
+        """Allocate and reserve all claims of a pod, or none.
 
-        The caller then calls ``admitted``, or ``unreserve`` if it cannot admit the pod.
+        Raises Rejected if that fails. Otherwise the caller must call ``admitted``, or
+        ``unreserve`` if it cannot admit the pod.
         """
         if not pod.resource_claims or self._runs_without(pod):
             return
         try:
             self._reserve(pod).write()
         except ClaimsError as error:
-            # Also after a failed write: the claims are reserved then, but not on disk.
+            # Needed after a failed write: the claims are reserved, but not on disk.
             self.unreserve(pod.uid)
             raise rejected_by_allocation(error) from error
         with self._lock:
@@ -102,8 +103,8 @@ class PodClaims(ClaimManager):
         self._report_allocated(new, pod.uid)
 
     def _runs_without(self, pod: Pod) -> bool:
-        """True, with an event, if the node has no structured claims at all."""
-        # Such a pod may run, as one that requests a resource that no plugin has registered.
+        """True if the node has no pools, classes or claims; publish an event in this case."""
+        # The pod may run, like a pod that requests a resource that no plugin has registered.
         with self._lock:
             is_unused = self._allocated.is_unused
         if is_unused:
@@ -115,7 +116,7 @@ class PodClaims(ClaimManager):
         return is_unused
 
     def _reserve(self, pod: Pod) -> ClaimsFile:
-        # A template needs the controller that makes claims from it.
+        # A template would need the controller that creates claims from templates.
         for name, claim in pod.resource_claims.items():
             if claim is None:
                 raise ClaimsError(
@@ -128,40 +129,40 @@ class PodClaims(ClaimManager):
             return file
 
     def admitted(self, pod: str) -> None:
-        """End a successful admission: the pod keeps its claims."""
+        """Finish a successful admission: the pod (UID) keeps its claims."""
         with self._lock:
             self._allocated.admitted(pod)
 
     def unreserve(self, pod: str) -> None:
-        """Undo ``admit``: release what was allocated for the pod, and nothing else."""
+        """Undo ``admit`` of a pod (UID): release only the claims that it allocated."""
         self.remove_pods(pod, also_allocated_before=False)
         self.flush()
 
     def remove_pods(self, *pods: str, also_allocated_before: bool = True) -> None:
-        """Remove ended pods, and release claims that no other pod uses.
+        """Remove ended pods (UIDs), and release their claims that no other pod uses.
 
-        For a pod that was never admitted, pass ``also_allocated_before=False``: only what was
-        allocated for it is released. Call ``flush`` afterwards, with no lock held.
+        For a pod that was never admitted, pass ``also_allocated_before=False`` to keep claims
+        that were allocated before its admission. Then call ``flush``, with no lock held.
         """
         with self._lock:
             if self._allocated.remove_pods(pods, also_allocated_before):
                 self._mark_unwritten()
 
     def remove_other_pods(self, pods: Iterable[str]) -> None:
-        """Remove all pods but these, because the kubelet knows all pods now."""
+        """Remove all pods except these (UIDs), because the kubelet knows all pods now."""
         with self._lock:
             self._allocated.is_sources_ready = True
             self.remove_pods(*self._allocated.reservations.others(frozenset(pods)))
 
     def flush(self) -> None:
-        """Let drivers unprepare what was released, and write pending changes."""
+        """Let drivers unprepare devices of released claims, and write pending changes."""
         self._flush()
 
     def prepare(self, pod: Pod) -> None:
-        """Let drivers prepare the pod's devices that are not prepared yet.
+        """Let drivers prepare the devices of the pod's claims that are not prepared yet.
 
-        Raises AllocationError if one fails. The claims stay allocated, and the next call
-        tries again.
+        Raises AllocationError if a driver fails. The claims stay allocated, and the next call
+        retries.
         """
         if self._drivers.prepare(pod.uid):
             with self._lock:
@@ -172,15 +173,18 @@ class PodClaims(ClaimManager):
 
     @property
     def version(self) -> int:
-        """Grows with every change."""
+        """Number that grows with every change of claims, pools or drivers' reports."""
         return self._allocated.version
 
     def pod_version(self, pod: str) -> int:
-        """Return a number that grows with every change of what is shown of a pod's claims."""
+        """Return a number that grows whenever the claims of a pod (UID) change."""
         return self._allocated.pod_versions.get(pod, 0)
 
     def devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
-        """Return the devices of a container: claim to ``pool/device``, in status order."""
+        """Return the devices of a container by claim name, as ``pool/device``.
+
+        The devices of a claim are in the order of its status.
+        """
         with self._lock:
             reserved = self._allocated.reservations.claims(pod.uid)
             return {
@@ -192,7 +196,7 @@ class PodClaims(ClaimManager):
             }
 
     def health(self, pod: Pod, container: ContainerName) -> tuple[ResourceStatus, ...]:
-        """Return ``allocatedResourcesStatus`` of a container's claims.
+        """Return the entries of a container's claims in ``allocatedResourcesStatus``.
 
         Each claim is named ``claim:<name in the pod>``. A device that no pool offers any more
         is unhealthy (``UpdateAllocatedResourcesStatus``, pkg/kubelet/cm/dra/manager.go, v1.34).
@@ -210,9 +214,9 @@ class PodClaims(ClaimManager):
         return tuple(found)
 
     def dynamic_resources(self, pod: Pod, container: ContainerName) -> tuple[DynamicResource, ...]:
-        """Return what PodResources shows of a container's claims, each claim once.
+        """Return the claims of a container as PodResources shows them, each claim once.
 
-        A claim is included once all its devices with a registered driver are prepared.
+        A claim is included as soon as all its devices with a registered driver are prepared.
         """
         with self._lock:
             reserved = self._allocated.reservations.claims(pod.uid)
@@ -244,10 +248,11 @@ def dynamic_resource(
     devices: Iterable[DeviceKey],
     cdi: Mapping[DeviceKey, tuple[str, ...]],
 ) -> DynamicResource | None:
-    """Return a claim by driver, pool and device; None for a claim without devices.
+    """Return the PodResources entry of a claim; None for a claim without devices.
 
-    Each device has its own CDI names only. The kubelet repeats those of the devices before it
-    (``GetDynamicResources``, pkg/kubelet/cm/container_manager_linux.go, v1.32).
+    ``cdi``: the CDI names of each device. Each device is shown with only its own CDI names. The
+    kubelet also repeats the names of the preceding devices (``GetDynamicResources``,
+    pkg/kubelet/cm/container_manager_linux.go, v1.32).
     """
     resources = tuple(
         [
@@ -266,7 +271,7 @@ def claims_of(pod: Pod, container: ContainerName | None = None) -> tuple[str, ..
 
 
 def _names_of(pod: Pod, container: ContainerName) -> tuple[str, ...]:
-    """Return the names in the pod of the claims that a container uses."""
+    """Return the claims that a container uses, by their names in the pod spec."""
     return next(each.claims for each, _ in pod.all_containers() if each.name == container)
 
 

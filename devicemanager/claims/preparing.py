@@ -1,9 +1,9 @@
-"""Calls to claim drivers: prepare devices before containers start, unprepare them at the end."""
+"""Calls to claim drivers: prepare devices before containers start, unprepare released ones."""
 
 # Drivers are user code: they can be slow, raise any exception, or call the claim manager. So no
-# lock is held during a call, and what was read before is checked again after it
-# (``AllocatedClaims.record_prepared``). Preparing must succeed before a container starts;
-# unpreparing cannot stop a release.
+# lock is held during a call. After the call, ``AllocatedClaims.record_prepared`` checks again
+# that the pod uses the claim. Preparing must succeed before a container starts; a failure to
+# unprepare does not stop a release.
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from devicemanager.events.stream import EventKind, EventStream
 
 @attrs.frozen
 class _Task:
-    """Devices that one driver must prepare for one claim."""
+    """One call to ``prepare``: the devices of a claim that one driver must prepare."""
 
     claim: DeviceClaim
     name: str
@@ -31,34 +31,38 @@ class _Task:
 
 
 class Drivers:
-    """The drivers by name. Thread-safe."""
+    """Claim drivers by name, and the calls to them. Thread-safe."""
 
     def __init__(
         self, events: EventStream, allocated: AllocatedClaims, lock: threading.RLock
     ) -> None:
-        """``lock`` guards ``allocated`` and the drivers here."""
+        """Create the registry without drivers; ``lock`` guards ``allocated`` and the drivers."""
         self._events = events
         self._allocated = allocated
         self._lock = lock
         self._drivers: dict[str, ClaimDriver] = {}
 
     def set(self, name: str, driver: ClaimDriver | None) -> None:
-        """Set the driver of a name; None removes it."""
+        """Set the driver with this name; None removes the driver."""
         with self._lock:
             self._drivers.pop(name, None)
             if driver is not None:
                 self._drivers[name] = driver
 
     def is_prepared(self, claim: str) -> bool:
-        """True if all devices of a claim with a driver are prepared. Needs the lock held."""
+        """True if all devices of a claim are prepared; devices without a driver do not count.
+
+        Must be called with the lock held.
+        """
         prepared = self._allocated.prepared.get(claim, {})
         devices = self._allocated.devices(claim)
         return all(key in prepared or key.driver not in self._drivers for key in devices)
 
     def prepare(self, pod: str) -> bool:
-        """Prepare the devices of a pod that are not prepared; True if any were.
+        """Prepare the devices of a pod (UID) that are not prepared yet.
 
-        Raises AllocationError for the first driver that fails.
+        Return True if a driver was called and the pod still uses the claim. Raises
+        AllocationError for the first driver that fails.
         """
         changed = False
         for task in self._tasks(pod):
@@ -75,13 +79,13 @@ class Drivers:
                 missing = [key for key in self._allocated.devices(claim) if key not in prepared]
                 for name, devices in _by_driver(missing).items():
                     if name in self._drivers:
-                        # An immutable value: the driver reads it without the lock.
+                        # The claim is immutable, so the driver can read it without the lock.
                         current = self._allocated.allocator.claim(claim)
                         found.append(_Task(current, name, self._drivers[name], devices))
             return found
 
     def unprepare_released(self) -> None:
-        """Let drivers unprepare what was released, and publish an event for each claim."""
+        """Let drivers unprepare the devices of released claims; publish an event per claim."""
         with self._lock:
             released = self._allocated.take_released()
         for each in released:

@@ -1,4 +1,4 @@
-"""Virtual hardware: the pools that its drivers would publish, and classes for claims."""
+"""Virtual hardware for structured claims: pools of GPUs, NICs and FPGAs, and their classes."""
 
 # - GPUs that can be partitioned: each card is a pool with one budget of compute and memory
 #   slices, and offers more partitions than the budget covers. Profiles and charges are those
@@ -39,14 +39,14 @@ _SHELLS = ("1.10.0", "1.8.2")
 
 @attrs.frozen
 class Profile:
-    """A kind of GPU partition."""
+    """Profile of a GPU partition: its size and its charges to the card's budget."""
 
     name: str
     memory: str
     compute_slices: int
     memory_slices: int
     count: int
-    """The number of such partitions that one card offers."""
+    """The number of partitions with this profile that one card offers."""
 
 
 PROFILES = (
@@ -59,14 +59,14 @@ PROFILES = (
 
 @attrs.frozen
 class SimulatedHardware:
-    """The number of cards of each kind that a node has."""
+    """Virtual hardware of a node: the number of cards of each kind."""
 
     gpu: int = 2
     nic: int = 1
     fpga: int = 2
 
     def pools(self, node: str) -> tuple[DevicePool, ...]:
-        """Return the pools of a node. Cards are spread over two NUMA nodes."""
+        """Return the device pools of a node; its cards are spread over two NUMA nodes."""
         gpus = [_gpu(node, number) for number in range(self.gpu)]
         nics = [_nic(node, number) for number in range(self.nic)]
         fpgas = [_fpgas(node, self.fpga)] if self.fpga else []
@@ -74,7 +74,7 @@ class SimulatedHardware:
 
 
 class NodeClaims(Protocol):
-    """The claim manager of a node: ``MockKubelet.claims``."""
+    """Claim manager of a node, such as ``MockKubelet.claims``."""
 
     node: str
 
@@ -84,14 +84,14 @@ class NodeClaims(Protocol):
 
 
 def publish_hardware(claims: NodeClaims, hardware: SimulatedHardware) -> None:
-    """Publish pools and classes of virtual hardware, with drivers that prepare its devices."""
+    """Publish pools and classes of virtual hardware, and set fake drivers for its devices."""
     for name in DRIVERS:
         claims.set_driver(name, FakeDriver())
     claims.apply([*simulated_classes(), *hardware.pools(claims.node)])
 
 
 def simulated_classes() -> tuple[DeviceClass, ...]:
-    """Return classes for the devices of ``SimulatedHardware``."""
+    """Return device classes that match the devices of ``SimulatedHardware``."""
     whole = PROFILES[0].name
     return (
         _class("fpga", FPGA_DRIVER, "fpga"),

@@ -1,8 +1,9 @@
-"""The contents of the state file of claims: what survives the kubelet's process.
+"""Contents of the state file ``device_claims_state``: allocated claims that survive a restart.
 
 In:  ``ClaimsState``: the allocated claims, their pods, prepared devices and charges. Not
      stored: pools, classes and pending claims, which are objects of the API.
-Out: JSON with a version and a CRC-32 of its data; and back, or StateCorrupt.
+Out: JSON with a version and a CRC-32 of its data. Parsing this text returns the state or raises
+     StateCorrupt.
 """
 
 # The kubelet, too, stores claims in a separate file, next to the device manager's checkpoint
@@ -36,48 +37,48 @@ _MALFORMED = (
     TypeError,
     ValueError,
 )
-"""What reading a document of another shape can raise."""
+"""Exceptions that parsing a document of another shape can raise."""
 
 
 class StateCorrupt(ClaimsError):
-    """The text is not a complete state file."""
+    """A text that is not a valid, complete state file."""
 
 
 @attrs.frozen
 class ClaimRecord:
-    """An allocated claim with all that is stored of it."""
+    """Entry of the state file: an allocated claim, its pods and its prepared devices."""
 
     claim: DeviceClaim
     allocation: Allocation
     users: Mapping[str, str] = attrs.field(factory=dict)
-    """The pods that use it: UID to name."""
+    """The pods that use the claim: UID to name."""
     is_deleted: bool = False
-    """True if it is removed as soon as no pod uses it."""
+    """True if the claim is removed as soon as no pod uses it."""
     prepared: Mapping[DeviceKey, tuple[str, ...]] = attrs.field(factory=dict)
     """The prepared devices with their CDI names."""
 
 
 @attrs.frozen
 class ClaimsState:
-    """All that the state file stores."""
+    """State of all allocated claims, as stored in the state file."""
 
     records: tuple[ClaimRecord, ...] = ()
     charges: Mapping[DeviceKey, Mapping[str, int]] = attrs.field(factory=dict)
 
     def ledger(self) -> LedgerState:
-        """Return the state of the ledger."""
+        """Return the allocations and charges, to restore a ledger from."""
         allocations = tuple([record.allocation for record in self.records])
         return LedgerState(allocations, self.charges)
 
 
 class StateWriter:
-    """Renderer of states; a record that is the same object as last time is not rendered again."""
+    """Renderer of the state file. It renders a record again only if the object was replaced."""
 
     def __init__(self) -> None:
         self._rendered: dict[str, tuple[ClaimRecord, str]] = {}
 
     def render(self, state: ClaimsState) -> bytes:
-        """Return the text of a state, in UTF-8."""
+        """Return the text of the state file for a state, in UTF-8."""
         # Every admission writes the file, and one pod changes only a few of many records.
         before, self._rendered = self._rendered, {}
         for record in state.records:
@@ -91,28 +92,31 @@ class StateWriter:
 
 
 def with_checksum(data: bytes) -> bytes:
-    """Return the text of a file with this data."""
+    """Return the text of a state file with this data (JSON), its version and its checksum."""
     return b'{"version":"%s","data":%s,"checksum":%d}' % (VERSION.encode(), data, zlib.crc32(data))
 
 
 def parse_state(data: bytes) -> ClaimsState:
-    """Return the state of a text. Raises StateCorrupt."""
+    """Parse the text of a state file. Raises StateCorrupt if it is not valid."""
     try:
         text = data.decode()
         document = json.loads(text)
         version = document["version"]
         if version != VERSION:
-            raise StateCorrupt(f"unsupported version {version!r}: this kubelet writes {VERSION!r}")
+            raise StateCorrupt(f"unsupported version {version!r}: expected {VERSION!r}")
         # The data is rendered again, so the checksum does not depend on white space.
         if zlib.crc32(_dumps(document["data"]).encode()) != document["checksum"]:
-            raise StateCorrupt("wrong checksum")
+            raise StateCorrupt("wrong checksum: the state file is damaged")
         return _state(document["data"])
     except StateCorrupt:
         raise
     except InvalidObject as error:
         raise StateCorrupt(f"invalid claim: {error}") from error
     except _MALFORMED as error:
-        raise StateCorrupt("not a state file of structured claims") from error
+        raise StateCorrupt(
+            "not a state file of structured claims: expected JSON with the keys version, data"
+            " and checksum"
+        ) from error
 
 
 def _dumps(value: object) -> str:
@@ -159,7 +163,7 @@ def _state(data: Mapping[str, Any]) -> ClaimsState:
 def _read_record(found: Mapping[str, Any]) -> ClaimRecord:
     claim = read_object(found["claim"])
     if not isinstance(claim, DeviceClaim):
-        raise StateCorrupt("an entry is not a DeviceClaim")
+        raise StateCorrupt(f"an entry is a {type(claim).__name__}: expected a DeviceClaim")
     grants = tuple([_read_grant(each) for each in found["grants"]])
     users = {str(uid): str(name) for uid, name in found["users"].items()}
     prepared = {_key(each["device"]): tuple(map(str, each["cdi"])) for each in found["prepared"]}

@@ -1,6 +1,7 @@
-"""The objects that decide about claims, and the rules for replacing them."""
+"""Store of pools, classes, claims and configs, with the rules for replacing them."""
 
-# Every method validates first and then applies, so a rejected object leaves the old one.
+# Every method validates first and then applies, so a rejected object does not replace the old
+# one.
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from devicemanager.claims.v1alpha1.resolve import Constraints
 
 
 class ObjectStore:
-    """Pools, classes, claims and config objects by name. Not thread-safe."""
+    """Store of pools, classes, claims and config objects by name. Not thread-safe."""
 
     def __init__(self) -> None:
         self._pools: dict[str, api.DevicePool] = {}
@@ -41,7 +42,7 @@ class ObjectStore:
 
     @property
     def claims(self) -> Mapping[str, api.DeviceClaim]:
-        """By ``namespace/name``, without a status."""
+        """Claims by ``namespace/name``, without a status."""
         return MappingProxyType(self._claims)
 
     @property
@@ -50,9 +51,9 @@ class ObjectStore:
         return not (self._pools or self._classes or self._claims)
 
     def constraints(self, node: str) -> Constraints:
-        """Return the inventory of a node with its evaluated constraints.
+        """Return the inventory of a node, with the results of evaluated constraints.
 
-        Cached until a pool changes: many claims share the evaluation of their class.
+        The result is cached until a pool changes, so that claims of a class share the results.
         """
         found = self._by_node.get(node)
         if found is None:
@@ -61,8 +62,11 @@ class ObjectStore:
         return found
 
     def publish(self, pool: api.DevicePool) -> None:
-        """Create or replace a pool. Raises InvalidObject, and ClaimsError if the pool belongs to
-        another driver."""
+        """Create or replace a pool.
+
+        Raises InvalidObject for an invalid pool, and ClaimsError if the pool exists and belongs
+        to another driver.
+        """
         check(pool)
         old = self._pools.get(pool.name)
         if old is not None and old.driver != pool.driver:
@@ -71,50 +75,50 @@ class ObjectStore:
                 f' pool, can replace it, not "{pool.driver}"'
             )
         self._pools[pool.name] = pool
-        # The status of a pool is only shown: a driver that updates its number of available
-        # devices must not cause all constraints to be evaluated again.
+        # The status of a pool does not affect allocation: a driver that updates its number of
+        # available devices must not cause all constraints to be evaluated again.
         if old is None or not _offer_the_same(old, pool):
             self._by_node.clear()
 
     def withdraw_pool(self, name: str) -> bool:
-        """Remove a pool; False if there is none. Allocated claims keep its devices."""
+        """Remove a pool. Return False if it does not exist. Allocated claims keep its devices."""
         self._converter.forget(name)
         self._by_node.clear()
         return self._pools.pop(name, None) is not None
 
     def define(self, device_class: api.DeviceClass) -> None:
-        """Create or replace a class. Raises InvalidObject."""
+        """Create or replace a class. Raises InvalidObject for an invalid class."""
         check(device_class)
         self._classes[device_class.name] = device_class
 
     def withdraw_class(self, name: str) -> bool:
-        """Remove a class; False if there is none. Allocated claims are not affected."""
+        """Remove a class. Return False if it does not exist. Allocated claims are not affected."""
         return self._classes.pop(name, None) is not None
 
     def submit(self, claim: api.DeviceClaim) -> None:
-        """Create or replace a claim, without its status: only the allocator writes that.
+        """Create or replace a claim; ignore its status, which only the allocator writes.
 
-        Raises InvalidObject.
+        Raises InvalidObject for an invalid claim.
         """
         claim = attrs.evolve(claim, status=api.ClaimStatus())
         check(claim)
         self._claims[claim.id] = claim
 
     def withdraw_claim(self, claim: str) -> bool:
-        """Remove a claim; False if there is none."""
+        """Remove a claim by ``namespace/name``. Return False if it does not exist."""
         return self._claims.pop(claim, None) is not None
 
     def configure(self, config: api.ConfigObject) -> None:
-        """Create or replace an object that classes and claims can refer to."""
+        """Create or replace a config object, which classes and claims can refer to."""
         check(config)
         self._configs[config.reference] = config
 
     def withdraw_config(self, reference: api.ConfigReference) -> bool:
-        """Remove a config object; False if there is none."""
+        """Remove a config object. Return False if it does not exist."""
         return self._configs.pop(reference, None) is not None
 
     def config(self, reference: api.ConfigReference) -> api.ConfigObject:
-        """Return the object; raises ClaimsError if it does not exist."""
+        """Return the config object of a reference. Raises ClaimsError if it does not exist."""
         found = self._configs.get(reference)
         if found is None:
             raise ClaimsError(

@@ -1,26 +1,26 @@
 """The command ``devicemanager``, with one module per subcommand.
 
 Purpose: make the library usable from a shell. A subcommand parses its arguments, calls the
-library and prints the result. It decides nothing that a kubelet or a plugin decides.
+library and prints the result. The decisions of a kubelet or a plugin are made in the library.
 
 Inputs: arguments, files that the user names (``-`` is standard input), sockets, and signals.
-Outputs: text or JSON on standard output (shapes: docs/json.md), warnings and errors on standard
-error, and an exit status: 0 for success, 1 for a negative result (a pod is rejected, a check
-fails), 2 for wrong usage or an error, 130 after Ctrl-C, 141 for a broken pipe.
+Outputs: text or JSON on standard output (docs/json.md describes the JSON), warnings and errors on
+standard error, and an exit status: 0 for success, 1 for a negative result (a pod is rejected, a
+check fails), 2 for wrong usage or an error, 130 after Ctrl-C, 141 for a broken pipe.
 
 Invariants:
 * An error is one line, ``devicemanager: error: …``, that says what is wrong, where, and what to
-  do. ``CommandError`` is for mistakes of the user; other known errors print their own text. Any
-  other exception is reported as a bug; ``--debug`` shows its traceback.
+  do. ``CommandError`` is raised for mistakes of the user. The text of other known errors is printed
+  as it is. Any other exception is reported as a bug; ``--debug`` shows its traceback.
 * ``--help`` loads no gRPC, no protobuf and no kubelet. A subcommand's module is loaded only when
-  it is called or listed, and imports inside functions what its ``add`` does not need.
+  it is called or listed. Imports that its function ``add`` does not need are inside functions.
 * Text from sockets and files goes through ``output.clean`` before it is printed, so that it
   cannot control the terminal.
-* A command that runs until a signal leaves nothing behind: ``stopping`` raises only where the
-  program allows it, and context managers undo what was set up.
+* A command that runs until a signal removes its sockets and files at exit: ``stopping`` raises an
+  exception only where the program allows it, and context managers clean up.
 
 Start reading in ``main`` below, then ``options`` (parsers and errors) and ``pods``, a short
-subcommand. ``run`` and ``join`` are the long ones; they share ``live`` and ``kubelet_log``
+subcommand. The longest subcommands, ``run`` and ``join``, share ``live`` and ``kubelet_log``
 (output), ``stopping`` (signals), and ``settings_options`` and ``server_options`` (flags).
 ``ctl_action`` derives the actions of ``ctl`` from the table of operations of the control API.
 """
@@ -53,7 +53,7 @@ _GROUPS = {
 """The subcommands, in the groups and the order of ``--help``."""
 
 _MODULES = {"checkpoint": "checkpoints"}
-"""Modules that do not have the name of their subcommand."""
+"""The names of modules that differ from the name of their subcommand."""
 
 _COMMANDS = {
     name: f"devicemanager.cli.{_MODULES.get(name, name)}"
@@ -61,50 +61,50 @@ _COMMANDS = {
     for name in names
 }
 
-# By name: an import for the except clause would load gRPC, also for --help.
+# Classes by name, because importing them would load gRPC, even for --help.
 _KNOWN_ERRORS = (
     ("devicemanager.core.errors", "DeviceManagerError"),
     ("devicemanager.plugin.errors", "PluginError"),
     ("podresources.errors", "PodResourcesError"),
     ("checkpoint.errors", "CheckpointError"),
 )
-"""Base classes of errors whose text is meant for the user, with their modules."""
+"""Base classes of errors whose text is written for the user, with their modules."""
 
 _STDOUT = "standard output"
-# Errors of write(2), which have no file name.
+# Error numbers of write(2); errors with these numbers have no file name.
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _TROUBLE = 2
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
-"""Exit statuses that a shell reports for processes that SIGINT or SIGPIPE ends."""
+"""The exit statuses that a shell reports for a process that SIGINT or SIGPIPE has ended."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status.
+    """Run the command ``devicemanager`` and return its exit status.
 
-    0: success. 1: negative result. 2: wrong usage or an error, with one line on standard error.
-    130: interrupted. 141: broken pipe.
+    0 means success; 1 a negative result; 2 wrong usage or an error, with one line on standard
+    error; 130 an interrupt; 141 a broken pipe. ``argv`` defaults to the arguments of the process.
     """
-    # First, because errors about the arguments quote them.
+    # Done first, because errors about the arguments quote arguments in any encoding.
     _be_lenient(sys.stdout)
     _be_lenient(sys.stderr)
     # gRPC logs each peer that exits during a call ("Got goaway"). The kubelet reports this as an
     # event or an error, so the log is off unless the user sets the variable.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    # Until the arguments are parsed, every error is about them.
+    # The value until the arguments are parsed.
     debug = False
     try:
         args = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
         debug = args.debug
-        # Closed by the caller (`>&-`): print would discard the output and report success.
+        # The caller has closed standard output (`>&-`): print would discard all output silently.
         if sys.stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), _STDOUT)
         status = _run(args)
-        # Here and not at exit: a full disk or a broken pipe can show only now.
+        # Flushed here, because a full disk or a broken pipe may be noticed only by a flush.
         sys.stdout.flush()
         return status
     except SystemExit as exit_:
-        # argparse has printed help or an error. A full disk must not look like success.
+        # argparse has printed help or an error. If that failed, do not report success.
         broken = _silence_if_broken(sys.stdout)
         if broken is not None and not isinstance(broken, BrokenPipeError):
             _complain(broken)
@@ -113,13 +113,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader has what it wants, as `head` does: no message.
+        # The reader, such as `head`, has stopped reading. This is normal, so print no error.
         _silence(sys.stdout)
         return _BROKEN_PIPE
     except Exception as error:
         if debug:
             raise
-        # After an error, output that cannot be written is not worth a second line.
+        # Report only the first error, even if the output cannot be written either.
         _silence_if_broken(sys.stdout)
         _complain(error)
         return _TROUBLE
@@ -131,7 +131,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Return a parser with the subcommand that ``argv`` names, or with all if it names none."""
+    """Return a parser with the subcommand that ``argv`` names. If it names none, return a parser
+    with all subcommands."""
     parser = _Parser(
         prog="devicemanager",
         description="Test Kubernetes device plugins against a mock kubelet, without a cluster.",
@@ -140,7 +141,7 @@ def _parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
-    # CommandParser: unknown arguments are reported with the usage of the subcommand.
+    # A CommandParser reports unknown arguments with the usage of the subcommand.
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
     # Only the named subcommand is loaded: loading all takes a tenth of the start of `run`. This
     # works because options before the subcommand have no values.
@@ -153,12 +154,12 @@ def _parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """Return the parser with all subcommands."""
+    """Return the parser of the command line with all subcommands."""
     return _parser()
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser whose help lists the subcommands in groups."""
+    """Argument parser whose help lists the subcommands in groups."""
 
     def format_help(self) -> str:
         formatter = self._get_formatter()
@@ -181,7 +182,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """``--version``: reads the version only when the flag is given."""
+    """The flag ``--version``, which reads the version only when it is used."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, **options)
@@ -194,38 +195,38 @@ class _Version(argparse.Action):
 
 
 def _complain(error: Exception) -> None:
-    """Print any error as one line."""
+    """Print an error as one line on standard error."""
     if isinstance(error, OSError):
-        # Errors of files name the file; without a name, it is standard output.
+        # An OSError about a file has its name. These numbers without a name are standard output.
         unnamed = _STDOUT if error.errno in _CANNOT_WRITE else None
         where = unnamed if error.filename is None else error.filename
         text = f"{f'{where}: ' if where is not None else ''}{error.strerror or error}"
-    # Their texts are written for users; all others get their type and a hint.
+    # The texts of these errors are written for users. Other errors get a type and a hint.
     elif isinstance(error, (CommandError, *_known_errors())):
         text = str(error)
     else:
         text = f"unexpected {type(error).__name__}: {error} (a bug; --debug shows where)"
-    # Not print(file=None): without standard error, it would use standard output.
+    # print(file=None) would use standard output if standard error is closed.
     with contextlib.suppress(OSError, AttributeError):
         sys.stderr.write(f"devicemanager: error: {clean(' '.join(text.split()))}\n")
 
 
 def _known_errors() -> Iterator[type[Exception]]:
-    # Not imported: a module that is not loaded cannot have raised the error.
+    # A module that is not loaded cannot have raised the error, so it is not imported.
     for name, error in _KNOWN_ERRORS:
         if (module := loaded(name)) is not None:
             yield getattr(module, error)
 
 
 def _be_lenient(stream: IO[str] | None) -> None:
-    """Escape characters that the encoding does not have, instead of failing."""
+    """Make a stream escape characters that its encoding lacks, instead of raising an error."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
 
 
 def _silence_if_broken(stream: IO[str] | None) -> OSError | None:
-    """Flush the stream. If that fails, silence it and return the error."""
+    """Flush a stream. If that fails, silence the stream and return the error."""
     if stream is None:
         return None
     try:
@@ -237,7 +238,7 @@ def _silence_if_broken(stream: IO[str] | None) -> OSError | None:
 
 
 def _silence(stream: IO[str]) -> None:
-    """Discard the buffer, so that it does not fail again when the interpreter exits."""
+    """Redirect a stream to /dev/null, so that flushing it does not fail again at exit."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())

@@ -1,4 +1,4 @@
-"""``python -m devicemanager.cli``: the command when its script is not on the PATH."""
+"""Run the command ``devicemanager`` as ``python -m devicemanager.cli``."""
 
 import sys
 

@@ -160,13 +160,13 @@ def _run(args: argparse.Namespace) -> int:
     )
     from devicemanager.conformance.reports import check_place
 
-    # First, because --list needs no plugin.
+    # Checked first, because --list needs no plugin.
     chosen = select(args.only, args.skip)
     if args.list:
         return _list(args, chosen)
     if not args.command:
-        raise CommandError("the plugin's command is missing: use devicemanager check -- COMMAND")
-    # Before the checks, which take minutes.
+        raise CommandError("the plugin's command is missing: use `devicemanager check -- COMMAND`")
+    # Checked before the conformance checks run, which takes minutes.
     for form, path in args.report:
         check_place(form, Path(path))
     plugin = PluginUnderTest(
@@ -177,7 +177,7 @@ def _run(args: argparse.Namespace) -> int:
         hooks=dict(args.hook),
         resources=tuple(args.resource),
     )
-    # Also before the checks, for the same reason.
+    # Read before the conformance checks run, for the same reason.
     waivers = None
     if args.waivers is not None:
         waivers = Waivers.read(Path(args.waivers), [each.id for each in all_checks()])
@@ -216,7 +216,8 @@ def _report_of(
     settings: Settings,
     show: Callable[[Verdict, Work], None],
 ) -> Report:
-    """Run the checks with progress on standard error, until the end or a signal."""
+    """Run the checks, show progress on standard error, and return the report. A signal ends the
+    process."""
     from devicemanager.conformance import Stages
     from devicemanager.observe.terminal.progress import Work
 
@@ -238,7 +239,7 @@ def _report_of(
             ),
             stages,
         )
-    # As if the signal had not been handled, so that a shell or a script notices it.
+    # The process dies of the signal, so that a shell or a script notices it.
     if isinstance(result, int):
         from devicemanager.plugin.processes.supervisor import end_as
 
@@ -247,10 +248,10 @@ def _report_of(
 
 
 def _run_until_signal(run: Callable[[], Report], stages: Stages) -> Report | signal.Signals:
-    """Return the report, or the signal that stopped the run.
+    """Run the checks, and return their report, or the signal that stopped them.
 
-    The checks run on a separate thread, so that a signal ends them at any moment: closing the
-    stages stops every plugin and removes every directory. Only threads that still wait are left.
+    The checks run on a separate thread, so that a signal stops them at any moment. Closing
+    ``stages`` stops every plugin and removes every directory; threads that still wait are left.
     """
     import threading
     from concurrent.futures import Future
@@ -280,16 +281,17 @@ def _on_every_version(
     chosen: Sequence[Check],
     profile: Profile,
 ) -> int:
-    """Run the checks on each anchor version of the kubelet, and print one table."""
+    """Run the checks on each anchor version of the kubelet, print one table, and return the exit
+    status."""
     from devicemanager.core.versions.version import ANCHORS
 
     if args.report:
-        raise CommandError("--report needs a single --kubelet-version")
+        raise CommandError("--report cannot be used with --kubelet-version all: use one version")
     reports = []
     for version in ANCHORS:
         args.kubelet_version = version
         settings = settings_options.version_settings(args, durability="process")
-        # Verdicts are not shown one by one: the table has them.
+        # Verdicts are not printed one by one, because the table shows them.
         reports.append(_report_of(args, start, len(chosen), settings, lambda *_: None))
         if args.output == "text":
             print(f"kubelet {version}: {reports[-1].summary}", flush=True)
@@ -301,12 +303,12 @@ def _on_every_version(
             for index, check in enumerate(chosen)
         ]
         print_table(["check", "", *ANCHORS], rows)
-    # One failed version fails the whole run.
+    # The exit status is 0 only if the checks pass on every version.
     return max(report.exit_status(profile) for report in reports)
 
 
 def _command_of(args: argparse.Namespace, check: Check, version: str) -> str:
-    """Return the command that runs only this check, with the same options."""
+    """Return the command line that runs only this check, with the same options."""
     words = ["devicemanager", "check", "--only", check.id, "--seed", str(args.seed)]
     for name in ("hook", "env"):
         for key, value in getattr(args, name):
@@ -323,7 +325,7 @@ def _command_of(args: argparse.Namespace, check: Check, version: str) -> str:
 
 
 class _Progress:
-    """Printer of verdicts, each at once, in colour on a terminal."""
+    """Printer that shows each verdict as soon as it is known, in color on a terminal."""
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled

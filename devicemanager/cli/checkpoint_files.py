@@ -1,4 +1,4 @@
-"""Read the checkpoints that the user names, and show their content as lines and as data."""
+"""Read the checkpoint files that the user names, and show their content as lines or data."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _WITHOUT_TOPOLOGY = -1
 
 
 class CheckpointFile(NamedTuple):
-    """The unchecked bytes of a checkpoint, and their source."""
+    """The bytes of a checkpoint file, not yet checked, and where they come from."""
 
     name: str
     data: bytes
     path: Path | None
-    """The file; None if it cannot be replaced."""
+    """The path of the file; None for standard input or a snapshot, which cannot be replaced."""
     snapshot: Snapshot | None = None
-    """The snapshot that contains it."""
+    """The snapshot that contains the checkpoint, if any."""
 
     @classmethod
     def read(cls, text: str) -> CheckpointFile:
-        """Read a checkpoint file, or the checkpoint in a snapshot.
+        """Read a checkpoint file, or the checkpoint in a snapshot; ``-`` is standard input.
 
         Raises CommandError and SnapshotError.
         """
         from devicemanager.snapshot.packing import is_packed
 
         data = read_checkpoint(text)
-        # By content: users rename archives, and standard input has no name.
+        # Recognized by content: users rename archives, and standard input has no name.
         if not is_packed(data):
             return cls(text, data, None if text == STANDARD_INPUT else Path(text))
         snapshot = unpacked(data, text)
@@ -52,7 +52,7 @@ class CheckpointFile(NamedTuple):
 
 
 def inspect_checkpoint(text: str) -> Inspection:
-    """Inspect a checkpoint, also a damaged one. Raises CommandError for an unreadable file."""
+    """Inspect a checkpoint file, which may be damaged. Raises CommandError if it cannot be read."""
     import checkpoint
 
     return checkpoint.inspect(CheckpointFile.read(text).data)
@@ -62,10 +62,10 @@ def inspect_checkpoint(text: str) -> Inspection:
 
 
 def lines(loaded: Checkpoint, names: Names) -> Iterator[str]:
-    """Yield the content of a checkpoint, with the names of pods where they are known."""
+    """Yield the content of a checkpoint as lines, with the known names of pods."""
     if not loaded.entries:
         yield "no devices are allocated"
-    # Entries of a container follow each other, so its heading is printed once.
+    # Entries of one container are adjacent, so its heading is printed once.
     latest = None
     for entry in loaded.entries or ():
         if latest != (entry.pod_uid, entry.container_name):
@@ -83,7 +83,7 @@ def lines(loaded: Checkpoint, names: Names) -> Iterator[str]:
 
 
 def devices_text(entry: PodDevicesEntry) -> str:
-    """Return the devices of an entry with their NUMA nodes."""
+    """Return the devices of a checkpoint entry with their NUMA nodes, as text."""
     parts = []
     for node, ids in sorted((entry.device_ids or {}).items()):
         place = "" if node == _WITHOUT_TOPOLOGY else f" on NUMA node {node}"
@@ -92,12 +92,12 @@ def devices_text(entry: PodDevicesEntry) -> str:
 
 
 def ids_cell(ids: tuple[str, ...] | None) -> str:
-    """Return IDs as one cell."""
+    """Return device IDs as the text of one table cell."""
     return ids_text(clean(each) for each in ids or ())
 
 
 def response_lines(entry: PodDevicesEntry) -> Iterator[str]:
-    """Yield the settings in the plugin's response to Allocate."""
+    """Yield the container settings in the plugin's response to Allocate, one per line."""
     settings = _settings(entry)
     if isinstance(settings, str):
         yield f"allocation response unreadable: {clean(settings)}"
@@ -106,7 +106,7 @@ def response_lines(entry: PodDevicesEntry) -> Iterator[str]:
 
 
 def _settings(entry: PodDevicesEntry) -> Any:
-    """Return the decoded response to Allocate, or why it cannot be read."""
+    """Return the decoded response to Allocate, or a text that says why it cannot be read."""
     from devicemanager.kubelet.wire.errors import WireError
     from devicemanager.kubelet.wire.settings import settings_from_bytes
 
@@ -117,7 +117,7 @@ def _settings(entry: PodDevicesEntry) -> Any:
 
 
 def as_dict(found: Inspection, names: Names) -> dict[str, Any]:
-    """Return the content of a checkpoint as data."""
+    """Return the content of a checkpoint as data for JSON."""
     loaded = found.checkpoint
     registered = loaded.registered_devices or {}
     return {
@@ -131,7 +131,7 @@ def as_dict(found: Inspection, names: Names) -> dict[str, Any]:
 
 
 def entry_data(entry: PodDevicesEntry) -> dict[str, Any]:
-    """Return an entry as data, with the decoded response."""
+    """Return a checkpoint entry as data for JSON, with the decoded response to Allocate."""
     from devicemanager.kubelet.pods.data import settings_data
 
     settings = _settings(entry)
@@ -151,12 +151,12 @@ def entry_data(entry: PodDevicesEntry) -> dict[str, Any]:
 
 
 def counts(loaded: Checkpoint) -> str:
-    """Return the size of a checkpoint as text."""
+    """Return the numbers of entries and of resources in a checkpoint, as text."""
     entries, resources = len(loaded.entries or ()), len(loaded.registered_devices or ())
     return f"{entries} pod device entries, {resources} registered resources"
 
 
 def warn(file: str, problems: Sequence[str]) -> None:
-    """Print a warning for each problem of a file."""
+    """Print a warning on standard error for each problem of a file."""
     for problem in problems:
         print(f"devicemanager: warning: {clean(file)}: {clean(problem)}", file=sys.stderr)

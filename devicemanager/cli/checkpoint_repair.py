@@ -1,5 +1,7 @@
-"""``devicemanager checkpoint repair`` and ``edit``: make a damaged checkpoint loadable, or remove
-pods from one. Both are dry runs unless ``--write`` or ``--to`` is given.
+"""``devicemanager checkpoint repair`` and ``edit``: repair a damaged checkpoint, or remove pods
+from one.
+
+Both are dry runs unless ``--write`` or ``--to`` is given.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _NOT_WRITTEN = (
 
 
 def add(actions: Subparsers, file_help: str) -> None:
-    """Add both actions."""
+    """Add the actions ``repair`` and ``edit``. ``file_help`` describes their argument ``file``."""
     repair = command(
         actions,
         "repair",
@@ -94,7 +96,7 @@ def _repair(args: argparse.Namespace) -> int:
         if repair.problems and not (
             repair.checkpoint.entries or repair.checkpoint.registered_devices
         ):
-            # An empty file has no advantage over none, and would look like a successful repair.
+            # Do not write an empty checkpoint: it would look like a successful repair.
             raise CommandError(f"{args.file}: {repair.problems[0]}; {_NOT_SAVED}")
         return _end(args, file, repair, "checkpoint-repair")
 
@@ -106,7 +108,7 @@ def _edit(args: argparse.Namespace) -> int:
         _check(args)
         file = CheckpointFile.read(args.file)
         found = checkpoint.inspect(file.data)
-        # Editing would hide the damage: the result has a correct checksum.
+        # Editing would hide the damage, because the edited file gets a correct checksum.
         if found.problems:
             raise CommandError(
                 f"{args.file}: {found.problems[0]}; use `devicemanager checkpoint repair` first"
@@ -138,14 +140,14 @@ def _check_uids(args: argparse.Namespace, saved: Checkpoint) -> None:
 
 
 def _end(args: argparse.Namespace, file: CheckpointFile, repair: Repair, schema: str) -> int:
-    # Most calls are dry runs.
+    # Imported here, because most calls are dry runs.
     from devicemanager.cli.checkpoint_writing import write
 
     written = write(file, repair.data, args) if repair.changed else None
     if args.output == "json":
         print_json(schema, _as_dict(args, repair, written))
     else:
-        # Standard output may be the file itself.
+        # Standard output may already contain the checkpoint (--to -).
         stream = sys.stderr if args.to == STANDARD_INPUT else sys.stdout
         for line in _lines(repair, written):
             print(f"{clean(args.file)}: {clean(line)}", file=stream)

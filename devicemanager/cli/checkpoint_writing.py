@@ -1,7 +1,7 @@
-"""Write a checkpoint where the user wants it.
+"""Write a checkpoint to the file that the user selects with ``--write`` or ``--to``.
 
-Only ``--write`` replaces a file, after a copy, and never while a kubelet uses it: the kubelet would
-overwrite the file with its own state. Loaded only to write.
+Only ``--write`` replaces a file, after making a copy. It fails while a kubelet uses the file,
+because the kubelet would overwrite it with its own state. This module is imported only to write.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from devicemanager.core.api.deviceplugin import KUBELET_SOCKET
 from podresources import sockets
 
 _CLEANED = "device-plugins"
-"""The directory that kubelets clear at startup."""
+"""The directory in which a kubelet removes unknown files at startup."""
 
 
 @attrs.frozen
 class Written:
-    """The path of the written file and of the copy of the previous one."""
+    """The path of the written file, and the path of the copy of the previous file."""
 
     path: str
     copy: str | None = None
 
 
 def write(file: CheckpointFile, data: bytes, args: argparse.Namespace) -> Written | None:
-    """Write the file for ``--write`` or ``--to``; without both, return None.
+    """Write the checkpoint as ``--write`` or ``--to`` requests, and return the paths. Without both
+    flags, return None.
 
     Raises CommandError, OSError and CheckpointWriteError; after an error the file is unchanged.
     """
@@ -61,25 +62,29 @@ def _print(data: bytes) -> None:
 
 def _replace(file: CheckpointFile, data: bytes, copies: str | None) -> Written:
     if file.path is None:
-        raise CommandError(f"cannot replace {file.name} (not a regular file): use --to PATH")
-    # A rename replaces a symbolic link instead of the file behind it.
+        raise CommandError(
+            f"cannot replace {file.name}, which is not a checkpoint file: use --to PATH"
+        )
+    # Resolved, because a rename would replace a symbolic link instead of its target.
     path = file.path.resolve()
     if copies is not None and not Path(copies).is_dir():
         raise CommandError(f"--copies: {copies} is not a directory")
-    # Before the file is read again: a running kubelet writes it at any time.
+    # Checked before the file is read again, because a running kubelet can write it at any time.
     _check_no_kubelet(path.parent)
     if checkpoint.read(path) != file.data:
-        raise CommandError(f"{file.name} has changed meanwhile: stop its kubelet and try again")
-    # The copy is on the disk before the file is replaced.
+        raise CommandError(
+            f"{file.name} changed while it was processed: stop its kubelet and try again"
+        )
+    # Copied to disk before the file is replaced.
     copy = _copy(Path(copies) if copies is not None else _copies(path.parent), path, file.data)
-    # Through a temporary file and a rename, as the kubelet does: never half a file.
+    # Replaced by renaming a temporary file, as the kubelet does, so that it is never incomplete.
     store = checkpoint.FileStore(path.parent, path.name, files=_Like(path.stat()))
     store.write(data)
     return Written(file.name, str(copy))
 
 
 def _check_no_kubelet(directory: Path) -> None:
-    """Raise CommandError if a kubelet serves the socket beside the file."""
+    """Raise CommandError if a kubelet serves ``kubelet.sock`` in the directory."""
     socket = directory / KUBELET_SOCKET
     with contextlib.suppress(OSError):  # no process can listen on a path that is too long
         if socket.exists() and sockets.is_alive(socket):
@@ -94,10 +99,10 @@ def _copies(directory: Path) -> Path:
 
 
 def _copy(directory: Path, path: Path, data: bytes) -> Path:
-    """Write a copy under the first free name."""
+    """Write a copy of a file under the first free name, and return its path."""
     for number in itertools.count(1):
         copy = directory / f"{path.name}.before-{number}"
-        # Earlier copies stay: one of them can be the last intact file.
+        # Earlier copies are not overwritten: one of them can be the last intact file.
         with contextlib.suppress(FileExistsError):
             _create(copy, data)
             return copy
@@ -105,7 +110,7 @@ def _copy(directory: Path, path: Path, data: bytes) -> Path:
 
 
 def _create(path: Path, data: bytes) -> None:
-    """Create a file; it is on the disk when this returns."""
+    """Create a file, and return when its content is on the disk."""
     files = checkpoint.FileOperations()
     descriptor = files.create(str(path))
     try:
@@ -119,14 +124,15 @@ def _create(path: Path, data: bytes) -> None:
 
 
 class _Like(checkpoint.FileOperations):
-    """File creation with the mode and, if permitted, the owner of another file."""
+    """File operations that create files with the mode and, if permitted, the owner of another
+    file."""
 
     def __init__(self, status: os.stat_result) -> None:
         self._status = status
 
     def create(self, path: str) -> int:
         descriptor = super().create(path)
-        # Owner first: fchown can clear bits of the mode. Only root may change the owner.
+        # The owner is set first, because fchown can clear mode bits. Only root may set the owner.
         with contextlib.suppress(PermissionError):
             os.fchown(descriptor, self._status.st_uid, self._status.st_gid)
         os.fchmod(descriptor, self._status.st_mode & 0o7777)

@@ -1,7 +1,7 @@
 """``devicemanager checkpoint``: read, check, compare and repair ``kubelet_internal_checkpoint``.
 
-``show`` and ``diff`` read as much as possible of a damaged file. Only ``verify`` judges it as a
-kubelet does.
+``show`` and ``diff`` read as much as possible of a damaged file. ``verify`` checks whether a
+kubelet can load the file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MAX_PODS = 256 << 20
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the subcommand and its own subcommands."""
+    """Add ``devicemanager checkpoint`` and its actions."""
     parser = subparsers.add_parser(
         "checkpoint",
         help="read, check, compare and repair checkpoint files",
@@ -99,12 +99,12 @@ def _show(args: argparse.Namespace) -> int:
     import checkpoint
 
     with failures(args.output, "checkpoint", file=args.file):
-        # Before the first file is read, which may be standard input.
+        # Checked before the first file is read, which may be standard input.
         check_one_standard_input((args.file, args.snapshot, args.pods))
         file = CheckpointFile.read(args.file)
         found = checkpoint.inspect(file.data)
         names = _names(args, file, found.checkpoint)
-    # A file that is only partly readable is reported in any case.
+    # With --no-verify, report problems only if a part of the file is unreadable.
     problems = [] if args.no_verify and found.is_complete else list(found.problems)
     if args.output == "json":
         facts = {**as_dict(found, names), "problems": problems, "lost": list(found.lost)}
@@ -120,9 +120,10 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _names(args: argparse.Namespace, file: CheckpointFile, saved: Checkpoint) -> Names:
-    """Return the known names of pods as ``namespace/name``, by UID.
+    """Return the known names of the checkpoint's pods as ``namespace/name``, by UID.
 
-    Raises CommandError, SnapshotError and PodResourcesError.
+    The source is the file, socket or snapshot that the user names. Raises CommandError,
+    SnapshotError and PodResourcesError.
     """
     from devicemanager.snapshot.names import from_kubectl, from_pod_resources
 
@@ -150,7 +151,7 @@ def _verify(args: argparse.Namespace) -> int:
 
     try:
         found = inspect_checkpoint(args.file)
-    # Not ``failures``: for verify, an unreadable file is a result with its own shape.
+    # ``failures`` is not used, because an unreadable file is a result of verify.
     except (CommandError, checkpoint.CheckpointError, DeviceManagerError) as error:
         if args.output == "json":
             problem = {"file": args.file, "valid": False, "problems": [str(error)]}
@@ -188,7 +189,7 @@ def _verdict(found: Inspection, findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def _lost(found: Inspection) -> Iterator[str]:
-    """Yield the unreadable parts that no problem names."""
+    """Yield a line for each unreadable part that is not in the list of problems."""
     return (f"cannot be read: {each}" for each in found.lost if each not in found.problems)
 
 
@@ -209,22 +210,23 @@ def _diff(args: argparse.Namespace) -> int:
             print(line)
         warn(args.old, old.problems)
         warn(args.new, new.problems)
-    # Equal data with different problems, such as a wrong checksum, are different files.
+    # Files with the same data are different if their problems differ, such as a wrong checksum.
     return 1 if changes or old.problems != new.problems else 0
 
 
 class _Fact(NamedTuple):
-    """A fact in a checkpoint: as text, which is compared, and as data."""
+    """An allocation or a registered resource in a checkpoint: its text, which is compared, and its
+    data."""
 
     text: str
     data: object
 
 
 _Facts = Mapping[tuple[str, ...], _Fact]
-"""Facts by subject, such as a container and a resource."""
+"""Facts by subject, such as a container and its resource."""
 
 _Change = tuple[tuple[str, ...], _Fact | None, _Fact | None]
-"""A subject, and the facts about it in the two files."""
+"""A subject, and its fact in the old and in the new file."""
 
 
 def _facts(loaded: Checkpoint) -> _Facts:

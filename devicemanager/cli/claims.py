@@ -26,7 +26,7 @@ with --state.
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the subcommand and its own subcommands."""
+    """Add ``devicemanager claims`` and its actions."""
     parser = subparsers.add_parser(
         "claims",
         help="validate, show and explain structured claims",
@@ -105,7 +105,7 @@ def _validate(args: argparse.Namespace) -> int:
     notes: list[str] = []
     count = 0
     try:
-        # No node: files with the pools of several nodes are valid.
+        # The node is not set, because files with the pools of several nodes are valid.
         offline = OfflineClaims.load(args.paths, node="", hardware=args.simulate_pools)
     except InvalidObject as error:
         problems = error.lines
@@ -239,13 +239,13 @@ def _pool_row(pool: dict[str, Any]) -> tuple[str, ...]:
 
 def _explain(args: argparse.Namespace) -> int:
     offline = claims_options.load(args)
-    # In the given order, as a kubelet would admit their pods.
+    # Allocated in the given order, as a kubelet would admit the pods.
     for before in offline.ids(args.after):
         offline.allocator.allocate([before], offline.node)
     names = offline.ids(args.names)
     explanation = offline.allocator.explain(names, offline.node)
     if explanation.fits:
-        # Also fails for what is not about devices: a config that does not exist.
+        # Also fails for reasons other than devices, such as a config that does not exist.
         offline.allocator.allocate(names, offline.node)
     if args.output == "json":
         print_json("claims-explain", explanation.as_dict())

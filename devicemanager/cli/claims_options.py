@@ -1,4 +1,4 @@
-"""Options of subcommands that read structured claims from files."""
+"""Options of the subcommands that read structured claims from files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_CARDS = 1000
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add all options."""
+    """Add ``--claims``, ``--simulate-pools``, ``--state`` and ``--node``."""
     group = parser.add_argument_group("structured claims")
     add_repeated(group, "--claims", "PATH", f"{PATHS}", type=file_name, dest="claims_paths")
     add_simulated(group)
@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def add_simulated(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Add ``--simulate-pools`` alone."""
+    """Add the option ``--simulate-pools``."""
     parser.add_argument(
         "--simulate-pools",
         type=hardware,
@@ -44,7 +44,8 @@ def add_simulated(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
 
 
 def hardware(text: str) -> SimulatedHardware:
-    """Parse a number of cards of each kind; 0 of a kind that is not named."""
+    """Parse the number of cards of each kind, such as ``gpu=2,nic=1``. A kind that is not named
+    gets 0 cards."""
     counts: dict[str, int] = {}
     for part in text.split(","):
         card, _, count = part.partition("=")
@@ -54,31 +55,31 @@ def hardware(text: str) -> SimulatedHardware:
                 f" {_MAX_CARDS} cards of each kind"
             )
         if card in counts:
-            raise argparse.ArgumentTypeError(f"{card} is given twice")
+            raise argparse.ArgumentTypeError(f"duplicate {card} in {text!r}: use it once")
         counts[card] = int(count)
-    # Inside, because other subcommands also import this module at every start.
+    # Imported here, because other subcommands import this module at every start.
     from devicemanager.claims.simulated import SimulatedHardware
 
     return SimulatedHardware(**{card: counts.get(card, 0) for card in _CARDS})
 
 
 def given(args: argparse.Namespace) -> bool:
-    """True if there is anything to read."""
+    """True if an option names structured claims to read."""
     return bool(args.claims_paths) or args.state is not None or args.simulate_pools is not None
 
 
 def load(args: argparse.Namespace) -> OfflineClaims:
-    """Read everything that the options name. Raises CommandError and ClaimsError."""
+    """Return the structured claims that the options name. Raises CommandError and ClaimsError."""
     from devicemanager.claims.errors import InvalidObject
     from devicemanager.cli.offline_claims import OfflineClaims
 
-    # Without any file, every list would be empty and look like a result.
+    # Without any source, every list would be empty, which would look like a result.
     if not given(args):
         raise CommandError("nothing to read: use --claims, --simulate-pools or --state")
     try:
         return OfflineClaims.load(args.claims_paths, args.state, args.node, args.simulate_pools)
     except InvalidObject as error:
-        # One line, as for all errors; `validate` prints the others.
+        # An error is one line, so only the first problem is shown; `validate` prints all.
         first, *others = error.lines
         if not others:
             raise

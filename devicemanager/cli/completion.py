@@ -22,7 +22,7 @@ _DIRECTORIES = ("DIR",)
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the subcommand."""
+    """Add ``devicemanager completion``."""
     parser = command(
         subparsers,
         "completion",
@@ -43,7 +43,7 @@ def _run(args: argparse.Namespace) -> int:
         raise CommandError(f"completion: {not_installed(error, 'completion')}") from None
     from devicemanager.cli import whole_parser
 
-    # shtab reads the finished parser, so all subcommands are loaded here.
+    # shtab needs the complete parser, so all subcommands are loaded here.
     parser = whole_parser()
     _prepare(parser, shtab.FILE, shtab.DIRECTORY)
     print(shtab.complete(parser, args.shell))
@@ -51,17 +51,18 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _prepare(parser: argparse.ArgumentParser, file: Any, directory: Any) -> None:
-    """Add the options of all subcommands, and mark arguments that are files or directories."""
+    """Add the options of all subcommands, and mark the arguments that are files or directories for
+    shtab."""
     if isinstance(parser, CommandParser) and parser.complete is not None:
-        with contextlib.suppress(CommandError):  # its extra is not installed
+        with contextlib.suppress(CommandError):  # the extra of this subcommand is not installed
             parser.complete(parser)
         parser.complete = None
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for each in action.choices.values():
                 _prepare(each, file, directory)
-        # argparse has no type for file names; the metavar is the only sign.
+        # argparse has no type for file names, so they are recognized by their metavar.
         elif action.metavar in _FILES:
-            action.complete = file  # type: ignore[attr-defined]  # where shtab looks
+            action.complete = file  # type: ignore[attr-defined]  # shtab reads this attribute
         elif action.metavar in _DIRECTORIES:
-            action.complete = directory  # type: ignore[attr-defined]  # where shtab looks
+            action.complete = directory  # type: ignore[attr-defined]  # shtab reads this attribute

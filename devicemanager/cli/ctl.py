@@ -1,7 +1,8 @@
-"""``devicemanager ctl``: controls a mock kubelet that serves the control API, or nodes.
+"""``devicemanager ctl``: control a mock kubelet, or nodes in a cluster, through the control API.
 
-The actions are made from the tables of operations, in ``ctl_kubelet`` and ``ctl_nodes``. Only
-``ctl`` itself loads them, because they take a while and need the extra ``control``.
+The actions are derived from the tables of operations, in ``ctl_kubelet`` and ``ctl_nodes``. These
+modules are imported only when ``ctl`` is called, because they are slow to import and need the extra
+``control``.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ examples, with `devicemanager join --root ./nodes --control` in another terminal
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the subcommand; its actions are added when it is called."""
+    """Add ``devicemanager ctl``. Its actions are added when it is called."""
     parser = subparsers.add_parser(
         "ctl",
-        # For `devicemanager --help`, which must not load the actions.
+        # `devicemanager --help` shows this text without loading the actions.
         help="control a running mock kubelet, or nodes in a cluster",
         description="Control a mock kubelet that was started with `devicemanager run --control`,\n"
         "or with `nodes` the nodes of `devicemanager join --control`.",
@@ -60,12 +61,12 @@ def _add_kubelet_actions(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_nodes_actions(parser: argparse.ArgumentParser) -> None:
-    # A default would overwrite what was given before `nodes`.
+    # A default would overwrite flags that were given before `nodes`.
     _add_actions(parser, "ctl_nodes", default=argparse.SUPPRESS)
 
 
 def _add_actions(parser: argparse.ArgumentParser, module: str, default: str | None) -> Subparsers:
-    # By name, because the two modules have the same functions.
+    # Imported by name, because the two modules have the same functions.
     try:
         actions = import_module(f"devicemanager.cli.{module}")
     except ModuleNotFoundError as error:

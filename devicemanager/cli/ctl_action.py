@@ -1,8 +1,8 @@
-"""Actions of ``devicemanager ctl``, made from the operations of a control API.
+"""Actions of ``devicemanager ctl``, derived from the operations of a control API.
 
-An ``Action`` names an operation. Its arguments follow from the operation's path, query and body,
-their help from the descriptions there, and what it prints from the answer. An ``Action`` says
-only what the command line does differently.
+An ``Action`` names an operation. The operation's path, query and body define the arguments of the
+action, and their descriptions are the help texts. The response defines the output. An ``Action``
+has only the deviations from these rules.
 """
 
 from __future__ import annotations
@@ -34,76 +34,79 @@ if TYPE_CHECKING:
 LIST: Final = ("table", "wide", "json", "yaml", "name")
 """Output formats of a list."""
 ONE: Final = ("yaml", "json")
-"""Output formats of one thing."""
+"""Output formats of a single object."""
 LINES: Final = ("text", "json")
-"""Output formats of lines."""
+"""Output formats of events and calls, which are printed one per line."""
 
 Run = Callable[[Any, argparse.Namespace], int]
-"""Carries out an action with a client; returns the exit status."""
+"""Function that performs an action with a client and the arguments, and returns the exit status."""
 
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 
 def argument(*names: str, **options: Any) -> Argument:
-    """Return the parameters of ``add_argument``."""
+    """Return the positional and keyword parameters for ``add_argument``."""
     return names, options
 
 
 @attrs.frozen
 class Action:
-    """One action of ``ctl``."""
+    """An action of ``ctl``, such as ``admit``, and how it differs from its operation."""
 
     name: str
-    """The last of its words, such as ``pod`` of ``wait pod``."""
+    """The last word of the action on the command line, such as ``pod`` of ``wait pod``."""
     operation: str
-    """The ``operationId`` of the operation that it is made from."""
+    """The ``operationId`` of the operation that the action calls."""
     help: str = ""
-    """In place of the operation's summary."""
+    """Help text; by default the operation's summary."""
     done: str | Callable[[Mapping[str, Any]], str] = ""
-    """What is printed afterwards: a format of the arguments, ``pod`` and ``answer``."""
+    """Text to print after success: a format string, or a function that returns the text. Both get
+    the arguments, ``pod`` and ``answer``."""
     off: tuple[str, object, str] | None = None
-    """A field, its value with ``--off``, and what is printed then."""
+    """For actions with ``--off``: the name of a field, its value with ``--off``, and the text to
+    print."""
     many: str = ""
-    """The argument of which there can be several."""
+    """Name of the argument that can have several values; each value makes one request."""
     positional: Container[str] = ()
-    """Optional fields that are given by position."""
+    """Names of optional fields that are positional arguments."""
     left_out: Container[str] = ()
-    """Fields that cannot be given."""
+    """Names of fields that are not arguments."""
     formats: Sequence[str] = ()
-    """Output formats; the first is the default."""
+    """Output formats; the first one is the default. Without formats, ``done`` is printed."""
     timeout: float = 0.0
-    """Seconds for the answer, in addition to the usual ones."""
+    """Seconds to wait for the response, in addition to the client's timeout."""
     more: Sequence[Argument] = ()
-    """More arguments."""
+    """Additional arguments."""
     run: Run | None = None
-    """In place of sending the request and printing ``done`` or the answer."""
+    """Function to call instead of sending the request and printing the result."""
 
 
 class Actions:
-    """The actions on one control API."""
+    """The actions of ``ctl`` for one control API."""
 
     prefix = ""
-    """Begins what is printed after an action: a format of the arguments."""
+    """Text before each printed result: a format string that gets the arguments."""
 
     def __init__(
         self,
         table: OperationTable,
         connected: Callable[[argparse.Namespace], AbstractContextManager[Any]],
     ) -> None:
-        """``connected`` returns a client."""
+        """Create the actions for a table of operations. ``connected`` returns a client for the
+        arguments."""
         self._table = table
         self._connected = connected
 
     def add(self, subparsers: Subparsers, *actions: Action) -> None:
-        """Add actions."""
+        """Add a subcommand for each action."""
         for each in actions:
             self._add(subparsers, each, self._table[each.operation])
 
     def _add(self, subparsers: Subparsers, action: Action, operation: Operation[Any]) -> None:
         act = action.run or _Request(self, action, operation).send
 
-        # The same for all actions: a wait that times out is the answer "no".
+        # For all actions, a wait that times out is a negative result: exit status 1.
         def run(args: argparse.Namespace) -> int:
             try:
                 with self._connected(args) as client:
@@ -113,9 +116,9 @@ class Actions:
                     print(clean(line), file=sys.stderr)
                 return 1
 
-        # The summary is written for the OpenAPI document; many actions replace it.
+        # The summary is written for the OpenAPI document. Many actions have their own help.
         parser = command(subparsers, action.name, run, action.help or _lower(operation.summary))
-        # These flags count before the action, too, so there is no default here.
+        # These flags can also be before the action, so a default here would overwrite them.
         add_where(parser, argparse.SUPPRESS)
         _add_arguments(parser, action, operation)
         for names, options in action.more:
@@ -124,15 +127,15 @@ class Actions:
             add_format(parser, *action.formats)
 
     def check(self, client: Any, args: argparse.Namespace) -> None:
-        """Check the arguments before the first request. Raises CommandError."""
+        """Check the arguments before the first request is sent. Raises CommandError."""
 
     def pods(self, client: Any, args: argparse.Namespace) -> tuple[Sequence[PodInfo], str]:
-        """Return the pods that can be named, and advice for a name that is none of them."""
+        """Return the pods that the user can name, and a hint for the error about an unknown pod."""
         raise NotImplementedError
 
 
 def add_where(parser: argparse.ArgumentParser, default: str | None) -> None:
-    """Add the flags that select the kubelet or the nodes."""
+    """Add the flags that select the control API: ``--control`` and ``--token-file``."""
     group = parser.add_argument_group("where")
     group.add_argument(
         "--control",
@@ -150,8 +153,9 @@ def add_where(parser: argparse.ArgumentParser, default: str | None) -> None:
 
 
 def _lower(summary: str) -> str:
-    """Return a summary as a help text: its first sentence, in lower case."""
-    # The OpenAPI document has whole sentences, argparse's lists have fragments.
+    """Return the first sentence of a summary as a help text, starting in lower case and without a
+    period."""
+    # Summaries in the OpenAPI document are sentences; help texts of argparse are not.
     first = summary.partition(". ")[0].removesuffix(".")
     return first[0].lower() + first[1:]
 
@@ -159,13 +163,13 @@ def _lower(summary: str) -> str:
 # -- arguments ---------------------------------------------------------------------------
 
 POD_HELP: Final = "a pod: its name, NAMESPACE/NAME, or UID"
-# Names that the command line has in place of those in the paths of the API.
+# The command line has other argument names than the paths of the API.
 _PATH: Final = {
     "uid": ("pod", POD_HELP),
     "container": ("container", "name of the container"),
     "node": ("node", "name of the node"),
 }
-"""The argument for each name in a path, and its help."""
+"""The command-line argument for each parameter of a path, and its help text."""
 _SHORT: Final = {"follow": ("-f",)}
 
 
@@ -177,11 +181,11 @@ def _add_arguments(parser: CommandParser, action: Action, operation: Operation[A
         if name == action.many:
             dest, more["nargs"] = f"{name}s", "+"
         parser.add_argument(dest, metavar=name.upper(), help=help_, **more)
-    # Manifests and claims come from files, all other bodies from options.
+    # Manifests and claims are read from files. All other bodies are set by options.
     if isinstance(operation.body, Text):
         help_ = f"{operation.body.value}; - is standard input"
         add_file(parser, "files", help_, nargs="+")
-    # Fields come after the names in the path, so that positional ones are in the order of use:
+    # Fields are added after the path's names, so that positional arguments have the usual order:
     # node, resource, devices.
     for field in _fields(operation):
         if action.off is not None and field.name == action.off[0]:
@@ -199,10 +203,10 @@ def _fields(operation: Operation[Any]) -> Sequence[FieldInfo]:
 
 
 def _unwrapped(field: FieldInfo) -> tuple[inspect.Type, str, float | None]:
-    """Return the type of a field without None, its description and its lower limit."""
+    """Return the type of a field without None, its description, and its lower limit or None."""
     info, description = inspect.type_info(field.type), ""
-    # Annotations nest, as in Annotated[Annotated[int, ...] | None, ...]: the outermost description
-    # counts, and the limit of the innermost type.
+    # Annotations can be nested, as in Annotated[Annotated[int, ...] | None, ...]. The outermost
+    # description and the limit of the innermost type are used.
     while True:
         match info:
             case inspect.Metadata(type=inner, extra_json_schema=schema):
@@ -215,11 +219,12 @@ def _unwrapped(field: FieldInfo) -> tuple[inspect.Type, str, float | None]:
 
 
 def _add_field(parser: argparse._ActionsContainer, field: FieldInfo, action: Action) -> None:
-    """Add the argument for a field; nothing if its type has no form on a command line."""
+    """Add the argument for a field. Add nothing if the field's type has no form on a command
+    line."""
     info, description, least = _unwrapped(field)
     word = field.name.removesuffix("s") if isinstance(info, _LISTS) else field.name
     flag = f"--{word.replace('_', '-')}"
-    # A flag exists for the value that is not the default.
+    # A boolean becomes a flag that sets the value other than the default.
     if isinstance(info, inspect.BoolType):
         if field.default:
             flag, description = f"--no-{word}", f"do not {description}"
@@ -235,9 +240,9 @@ def _add_field(parser: argparse._ActionsContainer, field: FieldInfo, action: Act
     if isinstance(info, inspect.FloatType):
         description = description.replace(", in seconds", "") + ", such as 30s or 2m"
     if action.off is not None and field.name == action.off[0] and isinstance(info, inspect.StrType):
-        more["type"] = filled  # empty is the value of --off
+        more["type"] = filled  # only --off sets the empty text
     if field.required and not isinstance(parser, argparse._MutuallyExclusiveGroup):
-        # A required field is given by position. Each value of `many` makes one request.
+        # A required field is a positional argument. Each value of `many` makes one request.
         more |= {"nargs": "+"} if word == action.many else {}
         dest = f"{word}s" if word == action.many else field.name
         parser.add_argument(dest, help=description, **more)
@@ -247,9 +252,9 @@ def _add_field(parser: argparse._ActionsContainer, field: FieldInfo, action: Act
     else:
         if isinstance(info, _LISTS):
             more["action"] = "append"
-            if "repeated" not in description:  # the API has a list and no parameter to repeat
+            if "repeated" not in description:  # a JSON list, whose description does not say it
                 description += "; can be repeated"
-        # argparse's default stays None, so that the request leaves the field out.
+        # argparse's default is None, so that the request omits the field.
         help_ = description + _default_text(field)
         parser.add_argument(flag, dest=field.name, help=help_, **more)
 
@@ -258,7 +263,8 @@ _LISTS: Final = (inspect.ListType, inspect.VarTupleType)
 
 
 def _argument_type(info: inspect.Type, least: float | None) -> dict[str, Any] | None:
-    """Return argparse's parameters for a type; None if it has no form on a command line."""
+    """Return argparse's parameters for a type. Return None if the type has no form on a command
+    line."""
     match info:
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
             return _argument_type(item, None)
@@ -278,7 +284,7 @@ def _argument_type(info: inspect.Type, least: float | None) -> dict[str, Any] | 
 
 
 def _default_text(field: FieldInfo) -> str:
-    # An empty default needs no words; the description says what happens without the option.
+    # An empty default is not shown: the description says what happens without the option.
     value = field.default
     if value in (NODEFAULT, None, "", ()):
         return ""
@@ -286,22 +292,22 @@ def _default_text(field: FieldInfo) -> str:
 
 
 def filled(text: str) -> str:
-    """Parse a text that must not be empty."""
+    """Return a text unchanged. Raises ArgumentTypeError if it is empty."""
     if not text:
-        raise argparse.ArgumentTypeError("must not be empty")
+        raise argparse.ArgumentTypeError("invalid value '': expected a text that is not empty")
     return text
 
 
 def seconds(text: str) -> float:
-    """Parse a duration: ``90``, ``90s``, ``5m``, ``1h30m``."""
+    """Parse a duration such as ``90``, ``90s``, ``5m`` or ``1h30m``, and return it in seconds."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
     form = r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?"
     found = re.fullmatch(form, text)
     if not text or found is None:
         raise argparse.ArgumentTypeError(f"invalid duration {text!r}: use 90, 90s, 5m or 1h30m")
-    hours, minutes, rest = (float(part or 0) for part in found.groups())
-    return hours * 3600 + minutes * 60 + rest
+    hours, minutes, secs = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + secs
 
 
 # -- requests ----------------------------------------------------------------------------
@@ -309,7 +315,7 @@ def seconds(text: str) -> float:
 
 @attrs.frozen
 class _Request:
-    """Sender of the request of an action, or of one for each of several arguments."""
+    """Sender of an action's requests: one, or one for each value of the argument ``many``."""
 
     actions: Actions
     action: Action
@@ -317,11 +323,11 @@ class _Request:
 
     def send(self, client: Any, args: argparse.Namespace) -> int:
         given = vars(args)
-        # Before the first request, so that a mistake in the second argument changes nothing.
+        # Checked before the first request, so that an invalid second argument changes nothing.
         self.actions.check(client, args)
         for target in self._targets(client, args):
             path = [str({**given, **target}[name]) for name in self.operation.parameters]
-            # What is not given is left out, so that the server's defaults count.
+            # Omitted options are omitted from the request, so that the server's defaults apply.
             fields = {
                 each.name: value
                 for each in _fields(self.operation)
@@ -329,7 +335,7 @@ class _Request:
             }
             if self.action.off is not None and args.off:
                 fields[self.action.off[0]] = self.action.off[1]
-            # Lines are printed as they come, which can take until Ctrl-C.
+            # Lines of a stream are printed as they arrive, possibly until Ctrl-C.
             if self.operation.is_stream:
                 for line in client.read(self.operation.name, fields):
                     print_line(line, args.output)
@@ -341,19 +347,19 @@ class _Request:
     def _ask(
         self, client: Any, path: Sequence[str], fields: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
-        """Return the answer, and the fields with their defaults."""
+        """Send the request, and return the response and the fields including their defaults."""
         name, timeout = self.operation.name, self.action.timeout
         if not isinstance(self.operation.body, type):
             return client.ask(name, *path, query=fields, timeout=timeout), fields
-        # The shape fills in the defaults; the server checks the values.
+        # The body's type adds the defaults; the server checks the values.
         body = self.operation.body(**fields)
         timeout += getattr(body, "timeout", 0.0)
         return client.ask(name, *path, body=body, timeout=timeout), msgspec.structs.asdict(body)
 
     def _targets(self, client: Any, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-        """Yield what differs between the requests."""
+        """Yield, for each request, the arguments that only this request has."""
         many = self.action.many
-        # Users name pods by name; the operations want UIDs.
+        # Users name pods by name, but the operations need UIDs.
         if "uid" in self.operation.parameters:
             names = args.pods if many == "pod" else [args.pod]
             # All names are resolved before the first request.

@@ -1,4 +1,4 @@
-"""What the actions of ``devicemanager ctl`` share: connecting, reading files, printing answers."""
+"""Functions that the actions of ``devicemanager ctl`` share: connect, read files, print results."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ _LARGEST: Final = 4 << 20
 
 @attrs.frozen
 class _Api:
-    """What an action expects to be served."""
+    """The control API that an action needs, and texts for the case that another one is served."""
 
     question: str
-    """The error if no address is given."""
+    """Start of the error text if no address is given."""
     other: str
-    """A path that only the other API has."""
+    """A path that only the other control API serves."""
     instead: str
-    """What to do if that API is served."""
+    """End of the error text if the other control API is served."""
 
 
-# Both APIs use the same names of files and flags, so users mistake one for the other.
+# Both APIs use the same file names and flags, so users confuse them.
 _KUBELET: Final = _Api(
-    "which kubelet? Give --control DIR, its root,",
+    "no kubelet selected: use --control DIR with the --root of `devicemanager run`,",
     "/v1/nodes",
     "serves nodes in a cluster (`join --control`), not one kubelet: use `devicemanager ctl nodes`",
 )
 _NODES: Final = _Api(
-    "which nodes? Give --control DIR, the root of their `join`,",
+    "no nodes selected: use --control DIR with the --root of `devicemanager join`,",
     "/v1/node",
     "serves one kubelet (`run --control`), not nodes in a cluster: use `devicemanager ctl` without "
     "`nodes`",
@@ -62,14 +62,14 @@ _NODES: Final = _Api(
 
 @contextlib.contextmanager
 def connected(args: argparse.Namespace) -> Iterator[MockKubeletClient]:
-    """Return a client of the kubelet that the user selects. Raises CommandError."""
+    """Yield a client for the kubelet that the user selects. Raises CommandError."""
     with _checked(args, _KUBELET) as (where, token):
         yield MockKubeletClient(where, token=token)
 
 
 @contextlib.contextmanager
 def connected_to_nodes(args: argparse.Namespace) -> Iterator[ServedApi]:
-    """Return the control API of the nodes that the user selects. Raises CommandError."""
+    """Yield a client for the nodes that the user selects. Raises CommandError."""
     with _checked(args, _NODES) as (where, token):
         start = "start nodes with `devicemanager join --control`"
         yield ServedApi(transport_to(where, token, start), nodes.TABLE)
@@ -77,13 +77,15 @@ def connected_to_nodes(args: argparse.Namespace) -> Iterator[ServedApi]:
 
 @contextlib.contextmanager
 def _checked(args: argparse.Namespace, api: _Api) -> Iterator[tuple[str, str | None]]:
-    """Return the address and the token. An error inside is explained if the other API is served
-    there, whose operations are all unknown to this one."""
-    # The flag overrides the variable.
+    """Yield the address and the token that the user selects. Raises CommandError.
+
+    If the with block fails because the address serves the other control API, the error says so.
+    """
+    # The flag overrides the environment variable.
     where = args.control or os.environ.get(_WHERE)
     if not where:
         raise CommandError(f"{api.question} or set {_WHERE}")
-    # Read before connecting: a wrong file is reported even without a server.
+    # Read before connecting, so that a wrong file is reported even without a server.
     token = _token(args.token_file or os.environ.get(_TOKEN))
     try:
         server = transport_to(where, token)
@@ -92,7 +94,7 @@ def _checked(args: argparse.Namespace, api: _Api) -> Iterator[tuple[str, str | N
     try:
         yield where, token
     except (RequestError, CommandError) as error:
-        # Actions that name a file in their error have the server's error as its cause.
+        # An action that adds a file name to an error keeps the server's error as its cause.
         cause = error if isinstance(error, RequestError) else error.__cause__
         if isinstance(cause, RequestError) and api.other in served_paths(server):
             raise CommandError(f"{server.address} {api.instead}") from None
@@ -112,10 +114,11 @@ def _token(path: str | None) -> str | None:
 
 
 def content(file: str) -> bytes:
-    """Return the text in a file; ``-`` is standard input. Raises CommandError and OSError."""
+    """Return the content of a text file; ``-`` is standard input. Raises CommandError and
+    OSError."""
     is_input = file == STANDARD_INPUT
     found = read_standard_input(_LARGEST) if is_input else Path(file).read_bytes()
-    # Checked here and not by the server, which does not know the file's name.
+    # Checked here, because the server does not know the file's name.
     name = "standard input" if is_input else file
     if not found.strip():
         raise CommandError(f"{name}: the file is empty")
@@ -127,18 +130,19 @@ def content(file: str) -> bytes:
 
 
 def pods_named(client: MockKubeletClient, names: Sequence[str]) -> list[PodInfo]:
-    """Return the pods with these names or UIDs, in this order. Raises CommandError."""
+    """Return the kubelet's pods with these names or UIDs, in the order of ``names``. Raises
+    CommandError for an unknown name."""
     return pods_among(list(client.pods().values()), "`devicemanager ctl pods` lists all", names)
 
 
 def pods_among(pods: Sequence[PodInfo], advice: str, names: Sequence[str]) -> list[PodInfo]:
-    """Return those with these names or UIDs, in this order. Raises CommandError with the
-    advice."""
+    """Return the pods among ``pods`` with these names or UIDs, in the order of ``names``. Raises
+    CommandError for an unknown name, with ``advice`` in its text."""
     return [_pod(pods, advice, name) for name in names]
 
 
 def _pod(pods: Sequence[PodInfo], advice: str, name: str) -> PodInfo:
-    # UIDs first: they are unique, while a pod could have another pod's UID as its name.
+    # UIDs are compared first: they are unique, but a pod's name can equal another pod's UID.
     for pod in pods:
         if pod.uid == name:
             return pod
@@ -148,7 +152,7 @@ def _pod(pods: Sequence[PodInfo], advice: str, name: str) -> PodInfo:
     # Names are unique only within a namespace.
     if len(found) > 1:
         several = ", ".join(f"{pod.title} ({pod.uid})" for pod in found)
-        raise CommandError(f"several pods are named {name!r}: {several}")
+        raise CommandError(f"several pods are named {name!r}: use the UID of one of {several}")
     return found[0]
 
 
@@ -156,19 +160,19 @@ def _pod(pods: Sequence[PodInfo], advice: str, name: str) -> PodInfo:
 
 
 def data(shape: Any) -> Any:
-    """Return a shape as plain data."""
+    """Return a shape as dicts, lists and plain values."""
     return msgspec.to_builtins(shape, enc_hook=str)
 
 
 def show(shape: Any, form: str) -> None:
-    """Print an answer as ``json`` or ``yaml``."""
+    """Print a response as ``json`` or ``yaml``."""
     value = data(shape)
     if form == "json":
         print(json.dumps(value, indent=2))
         return
-    import yaml  # takes a while
+    import yaml  # slow to import
 
-    # In the order of the API, where the most important fields come first.
+    # Not sorted, because the API has the most important fields first.
     print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")
 
 
@@ -178,7 +182,7 @@ def print_line(shape: Any, form: str) -> None:
         print(_text(shape), flush=True)
         return
     if isinstance(shape, shapes.Call):
-        # They are requested for the text, and too long to print.
+        # The raw messages are needed only for the text, and too long to print.
         shape = msgspec.structs.replace(shape, request_bytes=None, response_bytes=None)
     print(json.dumps(data(shape)), flush=True)
 

@@ -1,6 +1,7 @@
 """The actions of ``devicemanager ctl`` on one kubelet.
 
-Loaded when ``ctl`` is called: the operations need the extra ``control``.
+The module is imported only when ``ctl`` is called, because the operations need the extra
+``control``.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ class _KubeletActions(Actions):
 
 
 _WATCH: Final = argument(
-    "-w", "--watch", action="store_true", help="continue with changes, until Ctrl-C"
+    "-w", "--watch", action="store_true", help="continue with changes until Ctrl-C"
 )
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add all actions."""
+    """Add all actions on one kubelet."""
     actions = _KubeletActions(TABLE, connected)
     actions.add(
         subparsers,
@@ -98,7 +99,7 @@ def add(subparsers: Subparsers) -> None:
                     action="append",
                     default=[],
                     metavar="[CONTAINER=]N",
-                    help="for all containers, or for one; can be repeated (default: 0)",
+                    help="exit code of all containers or of one; can be repeated (default: 0)",
                 )
             ],
             run=_finish,
@@ -124,7 +125,7 @@ def add(subparsers: Subparsers) -> None:
             "getCalls",
             left_out=("bytes",),
             formats=LINES,
-            more=[argument("--pending", action="store_true", help="only those without a response")],
+            more=[argument("--pending", action="store_true", help="only calls without a response")],
             run=_calls,
         ),
     )
@@ -150,7 +151,7 @@ def add(subparsers: Subparsers) -> None:
         Action(
             "clear",
             "clearFaults",
-            help="clear all faults, or those given",
+            help="clear all faults, or the given ones",
             left_out=("kind",),
             more=[argument("which", nargs="*", metavar="ID|KIND", help="ID of a fault, or a kind")],
             run=_clear_faults,
@@ -176,7 +177,7 @@ def add(subparsers: Subparsers) -> None:
                     "--after",
                     type=number(int, 0),
                     metavar="N",
-                    help="number of a call: only later ones; by default only new ones",
+                    help="only calls with a larger number; by default only new calls",
                 )
             ],
             run=_wait_for_call,
@@ -220,8 +221,8 @@ def _group(subparsers: Subparsers, name: str, help_: str, metavar: str = "ACTION
 
 def _admit(client: MockKubeletClient, args: argparse.Namespace) -> int:
     check_one_standard_input(args.files)
-    # Pod by pod: the earlier ones stay admitted if a later file is wrong.
-    # The exit status is that of the worst result.
+    # Pods are admitted one by one: if a later file is invalid, earlier pods stay admitted.
+    # The exit status is 1 if any pod is rejected.
     rejected = False
     for file in args.files:
         try:
@@ -255,7 +256,7 @@ def _print_admission(answer: Admission) -> None:
 def _delete(client: MockKubeletClient, args: argparse.Namespace) -> int:
     found = pods_named(client, args.pods)
     if args.grace_period is None:
-        # In one request: all of them or none. A pod can be named twice.
+        # One request deletes all pods or none. A pod can be named twice.
         client.terminate(*dict.fromkeys(pod.uid for pod in found))
     else:
         for pod in found:
@@ -268,7 +269,7 @@ def _delete(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 def _finish(client: MockKubeletClient, args: argparse.Namespace) -> int:
     (pod,) = pods_named(client, [args.pod])
-    # The phase follows from the exit codes: Succeeded or Failed.
+    # The exit codes determine the phase: Succeeded or Failed.
     phase = client.finish(pod.uid, _exit_codes(args.exit_code))
     print(clean(f"pod {pod.title} {phase.value}"))
     return 0
@@ -281,7 +282,9 @@ def _exit_codes(given: list[str]) -> int | dict[str, int]:
         try:
             codes[container] = int(code)
         except ValueError:
-            raise CommandError(f"invalid --exit-code {text}: expected a number") from None
+            raise CommandError(
+                f"invalid --exit-code {text}: expected a number, or CONTAINER=NUMBER"
+            ) from None
         if not container and len(given) > 1:
             raise CommandError(f"--exit-code {text} is for all containers: do not repeat it")
     return codes.get("", codes or 0)
@@ -292,7 +295,7 @@ def _exit_codes(given: list[str]) -> int | dict[str, int]:
 
 def _apply(client: MockKubeletClient, args: argparse.Namespace) -> int:
     check_one_standard_input(args.files)
-    # createClaims takes objects of all kinds; the other two are for readers of the API.
+    # createClaims accepts pools, classes and claims, so one operation is enough.
     for file in args.files:
         try:
             client.ask("createClaims", body=content(file))
@@ -308,7 +311,7 @@ def _calls(client: MockKubeletClient, args: argparse.Namespace) -> int:
     else:
         names = ("since", "follow", "resource", "rpc", "plugin", "code", "device_id")
         query = {name: getattr(args, name) for name in names}
-        # The text is made here, from the messages.
+        # Text output is rendered here, from the raw messages.
         lines = client.read("getCalls", {**query, "bytes": args.output == "text"})
     for line in lines:
         print_line(line, args.output)
@@ -319,7 +322,7 @@ def _calls(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 
 def _set_faults(client: MockKubeletClient, args: argparse.Namespace) -> int:
-    for fault in [Fault.parse(spec) for spec in args.specs]:  # parsed first: all or none
+    for fault in [Fault.parse(spec) for spec in args.specs]:  # all are parsed before any is set
         state = client.faults.set(fault)
         done = "executed" if state.fault.is_immediate else "set"
         print(clean(f"fault {state.id} {done}: {state.fault}"))
@@ -332,7 +335,7 @@ def _list_faults(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 
 def _clear_faults(client: MockKubeletClient, args: argparse.Namespace) -> int:
-    # IDs are numbers; everything else is a kind, and the server checks it.
+    # IDs are numbers. Any other text is a kind, which the server checks.
     wanted = [int(text) if text.isascii() and text.isdigit() else text for text in args.which]
     count = sum(client.faults.clear(which) for which in wanted or [None])
     print(f"{count} faults cleared")
@@ -360,7 +363,7 @@ def _wait_for_call(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 def _wait_for_pod(client: MockKubeletClient, args: argparse.Namespace) -> int:
     def phase() -> str:
-        # A pod that was deleted is not listed any more.
+        # A deleted pod is no longer listed.
         try:
             (found,) = pods_named(client, [args.pod])
         except CommandError:
@@ -368,8 +371,8 @@ def _wait_for_pod(client: MockKubeletClient, args: argparse.Namespace) -> int:
         return found.phase.value
 
     if args.phase != "Deleted":
-        pods_named(client, [args.pod])  # reports a wrong name at once
+        pods_named(client, [args.pod])  # raises CommandError for a wrong name before the wait
     what = f"pod {args.pod} to be {args.phase}"
-    # Phases change with events, so this wakes up for events and does not poll.
+    # A phase changes only with an event, so the wait checks after events.
     client.wait_for(lambda: phase() == args.phase, args.timeout, what)
     return 0

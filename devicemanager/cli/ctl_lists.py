@@ -1,4 +1,4 @@
-"""Lists of ``devicemanager ctl``: as tables, as data, and with changes as they come."""
+"""Lists of ``devicemanager ctl``: printed as a table or as data, or followed with ``-w``."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.pods.pod_info import PodInfo
 
 Column = tuple[str, Callable[[Any], object]]
-"""Its heading, and the value of an item; None and an empty text are shown as ``-``."""
+"""The heading of a column, and a function that returns the value of an item. None and an empty text
+are shown as ``-``."""
 
 
 @attrs.frozen
 class Listing:
-    """The columns of a list."""
+    """The columns of a list, and the names of its items."""
 
     name: Callable[[Any], str]
-    """Identifies an item, for ``-o name`` and ``-w``."""
+    """Returns the name of an item, for ``-o name`` and ``-w``."""
     columns: Sequence[Column]
     wide: Sequence[Column] = ()
-    """More columns, with ``-o wide``."""
+    """Additional columns for ``-o wide``."""
 
     def headings(self, is_wide: bool) -> list[str]:
-        """Return the headings of the columns."""
+        """Return the headings of the columns, including the columns of ``-o wide`` if
+        ``is_wide``."""
         return [heading for heading, _ in self._columns(is_wide)]
 
     def cells(self, item: Any, is_wide: bool) -> list[str]:
-        """Return the row of an item."""
+        """Return the cells of an item's row, including the columns of ``-o wide`` if
+        ``is_wide``."""
         return [_cell(value(item)) for _, value in self._columns(is_wide)]
 
     def _columns(self, is_wide: bool) -> list[Column]:
@@ -51,16 +54,17 @@ def _cell(value: object) -> str:
 
 
 def _running(pod: PodInfo) -> str:
-    """Return how many containers run, with sidecars, as kubectl counts ready containers."""
-    # Sidecars run beside the app containers; other init containers do not.
+    """Return how many app containers and sidecars are running, and how many there are, as in
+    ``1/2``. This is like the column READY of kubectl."""
+    # Sidecars run while the app containers run; other init containers do not.
     sidecars = [each for each in pod.init_containers if each.restartable]
     counted = [*pod.containers, *sidecars]
     return f"{sum(each.running for each in counted)}/{len(counted)}"
 
 
 def devices_text(pod: PodInfo) -> str:
-    """Return the device IDs of a pod as one cell."""
-    # A set: containers of a pod can share a device, such as one of an init container.
+    """Return the device IDs of a pod, sorted, as the text of one table cell."""
+    # A set, because two containers of a pod can have the same device, such as an init container's.
     every = {
         (resource, id_)
         for by_resource in pod.devices.values()
@@ -70,7 +74,7 @@ def devices_text(pod: PodInfo) -> str:
     return ids_text(sorted(id_ for _, id_ in every))
 
 
-# The columns of kubectl where it has them, so that users find what they know.
+# The columns are those of kubectl where it has them, because users know them.
 _PODS: Final = Listing(
     lambda pod: pod.title,
     [
@@ -118,7 +122,7 @@ FAULTS: Final = Listing(
 
 
 def pods(client: MockKubeletClient, args: argparse.Namespace) -> int:
-    """List all pods, or those given."""
+    """List all pods, or the pods that the arguments name."""
 
     def fetch() -> Any:
         answer = client.ask("listPods")
@@ -130,12 +134,12 @@ def pods(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 
 def devices(client: MockKubeletClient, args: argparse.Namespace) -> int:
-    """List devices, with the names of the pods that they are allocated to."""
-    # The devices have UIDs only; users know pods by name.
+    """List devices, with the names of the pods to which they are allocated."""
+    # The API returns the UIDs of pods, but users know pods by name.
     names: dict[str, str] = {}
 
     def holder(uid: str | None) -> str | None:
-        # One request for the names of all pods, and another for a pod that is newer.
+        # One request returns the names of all pods; another is needed for a newer pod.
         if uid is not None and uid not in names:
             names.update((pod.uid, pod.title) for pod in client.pods().values())
         return None if uid is None else names.get(uid, uid)
@@ -157,12 +161,12 @@ def devices(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 
 def resources(client: MockKubeletClient, args: argparse.Namespace) -> int:
-    """List resources."""
+    """List resources with their numbers of devices."""
     return _show(client, args, _RESOURCES, lambda: client.ask("listResources"))
 
 
 def plugins(client: MockKubeletClient, args: argparse.Namespace) -> int:
-    """List plugins."""
+    """List plugins with their resources and endpoints."""
     return _show(client, args, _PLUGINS, lambda: client.ask("listPlugins"))
 
 
@@ -172,7 +176,7 @@ def _show(
     listing: Listing,
     fetch: Callable[[], Any],
 ) -> int:
-    # -w prints item by item, because a table would have to be complete.
+    # -w prints item by item, because a table can be printed only when it is complete.
     if args.watch:
         return _watch(client, args.output, listing, fetch)
     print_items(listing, fetch(), args.output)
@@ -180,7 +184,7 @@ def _show(
 
 
 def print_items(listing: Listing, answer: Any, form: str) -> None:
-    """Print the answer with a list, in one of the formats of lists."""
+    """Print the items of a response as table, wide table, names, JSON or YAML."""
     if form in ("json", "yaml"):
         show(answer, form)
     elif form == "name":
@@ -193,8 +197,9 @@ def print_items(listing: Listing, answer: Any, form: str) -> None:
 
 
 def _watch(client: MockKubeletClient, form: str, listing: Listing, fetch: Callable[[], Any]) -> int:
-    """Print what is new or has changed after every event, until the server stops."""
-    # The number is taken before the first list: an event in between lists again.
+    """Print all items, and after every event the items that are new or changed, until the server
+    stops."""
+    # The event number is read before the first list, so that no event in between is missed.
     seen: dict[str, Any] = {}
     latest = client.node().latest_event
     printer = _Printer(form, listing)
@@ -203,13 +208,13 @@ def _watch(client: MockKubeletClient, form: str, listing: Listing, fetch: Callab
         try:
             items = fetch().items
         except ServerGone:
-            break  # it has stopped since the event
+            break  # the server has stopped since the event
         printer.changes(seen, items)
     return 0
 
 
 class _Printer:
-    """Table printed item by item; columns keep the width that the first item gave them."""
+    """Printer of a table, row by row. The first item sets the width of the columns."""
 
     def __init__(self, form: str, listing: Listing) -> None:
         self._form = form
@@ -217,8 +222,8 @@ class _Printer:
         self._widths: Sequence[int] = ()
 
     def changes(self, seen: dict[str, Any], items: Sequence[Any]) -> None:
-        """Print the items that differ from ``seen``, and update it."""
-        # An event says little about what it changed, so whole lists are compared.
+        """Print the items that differ from ``seen``, and update ``seen``."""
+        # An event does not name all changed items, so whole lists are compared.
         now: Mapping[str, Any] = {self._listing.name(item): item for item in items}
         changed = [item for name, item in now.items() if seen.get(name) != item]
         gone = [name for name in seen if name not in now]
@@ -233,12 +238,12 @@ class _Printer:
         if self._form == "name":
             print(clean(self._listing.name(item)), flush=True)
         elif self._form in ("json", "yaml"):
-            print(json.dumps(data(item)), flush=True)  # YAML, too: JSON is valid YAML
+            print(json.dumps(data(item)), flush=True)  # also for YAML, because JSON is valid YAML
         else:
             is_wide = self._form == "wide"
             headings = self._listing.headings(is_wide)
             cells = [clean(cell) for cell in self._listing.cells(item, is_wide)]
-            # Later rows cannot change what is printed already, so longer cells stick out.
+            # Printed rows cannot change, so a longer cell in a later row is not aligned.
             if not self._widths:
                 pairs = zip(headings, cells, strict=True)
                 self._widths = [max(map(len, pair)) + 2 for pair in pairs]

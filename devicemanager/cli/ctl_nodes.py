@@ -1,6 +1,7 @@
 """The actions of ``devicemanager ctl nodes``: one for each operation on nodes in a cluster.
 
-Loaded when ``ctl nodes`` is called: the operations need the extra ``control``.
+The module is imported only when ``ctl nodes`` is called, because the operations need the extra
+``control``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["add", "add_where"]
 
 _LEAVE_SECONDS: Final = 60.0
-"""How long a server waits for the API server."""
+"""Seconds that the server may need to update the API server."""
 _LEFT: Final = {"delete": "deleted", "keep": "kept", "shutdown": "shut down"}
 
 
@@ -34,19 +35,22 @@ class _NodeActions(Actions):
     prefix = "node {node}: "
 
     def check(self, client: ServedApi, args: argparse.Namespace) -> None:
-        # All nodes or none: with a wrong name among several, nothing is done.
-        # A single wrong name is reported by the request itself.
+        # An unknown name among several must leave all nodes unchanged, so names are checked first.
+        # The request itself reports an unknown name if there is only one.
         names = dict.fromkeys(getattr(args, "nodes", ()))
         if len(names) > 1:
             _check(client, names, {each.name for each in client.ask("listNodes").items})
 
     def pods(self, client: ServedApi, args: argparse.Namespace) -> tuple[Sequence[PodInfo], str]:
         node: shapes.Node = client.ask("getNode", args.node)
-        return node.pod_list, f"`devicemanager ctl nodes show {args.node}` lists those of the node"
+        return (
+            node.pod_list,
+            f"`devicemanager ctl nodes show {args.node}` lists the pods of the node",
+        )
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add all actions."""
+    """Add all actions on nodes in a cluster."""
     actions = _NodeActions(TABLE, connected_to_nodes)
     actions.add(
         subparsers,
@@ -86,14 +90,14 @@ def add(subparsers: Subparsers) -> None:
         Action(
             "zero-capacity",
             "zeroCapacity",
-            done="plugin {resource} lists nothing",
-            off=("zero", False, "plugin {resource} lists its devices again"),
+            done="plugin {resource} advertises no devices",
+            off=("zero", False, "plugin {resource} advertises its devices again"),
         ),
         Action(
             "not-ready",
             "setNotReady",
             done="made not ready",
-            # Not "ready": the annotation of the Node can also make it not ready.
+            # The text is not "ready", because the Node's annotation can also make it not ready.
             off=("message", "", "no longer made not ready"),
             many="node",
         ),
@@ -117,12 +121,12 @@ def add(subparsers: Subparsers) -> None:
         Action(
             "exit-container",
             "exitContainer",
-            done="container {container} of pod {pod} ended with {exit_code}",
+            done="container {container} of pod {pod} terminated with exit code {exit_code}",
         ),
         Action(
             "leave",
             "leave",
-            # --how is optional, so it may not be among the facts.
+            # --how is optional, so the facts may lack it.
             done=lambda facts: f"has left and is {_LEFT[facts.get('how') or 'delete']}",
             many="node",
             timeout=_LEAVE_SECONDS,
@@ -194,7 +198,7 @@ _PODS: Final = Listing(
 
 
 def _status(node: shapes.NodeSummary) -> str:
-    """Join words as kubectl does: ``NotReady,DiskPressure``."""
+    """Return the status of a node as kubectl does, such as ``NotReady,DiskPressure``."""
     words = ["Ready" if node.ready else "NotReady", *node.pressures]
     return ",".join([*words, "Silent"] if node.silent else words)
 

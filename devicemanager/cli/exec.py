@@ -44,7 +44,7 @@ def _run(args: argparse.Namespace) -> int:
     given = {name: _directory(name, getattr(args, name)) for name in ("root", "dev", "sys", "cdi")}
     root = given.pop("root")
     assert root is not None
-    # Nothing has started a thread so far: `supervise` forks.
+    # `supervise` forks, so no thread may have been started before.
     end_as(supervise(Supervision(args.command, node_binds(root, **given))))
 
 
@@ -53,5 +53,5 @@ def _directory(option: str, path: str | None) -> Path | None:
         return None
     if not Path(path).is_dir():
         raise CommandError(f"--{option}: {path} is not a directory")
-    # Resolved now: the mounts can hide parts of the path.
+    # Resolved before mounting, because the mounts can hide parts of the path.
     return Path(path).resolve()

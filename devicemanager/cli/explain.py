@@ -1,7 +1,8 @@
-"""``devicemanager explain``: why a pod would get its devices, or be rejected, on a simulated node.
+"""``devicemanager explain``: explain why a pod gets its devices, or is rejected, on a simulated
+node.
 
-The pods are admitted one after another by a kubelet in memory. Its explanation of the last one is
-printed, with notes on what the given files do not contain.
+An in-memory kubelet admits the pods one after another. The command prints the kubelet's explanation
+for the last pod, with notes on information that the given files lack.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ nodes of allocated devices are known. No kubelet and no plugin are needed.
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the subcommand."""
+    """Add ``devicemanager explain`` and its options."""
     parser = command(
         subparsers,
         "explain",
@@ -155,7 +156,7 @@ def _run(args: argparse.Namespace) -> int:
         claims = claims_options.load(args) if claims_options.given(args) else None
         pods = list(_pods(args.manifests))
         results = [_admitted(nodes[0], pods, claims)]
-        # For comparison, the unchanged node. Without claims, which are allocated only once.
+        # The unchanged node, for comparison. It has no claims, which can be allocated only once.
         results += [_admitted(each, pods, None) for each in nodes[1:]]
     shown = results[0] if args.all else results[0][-1:]
     notes = [*nodes[0].notes, *_known(shown, nodes[0].saved), *_notes(args, nodes[0].inventory)]
@@ -181,7 +182,7 @@ def _check(args: argparse.Namespace) -> None:
             "the node has no devices: use --devices, --checkpoint, --allocatable, --snapshot or "
             "--claims"
         )
-    # Before any file is read: all of them can be `-`.
+    # Checked before any file is read, because each of them can be `-`.
     check_one_standard_input(
         [
             *args.manifests,
@@ -194,7 +195,8 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _nodes(args: argparse.Namespace) -> list[OfflineNode]:
-    """Return the node to explain and, if --what-if or --without-pod change it, the original."""
+    """Return the node to explain. If --what-if or --without-pod change it, also return the
+    unchanged node."""
     from devicemanager.cli.offline_node import (
         OfflineNode,
         add_allocatable,
@@ -213,7 +215,7 @@ def _nodes(args: argparse.Namespace) -> list[OfflineNode]:
         apply_flags(inventory, args)
         settings = settings_options.settings_from(args, nodes_of(inventory))
         return [OfflineNode(inventory, settings, saved)]
-    # Read first: it reports a missing extra, without which the imports below fail.
+    # Read first, because this reports a missing extra that the imports below need.
     snapshot = load_snapshot(args.snapshot)
     from devicemanager.cli.offline_snapshot import SnapshotNode
     from devicemanager.snapshot.node import Node
@@ -230,7 +232,7 @@ def _from_snapshot(args: argparse.Namespace, source: SnapshotNode) -> OfflineNod
 
     inventory = source.inventory()
     apply_flags(inventory, args)
-    # Flags override the kubelet's own configuration.
+    # Flags override the kubelet's configuration in the snapshot.
     merged = argparse.Namespace(**vars(args))
     merged.topology_policy = args.topology_policy or source.aligned.policy
     merged.topology_scope = args.topology_scope or source.aligned.scope
@@ -240,7 +242,7 @@ def _from_snapshot(args: argparse.Namespace, source: SnapshotNode) -> OfflineNod
     return OfflineNode(inventory, settings, source.saved, source.names, source.notes)
 
 
-def _unchanged(result: Explained) -> str:
+def _unchanged(result: AdmissionResult) -> str:
     admission = result.admission
     verdict = "admitted" if admission.admitted else f"rejected: {admission.reason}"
     pod = admission.pod
@@ -248,7 +250,7 @@ def _unchanged(result: Explained) -> str:
 
 
 def _pods(manifests: Iterable[str]) -> Iterator[Pod]:
-    """Yield the pods. Raises CommandError for a repeated UID: a node admits a pod once."""
+    """Yield the pods of the manifests. Raises CommandError if two pods have the same UID."""
     first: dict[str, str] = {}
     for manifest in manifests:
         pod = _pod(manifest)
@@ -258,7 +260,7 @@ def _pods(manifests: Iterable[str]) -> Iterator[Pod]:
                 f"{manifest}: {name} (UID {pod.uid}) is also in {first[pod.uid]}: remove one, or "
                 "change its name or metadata.uid"
             )
-        # The UID identifies a pod; without one in the manifest it is made from the name.
+        # A manifest without a UID gets one that is derived from namespace and name.
         first[pod.uid] = manifest
         yield pod
 
@@ -271,7 +273,7 @@ def _pod(manifest: str) -> Pod:
     from devicemanager.objects.manifests.errors import ManifestError
 
     if manifest == "-":
-        # The line end makes it a document: `parse` takes a single word for a file name.
+        # `parse` reads a text without a line end as a file name, so one is added.
         text = "\n" + _text_of(read_standard_input(MAX_SIZE))
         try:
             return parse(text)
@@ -288,7 +290,7 @@ def _text_of(data: bytes) -> str:
 
 
 def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
-    """Yield what the files do not contain, so that the explanation can be wrong."""
+    """Return notes on information that the files lack and that can make the explanation wrong."""
     from devicemanager.cli.offline_node import without_nodes
 
     if args.checkpoint is None or args.allocatable is not None:
@@ -298,13 +300,14 @@ def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
         return []
     return [
         f"the explanation may be wrong: the NUMA nodes of {count} devices of {resource} are not in "
-        "the checkpoint: add --allocatable"
+        "the checkpoint; use --allocatable"
         for resource, count in without_nodes(inventory).items()
     ]
 
 
-def _known(shown: Iterable[Explained], saved: Checkpoint | None) -> Iterator[str]:
-    """Yield notes on pods in the checkpoint, for which no devices are selected."""
+def _known(shown: Iterable[AdmissionResult], saved: Checkpoint | None) -> Iterator[str]:
+    """Yield a note for each pod that the checkpoint already has, and for which no devices are
+    selected."""
     known = {entry.pod_uid for entry in (saved and saved.entries) or ()}
     for admission in (each.admission for each in shown):
         pod = admission.pod
@@ -313,34 +316,36 @@ def _known(shown: Iterable[Explained], saved: Checkpoint | None) -> Iterator[str
             yield f"pod {pod.namespace}/{pod.name} is in the checkpoint already{keeps}"
 
 
-def _without_claims(shown: Iterable[Explained], claims: OfflineClaims | None) -> Iterator[str]:
+def _without_claims(
+    shown: Iterable[AdmissionResult], claims: OfflineClaims | None
+) -> Iterator[str]:
     for pod in (each.admission.pod for each in shown):
         if pod.resource_claims and claims is None:
             name = f"{pod.namespace}/{pod.name}"
             yield f"the claims of pod {name} are ignored: add --claims"
 
 
-class Explained(NamedTuple):
-    """The result of an admission."""
+class AdmissionResult(NamedTuple):
+    """The result of admitting one pod."""
 
     admission: Admission
     unregistered: Mapping[str, str]
-    """Requested resources that no plugin has registered, each with a warning."""
+    """A warning for each requested resource that no plugin has registered, by resource."""
     claims: Explanation | None = None
-    """Why its structured claims get their devices, or do not fit."""
+    """Why the pod's structured claims get their devices or do not fit; None if it has none."""
 
 
 def _admitted(
     node: OfflineNode, pods: Iterable[Pod], claims: OfflineClaims | None
-) -> list[Explained]:
-    """Admit the pods, one after another."""
+) -> list[AdmissionResult]:
+    """Admit the pods, one after another, and return their results."""
     kubelet = node.kubelet()
     return [_admit(kubelet, pod, node.inventory, claims) for pod in pods]
 
 
 def _admit(
     kubelet: InMemoryKubelet, pod: Pod, inventory: Inventory, claims: OfflineClaims | None
-) -> Explained:
+) -> AdmissionResult:
     from devicemanager.core.api.names import is_extended_resource_name
 
     wanted = {
@@ -349,26 +354,26 @@ def _admit(
     unknown = filter(is_extended_resource_name, sorted(wanted - inventory.keys()))
     unregistered = {str(name): _unregistered(name, inventory) for name in unknown}
     if claims is None or not pod.resource_claims:
-        return Explained(kubelet.admit(pod, start=False), unregistered)
+        return AdmissionResult(kubelet.admit(pod, start=False), unregistered)
     # The kubelet allocates a pod's claims before its devices.
-    explained, admission = claims.explain_pod(pod)
+    explanation, admission = claims.explain_pod(pod)
     if admission is None:
         admission = kubelet.admit(pod, start=False)
         if not admission.admitted:
             claims.end(pod)
-    return Explained(admission, unregistered, explained)
+    return AdmissionResult(admission, unregistered, explanation)
 
 
 def _unregistered(resource: str, inventory: Inventory) -> str:
     import difflib
 
-    # A wrong name is more frequent than a missing plugin.
+    # Users more often misspell a name than forget a plugin.
     close = difflib.get_close_matches(resource, list(map(str, inventory)), n=1)
     meant = f"; did you mean {close[0]}?" if close else ""
     return f"no plugin has registered {resource}{meant}"
 
 
-def _text(result: Explained) -> str:
+def _text(result: AdmissionResult) -> str:
     lines = result.admission.explain().splitlines()
     if result.claims is not None:
         lines += ["", *result.claims.text().splitlines()]
@@ -377,7 +382,7 @@ def _text(result: Explained) -> str:
     return "".join(f"{clean(line)}\n" for line in lines)
 
 
-def _as_dict(result: Explained) -> dict[str, Any]:
+def _as_dict(result: AdmissionResult) -> dict[str, Any]:
     from devicemanager.core.explanation.data import as_dict
     from devicemanager.kubelet.pods.data import oci_data
 
@@ -397,6 +402,6 @@ def _as_dict(result: Explained) -> dict[str, Any]:
         **(answer if explanation is None else as_dict(explanation)),
         "unregistered": dict(result.unregistered),
         "claims": None if result.claims is None else result.claims.as_dict(),
-        # Only for pods in a checkpoint: no plugin is called here.
+        # Only pods in a checkpoint have settings, because no plugin is called.
         "containers": {name: oci_data(given) for name, given in admission.containers.items()},
     }

@@ -1,4 +1,4 @@
-"""``--fault``, ``--faults``, ``--fault-seed`` and ``--chaos``: fault injection."""
+"""The flags for fault injection: ``--fault``, ``--faults``, ``--fault-seed`` and ``--chaos``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["add_faults", "set_faults", "start_chaos"]
 
 
 def add_faults(parser: argparse.ArgumentParser) -> None:
-    """Add the flags; see docs/faults.md."""
+    """Add the flags for fault injection to a parser. docs/faults.md describes them."""
     group = parser.add_argument_group("faults")
     add_repeated(
         group,
@@ -62,20 +62,22 @@ def _fault(text: str) -> Fault:
 
 
 def _check(fault: Fault) -> Fault:
-    """Return the fault. Raises FaultError for an action that would be executed at once."""
+    """Return the fault. Raises FaultError for an action without ``at``, which would be executed at
+    startup."""
     from devicemanager.faults import FaultError
 
     if fault.is_immediate:
         raise FaultError(
             f"{fault.kind.name} needs at=POINT, such as {fault.kind.name}:at=registered: at "
-            "startup it would fire before anything exists"
+            "startup it would fire before any plugin or pod exists"
         )
     return fault
 
 
 def set_faults(args: argparse.Namespace, kubelet: MockKubelet) -> None:
-    """Set the faults of the command line and of the file. Raises FaultError."""
-    # Without flags, the kubelet's registry of faults is not created.
+    """Set the faults of the command line and of the file in a kubelet. Raises FaultError and
+    CommandError."""
+    # Accessing kubelet.faults creates the registry, so it is avoided without flags.
     if not args.faults and args.fault_file is None and args.fault_seed is None:
         return
     seed, faults = None, list(args.faults)
@@ -87,7 +89,7 @@ def set_faults(args: argparse.Namespace, kubelet: MockKubelet) -> None:
             faults += map(_check, found)
         except FaultError as error:
             raise CommandError(f"{args.fault_file}: {error}") from None
-    # The flag repeats a run of the same file with another seed.
+    # The flag overrides the file, so that a run can be repeated with another seed.
     seed = seed if args.fault_seed is None else args.fault_seed
     kubelet.faults.seed = seed or 0
     for fault in faults:
@@ -95,12 +97,13 @@ def set_faults(args: argparse.Namespace, kubelet: MockKubelet) -> None:
 
 
 def start_chaos(args: argparse.Namespace, kubelet: MockKubelet, log: KubeletLog) -> None:
-    """Set the faults that the seed selects, and print them."""
+    """Set the faults that the seed of ``--chaos`` selects, and print them. Do nothing without
+    ``--chaos``."""
     if args.chaos is None:
         return
     from devicemanager.faults import chaos
 
-    # Printed, so that a run can be repeated with --fault and fewer of them.
+    # Printed, so that a run can be repeated with some of these faults, using --fault.
     for fault in chaos(args.chaos):
         state = kubelet.faults.set(fault)
         log.say("chaos", f"chaos {args.chaos}: {fault}", seed=args.chaos, fault=state.as_data())

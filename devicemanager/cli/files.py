@@ -1,6 +1,6 @@
-"""Read and check files that the user names; ``-`` is standard input.
+"""Read and check the files that the user names; ``-`` is standard input.
 
-Errors name the file, and suggest another if the user probably meant that one.
+Errors name the file, and suggest another file if the user probably meant that one.
 """
 
 from __future__ import annotations
@@ -26,42 +26,45 @@ _CHECKPOINTS = ("kubelet_internal_checkpoint", "device-plugins/kubelet_internal_
 
 
 def directory(text: str) -> str:
-    """Parse the name of a directory; an empty text would mean the current directory."""
+    """Return the name of a directory unchanged. Raises ArgumentTypeError if it is empty."""
     return filled(text, "a directory")
 
 
 def file_name(text: str) -> str:
-    """Parse the name of a file."""
+    """Return the name of a file unchanged. Raises ArgumentTypeError if it is empty."""
     return filled(text, "a file")
 
 
 def filled(text: str, expected: str) -> str:
-    """Reject an empty text, which is what a shell passes for a variable that is not set."""
+    """Return a file or directory name unchanged. Raises ArgumentTypeError if it is empty or has a
+    null character. A shell passes an empty text for a variable that is not set."""
     if not text:
-        raise argparse.ArgumentTypeError(f"expected {expected}, not an empty text")
-    # Python reports it as a ValueError without the name, wherever the path is used.
+        raise argparse.ArgumentTypeError(f"invalid value '': expected {expected}")
+    # Python would raise a ValueError without the name wherever the path is used.
     if "\0" in text:
-        raise argparse.ArgumentTypeError(f"expected {expected}, not a text with a null character")
+        raise argparse.ArgumentTypeError(
+            f"invalid value {text!r}: expected {expected} without a null character"
+        )
     return text
 
 
 def add_file(
     parser: argparse._ActionsContainer, name: str, help_: str, metavar: str = "FILE", **options: Any
 ) -> None:
-    """Add an argument or an option with a file name."""
+    """Add an argument or an option whose value is a file name."""
     parser.add_argument(name, metavar=metavar, type=file_name, help=help_, **options)
 
 
 def add_directory(
     parser: argparse._ActionsContainer, name: str, help_: str, **options: Any
 ) -> None:
-    """Add an option with a directory."""
+    """Add an option whose value is the name of a directory."""
     parser.add_argument(name, metavar="DIR", type=directory, help=help_, **options)
 
 
 def add_socket(parser: argparse.ArgumentParser) -> None:
-    """Add ``--socket`` for a PodResources socket."""
-    # The default of the client, repeated here because loading the client is slow.
+    """Add the option ``--socket`` for a PodResources socket."""
+    # The same default as in the client, which is slow to import.
     parser.add_argument(
         "--socket",
         default="/var/lib/kubelet/pod-resources/kubelet.sock",
@@ -72,16 +75,16 @@ def add_socket(parser: argparse.ArgumentParser) -> None:
 
 
 def check_socket(text: str) -> None:
-    """Raise CommandError for a path that exists and is not a PodResources socket.
+    """Raise CommandError if a path exists and is not a PodResources socket.
 
-    The client reports everything else, such as a path that does not exist.
+    The client reports all other problems, such as a path that does not exist.
     """
-    # Users also copy the gRPC form of the address, unix:PATH.
+    # Users also use the gRPC form of the address, unix:PATH.
     path = Path(text.removeprefix("unix:"))
     mode = _mode(path)
     if stat.S_ISDIR(mode):
         raise CommandError(f"{text} is a directory{_meant(path, _SOCKETS, stat.S_ISSOCK)}")
-    # The most frequent mistake: both sockets are called kubelet.sock.
+    # This is the most frequent mistake, because both sockets are called kubelet.sock.
     other = path.parent.parent / _SOCKETS[1]
     if path.parts[-2:] == _REGISTRATION and stat.S_ISSOCK(_mode(other)):
         raise CommandError(f"{text} is the plugin registration socket; did you mean {other}?")
@@ -90,17 +93,20 @@ def check_socket(text: str) -> None:
 
 
 def check_one_standard_input(files: Iterable[str | None]) -> None:
-    """Raise CommandError if more than one file is ``-``: it can be read only once."""
+    """Raise CommandError if more than one file is ``-``. Standard input can be read only once."""
     if sum(file == STANDARD_INPUT for file in files) > 1:
-        raise CommandError("- (standard input) is given more than once: it can be read only once")
+        raise CommandError(
+            "standard input (-) is used for more than one file: it can be read only once"
+        )
 
 
 def write_new(text: str, data: bytes) -> None:
-    """Create a file that only its owner can read. Raises CommandError if it exists, and OSError.
+    """Create a file that only its owner can read. Raises CommandError if the file exists, and
+    OSError if it cannot be written.
 
     After an error, the incomplete file is removed.
     """
-    # O_EXCL: no other process can place a link between a check and the creation.
+    # O_EXCL fails if another process creates a link with this name first.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         descriptor = os.open(text, flags, 0o600)
@@ -109,7 +115,7 @@ def write_new(text: str, data: bytes) -> None:
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(data)
-    # BaseException, because Ctrl-C must not leave half a file, either.
+    # BaseException, because Ctrl-C must not leave an incomplete file either.
     except BaseException as error:
         Path(text).unlink(missing_ok=True)
         if isinstance(error, OSError):
@@ -118,36 +124,39 @@ def write_new(text: str, data: bytes) -> None:
 
 
 def exists(text: str) -> str:
-    """Return the error text for a new file that exists."""
-    return f"{text} exists: use another file name"
+    """Return the error text for a new file whose name is already used."""
+    return f"{text} already exists: use another file name"
 
 
 def read_standard_input(limit: int) -> bytes:
-    """Read standard input. Raises CommandError if it is closed or exceeds ``limit`` bytes."""
+    """Return the content of standard input. Raises CommandError if it is closed or exceeds
+    ``limit`` bytes."""
     if sys.stdin is None:
-        raise CommandError("standard input is closed")
-    # A program that calls `main` can replace standard input by a text stream.
+        raise CommandError("standard input is closed: use a file name instead of -")
+    # A program that calls `main` can replace standard input with a text stream.
     binary = getattr(sys.stdin, "buffer", None)
-    # One byte more than allowed is enough to know that there is too much.
+    # Reading one byte more than allowed shows whether there is too much.
     data: bytes = sys.stdin.read().encode() if binary is None else binary.read(limit + 1)
     if len(data) > limit:
-        raise CommandError(f"standard input has more than {limit} bytes")
+        raise CommandError(f"standard input is too large: the limit is {limit} bytes")
     return data
 
 
 def given_contents(files: Iterable[str], limit: int) -> dict[str, bytes]:
-    """Return the contents of standard input by its name ``-``; empty if no file is ``-``.
+    """Return the content of standard input as ``{"-": content}``, or an empty dict if no file is
+    ``-``.
 
     Raises CommandError.
     """
-    # Read before the files are: a pipe can be read only once, and may be named in a list.
+    # A pipe can be read only once, so it is read here and its content is passed on.
     names = list(files)
     check_one_standard_input(names)
     return {STANDARD_INPUT: read_standard_input(limit)} if STANDARD_INPUT in names else {}
 
 
 def read_file(text: str, limit: int) -> bytes:
-    """Read a file of at most ``limit`` bytes. Raises CommandError and OSError."""
+    """Return the content of a file of at most ``limit`` bytes; ``-`` is standard input. Raises
+    CommandError and OSError."""
     from devicemanager.io.safe_read import FileRejected, read_regular
 
     if text == STANDARD_INPUT:
@@ -159,9 +168,9 @@ def read_file(text: str, limit: int) -> bytes:
 
 
 def load_checkpoint(text: str) -> Checkpoint:
-    """Load a checkpoint as a kubelet does. Raises CommandError.
+    """Load a checkpoint file as a kubelet does. Raises CommandError.
 
-    The advice in the errors of ``checkpoint`` is about starting a kubelet, so it is left out.
+    The errors of the package ``checkpoint`` advise how to start a kubelet. This advice is omitted.
     """
     import checkpoint
 
@@ -175,7 +184,7 @@ def load_checkpoint(text: str) -> Checkpoint:
 
 
 def read_checkpoint(text: str) -> bytes:
-    """Read a checkpoint file as bytes; do not parse it. Raises CommandError."""
+    """Return the bytes of a checkpoint file without parsing them. Raises CommandError."""
     import checkpoint
 
     if text == STANDARD_INPUT:
@@ -191,7 +200,7 @@ def read_checkpoint(text: str) -> bytes:
 
 
 def _mode(path: Path) -> int:
-    """Return the mode of a file; 0 if it does not exist or cannot be seen."""
+    """Return the mode of a file. Return 0 if the file does not exist or cannot be accessed."""
     try:
         return path.stat().st_mode
     except (OSError, ValueError):

@@ -36,7 +36,7 @@ _LEAVING = {
 }
 _REPORT = 10.0
 _DEMO_REPORT = 1.0
-"""Seconds between progress lines."""
+"""Seconds between progress lines: without ``--demo``, and with it."""
 
 # What --demo creates.
 _DEMO_RESOURCE = "vendor.com/gpu"
@@ -48,7 +48,7 @@ _DEMO_PARALLEL_PODS = 20
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the subcommand."""
+    """Add ``devicemanager join`` and its options."""
     parser = command(
         subparsers,
         "join",
@@ -84,7 +84,7 @@ def _run(args: argparse.Namespace) -> int:
         failures: list[OSError] = []
         display = live.display_until(args, signals, failures, stack)
         try:
-            # Before the flags are read, because --demo sets some of them.
+            # Started before the flags are read, because --demo sets some of them.
             server = stack.enter_context(_demo(args, display.log))
             with contextlib.suppress(Stopped):
                 _join(args, display, signals, stack, server)
@@ -112,7 +112,7 @@ def _join(
     join_options.check_http(args)
     # All flags are checked before the first request to the cluster.
     server_options.check_control(args)
-    # An exec plugin of the kubeconfig can take minutes.
+    # Interruptible, because an exec plugin of the kubeconfig can take minutes.
     with signals.interruptible():
         cluster = Cluster.connect(
             args.kubeconfig,
@@ -121,7 +121,7 @@ def _join(
             lease_duration=args.lease_duration,
             warn=lambda text: log.warn("cluster", text),
         )
-    # Registered first, so it runs last: servers that show the nodes stop before the nodes leave.
+    # Registered first, so that it runs last: the servers below stop before the nodes leave.
     stack.callback(cluster.close, args.leave)
     if (server := join_options.http_server(args, cluster)) is not None:
         stack.enter_context(server)
@@ -131,12 +131,12 @@ def _join(
         stack.enter_context(control)
         server_options.report_control(control, log)
     display.show(lambda: _view(cluster))
-    # Not time.time: the clock of the machine can be set during the wait.
+    # A monotonic clock, because the system time can be set during the wait.
     began = time.monotonic()
     with signals.interruptible(), display.waiting(f"for {len(specs.names)} nodes to join"):
         _start(args, cluster, specs, log)
     seconds = time.monotonic() - began
-    # Not the requested number: with --shard, other processes run the rest.
+    # With --shard this is less than the requested number; other processes run the other nodes.
     count = len(cluster.nodes)
     if args.shards is None:
         text = f"{count} nodes joined in {seconds:.1f} s"
@@ -151,7 +151,8 @@ def _join(
 
 
 def _directory(args: argparse.Namespace, stack: contextlib.ExitStack) -> Path:
-    """Return the directory for the socket of the control API."""
+    """Return the directory for the socket of the control API, which is --root or a temporary
+    one."""
     if args.root is None:
         from devicemanager.kubelet.directories import TemporaryRoot
 
@@ -162,7 +163,7 @@ def _directory(args: argparse.Namespace, stack: contextlib.ExitStack) -> Path:
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CommandError(f"--root {args.root}: {error.strerror}") from None
+        raise CommandError(f"cannot create --root {args.root}: {error.strerror}") from None
     return root
 
 
@@ -190,11 +191,11 @@ def _start(args: argparse.Namespace, cluster: Cluster, specs: NodeSpecs, log: Ku
 
 
 def _follow(cluster: Cluster, log: KubeletLog, signals: StopSignals, every: float) -> None:
-    """Report changes until a signal arrives."""
+    """Print the numbers of nodes and pods when they change, until a signal arrives."""
     last = ""
     while True:
         text, fields = _report(cluster)
-        # Nothing changes for hours in an idle cluster; do not repeat the line.
+        # An idle cluster can stay unchanged for hours, so an equal line is not repeated.
         if text != last:
             log.say("nodes", text, **fields)
             last = text
@@ -214,7 +215,8 @@ def _report(cluster: Cluster) -> tuple[str, dict[str, int]]:
 
 @contextlib.contextmanager
 def _demo(args: argparse.Namespace, log: KubeletLog) -> Iterator[FakeApiServer | None]:
-    """Run the fake API server and set the flags that --demo implies; None without --demo."""
+    """Yield a running fake API server, after setting the flags that --demo implies. Without --demo,
+    yield None."""
     if not args.demo:
         yield None
         return
@@ -238,7 +240,7 @@ def _set_flags(args: argparse.Namespace) -> None:
             raise CommandError(f"--demo has its own cluster: remove --{name}")
     if not args.simulate:
         args.simulate = [settings_options.device_option(_DEMO_DEVICES)]
-    # 1 is the default, so an explicit 1 looks the same. Ten nodes show more.
+    # Also replaces an explicit --nodes 1, which cannot be told apart from the default.
     if args.nodes == 1:
         args.nodes = _DEMO_NODES
     if args.job_duration is None:
@@ -246,7 +248,7 @@ def _set_flags(args: argparse.Namespace) -> None:
 
 
 def _submit_job(server: FakeApiServer, log: KubeletLog) -> None:
-    """Create a Job whose pods request a GPU each."""
+    """Create a Job whose pods request one GPU each."""
     container = {
         "name": "train",
         "image": "example.com/train",

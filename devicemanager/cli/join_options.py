@@ -1,4 +1,4 @@
-"""Flags of ``devicemanager join``, and what is made of them."""
+"""Flags of ``devicemanager join``, and the objects that are created from them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.telemetry import NodeInfo
     from devicemanager.observe.web.nodes import NodesServer
 
-# The effects of Kubernetes; the API server would reject others only after some nodes exist.
+# The API server would reject other effects only after some nodes exist.
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-# 40 characters leave room for the number and for names of mirror pods.
+# A limit of 40 characters leaves room for the number and for the names of mirror pods.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
-# As the API server validates labels; here the error comes before any request.
+# The API server has the same rules. Checked here, errors come before the first request.
 _LABEL = re.compile(r"([a-zA-Z0-9.-]{1,253}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?")
 _VALUE = re.compile(r"([a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?)?")
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for the cluster and the credentials."""
+    """Add the flags for the cluster and its credentials."""
     group = parser.add_argument_group("cluster")
     add_file(
         group,
@@ -51,7 +51,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--as-nodes",
         nargs="?",
-        # Without a value it means writes only.
+        # Without a value, only writes are impersonated.
         const=True,
         default=False,
         choices=("strict",),
@@ -68,7 +68,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
 
 
 def add_nodes(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for number and properties of the nodes."""
+    """Add the flags for the number and the properties of the nodes."""
     group = parser.add_argument_group("nodes")
     group.add_argument(
         "--nodes",
@@ -125,7 +125,7 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         choices=("leave", "stay", "register"),
         default="leave",
         help="when a node is deleted: leave, stay (like a kubelet, re-register only after a "
-        "restart) or register at once (default: leave)",
+        "restart) or register immediately (default: leave)",
     )
     group.add_argument(
         "--node-resource-topology",
@@ -141,7 +141,7 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
 
 
 def add_containers(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for the behaviour of containers."""
+    """Add the flags for the behaviour of containers, such as their run time."""
     group = parser.add_argument_group(
         "containers",
         "Defaults for all pods. Annotations of a pod, such as devicemanager.io/run-for, override "
@@ -170,7 +170,7 @@ def add_containers(parser: argparse.ArgumentParser) -> None:
 
 
 def add_http(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for the kubelets' HTTP server."""
+    """Add the flags for the HTTP server of the nodes."""
     group = parser.add_argument_group("HTTP")
     group.add_argument(
         "--http",
@@ -192,10 +192,11 @@ def add_http(parser: argparse.ArgumentParser) -> None:
 
 
 def check_http(args: argparse.Namespace) -> None:
-    """Raise CommandError for HTTP flags that have no effect or lack a port number."""
+    """Raise CommandError for HTTP flags without --http, and for a certificate without a port
+    number."""
     if args.http is None and (args.http_allow_remote or args.http_certificate):
         raise CommandError("--http-allow-remote and --http-certificate require --http")
-    # Port 0 would be chosen by the system after the nodes have announced it.
+    # With port 0, the system would choose the port after the nodes have announced it.
     if args.http_certificate and not _port(args.http):
         raise CommandError(
             f"invalid --http {args.http}: --http-certificate requires a port number, which the "
@@ -204,7 +205,8 @@ def check_http(args: argparse.Namespace) -> None:
 
 
 def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | None:
-    """Create the HTTP server, if requested; it is not started. Raises CommandError."""
+    """Create the HTTP server of the nodes if ``--http`` is given, without starting it. Raises
+    CommandError."""
     if args.http is None:
         return None
     certificate, key = map(Path, args.http_certificate) if args.http_certificate else (None, None)
@@ -226,7 +228,7 @@ def http_server(args: argparse.Namespace, cluster: Cluster) -> NodesServer | Non
 
 
 def add_sharing(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for several processes."""
+    """Add the flags that divide the nodes among several processes."""
     group = parser.add_argument_group("several processes")
     group.add_argument(
         "--shard",
@@ -254,31 +256,32 @@ def add_sharing(parser: argparse.ArgumentParser) -> None:
 
 
 def check_sharing(args: argparse.Namespace) -> None:
-    """Raise CommandError for flags that exclude each other."""
+    """Raise CommandError for sharding flags that exclude each other."""
     if args.shard is not None and args.shards is not None:
         raise CommandError("--shard and --shards exclude each other: use one of them")
-    # Another process takes over a shard with the state in its directories.
+    # A process that takes over a shard needs the state in the nodes' directories.
     if args.full and args.root is None and args.shards is not None:
         raise CommandError("--full with --shards requires a --root that all processes can reach")
 
 
 def identity() -> str:
-    """Return the identity of this process in leases: the pod's name, or a random one."""
-    # Random outside a pod: two processes on a machine must not have the same identity.
+    """Return the identity of this process in leases: the pod's name, or the host name and a random
+    suffix."""
+    # Random outside a pod, because two processes on one machine must have different identities.
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{secrets.token_hex(4)}"
 
 
 def node_specs(args: argparse.Namespace) -> NodeSpecs:
-    """Return the requested nodes. Raises CommandError."""
+    """Return the specifications of the requested nodes. Raises CommandError."""
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.kubelet.inmemory.devices import numbered
 
-    # IDs are numbered per node: every node has gpu-0, as real nodes do.
+    # IDs are numbered per node, so that every node has gpu-0, as real nodes do.
     simulate = {
         option.resource: tuple(numbered(option.resource, option.nodes).values())
         for option in args.simulate
     }
-    # The NUMA nodes of the machine are those of the devices, unless flags define them.
+    # A node has the NUMA nodes of its devices, unless flags define others.
     numa = {node for option in args.simulate for node in option.nodes if node is not None}
     return NodeSpecs.numbered(
         args.prefix,
@@ -315,7 +318,8 @@ def _container_behaviour(args: argparse.Namespace) -> ContainerBehaviour:
 
 
 def _port(address: str | None) -> int:
-    """Return the port of an address, which nodes announce; 0 if it is not a number."""
+    """Return the port number in ``address``, or 0 if there is none. The nodes announce this
+    port."""
     text = (address or "").rpartition(":")[2]
     return int(text) if text.isdecimal() else 0
 
@@ -325,7 +329,9 @@ def _port(address: str | None) -> int:
 
 def _prefix(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"invalid name {text!r}: use a to z, 0 to 9 and -")
+        raise argparse.ArgumentTypeError(
+            f"invalid name {text!r}: use a to z, 0 to 9 and -, at most 40 characters"
+        )
     return text
 
 
@@ -348,7 +354,7 @@ def _taint(text: str) -> dict[str, str]:
 
 
 def duration(text: str) -> Range:
-    """Parse a duration, as argparse does. Raises ArgumentTypeError."""
+    """Parse a duration or a range such as ``1s±0.5``. Raises ArgumentTypeError."""
     from devicemanager.cluster.container_behaviour import Range
 
     try:

@@ -24,7 +24,8 @@ def _write(text: str) -> None:
 
 
 class KubeletLog:
-    """Printer of events. Thread-safe; the lines of one event are written in one piece."""
+    """Printer of the events of ``run`` and ``join``. Thread-safe; the lines of one event stay
+    together."""
 
     def __init__(self, as_json: bool, write: Callable[[str], None] = _write) -> None:
         self._as_json = as_json
@@ -44,16 +45,18 @@ class KubeletLog:
         self._print(event.time, record, [f"{mark}{event.kind.value}: {event.message}"])
 
     def say(self, kind: str, text: str, **facts: object) -> None:
-        """Print a message of the command."""
+        """Print a message of the command itself. ``facts`` are additional fields of the JSON
+        output."""
         self._print(time.time(), {"kind": kind, "message": text, **facts}, [text])
 
     def warn(self, kind: str, text: str) -> None:
-        """Print a warning of the command, in the form of an event."""
+        """Print a warning of the command itself, in the format of an event."""
         record = {"kind": kind, "message": text, "warning": True}
         self._print(time.time(), record, [f"warning: {kind}: {text}"])
 
     def admission(self, pod: Pod, admission: Admission) -> None:
-        """Print the result of an admission, by container."""
+        """Print the result of an admission: the devices and settings of each container, or the
+        explanation of the rejection."""
         from devicemanager.kubelet.pods.data import (
             container_data,
             explanation_data,
@@ -72,12 +75,12 @@ class KubeletLog:
                 container: container_data(given)
                 for container, given in admission.containers.items()
             },
-            # Always present: readers of JSON need not test for the field.
+            # Always present, so that readers of the JSON need not test for the field.
             "explanation": None,
         }
         lines = []
         if not admission.admitted:
-            # Only the explanation: the rejection itself is an event and printed already.
+            # The rejection itself is an event, which is already printed.
             record["explanation"] = explanation_data(admission)
             lines += [f"    {line}" for line in explanation_lines(admission)]
         for container, given in admission.containers.items() if admission.admitted else ():
@@ -86,12 +89,13 @@ class KubeletLog:
         self._print(time.time(), record, lines)
 
     def dropped(self, count: int) -> str:
-        """Return the line that replaces ``count`` lines, which were not read in time."""
+        """Return the line that replaces ``count`` lines that standard output did not accept in
+        time."""
         text = f"{count} lines are missing here: standard output was not read in time"
         record = {"kind": "output-dropped", "message": text, "warning": True, "dropped": count}
         return self._rendered(time.time(), record, [f"warning: output-dropped: {text}"])
 
-    # One write per event, because threads print at the same time.
+    # One write per event, because several threads print concurrently.
     def _print(self, when: float, record: Mapping[str, object], lines: list[str]) -> None:
         if text := self._rendered(when, record, lines):
             self._write(text)
@@ -99,7 +103,7 @@ class KubeletLog:
     def _rendered(self, when: float, record: Mapping[str, object], lines: list[str]) -> str:
         if self._as_json:
             whole = {"schema": _SCHEMA, "time": round(when, 3), **record}
-            # default=str: details of events contain paths and resource names of their types.
+            # default=str, because event details contain paths and other types.
             return json.dumps(whole, default=str) + "\n"
         clock = time.strftime("%H:%M:%S", time.localtime(when))
         stamp = f"{clock}.{int(when % 1 * 1000):03}"
@@ -116,7 +120,7 @@ def _devices_text(given: ContainerOutcome) -> str:
 
 
 def _settings(given: ContainerOutcome) -> list[str]:
-    """Return the settings of a container, or why they cannot be read."""
+    """Return the settings of a container as lines, or a line that says why they cannot be read."""
     from devicemanager.kubelet.wire.errors import WireError
 
     try:

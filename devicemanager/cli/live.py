@@ -1,8 +1,8 @@
 """Output of commands that run until a signal: lines, or a live view on the terminal.
 
-A command writes to the ``log`` of its ``Display`` only. During a live view, ``_LiveLog`` passes
-the lines to the view; before and after, it prints them. Its lock makes sure that each line is
-shown in one of the two places when the view starts or ends.
+A command writes only to the ``log`` of its ``Display``. While the live view is shown, ``_LiveLog``
+passes the lines to the view; before and after, it prints them. Its lock ensures that each line is
+either printed or shown when the view starts or ends.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["Display", "LiveDisplay", "add_live", "display", "display_until", "live_view"]
 
 _LEFT_BEHIND = 10
-"""Number of lines of the view that are printed again when it ends."""
+"""Number of the view's last log lines that are printed again when the view ends."""
 _LONG = 2.0
 """Seconds after which a wait is reported."""
 
 Failed = Callable[[OSError], None]
-"""Called once when standard output can no longer be written."""
+"""Function that is called once, when standard output can no longer be written."""
 
 
 def add_live(parser: argparse.ArgumentParser) -> None:
-    """Add ``--plain`` and ``--no-color``."""
+    """Add the flags ``--plain`` and ``--no-color``."""
     parser.add_argument(
         "--plain",
         action="store_true",
@@ -57,7 +57,8 @@ def live_view(
     lines: LogLines | None = None,
     about: Sequence[str] = (),
 ) -> LiveView:
-    """Return a live view on the terminal; it is not started."""
+    """Return a live view for the terminal, without starting it. ``look`` returns the current view
+    of the node, and ``ended`` is called when the live view ends."""
     from devicemanager.observe.terminal.live import LiveView, glyphs_for
     from devicemanager.observe.terminal.session import standard_terminal
 
@@ -73,19 +74,20 @@ def live_view(
 
 
 class Display:
-    """Output as lines."""
+    """Output of a command as lines."""
 
     def __init__(self, log: KubeletLog) -> None:
         self.log = log
 
     def show(self, look: Callable[[], Callable[[], View]]) -> None:
-        """Start the live view, if any. ``look`` returns the function that creates pictures."""
+        """Start the live view, if this display has one. ``look`` returns the function that creates
+        views of the node."""
 
     @contextlib.contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Report the wait inside if it takes long."""
+        """Report a wait if the with block takes longer than ``_LONG`` seconds."""
         timer = threading.Timer(_LONG, lambda: self.log.say("waiting", f"waiting {what}"))
-        # A pending timer must not delay the exit.
+        # A daemon, so that a pending timer does not delay the exit.
         timer.daemon = True
         timer.start()
         try:
@@ -94,24 +96,24 @@ class Display:
             timer.cancel()
 
     def close(self) -> None:
-        """End the live view; later messages are printed as lines."""
+        """End the live view, if any. Later messages are printed as lines."""
 
 
 class _LiveLog(KubeletLog):
-    """Log that prints lines, or adds them to the live view while it is shown."""
+    """Log that prints lines, or adds them to the live view while the view is shown."""
 
     def __init__(self, lines: LogLines, write: Callable[[str], None]) -> None:
         super().__init__(False, write)
         self.lines = lines
         self.about: list[str] = []
-        """Messages before the view started, such as the paths of the sockets."""
-        # Guards the fields below: each line is printed or shown, never both or neither.
+        """Messages from before the view started, such as the paths of the sockets."""
+        # Guards the fields below, so that each line is either printed or shown.
         self._turn = threading.Lock()
         self._showing = False
         self._before = 0
 
     def say(self, kind: str, text: str, **facts: object) -> None:
-        # The view shows these lines again, because it hides what was printed before.
+        # The view shows these lines again, because it hides earlier output.
         if not self._showing:
             self.about.append(text)
         super().say(kind, text, **facts)
@@ -122,7 +124,7 @@ class _LiveLog(KubeletLog):
             self._before = self.lines.count
 
     def end_showing(self) -> None:
-        """Print the last lines of the view, which are no longer visible."""
+        """Print the last lines of the view again, because the view is no longer visible."""
         with self._turn:
             if self._showing:
                 shown = min(self.lines.count - self._before, _LEFT_BEHIND)
@@ -144,7 +146,7 @@ class _LiveLog(KubeletLog):
 
 
 class LiveDisplay(Display):
-    """Live view between ``show`` and ``close``; lines before and after."""
+    """Output as a live view between ``show`` and ``close``, and as lines before and after."""
 
     def __init__(
         self,
@@ -154,7 +156,8 @@ class LiveDisplay(Display):
         quit_: Callable[[], None],
         failed: Failed,
     ) -> None:
-        """``quit_`` is called when the user wants to quit."""
+        """Create the display without starting the view. ``quit_`` is called when the user quits the
+        view, ``failed`` when standard output can no longer be written."""
         from devicemanager.observe.terminal.live import LogLines
 
         self._args = args
@@ -172,15 +175,15 @@ class LiveDisplay(Display):
 
         log = self._live_log
         view = live_view(self._args, look(), self._ended, log.lines, log.about)
-        # Earlier lines must be on the screen before the view takes it over.
+        # Earlier lines must be printed before the view takes over the screen.
         self._output.drain()
         self._view = view
         self._stack.callback(view.close)
         self._stack.enter_context(TerminalSignals(view))
-        # In the handler itself: a second signal can end the process without restoring the
-        # terminal.
+        # Called in the signal handler, because a second signal can end the process before the
+        # terminal is restored.
         self._signals.first = view.end
-        # Before the start: a line between the two would be printed into the view.
+        # Called before the view starts, so that no line is printed into the view.
         self._live_log.begin_showing()
         try:
             view.start()
@@ -206,7 +209,7 @@ class LiveDisplay(Display):
         self._live_log.end_showing()
 
     def _ended(self, error: BaseException | None) -> None:
-        # The thread of the view ends here; the main thread stops the command.
+        # Runs on the view's thread, which ends here. The main thread stops the command.
         if error is None:
             self._quit()
         elif isinstance(error, OSError):
@@ -224,16 +227,17 @@ def display(
     failed: Failed,
     stack: contextlib.ExitStack,
 ) -> Display:
-    """Return a live display if options and terminal allow one, otherwise a plain one."""
+    """Return a live display if the options and the terminal allow one, otherwise a plain
+    display."""
     as_json = args.output == "json"
     try:
         descriptor = sys.stdout.fileno()
-    except (OSError, ValueError):  # not a file: a test or a program has replaced it
+    except (OSError, ValueError):  # a test or a program has replaced standard output
         return Display(KubeletLog(as_json))
     log: KubeletLog
     output = OutputQueue(lambda count: log.dropped(count), failed, descriptor)
     stack.callback(output.close)
-    # Imported only for a terminal: output to a file needs no terminal library.
+    # Imported only for a terminal, because output to a file needs no terminal library.
     if not as_json and not args.plain and sys.stdout.isatty():
         from devicemanager.observe.terminal.session import is_live_terminal
 
@@ -254,15 +258,15 @@ def display_until(
 ) -> Display:
     """Return the display of a command that runs until a signal.
 
-    Quitting the view counts as Ctrl-C. An output that can no longer be written is added to
-    ``failures`` and stops the command.
+    Quitting the view has the effect of Ctrl-C. If standard output can no longer be written, the
+    error is added to ``failures`` and the command stops.
     """
 
     def failed(error: OSError) -> None:
         # After a signal, such as the SIGHUP of a closed terminal, the command stops anyway.
         if not signals.came:
             failures.append(error)
-            # Called on another thread: only the main thread can end its own wait.
+            # Runs on another thread, so the main thread is interrupted to end its wait.
             _thread.interrupt_main(signal.SIGTERM)
 
     def quit_() -> None:

@@ -1,4 +1,5 @@
-"""Structured claims of a node from files: objects, and the allocations of a state file."""
+"""Structured claims of a node, read from files: the objects, and the allocations of a state
+file."""
 
 from __future__ import annotations
 
@@ -24,13 +25,14 @@ from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.kubelet.pods.admission import Admission
 
 _NODE = "mock"
-"""Name of the node if no pool has a node name."""
+"""Name of the node if no pool names a node."""
 _MAX_STATE = 64 << 20
 
 
 @attrs.frozen
 class OfflineClaims:
-    """Objects of files, with the allocated claims in ``records``, by name."""
+    """Structured claims of one node, read from files; ``records`` has the allocated ones by
+    name."""
 
     allocator: Allocator
     node: str
@@ -38,7 +40,7 @@ class OfflineClaims:
     given: int = 0
     """The number of objects in the files."""
     _new: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """By pod: the claims to release if it is not admitted."""
+    """The claims allocated for each pod, by UID. They are released if the pod is not admitted."""
 
     @classmethod
     def load(
@@ -48,9 +50,9 @@ class OfflineClaims:
         node: str | None = None,
         hardware: SimulatedHardware | None = None,
     ) -> OfflineClaims:
-        """Read files and directories of objects, ``-`` for standard input, and a state file.
+        """Read files and directories of objects, standard input (``-``) and a state file.
 
-        Raises CommandError and ClaimsError; nothing is loaded in part.
+        Raises CommandError and ClaimsError; after an error nothing is loaded.
         """
         found = read_state(state) if state is not None else ClaimsState()
         store = ObjectStore()
@@ -61,7 +63,7 @@ class OfflineClaims:
         )
         contents = {Path(name): data for name, data in given_contents(paths, MAX_FILE).items()}
         files = read_paths(map(Path, paths), contents)
-        # All files first: a claim can refer to a class in a later file.
+        # All files are read first, because a claim can refer to a class in a later file.
         objects = [each for file in files for each in file.objects]
         given = len(objects)
         if hardware is not None:
@@ -72,16 +74,18 @@ class OfflineClaims:
         return cls(allocator, _node(store, node), records, given)
 
     def ids(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return names as ``namespace/name``. Raises ClaimsError for an unknown claim."""
+        """Return the names of claims as ``namespace/name``. Raises ClaimsError for an unknown
+        claim."""
         found = tuple([name if "/" in name else f"default/{name}" for name in names])
         for each in found:
             self.allocator.claim(each)
         return found
 
     def explain_pod(self, pod: Pod) -> tuple[Explanation | None, Admission | None]:
-        """Allocate a pod's claims; return their explanation, and the rejection if they fail."""
+        """Allocate a pod's claims. Return their explanation, and the rejection if the claims do not
+        fit."""
         wanted = [name for name in pod.resource_claims.values() if name is not None]
-        # A pod can name a claim for several containers; it is allocated once.
+        # Several containers of a pod can use the same claim, which is allocated once.
         ids = tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in wanted))
         explanation = None
         try:
@@ -94,20 +98,20 @@ class OfflineClaims:
         return explanation, None
 
     def end(self, pod: Pod) -> None:
-        """Release what was allocated for a pod."""
+        """Release the claims that were allocated for a pod."""
         self.allocator.release(*self._new.pop(pod.uid, ()))
 
     def phase(self, claim: str) -> str:
-        """Return ``Pending``, ``Allocated`` or ``Reserved``."""
+        """Return the phase of a claim: ``Pending``, ``Allocated`` or ``Reserved``."""
         if claim not in self.records:
             return "Pending"
         return "Reserved" if self.records[claim].users else "Allocated"
 
 
 def read_state(text: str) -> ClaimsState:
-    """Read a state file. Raises CommandError."""
+    """Read a state file of allocated claims. Raises CommandError."""
     try:
-        # Not Path.read_bytes, which blocks on a pipe without a writer.
+        # Path.read_bytes would block on a pipe without a writer.
         return parse_state(read_regular(text, _MAX_STATE))
     except OSError as error:
         raise CommandError(f"{text}: {error.strerror}") from None
@@ -134,13 +138,15 @@ def _node(store: ObjectStore, name: str | None) -> str:
         return name
     # A pool belongs to one node, and allocation is per node.
     if len(nodes) > 1:
-        raise CommandError(f"the pools are of several nodes, {', '.join(nodes)}: use --node")
+        raise CommandError(
+            f"the pools belong to several nodes: use --node with one of {', '.join(nodes)}"
+        )
     return nodes[0] if nodes else _NODE
 
 
 def missing_references(allocator: Allocator) -> Iterator[str]:
-    """Yield a line for each class or type that claims name and the files do not define."""
-    # Only a note: the file may be one of several, or the class may exist on a real node.
+    """Yield a line for each class or device type that claims name and the files do not define."""
+    # These are notes, not errors, because the class may be defined elsewhere.
     classes = allocator.store.classes
     for name, claim in sorted(allocator.claims.items()):
         details = [detail for instance in claim.claims for detail in instance.details()]

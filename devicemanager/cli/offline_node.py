@@ -1,7 +1,8 @@
-"""The node of ``devicemanager explain``: devices from flags and files, kubelets in memory.
+"""The node of ``devicemanager explain``: devices from flags and files, and an in-memory kubelet.
 
-Loaded when ``explain`` runs. Several sources can contribute to the same device: a checkpoint knows
-which devices are allocated, ``--allocatable`` adds NUMA nodes, ``--devices`` adds new devices.
+Several sources can describe the same device: a checkpoint has the allocated devices,
+``--allocatable`` adds NUMA nodes, and ``--devices`` adds new devices. The module is imported only
+when ``explain`` runs.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ Inventory = dict[ResourceName, dict[DeviceId, Device]]
 
 
 class OfflineNode(NamedTuple):
-    """A node before the pods of the command line are admitted."""
+    """The state of a node before the pods of the command line are admitted."""
 
     inventory: Inventory
     settings: Settings
     saved: Checkpoint | None = None
-    """Devices that are allocated already."""
+    """The devices that are already allocated."""
     names: Mapping[str, str] = {}
-    """Names of pods, by UID."""
+    """Names of pods as ``namespace/name``, by UID."""
     notes: tuple[str, ...] = ()
-    """Facts that limit the explanation."""
+    """Facts that limit the validity of the explanation, for the user."""
 
     def kubelet(self) -> InMemoryKubelet:
-        """Return a new kubelet with this state. Raises TopologyConfigError."""
+        """Return a new in-memory kubelet with this state. Raises TopologyConfigError."""
         devices = {str(name): tuple(each.values()) for name, each in self.inventory.items()}
         return InMemoryKubelet(self.settings, devices, saved=self.saved, names=self.names)
 
@@ -51,10 +52,10 @@ class OfflineNode(NamedTuple):
 
 
 def add_checkpoint(inventory: Inventory, saved: Checkpoint) -> None:
-    """Add the devices of a checkpoint.
+    """Add the devices of a checkpoint to the inventory.
 
-    Registered devices are healthy; a checkpoint lists no others. Devices that are allocated and
-    not registered are therefore unhealthy. NUMA nodes are known only for allocated devices.
+    A checkpoint lists only healthy devices as registered. A device that is allocated but not
+    registered is therefore unhealthy. NUMA nodes are known only for allocated devices.
     """
     allocated = _allocated(saved)
     for name, registered in (saved.registered_devices or {}).items():
@@ -80,13 +81,13 @@ def _allocated(saved: Checkpoint) -> dict[ResourceName, dict[DeviceId, Nodes]]:
 
 
 def add_allocatable(inventory: Inventory, path: str) -> None:
-    """Add the devices, with NUMA nodes, in the output of ``devicemanager resources -o json``.
+    """Add the devices in a file with the output of ``devicemanager resources -o json``.
 
     Raises CommandError.
     """
     try:
         rows = list(_rows(json.loads(read_file(path, _MAX_ALLOCATABLE))))
-    # Any other shape fails somewhere in `_rows`; where does not help the user.
+    # Any other content fails somewhere in `_rows`. The exact place would not help the user.
     except (ValueError, LookupError, TypeError, AttributeError):
         raise CommandError(
             f"invalid file {path}: expected the output of `devicemanager resources -o json`"
@@ -94,7 +95,7 @@ def add_allocatable(inventory: Inventory, path: str) -> None:
     for resource, id_, nodes in rows:
         devices = inventory.setdefault(resource, {})
         before = devices.get(id_)
-        # The NUMA nodes of a checkpoint stay; a device that is listed here is healthy.
+        # NUMA nodes from a checkpoint are kept. A device in this list is healthy.
         both = {*nodes, *((before and before.numa) or ())}
         devices[id_] = Device(id_, numa=tuple(sorted(both)) or None)
 
@@ -107,7 +108,8 @@ def _rows(content: Any) -> Iterator[tuple[ResourceName, DeviceId, list[int]]]:
 
 
 def apply_flags(inventory: Inventory, args: argparse.Namespace) -> None:
-    """Apply --devices and --unhealthy. Raises CommandError for an unknown device."""
+    """Add the devices of --devices, and apply --unhealthy. Raises CommandError for an unknown
+    device."""
     for option in args.devices:
         resource = ResourceName(option.resource)
         devices = inventory.setdefault(resource, {})
@@ -128,7 +130,7 @@ def _make_unhealthy(inventory: Inventory, resource: str, ids: Iterable[str]) -> 
 
 
 def nodes_of(inventory: Inventory) -> set[int]:
-    """Return the NUMA nodes of all devices."""
+    """Return the NUMA nodes of all devices in the inventory."""
     return {
         node
         for devices in inventory.values()
@@ -138,7 +140,8 @@ def nodes_of(inventory: Inventory) -> set[int]:
 
 
 def without_nodes(inventory: Inventory) -> dict[ResourceName, int]:
-    """Return the number of devices without a known NUMA node, for resources that have any."""
+    """Return, for each resource that has such devices, the number of devices without a known NUMA
+    node."""
     counts = {
         resource: sum(not device.numa for device in devices.values())
         for resource, devices in inventory.items()

@@ -1,9 +1,10 @@
 """The node of ``devicemanager explain --snapshot``, optionally with changes to try.
 
 A snapshot can be incomplete. Allocations come from the checkpoint, or from PodResources if the
-checkpoint is missing or damaged. NUMA nodes come from the machine, or from the devices if those
-have nodes that the machine does not have. CPUs and memory are used if the kubelet allocates them
-exclusively (policy ``static``) and its state files can be read. Notes say what is missing.
+checkpoint is missing or damaged. NUMA nodes come from the machine; if a device has a NUMA node that
+the machine lacks, they come from the devices. CPUs and memory are included if the kubelet allocates
+them exclusively (policies ``static`` and ``Static``) and its state files can be read. Notes say
+what is missing.
 """
 
 from __future__ import annotations
@@ -48,20 +49,20 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class SnapshotNode:
-    """The parts of a snapshot that admissions depend on."""
+    """The parts of a snapshot that affect admissions."""
 
     node: Node
     saved: Checkpoint
-    """Devices that are allocated to the pods of the node."""
+    """The devices that are allocated to the pods of the node."""
     names: Mapping[str, str]
     aligned: Alignment
     dropped: frozenset[str] = frozenset()
-    """UIDs of pods that do not count."""
+    """UIDs of pods whose devices, CPUs and memory count as free."""
     notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, node: Node) -> SnapshotNode:
-        """Return the node without changes."""
+        """Return the node of a snapshot, without changes."""
         saved, notes = _allocations(node)
         gone = frozenset(uid for uid, is_sure in node.gone.items() if is_sure)
         notes += tuple(
@@ -73,15 +74,15 @@ class SnapshotNode:
         )
         names = dict(node.names)
         if node.saved is None or saved is not node.saved.checkpoint:
-            # From PodResources, which has no UIDs: the name of a pod stands for its UID.
+            # PodResources has no UIDs, so a pod's name is used as its UID.
             names |= {entry.pod_uid: entry.pod_uid for entry in saved.entries or ()}
         remaining = checkpoint.without_pods(saved, gone)
         return cls(node, remaining, names, node.alignment, gone, notes)
 
     def changed(self, what_ifs: list[tuple[str, str]], without: list[str]) -> SnapshotNode:
-        """Return the node with another policy or without some pods, by name or UID.
+        """Return the node with another policy, scope or policy options, and without some pods.
 
-        Raises CommandError for an unknown pod.
+        Pods are named by name or UID. Raises CommandError for an unknown pod.
         """
         aligned = self.aligned
         for key, value in what_ifs:
@@ -100,7 +101,8 @@ class SnapshotNode:
         )
 
     def _uids(self, name: str) -> frozenset[str]:
-        """Return the UIDs of the pods with a name, a namespace/name or a UID."""
+        """Return the UIDs of the pods with the given name, ``namespace/name`` or UID. Raises
+        CommandError if there is no such pod."""
         uids = [entry.pod_uid for entry in self.saved.entries or ()]
         # Pods without devices can still have exclusive CPUs or memory.
         for state in (self._cpus(), self._memory()):
@@ -121,11 +123,12 @@ class SnapshotNode:
         return found
 
     def inventory(self) -> Inventory:
-        """Return all devices. Those that are not allocatable are unhealthy, if that is known."""
+        """Return all devices. Devices that are not allocatable are unhealthy; without a list of
+        allocatable devices, registered ones are healthy."""
         inventory: Inventory = {}
         add_checkpoint(inventory, self.saved)
         allocatable = self.node.snapshot.allocatable
-        # Without the list, the registered devices of the checkpoint count as healthy.
+        # add_checkpoint has marked the registered devices as healthy.
         if allocatable is None:
             return inventory
         for devices in inventory.values():
@@ -137,21 +140,19 @@ class SnapshotNode:
         return inventory
 
     def machine(self, inventory: Inventory) -> Machine | None:
-        """Return NUMA nodes, and CPUs and memory if the kubelet allocates them exclusively.
-
-        None if nothing is known.
-        """
+        """Return the NUMA nodes, and the CPUs and memory that the kubelet allocates exclusively.
+        Return None if no NUMA nodes are known."""
         numa = self.node.snapshot.numa
         named = nodes_of(inventory)
         if numa is None or not named <= set(numa.topology.nodes):
-            # A mock kubelet with simulated NUMA nodes: those of the machine do not apply.
+            # A mock kubelet can simulate NUMA nodes that the machine does not have.
             return None if not named else (NumaTopology.up_to(max(named)), ())
         return numa.topology, tuple(self._providers(numa.topology, numa.cpus))
 
     def _providers(
         self, topology: NumaTopology, cpus: Mapping[int, tuple[int, ...]]
     ) -> Iterator[HintProvider]:
-        # With other policies, containers share all CPUs and nothing is aligned.
+        # With other policies, containers share all CPUs, and CPUs are not aligned.
         if self.aligned.cpu_policy == STATIC_CPU and cpus:
             yield _cpu_provider(topology, cpus, self.aligned, self._cpus(), self.dropped)
         state = self._memory()
@@ -174,8 +175,8 @@ class SnapshotNode:
 
 
 def _allocations(node: Node) -> tuple[Checkpoint, tuple[str, ...]]:
-    """Return the allocated devices, from the best source that there is, and notes about it."""
-    # The checkpoint first: it has UIDs, NUMA nodes and the responses of plugins.
+    """Return the allocated devices from the best available source, and notes about the source."""
+    # The checkpoint is best: it has UIDs, NUMA nodes and the responses of plugins.
     if node.saved is not None and not node.saved.problems:
         return node.saved.checkpoint, ()
     if node.snapshot.pods is not None:
@@ -189,7 +190,7 @@ def _allocations(node: Node) -> tuple[Checkpoint, tuple[str, ...]]:
 
 
 def _from_pod_resources(node: Node) -> Checkpoint:
-    """Return entries for what PodResources shows; a pod's name stands for its UID."""
+    """Return a checkpoint with the allocations in PodResources. A pod's name is used as its UID."""
     entries: dict[tuple[str, str, str], dict[int, dict[str, None]]] = {}
     for pod in node.snapshot.pods or ():
         for container in pod.containers:
@@ -209,7 +210,7 @@ def _from_pod_resources(node: Node) -> Checkpoint:
 def _allocatable(
     listed: Iterable[ContainerDevices],
 ) -> Mapping[tuple[ResourceName, DeviceId], set[int]]:
-    """Return each allocatable device with its NUMA nodes."""
+    """Return the NUMA nodes of each allocatable device, by resource and device ID."""
     found: dict[tuple[ResourceName, DeviceId], set[int]] = {}
     for each in listed:
         here = {number for number in each.nodes if 0 <= number <= MAX_NODE_ID}
@@ -225,7 +226,7 @@ def _cpu_provider(
     state: CpuState | None,
     dropped: frozenset[str],
 ) -> CpuProvider:
-    """Return the CPUs of the node, with those that pods have exclusively."""
+    """Return the CPUs of the node, without the exclusive CPUs of the pods in ``dropped``."""
     try:
         reserved = id_list("reservedSystemCPUs", aligned.reserved_cpus)
     except NumaError as error:
@@ -243,7 +244,7 @@ def _cpu_provider(
 def _memory_provider(
     topology: NumaTopology, state: MemoryState, dropped: frozenset[str]
 ) -> MemoryProvider:
-    """Return the memory of the node, with what pods have exclusively."""
+    """Return the memory of the node, without the exclusive memory of the pods in ``dropped``."""
     provider = MemoryProvider.of(topology, state.allocatable)
     free = provider.free()
     pods = {}
@@ -253,8 +254,8 @@ def _memory_provider(
         charged: dict[tuple[str, int], int] = {}
         for block in (block for blocks in by_container.values() for block in blocks):
             missing = block.size
-            # The state file has only the sum of a block over its nodes. The kubelet fills one
-            # node after another (``updateExpectedMachineState``).
+            # The state file has only the size of a block, not its parts per NUMA node. The
+            # kubelet fills one node after another (``updateExpectedMachineState``).
             for place in ((block.type, number) for number in block.nodes):
                 amount = min(missing, free.get(place, 0))
                 if amount:

@@ -1,4 +1,4 @@
-"""Parsers, errors and options that the subcommands share."""
+"""Argument parsers, errors and options that several subcommands use."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     Subparsers: TypeAlias = argparse._SubParsersAction["CommandParser"]
 
 Run = Callable[[argparse.Namespace], int]
-"""Runs a subcommand; returns the exit status."""
+"""Function that runs a subcommand and returns its exit status."""
 
 
 class CommandError(Exception):
-    """A mistake that the user can fix. The text is one line."""
+    """Error for a mistake that the user can fix. The text is one line."""
 
 
 def not_installed(error: ModuleNotFoundError, extra: str) -> str:
-    """Return the error text for a module that an extra provides."""
+    """Return the error text for a missing module, with the extra to install."""
     return f"{error.name} is not installed: pip install 'kubelet-devicemanager[{extra}]'"
 
 
 @contextlib.contextmanager
 def rejected_server(flag: str) -> Iterator[None]:
-    """Convert errors about the server of ``--control`` or ``--http`` to CommandError.
+    """Convert errors from creating the server of ``--control`` or ``--http`` to CommandError.
 
-    The extra that the server needs has the name of the flag.
+    The extra that the server needs has the same name as the flag.
     """
     try:
         yield
     except ModuleNotFoundError as error:
         raise CommandError(f"--{flag}: {not_installed(error, flag)}") from None
     except ValueError as error:
-        # Loaded by now: the error comes from there.
+        # Already imported, because this module raised the error.
         from devicemanager.control.access import NotLoopback
 
         more = f"; or add --{flag}-allow-remote" if isinstance(error, NotLoopback) else ""
@@ -47,7 +47,7 @@ def rejected_server(flag: str) -> Iterator[None]:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Parser of a subcommand.
+    """Argument parser of a subcommand.
 
     ``complete`` adds arguments when the subcommand is called. It can import modules that are too
     slow for ``devicemanager --help``.
@@ -55,33 +55,35 @@ class CommandParser(argparse.ArgumentParser):
 
     complete: Callable[[argparse.ArgumentParser], None] | None = None
     takes_command = False
-    """True if another command, with its options, follows after ``--``."""
+    """True if another command, with its own options, follows after ``--``."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        """Create a parser without abbreviations: ``--simulate`` is not ``--simulate-pools``."""
+        """Create a parser that accepts no abbreviated options: ``--simulate`` never means
+        ``--simulate-pools``."""
         super().__init__(*args, **options)
         self.allow_abbrev = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Complete the parser and parse; reject unknown arguments.
+        """Add the arguments of ``complete``, parse, and reject unknown arguments.
 
-        The base class leaves that to the main parser, which would print its own usage.
+        The base class would leave unknown arguments to the main parser, which prints the wrong
+        usage.
         """
-        # Reset first: a parser can parse twice, but can add an argument only once.
+        # Reset first, because a parser can parse twice but can add an argument only once.
         complete, self.complete = self.complete, None
         if complete is not None:
             complete(self)
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            # A forgotten -- shows as unknown options of the other command.
+            # If -- is missing, the options of the other command are unknown here.
             hint = self.takes_command and "--" not in (sys.argv[1:] if args is None else args)
             more = "; put the command to run after --" if hint else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{more}")
         return found, unknown
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        """Print the help. Raises OSError, which the base class ignores; a broken pipe is fine."""
-        # print_help of the base class ignores errors, so a full disk would look like success.
+        """Print the help. Raises OSError if it cannot be written, except for a broken pipe."""
+        # The base class ignores errors, so that a full disk would look like success.
         stream = sys.stdout if file is None else file
         if stream is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -97,7 +99,7 @@ def command(
     description: str | None = None,
     complete: Callable[[argparse.ArgumentParser], None] | None = None,
 ) -> CommandParser:
-    """Add a subcommand. The default description is its help text."""
+    """Add a subcommand and return its parser. The default description is the help text."""
     sentence = description or f"{help_[0].upper()}{help_[1:]}."
     parser = subparsers.add_parser(name, help=help_, description=sentence)
     parser.set_defaults(run=run)
@@ -106,7 +108,7 @@ def command(
 
 
 def add_format(parser: argparse.ArgumentParser, *formats: str) -> None:
-    """Add ``-o``; the first format is the default."""
+    """Add the option ``-o``. The first format is the default."""
     parser.add_argument(
         "-o",
         "--output",
@@ -119,7 +121,7 @@ def add_format(parser: argparse.ArgumentParser, *formats: str) -> None:
 def add_repeated(
     parser: argparse._ActionsContainer, name: str, metavar: str, help_: str, **options: Any
 ) -> None:
-    """Add an option that can be repeated; its value is a list."""
+    """Add an option that can be repeated. Its value is a list."""
     parser.add_argument(
         name,
         action="append",

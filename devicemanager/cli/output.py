@@ -1,4 +1,4 @@
-"""Tables, JSON and clean text on standard output."""
+"""Print tables, JSON and escaped text on standard output."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def clean(text: str) -> str:
-    """Escape control characters and line ends.
+    """Return a text with control characters and line ends escaped.
 
-    Names come from sockets and files: they must not control the terminal or fake a line.
+    Names from sockets and files must not control the terminal or look like another line.
     """
-    # Nearly all texts are; this is faster than the loop.
+    # Nearly all texts are printable, and this test is faster than the loop.
     if text.isprintable():
         return text
     return "".join(
@@ -30,37 +30,39 @@ def clean(text: str) -> str:
 
 
 def print_json(schema: str, value: Mapping[str, object]) -> None:
-    """Print a value as indented JSON, with the name of its shape (docs/json.md)."""
+    """Print a value as indented JSON, with the name of its shape in ``schema`` (docs/json.md)."""
     print(json.dumps({"schema": schema_name(schema), **value}, indent=2))
 
 
 @contextlib.contextmanager
 def failures(form: str, schema: str, **facts: object) -> Iterator[None]:
-    """With the form ``json``, also print an error as JSON: ``facts`` and ``error``, its line.
+    """Run the with block. If it raises an error and ``form`` is ``json``, also print the error as
+    JSON.
 
-    The error is raised again, so that standard error has the line, too.
+    The JSON has ``facts`` and the field ``error``. The error is raised again, so that it also
+    appears on standard error.
     """
     try:
         yield
     except Exception as error:
-        # Scripts that read JSON get the error where they look for the result.
+        # Scripts that parse the JSON find the error in place of the result.
         if form == "json":
             print_json(schema, {**facts, "error": " ".join(str(error).split())})
         raise
 
 
 def schema_name(schema: str) -> str:
-    """Return the value of ``schema``: name and version of the shape."""
+    """Return the value of the field ``schema``, such as ``devicemanager.pods/v1``."""
     return f"devicemanager.{schema}/v1"
 
 
 def console(**options: Any) -> Console:
-    """Return a console for standard output, in color if it has colors.
+    """Return a rich console for standard output, in color if the terminal supports it.
 
-    It raises BrokenPipeError, like all other writers. By default, rich exits with 1, which would
-    mean a negative result.
+    The console raises BrokenPipeError. By default, rich exits with status 1, which would mean a
+    negative result.
     """
-    # Not at the top: rich is slow to import, and most commands print no table.
+    # Imported here, because rich is slow to import and most commands print no table.
     from rich.console import Console
 
     class StandardOutput(Console):
@@ -71,13 +73,14 @@ def console(**options: Any) -> Console:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table: fitted to a terminal, otherwise plain and without wrapping."""
+    """Print a table, fitted to the terminal. If the output is not a terminal, print plain columns
+    without wrapping."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    # Boxes and colors are for people; scripts split plain columns.
+    # People get boxes and colors; scripts get plain columns, which they can split.
     terminal = sys.stdout.isatty()
     table = Table(
         box=SIMPLE_HEAD if terminal else None,
@@ -93,24 +96,24 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         console(highlight=False).print(table)
         return
     plain = io.StringIO()
-    # Scripts read this: nothing may be cut or wrapped.
+    # A huge width, so that nothing is cut or wrapped for scripts.
     Console(file=plain, width=1_000_000, color_system=None, highlight=False).print(table)
     for line in plain.getvalue().splitlines():
         print(line.rstrip())
 
 
 def ids_text(ids: Iterable[str]) -> str:
-    """Return IDs as one cell."""
+    """Return device IDs as the text of one table cell, ``-`` for none."""
     return ",".join(ids) or "-"
 
 
 def nodes_text(nodes: Iterable[int]) -> str:
-    """Return NUMA nodes as one cell: ``0,1``, or ``-`` for none."""
+    """Return NUMA nodes as the text of one table cell: ``0,1``, or ``-`` for none."""
     return ",".join(str(node) for node in sorted(set(nodes))) or "-"
 
 
 def settings_lines(settings: ContainerSettings | RunOptions) -> Iterator[str]:
-    """Yield container settings or run options, one per line."""
+    """Yield the settings or run options of a container as text, one per line."""
     for name, value in settings.envs.items():
         yield clean(f"env {name}={value}")
     for mount in settings.mounts:

@@ -55,7 +55,7 @@ def _serve(args: argparse.Namespace) -> int:
     from devicemanager.testing.mock_podresources import MockPodResources, load_script
     from devicemanager.testing.mock_podresources.reading import MOST_BYTES
 
-    # Before the signals are handled: Ctrl-C must end a read that blocks.
+    # Read before signals are handled, so that Ctrl-C ends a read that blocks.
     contents = given_contents(args.files, MOST_BYTES)
     with StopSignals() as signals:
         script = load_script(*args.files, contents=contents)

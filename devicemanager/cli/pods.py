@@ -1,4 +1,4 @@
-"""``devicemanager pods``: show the devices of containers, from any kubelet."""
+"""``devicemanager pods``: show the devices of containers, for any kubelet."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 COLUMNS = ("NAMESPACE", "POD", "CONTAINER", "RESOURCE", "COUNT", "DEVICES", "NUMA")
 
 Row = tuple[str, str, str, str]
-"""Resource, count, devices, NUMA nodes."""
+"""Cells of a table row: resource, count, device IDs, NUMA nodes."""
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the subcommand."""
+    """Add ``devicemanager pods`` and its options."""
     parser = command(subparsers, "pods", _run, "show the pods of a kubelet and their devices")
     add_socket(parser)
     add_format(parser, "table", "json")
@@ -32,7 +32,7 @@ def _run(args: argparse.Namespace) -> int:
     from podresources.rendering import pod_data
 
     check_socket(args.socket)
-    # Retries: all clients of a kubelet share its limit of requests.
+    # Retries, because all clients of a kubelet share its rate limit.
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         pods = sorted(client.list(), key=lambda pod: (pod.namespace, pod.name))
     if args.output == "json":
@@ -43,11 +43,11 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def rows(pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of the table of pods."""
+    """Yield the rows of the table of pods, one or more per container."""
     for pod in pods:
         for container in pod.containers:
             head = (pod.namespace, pod.name, container.name)
-            # A container without devices has a row, too: it exists.
+            # A container without devices also gets a row.
             cells = list(_allocated(container)) or [("-", "0", "-", "-")]
             yield from (head + row for row in cells)
 
@@ -55,7 +55,7 @@ def rows(pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
 def _allocated(container: Container) -> Iterator[Row]:
     yield from device_rows(container.devices)
     yield from amount_rows(container.cpu_ids, container.memory)
-    # Claims of DRA have no resource name; the claim stands for it.
+    # DRA claims have no resource name, so the claim is shown in its column.
     for claim in container.dynamic_resources:
         names = [f"{each.pool_name}/{each.device_name}" for each in claim.claim_resources]
         owner = f"claim {claim.claim_namespace}/{claim.claim_name}"
@@ -63,17 +63,17 @@ def _allocated(container: Container) -> Iterator[Row]:
 
 
 def device_rows(devices: Sequence[ContainerDevices]) -> Iterator[Row]:
-    """Yield a row per resource, with each ID once."""
+    """Yield a row for each resource, with all its device IDs, each once."""
     from podresources import ids_by_resource
 
     for resource, ids in sorted(ids_by_resource(devices).items()):
-        # A resource has one entry per NUMA node; a row has all of them.
+        # A resource can have one entry per NUMA node. The row shows all NUMA nodes.
         nodes = (node for each in devices if each.resource_name == resource for node in each.nodes)
         yield resource, str(len(ids)), ids_text(sorted(ids)), nodes_text(nodes)
 
 
 def amount_rows(cpu_ids: Sequence[int], memory: Sequence[ContainerMemory]) -> Iterator[Row]:
-    """Yield rows for exclusive CPUs, and for memory in bytes."""
+    """Yield a row for exclusive CPUs, and a row for each memory block with its size in bytes."""
     if cpu_ids:
         yield "cpu", str(len(cpu_ids)), ids_text(map(str, sorted(cpu_ids))), "-"
     for block in memory:

@@ -67,9 +67,9 @@ def _run(args: argparse.Namespace) -> int:
     from devicemanager.cli.stopping import Stopped, StopSignals
     from devicemanager.plugin.recording import Recorder
 
-    # Both would be mixed in one stream, and the recording could not be read.
+    # The output of both would be mixed, and the recording would be unreadable.
     if args.command and args.output == files.STANDARD_INPUT:
-        raise CommandError("the command prints to standard output: set a file with --output")
+        raise CommandError("a recording with COMMAND cannot use standard output: use --output FILE")
     status = 0
     # From here on, a signal stops the recorder: it restores the sockets and completes the file.
     with StopSignals() as signals:
@@ -99,9 +99,9 @@ def _run_command(args: argparse.Namespace, recorder: Recorder, signals: StopSign
 
     plugin_dir = recorder.plugin_dir
     words = [word.replace("{plugin_dir}", str(plugin_dir)) for word in args.command]
-    # A plugin that takes the directory as an argument needs no private mounts.
+    # A plugin that gets the directory as an argument needs no private mounts.
     binds = () if words != args.command else (Bind(plugin_dir, Path(args.kubelet_dir).absolute()),)
-    # For plugins of `devicemanager.plugin`, which read it.
+    # Plugins based on `devicemanager.plugin` read this variable.
     environment = os.environ | {"DEVICE_PLUGIN_DIRECTORY": str(plugin_dir)}
     run = SupervisedRun(words, environment, None, binds, None)
     # The exit of the command ends the wait below, as a signal does.
@@ -110,10 +110,10 @@ def _run_command(args: argparse.Namespace, recorder: Recorder, signals: StopSign
         with signals.interruptible():
             signals.wait()
         status = run.status or 0
-        # As a shell reports death by a signal.
+        # Death by a signal is reported as a shell does.
         return status if status >= 0 else 128 - status
     finally:
-        # First: what the plugin does because it is stopped must not be recorded.
+        # The recorder stops first, so that the plugin's shutdown is not recorded.
         try:
             recorder.stop()
         finally:

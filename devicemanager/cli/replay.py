@@ -1,4 +1,4 @@
-"""``devicemanager replay``: run plugins that respond as recorded ones did."""
+"""``devicemanager replay``: run plugins that respond as in a recording."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def _speed(text: str) -> float:
         speed = float(text)
     except ValueError:
         speed = 0.0
-    # Also rejects NaN, which is not greater than 0.
+    # This also rejects NaN.
     if not 0 < speed < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
+        raise argparse.ArgumentTypeError(f"invalid speed {text!r}: expected a number above 0")
     return speed
 
 
@@ -70,7 +70,7 @@ def _run(args: argparse.Namespace) -> int:
     from devicemanager.plugin.recording import Recording, ReplayPlugin
     from devicemanager.plugin.recording.recording import MAX_SIZE
 
-    # Before the signals are handled: Ctrl-C must end a read that blocks.
+    # Read before signals are handled, so that Ctrl-C ends a read that blocks.
     given = files.given_contents([args.file], MAX_SIZE).get(args.file)
     with StopSignals() as signals:
         recording = Recording.load(args.file) if given is None else Recording.loads(given, "-")
@@ -88,12 +88,12 @@ def _run(args: argparse.Namespace) -> int:
                 plugins.append(stack.enter_context(plugin))
             with contextlib.suppress(Stopped), signals.interruptible():
                 signals.wait()
-    # Scripts notice a request that was not recorded by the status.
+    # The exit status shows scripts that a request was not in the recording.
     return 1 if any(plugin.misses for plugin in plugins) else 0
 
 
 class _Printer:
-    """Printer of each miss of a resource."""
+    """Printer for requests to one resource's plugin that were not in the recording."""
 
     def __init__(self, output: str, resource: str | None) -> None:
         self._as_json = output == "json"

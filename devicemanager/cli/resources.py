@@ -1,4 +1,4 @@
-"""``devicemanager resources``: show the allocatable resources of a node and their use."""
+"""``devicemanager resources``: show the allocatable resources of a node and how many are in use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = ("RESOURCE", "ALLOCATABLE", "IN USE", "FREE", "DEVICES", "NUMA")
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the subcommand."""
+    """Add ``devicemanager resources`` and its options."""
     parser = command(subparsers, "resources", _run, "show the allocatable resources of a kubelet")
     add_socket(parser)
     add_format(parser, "table", "json")
@@ -30,7 +30,7 @@ def _run(args: argparse.Namespace) -> int:
     from podresources.rendering import allocatable_data
 
     check_socket(args.socket)
-    # Retries: all clients of a kubelet share its limit of requests.
+    # Retries, because all clients of a kubelet share its rate limit.
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         allocatable = client.get_allocatable()
         if args.output == "json":
@@ -41,13 +41,13 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def rows(allocatable: Allocatable, pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of the table of resources."""
+    """Yield the rows of the table of resources, including exclusive CPUs and memory."""
     from podresources import ids_by_resource
 
     containers = [container for pod in pods for container in pod.containers]
     offered = ids_by_resource(allocatable.devices)
     used = ids_by_resource([devices for each in containers for devices in each.devices])
-    # Not only allocatable ones: a resource without healthy devices can still be in use.
+    # Devices in use are included, because a resource without healthy devices can be in use.
     for resource in sorted({*offered, *used}):
         ids, taken = set(offered.get(resource, ())), set(used.get(resource, ()))
         nodes = [
@@ -56,7 +56,7 @@ def rows(allocatable: Allocatable, pods: Sequence[Pod]) -> Iterator[tuple[str, .
             if each.resource_name == resource
             for node in each.nodes
         ]
-        # Devices in use can be unhealthy and missing from the allocatable ones.
+        # Devices in use can be unhealthy; they are then not allocatable.
         counts = (str(len(ids)), str(len(taken)), str(len(ids - taken)))
         yield resource, *counts, ids_text(sorted(ids)), nodes_text(nodes)
     for resource, count, ids_cell, nodes_cell in amount_rows(

@@ -1,4 +1,4 @@
-"""``devicemanager run``: a mock kubelet until SIGTERM or Ctrl-C."""
+"""``devicemanager run``: run a mock kubelet until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 
 _PLUGIN_TIMEOUT = 10.0
-# Printed first: users start plugins and clients with these paths.
+# Printed first, because users start plugins and clients with these paths.
 _PATHS = ("plugin_socket", "pod_resources_socket", "plugins_registry_dir", "checkpoint_path")
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the subcommand."""
+    """Add ``devicemanager run`` and its options."""
     parser = command(
         subparsers,
         "run",
@@ -118,7 +118,7 @@ def _serve(
     args: argparse.Namespace, display: Display, signals: StopSignals, stack: contextlib.ExitStack
 ) -> None:
     log = display.log
-    # All checks come before the start, so that a mistake leaves nothing behind.
+    # All flags are checked before anything starts, so that an error leaves no files behind.
     server_options.check_control(args)
     server_options.check_http(args)
     simulations = [(option, _simulation(option)) for option in args.simulate]
@@ -128,12 +128,12 @@ def _serve(
         _check_claims(args.claims)
     with _without_garbage_collection():
         kubelet = _kubelet(args, log)
-        # Created before the start, so that a wrong address stops nothing that runs.
+        # Created before the kubelet starts, so that a wrong address is reported first.
         control = server_options.control_server(args, kubelet)
         running: dict[str, SimulatedPlugin] = {}
         http = server_options.http_server(args, kubelet, control, lambda: _breakable(running))
         signals.check()
-        # Before the start, so that the first registration is recorded.
+        # Opened before the kubelet starts, so that the first registration is recorded.
         if args.calls is not None:
             stack.enter_context(_calls_file(args.calls, kubelet, log))
         stack.enter_context(kubelet)
@@ -147,9 +147,9 @@ def _serve(
         server_options.report_control(control, log)
     if http is not None:
         server_options.report_http(http, control, log)
-    # After the paths are printed, because the view hides what comes later.
+    # Shown after the paths are printed, because the view hides later output.
     display.show(lambda: _look(kubelet))
-    # Before the pods, which would be rejected without the devices.
+    # Started before the pods are admitted, which need the devices.
     for option, simulation in simulations:
         signals.check()
         plugin = stack.enter_context(_plugin(simulation, kubelet.plugin_dir))
@@ -163,14 +163,14 @@ def _serve(
         from devicemanager.claims.simulated import publish_hardware
 
         publish_hardware(kubelet.claims, args.simulate_pools)
-    # Before the manifests: pods of these can refer to the claims.
+    # Created before the pods are admitted, which can refer to the claims.
     if args.claims is not None:
         _follow_claims(kubelet, args.claims, log, stack)
     if args.manifests is not None:
         with display.waiting(f"for the pods of {args.manifests}"):
             _follow_manifests(kubelet, args.manifests, log, signals, stack)
     signals.check()
-    # Now all pods of the manifests are known: the kubelet may free devices of others.
+    # All pods of the manifests are known, so the kubelet may free the devices of other pods.
     kubelet.sources_ready()
     fault_options.start_chaos(args, kubelet, log)
     log.say("ready", "ready; Ctrl-C stops")
@@ -184,9 +184,10 @@ def _look(kubelet: MockKubelet) -> Callable[[], NodeView]:
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Import without garbage collection: it takes a tenth of the start and finds nothing.
+    """Turn off garbage collection while the with block imports modules, which makes the start a
+    tenth faster.
 
-    What exists at the end is frozen, so that later collections do not scan it, either.
+    The objects that exist at the end are frozen, so that later collections do not scan them.
     """
     gc.disable()
     try:
@@ -225,7 +226,8 @@ def _calls_file(path: str, kubelet: MockKubelet, log: KubeletLog) -> CallsFile:
 
 
 def _wait_for(kubelet: MockKubelet, plugin: SimulatedPlugin, option: DeviceOption) -> None:
-    """Wait for the devices of a simulated plugin, so that the first pods can use them."""
+    """Wait for the devices of a simulated plugin, so that the first pods can use them. Raises
+    CommandError if it does not register in time."""
     if not plugin.wait_registered(_PLUGIN_TIMEOUT):
         raise CommandError(
             f"the simulated plugin of {option.resource} did not register within "
@@ -274,11 +276,11 @@ def _follow_manifests(
 def _simulation(option: DeviceOption) -> SimulationSettings:
     from devicemanager.plugin.simulated import SimulationSettings
 
-    # The simulated plugin has one setting for all devices: with NUMA nodes or without.
+    # A simulated plugin has either NUMA nodes for all devices or for none.
     numa = tuple(node for node in option.nodes if node is not None)
     if numa and len(numa) < len(option.nodes):
         raise CommandError(
-            f"--simulate {option.resource}: place all devices on NUMA nodes, or none"
+            f"invalid --simulate {option.resource}: set a NUMA node for all devices or for none"
         )
     name = option.resource.rpartition("/")[2]
     return SimulationSettings(
@@ -287,7 +289,7 @@ def _simulation(option: DeviceOption) -> SimulationSettings:
         numa=numa,
         plugin_name=name,
         device_id_prefix=name,
-        # Not the host name: device IDs are the same on every machine.
+        # A fixed name, so that device IDs are the same on every host.
         node_name="mock",
         env_prefix=name.upper().replace("-", "_").replace(".", "_"),
     )
@@ -304,7 +306,7 @@ def _breakable(running: Mapping[str, SimulatedPlugin]) -> dict[str, Breakable]:
 
 
 class _Pods:
-    """Static pods of the kubelet: their containers start on admission."""
+    """The receiver of static pods: it admits them in the kubelet and prints the results."""
 
     def __init__(self, kubelet: MockKubelet, log: KubeletLog) -> None:
         self._kubelet = kubelet

@@ -1,6 +1,6 @@
-"""``--control`` and ``--http``: servers that a command runs for a kubelet or for cluster nodes.
+"""The flags ``--control`` and ``--http``, and the servers that a command runs for them.
 
-The flags load nothing. The servers are imported when they are requested: each needs an extra.
+The servers are imported only when a flag requests them, because each server needs an extra.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from devicemanager.observe.web.server import HttpServer
     from devicemanager.observe.web.site import Breakable
 
-# The value of --control without an address.
+# The value of --control if no address is given.
 _SOCKET_ONLY = ""
 # The address of a kubelet's read-only port.
 _HTTP_DEFAULT = "127.0.0.1:10255"
 
 
 def add_control(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add the flags of every control API and return their group."""
+    """Add the flags of the control API, and return their argument group."""
     group = parser.add_argument_group("control API")
     group.add_argument(
         "--control",
@@ -48,7 +48,7 @@ def add_control(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 
 def add_clock(group: argparse._ArgumentGroup) -> None:
-    """Add ``--clock``, for a clock that the control API can advance."""
+    """Add the flag ``--clock``. The control API can advance a manual clock."""
     group.add_argument(
         "--clock",
         choices=("system", "manual"),
@@ -58,7 +58,7 @@ def add_clock(group: argparse._ArgumentGroup) -> None:
 
 
 def add_http(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a kubelet's HTTP server."""
+    """Add the flags of the kubelet's HTTP server."""
     group = parser.add_argument_group("HTTP")
     group.add_argument(
         "--http",
@@ -77,21 +77,22 @@ def add_http(parser: argparse.ArgumentParser) -> None:
 
 
 def check_control(args: argparse.Namespace) -> None:
-    """Raise CommandError for flags that have no effect without --control."""
+    """Raise CommandError for flags that require --control, if --control is missing."""
     for name in ("control_allow_remote", "clock"):
         if args.control is None and getattr(args, name, False) not in (False, "system"):
-            # Ignored flags would hide a mistake: the user expects a server.
+            # Ignoring the flag would hide a mistake, because the user expects a server.
             raise CommandError(f"--{name.replace('_', '-')} requires --control")
 
 
 def check_http(args: argparse.Namespace) -> None:
-    """Raise CommandError for flags that have no effect without --http."""
+    """Raise CommandError for flags that require --http, if --http is missing."""
     if args.http is None and args.http_allow_remote:
         raise CommandError("--http-allow-remote requires --http")
 
 
 def control_server(args: argparse.Namespace, kubelet: MockKubelet) -> ControlServer | None:
-    """Create the control server, if requested; it is not started. Raises CommandError."""
+    """Create the server for --control without starting it; return None if the flag is missing.
+    Raises CommandError."""
     if args.control is None:
         return None
     with rejected_server("control"):
@@ -103,7 +104,8 @@ def control_server(args: argparse.Namespace, kubelet: MockKubelet) -> ControlSer
 def nodes_control_server(
     args: argparse.Namespace, cluster: Cluster, directory: Path
 ) -> NodesControlServer:
-    """Create the control server of a cluster's nodes; it is not started. Raises CommandError."""
+    """Create the control API's server for a cluster's nodes, without starting it. Raises
+    CommandError."""
     with rejected_server("control"):
         from devicemanager.control.nodes.server import NodesControlServer
 
@@ -118,9 +120,9 @@ def http_server(
     control: ControlServer | None,
     simulated: Callable[[], Mapping[str, Breakable]],
 ) -> HttpServer | None:
-    """Create the HTTP server, if requested; it is not started, and also serves ``control``.
+    """Create the server for --http without starting it; return None if the flag is missing.
 
-    Raises CommandError.
+    The server also serves the API of ``control``, if any. Raises CommandError.
     """
     if args.http is None:
         return None
@@ -146,7 +148,7 @@ def _tcp(args: argparse.Namespace) -> str | None:
 
 
 def report_control(server: ApiServer, log: KubeletLog) -> None:
-    """Print where the control API is served."""
+    """Print the socket and the address of the control API."""
     path = str(server.socket_path)
     log.say("control-socket", f"control socket: {path}", path=path)
     if server.address is not None:
@@ -156,11 +158,11 @@ def report_control(server: ApiServer, log: KubeletLog) -> None:
 
 
 def report_http(server: HttpServer, control: ControlServer | None, log: KubeletLog) -> None:
-    """Print the address of the HTTP server and of the page."""
+    """Print the addresses of the HTTP server and of its live page."""
     url = server.url
     log.say("http-address", f"http address: {url}", address=url)
     shown = f"{url}/"
-    # Only on a terminal: a log file must not contain the token.
+    # Printed only on a terminal, because a log file must not contain the token.
     if control is not None and sys.stdout.isatty():
         shown += f"#token={control.token_path.read_text().strip()}"
     log.say("page", f"page: {shown}", address=f"{url}/")

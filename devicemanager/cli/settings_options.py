@@ -1,7 +1,7 @@
-"""Flags for the settings and the devices of a kubelet, and the ``Settings`` that they make.
+"""Flags for the settings and the devices of a kubelet, and their conversion to ``Settings``.
 
 Each flag is a row of ``setting_flags.FLAGS``; only ``--numa`` is defined here. A flag that is not
-given has the value None, so that the default of its field applies.
+used has the value None, so that the default of its field applies.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
 NumberT = TypeVar("NumberT", int, float)
 Machine: TypeAlias = "tuple[NumaTopology | None, tuple[HintProvider, ...]]"
-"""NUMA nodes, and the providers of CPUs and memory."""
+"""NUMA nodes, and the hint providers of CPUs and memory."""
 
 CHOICES = {flag.field: flag.choices for flag in FLAGS if flag.choices}
-"""The values of settings that have a fixed number of them."""
+"""The values of settings that have a fixed set of values, by field."""
 
 
 def add_settings(parser: argparse.ArgumentParser, *groups: str, every: str | None = None) -> None:
-    """Add the flags of some groups. ``every`` is a word that stands for all kubelet versions."""
-    # Groups in the order of the call, flags in the order of the table.
+    """Add the flags of the named groups. ``every`` is the value of ``--kubelet-version`` that
+    stands for all versions, if allowed."""
+    # Groups are in the order of the arguments, flags in the order of the table.
     for title in groups:
         group = parser.add_argument_group(title)
         if title == "topology":
@@ -51,7 +52,7 @@ def _add_numa(group: argparse._ArgumentGroup) -> None:
 
 def _add_flag(group: argparse._ArgumentGroup, flag: Flag, every: str | None) -> None:
     if not flag.metavar:
-        # Not False by default: None leaves the default to Settings.
+        # The default is None, so that the default of Settings applies.
         group.add_argument(flag.option, action="store_true", default=None, help=flag.help)
         return
     options: dict[str, Any] = {"metavar": flag.metavar, "dest": flag.field}
@@ -62,13 +63,13 @@ def _add_flag(group: argparse._ArgumentGroup, flag: Flag, every: str | None) -> 
     else:
         options["type"] = _TYPES[flag.field]
     if flag.repeated:
-        # Feature gates are lists: one flag can have several.
+        # One --feature-gates flag can have several gates.
         options |= {"action": "extend" if flag.field == "feature_gates" else "append"}
         options["default"] = []
     if flag.field == "kubelet_version" and every is not None:
         options["type"] = lambda text: text if text == every else _version(text)
     target: argparse._ActionsContainer = group
-    # The two contradict each other: one sets a limit, the other removes it.
+    # The two flags exclude each other: one sets a limit, the other removes it.
     if flag.off:
         target = group.add_mutually_exclusive_group()
         target.add_argument(
@@ -81,7 +82,7 @@ def _add_flag(group: argparse._ArgumentGroup, flag: Flag, every: str | None) -> 
 
 def _help(flag: Flag, every: str | None) -> str:
     text = flag.help
-    # Some help texts explain each choice; the others get a list.
+    # Choices are added to help texts that do not explain them.
     if flag.choices and flag.choices[0] not in text:
         text += f": {', '.join(flag.choices[:-1])} or {flag.choices[-1]}"
     if flag.repeated:
@@ -99,13 +100,13 @@ def settings_from(
 ) -> Settings:
     """Return the settings for the flags.
 
-    ``nodes`` are the NUMA nodes of the devices. ``machine`` is used without ``--numa``. Raises
-    CommandError, NumaError and NumaTopologyError for an invalid machine, and TopologyConfigError
-    for policy options that the kubelet would reject.
+    ``nodes`` are the NUMA nodes of the devices. ``machine`` is used if ``--numa`` is missing.
+    Raises CommandError, NumaError and NumaTopologyError for an invalid machine, and
+    TopologyConfigError for policy options that the kubelet would reject.
     """
     from devicemanager.core.topology import parse_policy_options
 
-    # Policy `none` accepts any options, but a user who sets one wants to hear of a mistake.
+    # Checked here, because policy `none` ignores its options and would hide a mistake.
     parse_policy_options(dict(args.topology_options))
     if args.numa is not None or machine is None:
         machine = _machine(args.numa, max(nodes, default=0))
@@ -114,14 +115,15 @@ def settings_from(
 
 
 def version_settings(args: argparse.Namespace, **settings: Any) -> Settings:
-    """Return these settings, and those of the flags that ``args`` has. Raises CommandError."""
+    """Return ``Settings`` from the keyword arguments and the flags in ``args``. Raises
+    CommandError."""
     from devicemanager.core.versions.version import VersionError
     from devicemanager.kubelet.settings import Settings
 
     for flag in FLAGS:
         value = getattr(args, flag.field, None)
         if value is not None and value != []:
-            # argparse collects pairs; the fields are mappings.
+            # argparse collects pairs, but the fields are mappings.
             is_mapping = flag.field in ("feature_gates", "topology_options")
             settings[flag.field] = dict(value) if is_mapping else value
         if flag.off and getattr(args, flag.off.replace("-", "_"), False):
@@ -133,17 +135,16 @@ def version_settings(args: argparse.Namespace, **settings: Any) -> Settings:
 
 
 def _machine(text: str | None, highest: int) -> Machine:
-    """Return the machine for ``--numa``; by default nodes 0 to ``highest``.
-
-    The default with node 0 only is None: nodes are then added as devices need them.
-    """
+    """Return the NUMA nodes and providers for ``--numa``. Without the flag, return nodes 0 to
+    ``highest``. If ``highest`` is 0, return None as NUMA nodes: they are added as devices need
+    them."""
     if text is None:
         from devicemanager.core.topology import NumaTopology
 
         return (NumaTopology.up_to(highest) if highest else None), ()
     from devicemanager.kubelet.host.numa import read_numa
 
-    # CPUs and memory are aligned, too, if the machine is known that well.
+    # CPUs and memory are also aligned if the description includes them.
     machine = read_numa(text)
     providers = (machine.cpu_provider(), machine.memory_provider())
     return machine.topology, tuple(each for each in providers if each is not None)
@@ -162,7 +163,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def device_resource(text: str) -> str:
-    """Parse the name of a resource that a plugin can register."""
+    """Return the name of an extended resource unchanged. Raises ArgumentTypeError if a plugin
+    cannot register it."""
     from devicemanager.core.api.names import is_extended_resource_name
 
     if not is_extended_resource_name(text):
@@ -222,18 +224,18 @@ _TYPES: dict[str, Callable[[str], Any]] = {
     "quirks": _quirk,
     "node_name": _node_name,
 }
-"""How to parse settings that are not numbers and have no choices."""
+"""Parsers of settings that are not numbers and have no fixed choices, by field."""
 
 
 def number(kind: type[NumberT], least: float = -math.inf) -> Callable[[str], NumberT]:
-    """Return an argument type: a finite number of at least ``least``."""
+    """Return a parser for a finite number of at least ``least``, for use as an argument type."""
 
     def read(text: str) -> NumberT:
         try:
             value = kind(text)
         except ValueError:
             value = None
-        # Also rejects NaN, which compares false with everything.
+        # This also rejects NaN, which compares false with everything.
         if value is None or not least <= value < math.inf:
             bound = f" of at least {least:g}" if math.isfinite(least) else ""
             expected = f"{'a whole number' if kind is int else 'a number'}{bound}"
@@ -248,19 +250,20 @@ def number(kind: type[NumberT], least: float = -math.inf) -> Callable[[str], Num
 DEVICES_FORM = "RESOURCE=COUNT[@NUMA,…][,…]"
 DEVICES_EXAMPLES = "vendor.com/gpu=8, vendor.com/gpu=8@0,1 or vendor.com/gpu=2@0,6@1"
 DEVICES_MEANING = (
-    "8@0,1: eight devices on NUMA nodes 0 and 1 in turn; 2@0,6@1: two on node 0, six on node 1"
+    "8@0,1: eight devices, alternating between NUMA nodes 0 and 1; 2@0,6@1: two devices on node 0, "
+    "six on node 1"
 )
 
 
 class DeviceOption(NamedTuple):
-    """A resource, and for each of its devices the NUMA node or None."""
+    """A resource, and the NUMA node of each of its devices, or None."""
 
     resource: str
     nodes: tuple[int | None, ...]
 
 
 class OnePerResource(argparse.Action):
-    """Action that appends an option. Rejects what a plugin could not register."""
+    """Action that appends an option to a list. It rejects duplicate and invalid resources."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
@@ -269,19 +272,20 @@ class OnePerResource(argparse.Action):
             resource = device_resource(values.resource)
         except argparse.ArgumentTypeError as error:
             raise argparse.ArgumentError(self, str(error)) from None
-        # A new list each time: the default of argparse is shared by all parsers.
+        # A new list, because argparse shares the default between all parsers.
         before = getattr(namespace, self.dest)
         if resource in {each.resource for each in before}:
-            text = f"{resource} is given twice: use one option, such as {DEVICES_EXAMPLES}"
+            text = f"duplicate resource {resource}: use one option, such as {DEVICES_EXAMPLES}"
             raise argparse.ArgumentError(self, text)
         setattr(namespace, self.dest, [*before, values])
 
 
 def device_option(text: str) -> DeviceOption:
-    """Parse the devices of a resource; see ``places`` for the numbers."""
+    """Parse the devices of a resource, such as ``vendor.com/gpu=8@0,1``. Raises
+    ArgumentTypeError."""
     from devicemanager.kubelet.inmemory.devices import TooManyDevices, places
 
-    # From the right: nothing after the resource contains an equals sign.
+    # Split from the right, because the part after the resource has no equals sign.
     resource, _, groups = text.rpartition("=")
     try:
         if not resource:

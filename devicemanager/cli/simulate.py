@@ -1,4 +1,4 @@
-"""``devicemanager simulate``: run the simulated plugin."""
+"""``devicemanager simulate``: run a device plugin with virtual devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the subcommand; its flags are added only when it is called."""
+    """Add ``devicemanager simulate``. Its flags are added only when it is called."""
     command(
         subparsers,
         "simulate",
@@ -25,7 +25,7 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _complete(parser: argparse.ArgumentParser) -> None:
-    # Imported here: importing gRPC would slow down `devicemanager --help`.
+    # Imported here, because importing gRPC would slow down `devicemanager --help`.
     from devicemanager.plugin.simulated import add_arguments
 
     add_arguments(parser)

@@ -1,4 +1,4 @@
-"""``devicemanager snapshot``: collect what a node knows about its devices, and show problems."""
+"""``devicemanager snapshot``: collect a node's device state in one archive, and show problems."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def add(subparsers: Subparsers) -> None:
         "name and the time)",
     )
     _add_places(parser)
-    # With an explicit prog, because the usage of an action would begin with the usage above.
+    # prog is explicit, because the usage of an action would otherwise begin with the usage above.
     actions = parser.add_subparsers(metavar="ACTION", prog=parser.prog, parser_class=CommandParser)
     show = command(
         actions,
@@ -92,12 +92,12 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
 def _take(args: argparse.Namespace) -> int:
     from devicemanager.snapshot import Places, archive, collect
 
-    # Absolute, because the archive names them and is read elsewhere.
+    # Absolute, because the archive contains the paths and is read elsewhere.
     root, plugin_dir, config = (
         None if each is None else Path(each).absolute()
         for each in (args.root, args.plugin_dir, args.kubelet_config)
     )
-    # A part that cannot be read does not stop the others.
+    # If a part cannot be read, the other parts are still collected.
     snapshot = collect(Places.find(Path(args.host), root, plugin_dir, config))
     name = args.archive or _name(snapshot)
     _write(name, archive(snapshot))
@@ -114,15 +114,15 @@ def _write(name: str, data: bytes) -> None:
     if name == files.STANDARD_INPUT:
         stream = getattr(sys.stdout, "buffer", None)
         if stream is None or sys.stdout.isatty():
-            raise CommandError("-o -: standard output is a terminal: use a file or a pipe")
+            raise CommandError("cannot write the archive to a terminal: use -o FILE or a pipe")
         stream.write(data)
         return
-    # With mode 0600: the responses of plugins in it may contain secrets.
+    # Created with mode 0600, because responses of plugins may contain secrets.
     files.write_new(name, data)
 
 
 def _print_summary(name: str, snapshot: Snapshot) -> None:
-    # Standard output may be the archive itself.
+    # Standard output may contain the archive itself.
     stream = sys.stderr if name == files.STANDARD_INPUT else sys.stdout
     problems = [
         f"{part.source}: {part.problem}: not in the snapshot"
@@ -159,17 +159,19 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def load_snapshot(file: str) -> Snapshot:
-    """Read an archive; ``-`` is standard input. Raises CommandError, SnapshotError and OSError."""
+    """Read a snapshot archive; ``-`` is standard input. Raises CommandError, SnapshotError and
+    OSError."""
     from devicemanager.snapshot import layout
 
     return unpacked(files.read_file(file, layout.MAX_PACKED), file)
 
 
 def unpacked(data: bytes, name: str) -> Snapshot:
-    """Return the snapshot in an archive. Raises CommandError and SnapshotError."""
+    """Return the snapshot in an archive's bytes. ``name`` is the name of the archive in errors.
+    Raises CommandError and SnapshotError."""
     try:
         from devicemanager.snapshot.reading import read_snapshot
-    # Only reading needs the extra: a snapshot can be taken on any node.
+    # Only reading needs the extra, so that a snapshot can be taken on any node.
     except ModuleNotFoundError as error:
         raise CommandError(not_installed(error, "snapshot")) from None
     return read_snapshot(data, name)

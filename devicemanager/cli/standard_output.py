@@ -1,9 +1,9 @@
-"""Standard output that never blocks its writers.
+"""Standard output that never blocks the threads that print.
 
-The kubelet prints an event on the thread where it happens. A reader that stops reading (a pager,
-a debugger, Ctrl-S) would block that thread in ``write``: no plugin could register, and a signal
-to stop would have no effect. Therefore lines wait in a queue of limited size. Lines that do not
-fit are dropped and counted.
+The kubelet prints an event on the thread where it happens. If the reader of the output stops
+reading (a pager, a debugger, Ctrl-S), ``write`` would block that thread: no plugin could register,
+and a signal to stop would have no effect. Therefore lines wait in a queue of limited size. Lines
+that do not fit are dropped and counted.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections.abc import Callable
 
 __all__ = ["OutputQueue"]
 
-# Several ten thousand events: enough for a reader that pauses, and little memory.
+# Room for tens of thousands of events: enough for a reader that pauses.
 _LIMIT = 4 << 20
-"""Bytes that can wait for the reader; more are dropped."""
-# The capacity of a pipe on Linux: larger writes block in any case.
+"""Maximum number of queued bytes; further texts are dropped."""
+# The capacity of a pipe on Linux; larger writes would block.
 _AT_ONCE = 1 << 16
 _PATIENCE = 1.0
-"""Seconds without progress after which ``close`` drops the rest."""
+"""Seconds without progress after which ``close`` drops the queued texts."""
 
 Notice = Callable[[int], str]
-"""Returns the line that replaces a number of dropped texts."""
+"""Function that returns the line for a number of dropped texts."""
 
 
 class OutputQueue:
-    """Writer of texts in order, on a separate thread. ``put`` never blocks."""
+    """Queue of texts that a separate thread writes in order. ``put`` never blocks."""
 
     def __init__(
         self,
@@ -39,14 +39,15 @@ class OutputQueue:
         limit: int = _LIMIT,
         patience: float = _PATIENCE,
     ) -> None:
-        """``failed`` is called once, on the queue's thread, for a broken pipe or a full disk.
+        """Start the writing thread. ``failed`` is called once, on that thread, for a broken pipe or
+        a full disk.
 
-        Later texts are dropped silently.
+        Texts after a failure are dropped silently.
         """
         self._notice = notice
         self._failed = failed
-        # Not sys.stdout: a thread that is blocked in its buffer holds a lock that the exit of
-        # the interpreter waits for.
+        # A descriptor instead of sys.stdout: a thread that blocks in sys.stdout holds a lock that
+        # the interpreter needs to exit.
         self._descriptor = descriptor
         self._limit = limit
         self._patience = patience
@@ -65,35 +66,36 @@ class OutputQueue:
         """Queue a text, or count it as dropped if the queue is full."""
         data = text.encode("utf-8", "backslashreplace")
         with self._changed:
-            # Late events of other threads are normal during a shutdown.
+            # During a shutdown, other threads can still publish events.
             if self._closed or self._ended:
                 return
             if self._size + len(data) > self._limit:
                 self._dropped += 1
                 return
-            # At the place of the gap, as soon as there is room for a line again.
+            # The notice is put in place of the dropped texts as soon as there is room.
             self._report_dropped()
             self._append(data)
             self._changed.notify_all()
 
     def drain(self) -> None:
-        """Wait until everything is written, as long as the reader makes progress."""
+        """Wait until all texts are written. Stop waiting if the reader makes no progress."""
         with self._changed:
             while self._size and self._advances():
                 pass
 
     def close(self) -> None:
-        """Write what is queued, as long as the reader makes progress."""
+        """Write the queued texts and close the queue. Stop writing if the reader makes no
+        progress."""
         with self._changed:
             self._report_dropped()
             self._closed = True
             self._changed.notify_all()
-            # A reader that makes progress gets everything; a blocked one must not delay the exit.
+            # A blocked reader must not delay the exit.
             while self._advances():
                 pass
 
     def _advances(self) -> bool:
-        """Wait until more is written. False at the end, or without progress."""
+        """Wait until more bytes are written. Return False after the end, or without progress."""
         before = self._written
         moved = self._changed.wait_for(
             lambda: self._ended or self._written != before, self._patience
@@ -114,14 +116,14 @@ class OutputQueue:
             while data := self._next():
                 self._write(data)
         except OSError as error:
-            # Ended first: `failed` may stop the program, which calls close() and would wait.
+            # Marked as ended first, because `failed` may call close(), which would wait.
             self._end()
             self._failed(error)
         else:
             self._end()
 
     def _next(self) -> bytes:
-        """Return part of the queue; empty at the end."""
+        """Return a part of the queue; empty when the queue is closed and written."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             taken: list[bytes] = []
@@ -132,11 +134,11 @@ class OutputQueue:
             return b"".join(taken)
 
     def _write(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            # A pipe can accept a part; the size shows progress to `close`.
-            count = os.write(self._descriptor, rest)
-            rest = rest[count:]
+        remaining = memoryview(data)
+        while remaining:
+            # A pipe can accept a part of the data. `close` reads the progress.
+            count = os.write(self._descriptor, remaining)
+            remaining = remaining[count:]
             with self._changed:
                 self._size -= count
                 self._written += count

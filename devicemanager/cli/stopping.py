@@ -1,8 +1,8 @@
-"""Stop a program cleanly on SIGTERM, SIGHUP and Ctrl-C, also during its set-up.
+"""Stop a program cleanly on SIGTERM, SIGHUP and Ctrl-C, even during its set-up.
 
-A signal handler that raises can interrupt any code: imports, and callbacks of locks and of the
-garbage collector, which ignore the exception or print a traceback. Therefore the handler only
-records the signal. ``Stopped`` is raised where the program allows it.
+A signal handler that raises an exception can interrupt any code. Callbacks of locks and of the
+garbage collector then ignore the exception or print a traceback. Therefore the handler only records
+the signal, and ``Stopped`` is raised where the program allows it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from types import FrameType
 from devicemanager.plugin.common.signals import SignalWait
 
 _REPEAT_SECONDS = 0.5
-"""Repeated signals within this time count as one. ``timeout`` sends a signal to the program and
-then to its process group; a test runner forwards what the terminal has sent to all processes."""
+"""Time in which repeated signals count as one. ``timeout`` sends a signal to the program and to its
+process group; a test runner forwards a signal that the terminal sent to all processes."""
 
 
 class Stopped(BaseException):
-    """A signal requests to stop. Not an Exception, so that error handlers do not catch it."""
+    """Request to stop, raised after a signal. It is not an Exception, so that error handlers do not
+    catch it."""
 
 
 class StopSignals(SignalWait):
     """Handler of the first SIGTERM, SIGINT or SIGHUP.
 
-    After ``_REPEAT_SECONDS``, SIGTERM and SIGINT have their former effect, so that the user can
-    abort a stop that hangs. SIGHUP stays ignored: when a terminal is closed, the kernel sends one
-    and the shell another. Signals that the process ignores from its start, as under nohup, stay
-    ignored.
+    After ``_REPEAT_SECONDS``, SIGTERM and SIGINT have their previous effect again, so that the user
+    can abort a stop that hangs. SIGHUP is ignored after the first signal, because the kernel and
+    the shell both send one when a terminal is closed. A signal that the process ignored from its
+    start, as under nohup, remains ignored.
     """
 
     def __init__(self) -> None:
@@ -40,8 +41,8 @@ class StopSignals(SignalWait):
         self.came = False
         """True if a signal to stop has arrived."""
         self.first: Callable[[], None] = lambda: None
-        """Called in the handler, before a second signal can end the process. Restores the
-        terminal."""
+        """Function that the signal handler calls first, such as one that restores the terminal,
+        because a second signal can end the process."""
         self._interruptible = False
 
     def check(self) -> None:
@@ -51,7 +52,8 @@ class StopSignals(SignalWait):
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Raise Stopped inside when a signal arrives, or at once if one has arrived. For waits."""
+        """Raise Stopped in the with block when a signal arrives, or immediately if one has arrived.
+        Use it around waits."""
         self._interruptible = True
         try:
             self.check()
@@ -61,27 +63,28 @@ class StopSignals(SignalWait):
 
     def _stop(self, *_: object) -> None:
         self.came = True
-        # Before the handlers change: a second signal can then end the process at once.
+        # Called before the handlers change, because a second signal can then end the process.
         self.first()
         self._restore_handlers()
-        # Only inside a wait that was prepared for it.
+        # Raised only in code that is inside `interruptible`.
         if self._interruptible:
             raise Stopped
 
     def _restore_handlers(self) -> None:
-        """Restore the former effect of signals, except for immediate repetitions."""
-        # Copied: SIGHUP is removed from the handlers below.
+        """Restore the previous effect of the signals, but ignore repetitions within
+        ``_REPEAT_SECONDS``."""
+        # Copied, because SIGHUP is removed from the handlers below.
         former = dict(self._handlers)
         begin = monotonic()
 
         def again(number: int, _frame: FrameType | None) -> None:
-            # Raised again, so that a default action such as exit really happens.
+            # The signal is raised again, so that its default action, such as exit, happens.
             if monotonic() - begin >= _REPEAT_SECONDS:
                 signal.signal(number, former[signal.Signals(number)])
                 signal.raise_signal(number)
 
         for number in former:
             signal.signal(number, again)
-        # Removed, so that leaving the context does not restore the default action either.
+        # Removed, so that leaving the context does not restore the default action.
         if self._handlers.pop(signal.SIGHUP, None) is not None:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)

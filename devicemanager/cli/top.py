@@ -1,4 +1,4 @@
-"""``devicemanager top``: show the devices of a kubelet and their containers, live."""
+"""``devicemanager top``: show the devices of a kubelet and their containers in a live view."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WIDTH = 80
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the subcommand."""
+    """Add ``devicemanager top`` and its options."""
     parser = command(subparsers, "top", _run, "show a kubelet's devices live", _DESCRIPTION)
     add_socket(parser)
     parser.add_argument(
@@ -65,7 +65,7 @@ def _run(args: argparse.Namespace) -> int:
 
     check_socket(args.socket)
     view = PodResourcesView(f"PodResources at {args.socket}")
-    # Retries: all clients of a kubelet share its limit of requests.
+    # Retries, because all clients of a kubelet share its rate limit.
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         if args.once or args.plain or args.output == "json" or not is_live_terminal():
             return _print(_fetch(client, view), args)
@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _fetch(client: PodResourcesClient, view: PodResourcesView) -> NodeView:
-    """Return the current picture of the node. Raises PodResourcesError."""
+    """Request the state of the node, and return its view. Raises PodResourcesError."""
     from podresources import MethodUnavailable
 
     pods = client.list()
@@ -92,7 +92,7 @@ def _print(picture: NodeView, args: argparse.Namespace) -> int:
         print_json("top", _data(picture))
         return 0
     written = console(no_color=args.no_color or None, highlight=False)
-    # A fixed width for files: the output must not depend on where it is created.
+    # A file gets a fixed width, so that the output is the same everywhere.
     width = written.width if sys.stdout.isatty() else _WIDTH
     for line in whole(picture, width, glyphs_for(sys.stdout.encoding)):
         written.print(line, no_wrap=True, overflow="ignore", crop=False)
@@ -100,7 +100,7 @@ def _print(picture: NodeView, args: argparse.Namespace) -> int:
 
 
 def _data(picture: NodeView) -> dict[str, object]:
-    """Return a picture in the form of docs/json.md."""
+    """Return a view of a node as data for JSON, as docs/json.md describes it."""
     return {
         "numa_nodes": list(picture.numa_nodes),
         "resources": [
@@ -154,7 +154,7 @@ def _show(client: PodResourcesClient, view: PodResourcesView, args: argparse.Nam
         failures: list[BaseException] = []
 
         def ended(error: BaseException | None) -> None:
-            # Raised later by the main thread, after the terminal is restored.
+            # The main thread raises the error after the terminal is restored.
             failures.extend([] if error is None else [error])
             signals.give_up()
 
@@ -167,7 +167,7 @@ def _show(client: PodResourcesClient, view: PodResourcesView, args: argparse.Nam
                 try:
                     with signals.interruptible():
                         signals.wait()
-                # A signal is a normal end, even if the view failed at the same time.
+                # A signal is a normal end, so an error of the view at the same time is ignored.
                 except Stopped:
                     failures.clear()
         finally:
@@ -178,14 +178,14 @@ def _show(client: PodResourcesClient, view: PodResourcesView, args: argparse.Nam
 
 
 class _Poller:
-    """Periodic reader of the kubelet's state, on a separate thread."""
+    """Thread that reads the kubelet's state periodically."""
 
     def __init__(self, client: PodResourcesClient, view: PodResourcesView, interval: float) -> None:
-        # In the caller's thread: a wrong socket is an error at once, before the view starts.
+        # Fetched on the caller's thread, so that a wrong socket is reported before the view starts.
         self.latest: NodeView = _fetch(client, view)
-        """The latest picture."""
+        """The latest view of the node."""
         self.changed: Callable[[str], None] = lambda notice: None
-        """Called after each request, with the error; empty after a success."""
+        """Function to call after each request, with the text of its error, or an empty text."""
         self._client = client
         self._view = view
         self._interval = interval
@@ -201,7 +201,7 @@ class _Poller:
                 self.latest = _fetch(self._client, self._view)
                 since = notice = ""
             except PodResourcesError as error:
-                # The last picture stays; the notice says since when it is out of date.
+                # The last view stays, and the notice says since when it is out of date.
                 since = since or time.strftime("%H:%M:%S")
                 notice = f"since {since}: {error}"
             self.changed(notice)
@@ -217,6 +217,6 @@ class _Poller:
         traceback: TracebackType | None,
     ) -> None:
         self._closing.set()
-        # First: it aborts a request in flight, which the join would wait for.
+        # Closed first, because this aborts a request in flight that the join would wait for.
         self._client.close()
         self._thread.join()

@@ -1,7 +1,7 @@
 """Virtual nodes in a real Kubernetes cluster.
 
-The cluster's scheduler binds pods to nodes that do not exist as machines. Each has a kubelet of
-this project, which admits or rejects pods and allocates devices as a real kubelet does.
+The cluster's scheduler binds pods to nodes that do not exist as machines. Each node has a mock
+kubelet, which admits or rejects pods and allocates devices like a real kubelet.
 
 Theory of operation.
 
@@ -11,22 +11,25 @@ Out: Node and Lease objects, pod statuses, Kubernetes events, deletions.
 
 * ``cluster``: ``Cluster``, the entry point. It lets nodes join and leave. Start reading there,
   then in ``nodes.node`` and ``pods.pod_sync``.
-* ``preflight``: checks before anything changes. ``node_specs``, ``options`` and
-  ``container_behaviour``: what the nodes are like, and what their containers do.
+* ``preflight``: checks before anything changes. ``node_specs`` and ``options``: names, kubelets
+  and options of nodes. ``container_behaviour``: when containers start and exit.
 * ``client``: requests, leases, LIST and WATCH, shared by all nodes (``connection``).
-* ``nodes``: a Node object and what can go wrong with it. ``pods``: the pods of a node.
-* ``shard``: several processes that share the nodes.
+* ``nodes``: the Node object of a node, and node faults. ``pods``: the pods of a node.
+* ``shard``: distribution of the nodes among several processes.
 * ``fake_apiserver``: an API server for tests and demos.
 
-A pod's path: the scheduler binds it; the shared watch delivers it to its node; the node's sync
-loop lets the kubelet admit it; the status manager writes the result; the kubelet's events lead
-to further writes, until the pod is deleted or its containers end.
+The path of a pod: The scheduler binds the pod to a node. The shared watch delivers it to the node.
+The node's sync loop passes it to the kubelet, which admits or rejects it. The status manager
+writes the result. Later events of the kubelet cause further writes, until the pod is deleted or
+its containers have exited.
 
 Invariants:
 * The state is in the API server. A process that takes over nodes restores their pods from the
   devices in the pod statuses.
-* No thread per node or pod: work of all nodes shares one work queue, ordered by keys.
-* Only kubelets decide about devices, and a kubelet is visible only through ``kubelet``.
+* No node or pod has its own thread. All nodes share one work queue; work with the same key runs
+  in order.
+* Only kubelets decide about devices. Other modules use a kubelet only through the protocol in
+  ``kubelet``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cluster: the virtual nodes of one process in a Kubernetes cluster."""
+"""``Cluster``: the virtual nodes of one process in a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _LEAVE_TIMEOUT = 60.0
 
 
 class Cluster:
-    """The nodes of this process in one cluster; ``connect`` creates it.
+    """A Kubernetes cluster, with the virtual nodes that this process runs in it.
 
-    Use it as a context manager, or call ``close``. Thread-safe.
+    ``connect`` creates a ``Cluster``. Use it as a context manager, or call ``close``. Thread-safe.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Cluster:
         warn: Warn = lambda text: None,
         clock: Clock | None = None,
     ) -> None:
-        """Internal: ``connect`` reads the credentials."""
+        """Internal: use ``connect``."""
         self._credentials = credentials
         self._as_nodes = as_nodes
         self._leave: Leave = leave
@@ -88,12 +88,13 @@ class Cluster:
         warn: Warn = lambda text: None,
         clock: Clock | None = None,
     ) -> Self:
-        """Read the credentials of a cluster. No request is sent yet. Raises ClusterError.
+        """Read the credentials of a cluster and return a ``Cluster``; no request is sent yet.
 
         Without ``kubeconfig``, use ``KUBECONFIG``, ``~/.kube/config`` or the pod's service
-        account, whichever exists first. ``as_nodes`` impersonates ``system:node:NAME`` in writes,
-        with ``"strict"`` also in LIST and WATCH. ``lease_duration`` is in seconds. ``leave`` is
-        what ``close`` does with the nodes. ``warn`` gets one-line warnings for the user.
+        account, whichever exists first. With ``as_nodes``, writes impersonate
+        ``system:node:NAME``; with ``"strict"``, LIST and WATCH do so, too. ``lease_duration`` is
+        in seconds. ``leave`` is what ``close`` does with the nodes. ``warn`` is called with
+        one-line warnings for the user. Raises ClusterError for missing or invalid credentials.
         """
         return cls(
             load(kubeconfig, context),
@@ -111,14 +112,14 @@ class Cluster:
 
     @property
     def nodes(self) -> Mapping[str, ClusterNode]:
-        """Nodes that have joined and not left, by name."""
+        """The nodes that have joined and not left, by name."""
         with self._lock:
             nodes = list(self._nodes.values())
         return MappingProxyType({node.name: node for node in nodes if not node.is_over})
 
     @property
     def lease_lag(self) -> LeaseLag:
-        """How late the leases of the nodes are renewed."""
+        """The delays with which the leases of the nodes are renewed."""
         return self._connection.leases.lag
 
     @property
@@ -127,7 +128,7 @@ class Cluster:
         return self._connection.work_queue.pending
 
     def pod_counts(self) -> dict[str, int]:
-        """Return the number of pods on the nodes by phase."""
+        """Return the number of pods in each phase, on all nodes together."""
         found: Counter[str] = Counter()
         for node in self.nodes.values():
             found.update(str(record.phase) for record in node.kubelet.pod_store.records())
@@ -138,9 +139,10 @@ class Cluster:
     def check(
         self, names: Collection[str], *, shards: bool = False, namespace: str = "default"
     ) -> preflight.PreflightResult:
-        """Check whether nodes with these names can join. Changes nothing. Raises ClusterError.
+        """Check whether nodes with these names can join; change nothing.
 
-        With ``shards``, also check the permissions for leases of shards in ``namespace``.
+        With ``shards``, also check the permissions for leases of shards in ``namespace``. Raises
+        ClusterError if the nodes cannot join.
         """
         if self._as_nodes == "strict":
             check_descriptors(len(names))
@@ -161,7 +163,10 @@ class Cluster:
         options: NodeOptions | None = None,
         behaviour: ContainerBehaviour | None = None,
     ) -> ClusterNode:
-        """Add a node with an existing kubelet, such as a ``MockKubelet``. Raises ClusterError."""
+        """Add a node with an existing kubelet, such as a ``MockKubelet``; block until it joined.
+
+        Raises ClusterError if the node cannot join.
+        """
         self.check([name])
         return self.join_specs(NodeSpecs.single(name, kubelet, options, behaviour))[0]
 
@@ -176,8 +181,11 @@ class Cluster:
         behaviour: ContainerBehaviour | None = None,
         shard: Shard | None = None,
     ) -> list[ClusterNode]:
-        """Add in-memory nodes ``PREFIX-0`` and so on with simulated devices, or those of them
-        that are in ``shard``. Raises ClusterError."""
+        """Add the in-memory nodes ``PREFIX-0``, ``PREFIX-1`` and so on, with simulated devices.
+
+        With ``shard``, add only the nodes of this shard. Raises ClusterError if a node cannot
+        join.
+        """
         specs = NodeSpecs.numbered(
             prefix, count, simulate, settings=settings, options=options, behaviour=behaviour
         )
@@ -185,9 +193,10 @@ class Cluster:
         return self.join_specs(specs, shard)
 
     def join_specs(self, specs: NodeSpecs, shard: Shard | None = None) -> list[ClusterNode]:
-        """Add nodes without checks, or those of them that are in ``shard``.
+        """Add the nodes of ``specs`` without the checks of ``check``.
 
-        Raises ClusterError if a node cannot join; the others have joined then.
+        With ``shard``, add only the nodes of this shard. Raises ClusterError if a node cannot
+        join; all other nodes have then joined.
         """
         indexes = [index for index in specs.indexes if shard is None or shard.has(index)]
         number = 0 if shard is None else shard.number
@@ -203,7 +212,8 @@ class Cluster:
     def _create(
         self, specs: NodeSpecs, indexes: Iterable[int], shard: int, api: Api
     ) -> list[ClusterNode]:
-        """Create nodes that have not joined: all of them, or none and raise."""
+        """Create nodes that have not joined yet. If one cannot be created, discard all and raise
+        the error."""
         nodes: list[ClusterNode] = []
         try:
             for index in indexes:
@@ -233,7 +243,7 @@ class Cluster:
         return node
 
     def _join_all(self, nodes: Collection[ClusterNode]) -> list[tuple[str, Exception]]:
-        """Let nodes join, in parallel; return the names and errors of those that cannot."""
+        """Let nodes join in parallel; return name and error of each node that cannot join."""
         connection = self._connection
         errors: list[tuple[str, Exception]] = []
 
@@ -248,14 +258,14 @@ class Cluster:
         def failed(node: ClusterNode, error: Exception) -> None:
             errors.append((node.name, error))
             connection.watches.drop(node.name)
-            # A node that failed after it joined leaves like all others.
+            # ``leave`` and ``close`` handle a node that failed after it had joined.
             with self._lock:
                 has_joined = self._nodes.get(node.name) is node
-            if not has_joined:  # else ``close`` removes it
+            if not has_joined:
                 self._discard(node)
 
         try:
-            # Before the nodes join, so that no pod that is bound at once is missed.
+            # Called before the nodes join, so that pods that are bound immediately are not missed.
             connection.watches.expect([node.name for node in nodes])
             self._for_each(
                 nodes, Priority.NODE_STATUS, join, lambda node: failed(node, ClientClosing())
@@ -272,22 +282,24 @@ class Cluster:
         with self._lock:
             self._nodes[node.name] = node
         self._connection.watches.add_handlers(node.name, node, node)
-        # A status update that fails during the join ends the node.
-        if node.is_over:  # possibly before it was in ``_nodes``, where ``_on_left`` removes it
+        # If a status update fails during the join, the node leaves by itself. This can happen
+        # before the node is in ``_nodes``, so ``_on_left`` is called again.
+        if node.is_over:
             self._on_left(node)
-            # Its warning has the reason, such as a missing permission.
-            raise ClusterError("left immediately after joining; see the warning")
+            # The warning has the reason, such as a missing permission.
+            raise ClusterError("the node left immediately after joining; a warning has the reason")
 
     # -- shards ----------------------------------------------------------------------
 
     def join_shards(self, specs: NodeSpecs, shards: int, namespace: str, identity: str) -> None:
-        """Run the nodes of the shards that this process can acquire.
+        """Start to acquire shards and run their nodes; return immediately.
 
-        Returns at once. Nodes join when their shard is acquired, and are abandoned if it is
-        lost. ``namespace`` has the Leases; ``identity`` must be unique among the processes.
+        The nodes of a shard join when the process acquires the shard, and are abandoned when it
+        loses the shard. The Leases of the shards are in ``namespace``. ``identity`` must be unique
+        among the processes.
         """
         runner = ShardRunner(
-            # The timeout must be well below the time after which a shard is given up.
+            # The timeout must be well below ``GIVE_UP``, after which a process gives up a shard.
             ApiClient(self._credentials, connections=2, timeout=3.0),
             namespace,
             shards,
@@ -315,17 +327,21 @@ class Cluster:
     # -- leaving ---------------------------------------------------------------------
 
     def abandon(self, names: Iterable[str]) -> None:
-        """Stop running nodes; their objects on the API server do not change."""
+        """Stop running the nodes with these names; do not change their objects on the API
+        server."""
         self._leave_all([self._forget(name) for name in names], "keep")
 
     def leave(self, names: Iterable[str] | None = None, how: Leave | None = None) -> None:
-        """Let nodes leave: those with these names, or all."""
+        """Let the nodes with these names leave the cluster; without ``names``, all nodes.
+
+        ``how`` overrides the ``leave`` of ``connect``.
+        """
         with self._lock:
             chosen = list(self._nodes) if names is None else list(names)
         self._leave_all([self._forget(name) for name in chosen], how or self._leave)
 
     def _on_left(self, node: ClusterNode) -> None:
-        """Handle a node that left by itself."""
+        """Remove a node that has left by itself."""
         with self._lock:
             has_successor = self._nodes.get(node.name, node) is not node
         if not has_successor:
@@ -342,7 +358,7 @@ class Cluster:
     def _leave_all(self, nodes: Iterable[ClusterNode | None], how: Leave) -> None:
         def leave(node: ClusterNode) -> None:
             try:
-                # The node is abandoned in any case; its Node stays if the server is unreachable.
+                # If the server is unreachable, the Node object stays and the node is abandoned.
                 with suppress(ClusterError, ClientClosing):
                     node.leave(how)
             finally:
@@ -352,8 +368,8 @@ class Cluster:
         self._for_each(known, Priority.DELETION, leave, self._discard, _LEAVE_TIMEOUT)
 
     def _discard(self, *nodes: ClusterNode) -> None:
-        """Stop running nodes, without a request."""
-        with ExitStack() as stack:  # all of them, even if one raises
+        """Stop running nodes, without a request to the API server."""
+        with ExitStack() as stack:  # stops all nodes, even if one raises an error
             for node in nodes:
                 stack.callback(self._end, node)
                 stack.callback(node.leave, "keep")
@@ -366,9 +382,10 @@ class Cluster:
         on_dropped: Callable[[ClusterNode], None],
         seconds: float | None = None,
     ) -> None:
-        """Run ``act`` for nodes in parallel; wait for all, or up to ``seconds``.
+        """Call ``act`` for nodes in parallel, and wait until all calls have returned.
 
-        ``on_dropped`` runs for the nodes whose work the queue drops.
+        ``seconds`` limits the wait. ``on_dropped`` is called for each node whose work the work
+        queue drops.
         """
         done = threading.Semaphore(0)
 
@@ -378,7 +395,7 @@ class Cluster:
             finally:
                 done.release()
 
-        # Under the node's key, so that joining, leaving and status updates of a node keep their
+        # The key is that of the node, so that joining, leaving and status updates keep their
         # order.
         for node in nodes:
             self._connection.work_queue.put(
@@ -389,30 +406,34 @@ class Cluster:
             )
         deadline = None if seconds is None else time.monotonic() + seconds
         for _ in nodes:
-            rest = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not done.acquire(timeout=rest):
+            remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not done.acquire(timeout=remaining):
                 return
 
     def _end(self, node: ClusterNode) -> None:
-        """Dispose of a node's kubelet, once."""
+        """Dispose of the kubelet of a node, at the first call for this node."""
         with self._lock:
             end = self._ends.pop(node, None)
         if end is not None:
             end()
 
     def close(self, leave: Leave | None = None) -> None:
-        """Let all nodes leave, and send no more requests."""
+        """Let all nodes leave, and close the connection to the cluster.
+
+        ``leave`` overrides the ``leave`` of ``connect``.
+        """
         with self._lock:
             runners, self._shard_runners = self._shard_runners, []
         how = leave or self._leave
         if how != "keep":
-            # Before the shards are released: another process would take the nodes over.
+            # Nodes leave before the shards are released, because otherwise another process would
+            # take over the nodes.
             self.leave(how=how)
         for runner in runners:
             runner.stop()
         self.leave(how=how)
         self._connection.close()
-        self.abandon(self.nodes)  # nodes that joined meanwhile, on another thread
+        self.abandon(self.nodes)  # nodes that joined on another thread during the lines above
 
     def __enter__(self) -> Self:
         return self

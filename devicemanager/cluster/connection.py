@@ -1,4 +1,4 @@
-"""What all nodes of one process share: connections, work queue, leases and watches."""
+"""The connection to one API server: clients, work queue, leases and watches of all nodes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from devicemanager.cluster.options import AsNodes
 __all__ = ["Connection"]
 
 CONNECTIONS = 32
-"""Maximum number of requests in flight, without leases."""
+"""Maximum number of requests in flight; requests for leases are not counted."""
 _LEASE_TIMEOUT = 10.0
 
 
 class Connection:
-    """Everything for the requests to one API server, until ``close``. Thread-safe."""
+    """Connection to one API server, which all nodes of the process share. Thread-safe."""
 
     def __init__(
         self,
@@ -29,10 +29,13 @@ class Connection:
         as_nodes: AsNodes = False,
         warn: Warn = lambda text: None,
     ) -> None:
-        """``node_selector``: label of devicemanager's Nodes, as ``key=value``."""
+        """Create the clients, work queue, leases and watches; no request is sent yet.
+
+        ``node_selector``: label of devicemanager's Nodes, as ``key=value``.
+        """
         self.api = ApiClient(credentials, connections=CONNECTIONS, warn=warn)
-        # A separate pool: in a burst of pods, leases would otherwise wait until nodes are
-        # NotReady.
+        # Leases have a separate client: in a burst of pods, they would otherwise wait so long that
+        # nodes become NotReady.
         self._lease_api = ApiClient(credentials, connections=THREADS, timeout=_LEASE_TIMEOUT)
         self.work_queue = WorkQueue(CONNECTIONS, warn=warn)
         self.leases = LeaseController(
@@ -46,8 +49,12 @@ class Connection:
         )
 
     def close(self, seconds: float = 5.0) -> None:
-        """Send no more requests; wait up to ``seconds`` for each kind in flight."""
-        # Leases first: a renewal after the deletion of its node would recreate the Lease.
+        """Send no more requests.
+
+        Wait up to ``seconds`` for leases in flight, then for other requests, then for watches.
+        """
+        # Leases are closed first, because a renewal after a Node was deleted would recreate its
+        # Lease.
         self.leases.close(seconds)
         self.api.close()
         self._lease_api.close()

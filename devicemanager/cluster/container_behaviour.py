@@ -1,4 +1,4 @@
-"""What containers do. They do not run, so the user defines when they start and end."""
+"""Simulated behaviour of containers: when they start and exit, because they do not really run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s|m|h)")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _MAX_LENGTH: Final = 60
-"""Characters of a duration."""
+"""Longest text of a duration, in characters."""
 _MAX_SECONDS: Final = 10 * 365 * 24 * 3600.0
 
 RUN_FOR: Final = f"{PREFIX}/run-for"
@@ -28,15 +28,19 @@ EXIT_CODE: Final = f"{PREFIX}/exit-code"
 START_DELAY: Final = f"{PREFIX}/start-delay"
 NEVER_READY: Final = f"{PREFIX}/never-ready"
 ANNOTATIONS: Final = (RUN_FOR, EXIT_CODE, START_DELAY, NEVER_READY)
-"""Annotations of a pod that override the defaults."""
+"""Annotations of a pod that override the default behaviour of its containers."""
 
 
 def seconds(text: str) -> float:
-    """Parse ``30s``, ``1m30s``, ``500ms`` or ``2`` (seconds). Raises ValueError."""
+    """Parse a duration such as ``30s``, ``1m30s``, ``500ms`` or ``2``, and return it in seconds.
+
+    Raises ValueError for an invalid duration.
+    """
     if _NUMBER.fullmatch(text):
         found = float(text)
     else:
-        # The search is quadratic in the length, and annotations can have 256 KiB.
+        # The length is limited because annotations can have 256 KiB, and the search takes
+        # quadratic time.
         parts = _PART.findall(text) if len(text) <= _MAX_LENGTH else []
         if not parts or "".join(map("".join, parts)) != text:
             raise ValueError(
@@ -44,64 +48,74 @@ def seconds(text: str) -> float:
             )
         found = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if found > _MAX_SECONDS:
-        raise ValueError(f"invalid duration {truncate(text)!r}: limit 10 years")
+        raise ValueError(f"invalid duration {truncate(text)!r}: use at most 10 years")
     return found
 
 
 @attrs.frozen
 class Range:
-    """A duration that differs between pods, by at most ``spread``."""
+    """A duration that differs between pods: ``seconds``, plus or minus up to ``spread``."""
 
     seconds: float = 0.0
     spread: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> Range:
-        """Parse ``1s`` or ``1s±0.5``; also ``1s+-0.5s``. Raises ValueError."""
-        # ``+-`` for keyboards without ±.
+        """Parse a duration with an optional spread, such as ``1s``, ``1s±0.5s`` or ``1s+-0.5s``.
+
+        Raises ValueError for any other text.
+        """
+        # ``+-`` is for keyboards without ±.
         middle, _, spread = text.replace("+-", "±").partition("±")
         return cls(seconds(middle.strip()), seconds(spread.strip()) if spread else 0.0)
 
     def of(self, uid: str) -> float:
-        """Return the duration of a pod in seconds: stable, and at least 0."""
+        """Return the duration for the pod with this UID, in seconds.
+
+        The same UID always has the same duration, which is at least 0.
+        """
         if not self.spread:
             return self.seconds
-        # A hash of the UID, not random: a process that takes the pod over gets the same duration.
+        # A hash of the UID instead of a random number: a process that takes over the pod gets the
+        # same duration.
         part = zlib.crc32(uid.encode()) / 0xFFFFFFFF
         return max(0.0, self.seconds + (2 * part - 1) * self.spread)
 
 
 @attrs.frozen
 class PodBehaviour:
-    """What the containers of one pod do."""
+    """Simulated behaviour of the containers of one pod."""
 
     start_delay: float = 0.0
-    """Seconds from the admission until they start."""
+    """Seconds from the admission of the pod until its containers start."""
     run_for: float | None = None
-    """Seconds from each start of an app container until it ends; None for no end."""
+    """Seconds from each start of an app container until it exits; None if it never exits."""
     exit_code: int = 0
-    """Exit code of containers that end by themselves."""
+    """Exit code of containers that exit by themselves."""
     never_ready: bool = False
 
 
 @attrs.frozen
 class ContainerBehaviour:
-    """Defaults for all pods; annotations of a pod override them."""
+    """Default behaviour of the containers of all pods; annotations of a pod override it."""
 
     start_delay: Range = Range()
-    """Time from the admission until containers start."""
+    """Time from the admission of a pod until its containers start."""
     run_for: Range | None = None
-    """Time from each start of an app container until it ends; None for no end."""
+    """Time from each start of an app container until it exits; None if it never exits."""
     job_duration: Range | None = Range(1.0)
-    """As ``run_for``, for pods of Jobs."""
+    """Value of ``run_for`` for pods of Jobs."""
     exit_code: int = 0
-    """Exit code of containers that end by themselves."""
+    """Exit code of containers that exit by themselves."""
     exit_code_on_delete: int = STOPPED
     """Exit code of containers that are stopped, by default 143 (SIGTERM). With 0, a Job counts a
     deleted pod as completed."""
 
     def of(self, metadata: Mapping[str, Any]) -> tuple[PodBehaviour, list[str]]:
-        """Return the behaviour of a pod, and the errors in its annotations, which are ignored."""
+        """Return the behaviour of the pod with this metadata, and errors in its annotations.
+
+        An invalid annotation is ignored and reported as one line.
+        """
         uid = str(metadata.get("uid"))
         errors: list[str] = []
         annotations = metadata.get("annotations") or {}
@@ -127,12 +141,12 @@ class ContainerBehaviour:
 def _shared(
     start_delay: float, run_for: float | None, exit_code: int, never_ready: bool
 ) -> PodBehaviour:
-    """Return one object for all pods with the same behaviour, to save memory."""
+    """Return a ``PodBehaviour`` that all pods with the same values share, to save memory."""
     return PodBehaviour(start_delay, run_for, exit_code, never_ready)
 
 
 def _is_of_job(metadata: Mapping[str, Any]) -> bool:
-    # Only the controller: other owners do not define what a pod is for.
+    # Only the controller counts, because other owners do not define what the pod is for.
     owners = metadata.get("ownerReferences") or ()
     return any(each.get("kind") == "Job" and each.get("controller") for each in owners)
 

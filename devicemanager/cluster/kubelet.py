@@ -1,7 +1,7 @@
-"""What a node of the cluster needs of its kubelet.
+"""The protocol through which a node of the cluster uses its kubelet.
 
-``MockKubelet`` and ``InMemoryKubelet`` both have these members. The parts of a node see a kubelet
-only through this protocol, so that they cannot depend on its internals.
+``MockKubelet`` and ``InMemoryKubelet`` have all members of the protocol. The modules of a node use
+a kubelet only through the protocol, so they cannot depend on its internals.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ __all__ = ["DeviceFaults", "NodeKubelet"]
 
 
 class NodeKubelet(NodeInfo, Protocol):
-    """A kubelet of either kind; ``MockKubelet`` documents each member."""
+    """Kubelet of a node: a ``MockKubelet`` or an ``InMemoryKubelet``.
+
+    ``MockKubelet`` documents each member.
+    """
 
     @property
     def events(self) -> EventStream: ...
@@ -66,7 +69,7 @@ class NodeKubelet(NodeInfo, Protocol):
 
     @property
     def pod_store(self) -> PodStore:
-        """Internal: the records of the pods."""
+        """Internal: the kubelet's records of its pods."""
 
     def pods(self) -> dict[str, PodInfo]: ...
     def has_pod(self, uid: str) -> bool: ...
@@ -77,7 +80,10 @@ class NodeKubelet(NodeInfo, Protocol):
 
 
 class DeviceFaults(Protocol):
-    """A kubelet with simulated devices: ``InMemoryKubelet``. A ``MockKubelet`` has real plugins."""
+    """Kubelet whose simulated devices can fail: an ``InMemoryKubelet``.
+
+    A ``MockKubelet`` does not have these methods, because its devices come from real plugins.
+    """
 
     def fail_device(self, resource: str, device: str) -> None: ...
     def recover_device(self, resource: str, device: str) -> None: ...

@@ -1,4 +1,4 @@
-"""What the parts of one node share."""
+"""Settings and services that the components of a node share."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from devicemanager.io.clock import Clock
 __all__ = ["NodeContext", "ServerFeatures"]
 
 
-# Shared by all nodes, so that a cluster needs one probe and one warning.
+# All nodes of a cluster share one object, so that there is only one probe and one warning.
 class ServerFeatures:
-    """Features of the API server, detected by one node for all nodes of the cluster."""
+    """Features of the API server, which one node detects for all nodes of the cluster."""
 
     def __init__(self) -> None:
         self.stores_resource_health: bool | None = None
-        """True if the server stores ``allocatedResourcesStatus``; None if unknown."""
+        """True if the server stores ``allocatedResourcesStatus``; None if not detected yet."""
 
 
 @attrs.frozen(eq=False)
@@ -47,7 +47,7 @@ class NodeContext:
 
     @property
     def user(self) -> str | None:
-        """Node to impersonate in requests; None for no impersonation."""
+        """Name of the node to impersonate in requests; None for no impersonation."""
         return self.name if self.options.as_nodes else None
 
     def record(self, kind: EventType, reason: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Nodes that are going to join: names, kubelets, addresses."""
+"""Specifications of nodes that are going to join: names, kubelets, addresses."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ __all__ = ["NodeSpecs", "address"]
 
 MAX_NODES: Final = 100_000
 MAX_FULL_NODES: Final = 100
-"""Each needs an inotify instance, and the kernel allows 128 per user."""
-# 127.1.0.0, since many programs use addresses in 127.0.0.0/16.
+"""Largest number of nodes with a ``MockKubelet``. Each needs an inotify instance, and the kernel
+allows 128 per user."""
+# 127.1.0.0, because many programs use addresses in 127.0.0.0/16.
 _FIRST_ADDRESS: Final = (127 << 24) + (1 << 16)
 
 
@@ -33,13 +34,13 @@ class _Stoppable(NodeKubelet, Protocol):
 
 @attrs.frozen
 class NodeSpecs:
-    """Nodes with numbers from 0 on, and how to create their kubelets."""
+    """Specification of nodes with the numbers 0, 1 and so on, with functions for their kubelets."""
 
     names: Sequence[str]
     make: Callable[[int], NodeKubelet]
-    """Creates the kubelet of a node, when it joins."""
+    """Function that creates the kubelet of a node; called with its number when the node joins."""
     end: Callable[[NodeKubelet], None]
-    """Disposes of a kubelet, when its node has left."""
+    """Function that disposes of a kubelet; called when its node has left."""
     options: NodeOptions
     behaviour: ContainerBehaviour
 
@@ -51,7 +52,10 @@ class NodeSpecs:
         options: NodeOptions | None = None,
         behaviour: ContainerBehaviour | None = None,
     ) -> Self:
-        """Return one node with an existing kubelet, which keeps running after the node left."""
+        """Return the specification of one node with an existing kubelet.
+
+        The kubelet continues to run after the node has left.
+        """
         return cls(
             (name,),
             lambda index: kubelet,
@@ -73,11 +77,11 @@ class NodeSpecs:
         full: int = 0,
         root: Path | None = None,
     ) -> Self:
-        """Return in-memory nodes ``PREFIX-0``, ``PREFIX-1`` and so on with simulated devices.
+        """Return the specification of ``count`` nodes, ``PREFIX-0``, ``PREFIX-1`` and so on.
 
-        The first ``full`` nodes are a ``MockKubelet`` in ``ROOT/node-0`` and so on instead, with
-        the devices of the plugins that register there. Raises ClusterError for a number out of
-        range.
+        The first ``full`` nodes have a ``MockKubelet`` in ``ROOT/node-0`` and so on, with the
+        devices of plugins that register with it. All other nodes are in-memory nodes with the
+        simulated devices. Raises ClusterError for a number out of range.
         """
         if not 1 <= count <= MAX_NODES:
             raise ClusterError(f"invalid number of nodes {count}: use 1 to {MAX_NODES}")
@@ -89,12 +93,12 @@ class NodeSpecs:
         clock = SystemClock()
         devices = {str(name): each for name, each in simulated_devices(simulate or {}).items()}
 
-        # When the node joins, not now: a process may run only a part of the nodes.
+        # Called when a node joins, because a process may run only some of the nodes.
         def make(index: int) -> _Stoppable:
             own = attrs.evolve(base, node_name=f"{prefix}-{index}")
             if index >= full:
                 return InMemoryKubelet(own, devices, clock=clock)
-            # Imported here: it loads gRPC, which in-memory nodes do not need.
+            # Imported here because it loads gRPC, which in-memory nodes do not need.
             from devicemanager.kubelet.mock import MockKubelet
 
             return MockKubelet(None if root is None else root / f"node-{index}", own).start()
@@ -107,11 +111,14 @@ class NodeSpecs:
 
     @property
     def indexes(self) -> range:
-        """Numbers of all nodes."""
+        """The numbers of all nodes."""
         return range(len(self.names))
 
     def options_of(self, index: int, *, as_nodes: bool, shard: int = 0) -> NodeOptions:
-        """Return the options of a node, with an address unless all nodes share one."""
+        """Return the options of the node with this number, including its address.
+
+        Without a common address in the options, each node gets another address.
+        """
         return attrs.evolve(
             self.options,
             address=self.options.address or address(index),
@@ -121,9 +128,10 @@ class NodeSpecs:
 
 
 def address(index: int) -> str:
-    """Return the address of a node: the pod's in a pod, else one in 127.0.0.0/8.
+    """Return the InternalIP of the node with this number.
 
-    The API server connects to it, so it must never be the address of another host.
+    In a pod, it is the pod's address; otherwise it is an address in 127.0.0.0/8. The API server
+    connects to it, so it must never be the address of another host.
     """
     if found := os.environ.get("POD_IP"):
         return found

@@ -1,4 +1,4 @@
-"""Options of nodes in the cluster."""
+"""Options of virtual nodes in a cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VIRTUAL_TAINT: Final[Mapping[str, str]] = {
     "value": "true",
     "effect": "NoSchedule",
 }
-# Large, so that devices limit the pods of a node, and not CPU or memory.
+# The amounts are large, so that devices limit the pods of a node, not CPU or memory.
 AMOUNTS: Final[Mapping[str, Quantity]] = {
     name: Quantity.parse(text)
     for name, text in {
@@ -42,31 +42,32 @@ AMOUNTS: Final[Mapping[str, Quantity]] = {
 }
 """Default capacity of native resources."""
 
-# The suffix marks virtual nodes in `kubectl get nodes`, and the version stays valid.
+# The suffix marks virtual nodes in `kubectl get nodes`. The version is still valid.
 INFO: Final = NodeSystemInfo("v1.32.0+devicemanager")
 """Default ``status.nodeInfo``."""
 
 AsNodes = bool | Literal["strict"]
-"""Requests that impersonate ``system:node:NAME``: none (False), the writes that a kubelet may make
-(True), or also LIST and WATCH (``strict``)."""
+"""Which requests impersonate ``system:node:NAME``: none (False), all writes that a kubelet may make
+(True), or these writes and LIST and WATCH (``strict``)."""
 
 OnDeleted = Literal["leave", "stay", "register"]
-"""What a node does when its Node is deleted: ``leave``, ``stay`` (like a kubelet, re-register only
-after a restart) or ``register`` again at once."""
+"""What a node does when its Node object is deleted. ``leave``: it leaves the cluster. ``register``:
+it re-registers immediately. ``stay``: it does nothing, like a kubelet, which re-registers only
+after a restart."""
 
 
 @attrs.frozen
 class NodeOptions:
-    """Options of a node. Equal nodes can share one object."""
+    """Options of a virtual node. Nodes with the same options can share one object."""
 
     labels: Mapping[str, str] = attrs.field(factory=dict)
-    """Labels in addition to those of the kubelet and of devicemanager."""
+    """Labels of the Node object, in addition to those of the kubelet and of devicemanager."""
     annotations: Mapping[str, str] = attrs.field(factory=dict)
     taints: tuple[Mapping[str, str], ...] = (VIRTUAL_TAINT,)
     address: str = ""
-    """InternalIP, where the API server gets logs; empty for none."""
+    """InternalIP of the node, from which the API server gets logs; empty for no address."""
     port: int = 0
-    """Port of the kubelet's HTTP server at that address; 0 for none."""
+    """Port of the kubelet's HTTP server at ``address``; 0 for no server."""
     info: NodeSystemInfo = INFO
     """``status.nodeInfo``."""
     amounts: Mapping[str, Quantity] = attrs.field(factory=lambda: AMOUNTS)
@@ -75,12 +76,12 @@ class NodeOptions:
     """Value of the label ``devicemanager.io/shard``."""
     on_deleted: OnDeleted = "leave"
     all_events: bool = False
-    """True: also write the events Pulled, Created, Started and Killing."""
+    """True if the events Pulled, Created, Started and Killing are also written."""
     as_nodes: bool = False
-    """True: impersonate ``system:node:NAME`` in writes."""
+    """True if writes impersonate ``system:node:NAME``."""
     status_interval: float = 10.0
-    """Seconds between checks whether the status has changed."""
+    """Seconds between checks whether the node's status has changed."""
     report_interval: float = 300.0
-    """Seconds after which an unchanged status is written."""
+    """Seconds after which an unchanged status of the node is written again."""
     topology: bool = False
-    """True: publish a NodeResourceTopology object."""
+    """True if the node writes a NodeResourceTopology object."""

@@ -1,4 +1,4 @@
-"""Checks before anything is changed: credentials, permissions, existing nodes."""
+"""Checks before nodes join: credentials, permissions, existing nodes. They change nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOCAL: Final = ("kind://", "k3s://", "k3d://", "minikube://", "docker://")
 
 @attrs.frozen
 class RequiredPermission:
-    """A verb on a resource."""
+    """A permission that joining requires: a verb on a resource."""
 
     verb: str
     resource: str
@@ -44,22 +44,22 @@ class RequiredPermission:
 
 @attrs.frozen
 class PreflightResult:
-    """What the checks found; none of it prevents nodes from joining."""
+    """Result of successful checks: information about the cluster."""
 
     version: str
     """Version of the API server, such as ``v1.32.13``."""
     existing: frozenset[str]
-    """Requested names of Nodes that devicemanager created earlier."""
+    """Names of nodes to join for which devicemanager created a Node object earlier."""
     cloud: str = ""
-    """A sign of a cloud controller, or empty."""
+    """Text that says why a cloud controller seems to run; empty if none seems to run."""
 
 
 def required_permissions(
     *, as_nodes: AsNodes = False, events: bool = True
 ) -> Iterator[RequiredPermission]:
-    """Yield the permissions that joining requires."""
+    """Yield the permissions that nodes need to join."""
     if as_nodes == "strict":
-        # For the checks, and for what no node may do itself.
+        # Needed for the checks, and for the deletion of Nodes, which no node is allowed to do.
         yield from (RequiredPermission(verb, "nodes") for verb in ("list", "delete"))
     else:
         yield from _node_permissions(events)
@@ -80,7 +80,7 @@ def _node_permissions(events: bool) -> Iterator[RequiredPermission]:
 
 
 def lease_permissions(namespace: str) -> Iterator[RequiredPermission]:
-    """Yield the permissions that leases in a namespace require: those of nodes or of shards."""
+    """Yield the permissions that are needed for the leases of nodes or shards in a namespace."""
     for verb in ("get", "create", "update"):
         yield RequiredPermission(verb, "leases", "coordination.k8s.io", namespace)
 
@@ -91,13 +91,14 @@ def check(
     label: tuple[str, str],
     required: Iterable[RequiredPermission],
 ) -> PreflightResult:
-    """Check whether nodes with these names can join. ``label``: the label of our Nodes.
+    """Check whether nodes with these names can join; change nothing.
 
-    Raises ClusterError, with a one-line text, if they cannot. Changes nothing.
+    ``label`` is the label of Nodes that devicemanager created. Raises ClusterError with a one-line
+    text if the nodes cannot join.
     """
     try:
-        # First, because it needs no permission: its failure is about the server or the
-        # credentials.
+        # The version is read first. This needs no permission, so a failure is due to the server or
+        # the credentials.
         version = str(api.attempt("GET", "/version").get("gitVersion", ""))
         _check_permissions(api, required)
         return _check_nodes(api, set(names), label, version)
@@ -105,17 +106,20 @@ def check(
         text = f"the API server rejects the credentials ({error.message or error.code})"
         raise ClusterError(f"{text}: they have expired or belong to another cluster") from None
     except ApiError as error:
-        raise ClusterError(f"not an API server that nodes can join: {error}") from None
+        raise ClusterError(f"nodes cannot join through the API server {api.url}: {error}") from None
     except Unavailable as error:
         raise ClusterError(f"the API server at {api.url} is unavailable: {error}") from None
 
 
 def _check_permissions(api: ApiClient, required: Iterable[RequiredPermission]) -> None:
-    # All of them, so that an administrator can grant them at once.
+    # All missing permissions are reported, so that an administrator can grant them in one step.
     missing = [each for each in required if not _is_granted(api, each)]
     if missing:
         text = ", ".join(map(str, missing))
-        raise ClusterError(f"missing permissions: {text}; deploy/join.yaml has a role with all")
+        raise ClusterError(
+            f"missing permissions: {text}: use the role in deploy/join.yaml, which has all "
+            "permissions"
+        )
 
 
 def _is_granted(api: ApiClient, permission: RequiredPermission) -> bool:
@@ -157,8 +161,8 @@ def _check_nodes(
     if foreign:
         shown = ", ".join(sorted(foreign)[:3]) + (", …" if len(foreign) > 3 else "")
         raise ClusterError(
-            f"{len(foreign)} of the names are nodes that devicemanager did not create "
-            f"(no label {key}={value}): {shown}; use another name"
+            f"{len(foreign)} of the names belong to Nodes that devicemanager did not create "
+            f"(no label {key}={value}): {shown}: use other names"
         )
     return PreflightResult(version, frozenset(existing), cloud)
 

@@ -1,14 +1,15 @@
-"""Shards: which process runs which nodes. Node I is in shard I modulo N.
+"""Shards: the distribution of nodes among processes. Node I is in shard I modulo N.
 
-Shards are assigned by hand (``--shard K/N``), or with one Lease per shard (``--shards N``): the
-process that first writes the Lease with the version it has read gets the shard. The API server
-is all that the processes share.
+Shards are assigned by the user (``--shard K/N``), or with one Lease per shard (``--shards N``).
+With Leases, the process that first writes the Lease with the version that it has read gets the
+shard. The processes communicate only through the API server.
 
-No clocks are compared. A process takes a shard when it has seen no change of the Lease for as
-long as the Lease is valid, by its own clock. The holder gives up earlier (``GIVE_UP``), after
-its last successful renewal, and stops all writes for that shard before it can be taken.
+No clocks are compared. A process takes a shard if, by its own clock, the Lease has not changed for
+the whole validity of the Lease. The holder gives up the shard earlier (``GIVE_UP`` seconds after
+its last renewal), and stops all writes for the shard before another process can take it.
 
-Two threads work on the Leases: a request that hangs in ``step`` must not delay ``expire``.
+``step`` and ``expire`` run on separate threads, because a request in ``step`` that hangs must not
+delay ``expire``.
 """
 
 from __future__ import annotations
@@ -36,23 +37,23 @@ RENEWAL: Final = 5.0
 INTERVAL: Final = 1.0
 """Seconds between checks of other processes' Leases."""
 GIVE_UP: Final = 10.0
-"""Seconds without a renewal after which a process gives a shard up."""
+"""Seconds after the last renewal of its Lease at which a process gives up a shard."""
 
 
 @attrs.frozen
 class Shard:
-    """One of several parts of all nodes."""
+    """One of ``of`` equal parts of all nodes."""
 
     number: int
     of: int
 
     def has(self, index: int) -> bool:
-        """True if node ``index`` is in this shard."""
+        """True if the node with the number ``index`` is in this shard."""
         return index % self.of == self.number
 
 
 def shard_option(text: str) -> Shard:
-    """Parse ``K/N``, with K from 0 to N - 1. Raises ValueError."""
+    """Parse a shard such as ``0/3``: ``K/N`` with K from 0 to N - 1. Raises ValueError."""
     match = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text)
     if match is None or int(match[1]) >= int(match[2]):
         raise ValueError(f"invalid shard {text!r}: expected K/N, such as 0/3, 1/3 or 2/3")
@@ -61,21 +62,23 @@ def shard_option(text: str) -> Shard:
 
 @attrs.define
 class _Lease:
-    """What this process knows of one shard's Lease."""
+    """State of the Lease of one shard, as this process has last read or written it."""
 
     holder: str = ""
     version: str | None = None
     changed: float = float("-inf")
-    """When a change was last seen, by our clock."""
+    """Time at which this process last saw a change of the Lease, by its own clock."""
     spec: str = ""
     duration: float = DURATION
     renewed: float = float("-inf")
-    """When we last wrote it."""
+    """Time at which this process last wrote the Lease."""
 
 
 class ShardLeases:
-    """The Leases of shards, acquired and renewed. ``start`` runs ``step`` and ``expire``, each
-    on a thread."""
+    """Controller that acquires and renews the Leases of shards.
+
+    ``start`` runs ``step`` and ``expire`` repeatedly, each on a thread.
+    """
 
     def __init__(
         self,
@@ -90,8 +93,12 @@ class ShardLeases:
         monotonic: Callable[[], float] = time.monotonic,
         prefix: str = "devicemanager-shard",
     ) -> None:
-        """Callbacks get the shard's number and must return quickly. After ``on_lost`` starts,
-        nothing may be written for the shard. If ``on_acquired`` raises, the shard is released."""
+        """Create a controller for ``shards`` Leases in ``namespace``; ``start`` starts it.
+
+        ``on_acquired`` and ``on_lost`` are called with the number of a shard and must return
+        quickly. When ``on_lost`` is called, nothing may be written for the shard any more. If
+        ``on_acquired`` raises an error, the shard is released.
+        """
         self._api = api
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._leases = [_Lease() for _ in range(shards)]
@@ -101,7 +108,7 @@ class ShardLeases:
         self._warn = RateLimitedWarning(warn)
         self._monotonic = monotonic
         self._prefix = prefix
-        # Guards _held and the leases' ``renewed``; no request is sent under it.
+        # Guards _held and the leases' ``renewed``; no request is sent with the lock held.
         self._lock = threading.Lock()
         self._held: set[int] = set()
         self._stopping = threading.Event()
@@ -109,21 +116,22 @@ class ShardLeases:
 
     @property
     def held(self) -> frozenset[int]:
-        """Numbers of the shards that this process holds."""
+        """The numbers of the shards that this process holds."""
         with self._lock:
             return frozenset(self._held)
 
     def start(self) -> None:
-        """Acquire and renew on threads until ``stop``."""
+        """Start to acquire and renew Leases, on two threads, until ``stop``."""
         for name, work in (("shards", self.step), ("shards expire", self.expire)):
             thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Release all shards."""
+        """Stop the threads, and release all shards that this process holds."""
         self._stopping.set()
-        # A renewal in flight would otherwise take the shard back after the release.
+        # The threads must end first, because a renewal in flight would take a released shard
+        # again.
         for thread in self._threads:
             thread.join(GIVE_UP)
         for number in sorted(self.held):
@@ -138,7 +146,7 @@ class ShardLeases:
             self._stopping.wait(INTERVAL)
 
     def step(self) -> None:
-        """Renew the Leases that are due, and acquire free ones."""
+        """Renew the Leases that are due, and acquire free Leases."""
         for number in sorted(self.held):
             if self._monotonic() - self._leases[number].renewed >= RENEWAL:
                 self._renew(number)
@@ -146,7 +154,7 @@ class ShardLeases:
             self._acquire_free()
 
     def expire(self) -> None:
-        """Give up the shards that were not renewed in time."""
+        """Give up all shards whose Leases were not renewed in time."""
         for number in sorted(self.held):
             if self._monotonic() - self._leases[number].renewed >= GIVE_UP:
                 self._lose(number)
@@ -157,7 +165,7 @@ class ShardLeases:
         try:
             self._write(number)
         except (Conflict, NotFound):
-            # Another process took it, or a user deleted it.
+            # Another process took the Lease, or a user deleted it.
             self._leases[number].version = None
             self._lose(number)
         except (Unavailable, ApiError) as error:
@@ -166,7 +174,7 @@ class ShardLeases:
     def _lose(self, number: int) -> None:
         if not self._drop(number):
             return
-        self._warn(f"shard {number} lost: its nodes are left to another process")
+        self._warn(f"shard {number} lost: another process can run its nodes")
         self._on_lost(number)
 
     def _drop(self, number: int) -> bool:
@@ -187,7 +195,7 @@ class ShardLeases:
     # -- shards of other processes ---------------------------------------------------
 
     def _acquire_free(self) -> None:
-        """Acquire free shards, up to an equal part for each holder."""
+        """Acquire free shards, until this process has its equal part of all shards."""
         held = self.held
         for number in range(len(self._leases)):
             if number not in held:
@@ -202,12 +210,12 @@ class ShardLeases:
             for number, lease in enumerate(self._leases)
             if number not in held and not self._is_free(lease, now)
         }
-        # Rounded up, or with 3 shards and 2 processes one shard would stay free.
+        # Rounded up, because with 3 shards and 2 processes one shard would otherwise stay free.
         most = -(-len(self._leases) // (len(holders) + 1))
         for number, lease in enumerate(self._leases):
             if len(self.held) >= most:
                 return
-            # Other processes may take it first; the resource version decides.
+            # Another process can take the shard first; the resource version decides.
             if number not in held and self._is_free(lease, now):
                 self._acquire(number)
 
@@ -247,9 +255,12 @@ class ShardLeases:
     # -- requests --------------------------------------------------------------------
 
     def _write(self, number: int, holder: str | None = None) -> None:
-        """Write the Lease of a shard. Raises ApiError or Unavailable."""
+        """Write the Lease of a shard, with this process as holder unless ``holder`` is given.
+
+        Raises ApiError or Unavailable.
+        """
         lease = self._leases[number]
-        # Before the request: other processes see the change later than that.
+        # Read before the request, so it is earlier than the time at which others see the change.
         began = self._monotonic()
         name = f"{self._prefix}-{number}"
         metadata: JsonObject = {"name": name}
@@ -263,31 +274,36 @@ class ShardLeases:
             response = self._api.attempt("PUT", f"{self._path}/{name}", body)
         lease.version = response["metadata"]["resourceVersion"]
         with self._lock:
-            # The next ``_read`` sees a changed spec. So a process that loses a shard counts from
-            # then on, as the others do, and does not take the shard again at once.
+            # The empty spec makes the next ``_read`` see a change. Therefore a process that has
+            # lost a shard waits from then on, like the others, and does not take it again
+            # immediately.
             lease.holder, lease.renewed, lease.spec = self._identity, began, ""
 
 
 class _Tenure:
-    """The time from the acquisition of a shard until it is lost."""
+    """Period for which this process holds a shard, from its acquisition until its loss."""
 
     def __init__(self, is_held: Callable[[], bool]) -> None:
         self._is_held = is_held
         self.lost = threading.Event()
         self.joined = threading.Event()
-        """Set once no more of its nodes join. If the tenure is over, its nodes are gone then."""
+        """Set when no more nodes of the shard join. If the tenure is over, its nodes are then
+        abandoned."""
 
     def is_over(self) -> bool:
-        """True if nothing may be written for the shard.
+        """True if nothing may be written for the shard any more.
 
-        Both conditions are needed: ``is_held`` becomes False before ``lost`` is set, and True
-        again if the shard is acquired again.
+        Two conditions are needed. ``is_held`` is False before ``lost`` is set. It is True again if
+        the process acquires the shard again.
         """
         return self.lost.is_set() or not self._is_held()
 
 
 class ShardRunner:
-    """Runner of the nodes of acquired shards; abandons those of lost shards."""
+    """Runner of the nodes of all shards that this process holds.
+
+    It lets the nodes of an acquired shard join, and abandons the nodes of a lost shard.
+    """
 
     def __init__(
         self,
@@ -300,8 +316,11 @@ class ShardRunner:
         abandon: Callable[[Shard], None],
         warn: Warn,
     ) -> None:
-        """``join`` blocks until the nodes of a shard have joined; it must stop, and abandon
-        them, once the function that it gets returns True."""
+        """Create a runner; ``start`` starts to acquire shards.
+
+        ``join`` must block until the nodes of a shard have joined. Its second argument is a
+        function. Once that returns True, ``join`` must stop and abandon the nodes.
+        """
         self._shards = shards
         self._join = join
         self._abandon = abandon
@@ -329,8 +348,7 @@ class ShardRunner:
         try:
             thread.start()
         except RuntimeError:
-            # The next tenure waits for ``joined`` of the one before it, which only the thread
-            # sets.
+            # The next tenure would wait for ``joined`` of this one, which only the thread sets.
             self._tenures.pop(number)
             if before is not None:
                 self._tenures[number] = before
@@ -344,7 +362,7 @@ class ShardRunner:
 
     def _run(self, shard: Shard, tenure: _Tenure, before: _Tenure | None) -> None:
         if before is not None:
-            # Its nodes have the same names, and some may still be joining.
+            # The nodes of the earlier tenure have the same names, and some can still be joining.
             before.joined.wait()
         try:
             self._join(shard, tenure.is_over)

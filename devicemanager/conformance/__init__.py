@@ -1,28 +1,31 @@
 """Conformance checks: does a device plugin meet the kubelet's requirements?
 
-Theory of operation. The suite plays the kubelet: it starts mock kubelets, starts the plugin on
-them as a process, disturbs both, and compares what the plugin does with what a kubelet and a
-node's operator need.
+Theory of operation. The suite starts mock kubelets and runs the plugin with them, as a process. It
+disturbs both, for example by restarts, and compares what the plugin does with what a kubelet and
+the operator of a node need.
 
 In:  a ``PluginUnderTest`` (command, environment, hooks for its devices), a selection of checks,
      ``Limits``, ``Waivers``, a seed for random inputs.
 Out: a ``Report`` with a ``Verdict`` per check: outcome, what was seen, a timeline and the command
-     to repeat it; ``write`` makes JSON, JUnit XML, HTML, Markdown or a badge from it.
+     that repeats the check. ``write`` converts a report to JSON, JUnit XML, HTML, Markdown or a
+     badge.
 
 Parts, from the outside in:
 
-* ``runner`` selects the order and runs checks in parallel; ``stage`` is a kubelet with a plugin.
+* ``runner`` decides the order of checks and runs them in parallel; a ``stage`` is a mock kubelet
+  with the plugin on it.
 * ``checks.toml`` has one row per check: what it requires, does and expects.
-* ``checks`` has their functions, one module per family; ``check_run`` is what they work with.
-* ``report`` and ``reports`` are the result.
+* ``checks`` has the functions of the checks, one module per family. Each function gets a
+  ``CheckRun`` (``check_run``), which has the actions and waits that checks use.
+* ``report`` has the result of a run, and ``reports`` its formats.
 
 Invariants:
 
-* A check fails only for what the plugin does. If a precondition is not met, it is skipped.
-* No check sees what another one has left behind: after a bad verdict the stage is replaced.
-* The kubelet's behaviour is that of ``devicemanager.kubelet``; no rule of it is repeated here.
-* Everything that a plugin prints or sends is untrusted, and is escaped before it is shown.
-* Close ``Stages`` at any moment, from any thread, and no process or directory is left.
+* A check fails only because of the plugin. If a precondition is not met, the check is skipped.
+* A check is not affected by a failure of an earlier check: after a failure, the stage is replaced.
+* The suite contains no rules of the kubelet; ``devicemanager.kubelet`` has them.
+* Everything that a plugin prints or sends is untrusted and is escaped before it is shown.
+* ``Stages.close`` can be called at any moment, on any thread. No process or directory remains.
 
 Start reading with ``runner.run``, then ``checks/restarts.py`` and ``check_run.py``.
 """

@@ -1,25 +1,25 @@
-"""``CheckRun``: what the function of a check works with.
+"""Actions, waits and observations that the functions of checks use: the class ``CheckRun``.
 
-Theory of operation. A check is one function. It starts and disturbs a kubelet and a plugin,
-waits, and compares. It has four parts to do this with, and the actions and waits below:
+Theory of operation. A check is one function. It starts and disturbs a kubelet and a plugin, waits,
+and compares what happens with what must happen. Its argument ``run`` has actions, waits, and:
 
 * ``run.kubelet``, the mock kubelet, with its fault injection;
 * ``run.plugin``, the plugin's processes: state, output, resource use (``running_plugin``);
 * ``run.observed``, what the kubelet has seen: registrations, device lists (``observations``);
-* ``run.client()``, a connection of the suite's own, for calls that a kubelet would not make
+* ``run.client()``, a separate connection to the plugin, for calls that a kubelet would not make
   (``client``).
 
 A check ends in one of five ways: it returns, or it raises ``Failed``, ``Warned``, ``Skipped`` or
-any other exception, which is an error of the suite. So every action and wait raises ``Failed``
-with what was seen instead, and a check only describes the good case. The runner turns the
-exception into a verdict and adds the timeline.
+any other exception, which is an error of the suite. If an action or wait does not succeed, it
+raises ``Failed`` with what was seen instead, so a check describes only the good case. The runner
+converts the exception to a verdict and adds the timeline.
 
-``since``: a wait must not be satisfied by what happened before the disturbance. Therefore take a
-mark (``kubelet.mark()``) first, then disturb, then wait for what came after the mark. Actions
-that restart the kubelet return such a mark.
+Arguments named ``since``: a wait must ignore what happened before the disturbance. Therefore a
+check takes a mark (``kubelet.mark()``) before the disturbance, and waits only for events after the
+mark. Actions that restart the kubelet return such a mark.
 
-Waits poll. The kubelet would notify about events, but not about the exit of a process or the use
-of memory, and 20 ms is short compared with all limits.
+Waits poll every 20 ms, which is short compared with all limits. The kubelet could notify about its
+events, but not about the exit of a process or its use of memory.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ __all__ = ["CheckRun"]
 
 _POLL_SECONDS = 0.02
 _FIRST_NOTE_SECONDS, _NEXT_NOTE_SECONDS = 3.0, 10.0
-"""Wait before the first progress note, and between two notes."""
+"""Seconds before the first progress note of a wait, and between two notes."""
 
 
 class CheckRun:
-    """One run of one check on one stage."""
+    """One run of one check on one stage (a mock kubelet with the plugin)."""
 
     def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
         self.stage = stage
@@ -53,25 +53,26 @@ class CheckRun:
         self.plugin = stage.plugin
         self.limits = stage.limits
         self.resources = resources
-        """The plugin's resources; empty while the suite discovers them."""
+        """Resources of the plugin; empty while the suite still discovers them."""
         self.observed = Observations(stage.kubelet)
         self.timeline = Timeline(stage.kubelet, stage.plugin.processes)
-        # A generator per check: checks run in parallel, so a shared one would not be repeatable.
+        # Each check has its own generator: with a shared one, parallel checks would not be
+        # repeatable.
         self.rng = random.Random(seed)
-        """Source of random inputs; repeatable with the same seed."""
+        """Random number generator for inputs. The same seed leads to the same inputs."""
 
     @property
     def resource(self) -> str:
-        """The first of the plugin's resources."""
+        """Name of the plugin's first resource."""
         return self.resources[0]
 
     @property
     def process(self) -> PluginProcess:
-        """The instance of the plugin that was started last."""
+        """Process of the plugin instance that was started last."""
         return self.plugin.process
 
     def step(self, text: str) -> None:
-        """Note what the suite does, for the timeline."""
+        """Add a line to the timeline about what the suite does."""
         self.timeline.step(text)
 
     # -- actions -----------------------------------------------------------------------
@@ -82,18 +83,20 @@ class CheckRun:
         self.relaunch("its start")
 
     def relaunch(self, after: str) -> None:
-        """Start an instance of the plugin, and wait for its registration."""
+        """Start an instance of the plugin and wait for its registration. ``after`` names the start
+        in errors."""
         since = self.kubelet.mark()
         self.launch()
         self.wait_registered(since, self.limits.start_seconds, after)
 
     def launch(self, *before: str, hook: str = "") -> PluginProcess:
-        """Start an instance of the plugin and return at once; see ``RunningPlugin.launch``."""
+        """Start an instance of the plugin and return without waiting. ``before`` are words to put
+        before its command. ``hook`` is the name of a hook to run first."""
         self.step(f"start the plugin after the hook {hook}" if hook else "start the plugin")
         return self.plugin.launch(*before, hook=hook)
 
     def hook(self, name: str, id_: str = "") -> None:
-        """Run one of the user's hooks."""
+        """Run the user's hook ``name``, for the device ``id_`` if it is given."""
         self.step(f"hook {name} {id_}".rstrip())
         self.plugin.call_hook(name, id_)
 
@@ -103,35 +106,44 @@ class CheckRun:
         self.kubelet.start()
 
     def stop_kubelet(self) -> None:
-        """Stop the kubelet. As on a node, sockets and the checkpoint stay."""
+        """Stop the kubelet. As on a node, its sockets and the checkpoint remain."""
         self.step("stop the kubelet")
         self.kubelet.stop()
 
     def restart_kubelet(self) -> Mark:
-        """Restart the kubelet as on a node: connections are closed, the sockets of plugins are
-        deleted, kubelet.sock is new. Return the moment before."""
+        """Restart the kubelet as on a node: close connections, delete the sockets of plugins, and
+        create a new kubelet.sock. Return a mark for the moment before the restart."""
         since = self.kubelet.mark()
         self.step("restart the kubelet")
         self.kubelet.restart()
         return since
 
     def restart_and_wait(self, number: int) -> tuple[Mark, float]:
-        """Restart the kubelet and wait for the plugin's registration. Return the moment before
-        the restart, and the seconds since then."""
+        """Restart the kubelet and wait for the plugin's registration. ``number`` numbers the
+        restart in errors.
+
+        Return a mark for the moment before the restart, and the seconds until the registration.
+        Raises Failed.
+        """
         since = self.restart_kubelet()
         return since, self.wait_registered(since, self.limits.recover_seconds, f"restart {number}")
 
     def restart_and_recover(self, after: str = "the restart") -> float:
-        """As ``restart_and_wait``, but raise Warned if the plugin took long."""
+        """Restart the kubelet and wait for the plugin's registration; return the seconds.
+
+        Raises Failed if the plugin does not register, and Warned if it takes longer than
+        ``recover_warn_seconds``.
+        """
         return self.wait_recovered(self.restart_kubelet(), after)
 
     def break_device(self, id_: str, when: str = "") -> float:
-        """Run the hook break-device and wait for a device list that shows it. Return the
-        seconds."""
+        """Run the hook break-device and wait for a device list without a healthy device ``id_``.
+        Return the seconds. Raises Failed after ``refresh_seconds``."""
         return self._change("break-device", id_, False, when)
 
     def recover_device(self, id_: str, when: str = "") -> float:
-        """As ``break_device``, for recover-device."""
+        """Run the hook recover-device and wait for a device list with a healthy device ``id_``.
+        Return the seconds. Raises Failed after ``refresh_seconds``."""
         return self._change("recover-device", id_, True, when)
 
     def _change(self, hook: str, id_: str, healthy: bool, when: str) -> float:
@@ -147,28 +159,34 @@ class CheckRun:
         return self.wait_list(since, shows_it, self.limits.refresh_seconds, what)
 
     def assume_broken(self, id_: str) -> None:
-        """Break a device as a precondition. Raises Skipped if no device list shows it."""
+        """Break a device as a precondition of a check. Raises Skipped if no device list shows the
+        change."""
         try:
             self.break_device(id_)
         except Failed as failed:
-            raise Skipped(f"{failed}: see W07") from None
+            raise Skipped(f"{failed}: see check W07") from None
 
     def assume_recovered(self, id_: str) -> None:
-        """As ``assume_broken``, for recover-device."""
+        """Recover a device as a precondition of a check. Raises Skipped if no device list shows the
+        change."""
         try:
             self.recover_device(id_)
         except Failed as failed:
-            raise Skipped(f"{failed}: see W08") from None
+            raise Skipped(f"{failed}: see check W08") from None
 
     # -- the plugin, as the kubelet and a client see it -----------------------------------
 
     def devices(self, resource: str | None = None) -> list[dp.Device]:
-        """Return the devices of the newest list, of the first resource by default."""
+        """Return the devices in the newest device list of a resource, by default of the first
+        one."""
         return self.observed.devices(resource or self.resource)
 
     def healthy_ids(self, resource: str | None = None, least: int = 1) -> list[str]:
-        """Return the IDs of healthy devices. Raises Skipped if there are fewer than ``least``."""
-        # A list may contain an ID twice; W03 reports that.
+        """Return the IDs of the healthy devices of a resource, by default of the first one.
+
+        Raises Skipped if there are fewer than ``least``.
+        """
+        # A device list may contain an ID twice; check W03 reports that.
         devices = self.devices(resource)
         ids = list(dict.fromkeys(each.ID for each in devices if each.health == "Healthy"))
         if len(ids) < least:
@@ -176,39 +194,42 @@ class CheckRun:
         return ids
 
     def every_device(self) -> Iterator[tuple[str, dp.Device]]:
-        """Iterate over resource and device of the newest list of each resource."""
+        """Iterate over the devices in the newest device list of each resource, as pairs of resource
+        and device."""
         for resource in self.resources:
             for device in self.devices(resource):
                 yield resource, device
 
     def every_list(self) -> Iterator[tuple[str, dp.ListAndWatchResponse]]:
-        """Iterate over resource and message of all device lists so far."""
+        """Iterate over all device lists so far, as pairs of resource and message."""
         for resource in self.resources:
             for call in self.observed.lists(resource, EVER):
                 yield resource, parsed_list(call)
 
     @contextlib.contextmanager
     def client(self, resource: str | None = None) -> Iterator[PluginClient]:
-        """Open a connection to the plugin's latest socket."""
+        """Open a connection to the socket that the plugin registered last for a resource, by
+        default for the first one."""
         socket = self.observed.socket(resource or self.resource)
         with contextlib.closing(PluginClient(socket)) as client:
             yield client
 
     def clients(self) -> Iterator[tuple[str, PluginClient]]:
-        """Iterate over the resources, with an open connection for each."""
+        """Iterate over the resources, as pairs of resource and an open connection to its socket."""
         for resource in self.resources:
             with self.client(resource) as client:
                 yield resource, client
 
     def check_alive(self, after: str) -> None:
-        """Raise Failed if the plugin has exited or does not answer."""
+        """Raise Failed if the plugin has exited or does not respond. ``after`` names the cause in
+        errors."""
         if self.plugin.has_exited:
             raise Failed(f"the plugin exited after {after}: {self.plugin.exit_text()}")
         try:
             with self.client() as client:
                 client.options(self.limits.allocate_seconds)
         except CallFailed as error:
-            raise Failed(f"the plugin does not answer after {after}: {error}") from None
+            raise Failed(f"the plugin does not respond after {after}: {error}") from None
 
     # -- waits -------------------------------------------------------------------------
 
@@ -218,9 +239,13 @@ class CheckRun:
         seconds: float,
         on_wait: Callable[[float], object] | None = None,
     ) -> float | None:
-        """Wait for a condition. Return the seconds, or None after the timeout. ``on_wait`` is
-        called with the seconds so far from time to time."""
-        # By the real clock: the plugin is a process outside, which no virtual clock can control.
+        """Wait until ``condition`` is true. Return the seconds that this took, or None after
+        ``seconds``.
+
+        ``on_wait`` is called every few seconds with the seconds so far.
+        """
+        # Measured with the real clock: the plugin is a separate process, which no virtual clock can
+        # control.
         begin, due = time.monotonic(), _FIRST_NOTE_SECONDS
         while not condition():
             passed = time.monotonic() - begin
@@ -233,7 +258,11 @@ class CheckRun:
         return time.monotonic() - begin
 
     def settle(self, seconds: float | None = None) -> None:
-        """Wait before a check that something did not happen."""
+        """Wait for ``seconds``, by default ``Limits.settle_seconds``.
+
+        A check calls this before it verifies that something, such as a second registration, has not
+        happened.
+        """
         seconds = self.limits.settle_seconds if seconds is None else seconds
         self.step(f"wait {seconds:g} s")
         time.sleep(seconds)
@@ -245,11 +274,15 @@ class CheckRun:
         seconds: float,
         what: str,
     ) -> float:
-        """Wait for a device list of the first resource. Return the seconds; raises Failed with
-        ``what``."""
+        """Wait for a device list of the first resource for which ``is_wanted`` is true. Return the
+        seconds.
+
+        After the timeout, raises Failed; ``what`` describes the list in the error.
+        """
 
         def has_come() -> bool:
-            # Any list since then, not only the newest: the device may already have changed again.
+            # Check all lists since the mark, not only the newest: the device may already have
+            # changed again.
             lists = self.observed.lists(self.resource, since)
             return any(is_wanted(list(parsed_list(call).devices)) for call in lists)
 
@@ -259,12 +292,16 @@ class CheckRun:
         return took
 
     def wait_registered(self, since: Mark, seconds: float, after: str) -> float:
-        """Wait until every resource has registered and sent a device list. Return the seconds."""
+        """Wait until every resource has registered and sent a device list. Return the seconds.
+
+        Raises Failed after the timeout or if the plugin exits; ``after`` names the cause in the
+        error.
+        """
 
         def is_done() -> bool:
             return self.plugin.has_exited or self.observed.is_registered(since, self.resources)
 
-        # An exit ends the wait, so that a crash is reported at once and as a crash.
+        # Stop waiting if the plugin exits, to report the crash immediately.
         took = self.until_registered(is_done, seconds)
         if self.plugin.has_exited:
             raise Failed(f"the plugin exited after {after}: {self.plugin.exit_text()}")
@@ -276,13 +313,17 @@ class CheckRun:
         return took
 
     def wait_recovered(self, since: Mark, after: str) -> float:
-        """As ``wait_registered``, with the limits for recovery. Raises Warned if it took long."""
+        """Wait like ``wait_registered``, up to ``recover_seconds``. Return the seconds.
+
+        Raises Failed, or Warned if this took longer than ``recover_warn_seconds``.
+        """
         took = self.wait_registered(since, self.limits.recover_seconds, after)
         self.warn_if_slow(took, after)
         return took
 
     def warn_if_slow(self, took: float, after: str) -> None:
-        """Raise Warned if a recovery took longer than ``recover_warn_seconds``."""
+        """Raise Warned if a recovery of ``took`` seconds was longer than
+        ``recover_warn_seconds``."""
         if took > self.limits.recover_warn_seconds:
             raise Warned(
                 f"registered only {took:.1f} s after {after}, "
@@ -290,14 +331,16 @@ class CheckRun:
             )
 
     def until_registered(self, is_done: Callable[[], bool], seconds: float) -> float | None:
-        """As ``until``, with notes for the user that the plugin has not registered yet."""
+        """Wait like ``until``. Every few seconds, notify the user that the plugin has not
+        registered yet."""
         has_advised = False
 
         def note(passed: float) -> None:
             nonlocal has_advised
             if self.stage.on_wait is None:
                 return
-            # Advice only once, and none for a plugin that is rejected: it has found the kubelet.
+            # Give advice only once, and not if the plugin has called Register: then it has found
+            # the kubelet.
             is_known = has_advised or self.observed.has_tried_to_register
             has_advised = True
             self.stage.on_wait(
@@ -310,14 +353,16 @@ class CheckRun:
 
     @property
     def silence(self) -> str:
-        """Text for a plugin that has not called Register: where it should, and what to do."""
+        """Text for a plugin that has not called Register: the socket to call, and how to configure
+        it."""
         return (
             f"nothing called Register at {self.kubelet.plugin_socket}; "
             f"{self.plugin.under_test.advice}"
         )
 
     def _instead(self, since: Mark) -> str:
-        """Return what the plugin has registered instead of its resources, for a message."""
+        """Return the end of an error text: which other resources the plugin has registered. Empty
+        if there are none."""
         if not self.observed.has_tried_to_register:
             return f": {self.silence}"
         names = {str(call.resource) for call in self.observed.registrations(since)}
@@ -327,7 +372,8 @@ class CheckRun:
     # -- calls ---------------------------------------------------------------------------
 
     def timed(self, call: Callable[[], object], what: str) -> float:
-        """Make a call and return the seconds. Raises Failed if the call fails."""
+        """Make a call and return the seconds it took. Raises Failed if the call fails; ``what``
+        names it."""
         begin = time.monotonic()
         try:
             call()
@@ -338,7 +384,8 @@ class CheckRun:
     def first_list(
         self, stream: ListStream, of: str = "a second stream"
     ) -> dp.ListAndWatchResponse:
-        """Return the first device list of a stream. Raises Failed if none comes."""
+        """Return the first device list of a stream. Raises Failed if none comes. ``of`` names the
+        stream in the error."""
         try:
             return stream.next(self.limits.start_seconds)
         except CallFailed as error:

@@ -1,4 +1,4 @@
-"""The suite's own calls to a plugin: those that a kubelet would not make, or not at that time."""
+"""Client that calls a plugin directly, in ways or at times in which a kubelet does not call it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from protos import deviceplugin_v1beta1_grpc as dp_grpc
 __all__ = ["CallFailed", "ListStream", "PluginClient", "rejection"]
 
 _SECONDS = 30.0
-# Long enough that the request has arrived, short enough that most plugins still work on it.
+# Long enough for the request to arrive, and short enough for most plugins to still work on it.
 _IN_FLIGHT_SECONDS = 0.02
-# No limit for received lists: W10 reports those that are too large for a kubelet.
+# No limit for received device lists: check W10 reports lists that are too large for a kubelet.
 _OPTIONS = (*sockets.CHANNEL_OPTIONS, ("grpc.max_receive_message_length", -1))
 
 
 class CallFailed(Exception):
-    """A call that failed."""
+    """Error of a call to the plugin. ``code`` is the name of the gRPC status code."""
 
     def __init__(self, rpc: str, error: grpc.RpcError) -> None:
         has_status = isinstance(error, grpc.Call)
@@ -37,13 +37,16 @@ class CallFailed(Exception):
     @property
     def is_lost(self) -> bool:
         """True if the plugin did not respond at all, not even with an error."""
-        # These codes come from the client's side. A plugin that rejects a call uses another one.
+        # These codes are set by the client. A plugin that rejects a call uses another code.
         return self.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 
 
 def rejection(call: Callable[[], object], what: str = "") -> CallFailed | None:
-    """Make a call that the plugin may reject. Return its error, or None if the call succeeded.
-    Raises Failed, with ``what`` before the reason, if the plugin did not respond."""
+    """Make a call that the plugin may reject. Return the plugin's error, or None if the call
+    succeeded.
+
+    Raises Failed if the plugin did not respond. The error begins with ``what``.
+    """
     try:
         call()
     except CallFailed as error:
@@ -58,15 +61,18 @@ def _lost(text: str) -> CallFailed:
 
 
 class ListStream:
-    """Open ListAndWatch stream."""
+    """Open ListAndWatch stream of a plugin."""
 
     def __init__(self, call: Any) -> None:
         self._call = call
 
     def next(self, seconds: float = _SECONDS) -> dp.ListAndWatchResponse:
-        """Return the next device list. Raises CallFailed if the stream ends, or after the timeout,
-        which cancels the stream."""
-        # A stream has one deadline for all of its messages, so each gets a timer instead.
+        """Wait for the next device list and return it.
+
+        Raises CallFailed if the stream ends or after ``seconds``. The timeout cancels the stream.
+        """
+        # In gRPC, a stream has one deadline for all its messages. So each message gets a timer
+        # instead.
         is_late = threading.Event()
 
         def give_up() -> None:
@@ -93,28 +99,30 @@ class ListStream:
 
 
 class PluginClient:
-    """Connection to a plugin's socket. Each method makes the call of its name."""
+    """Connection to a plugin's socket, with one method per call. Each method raises CallFailed if
+    the call fails."""
 
     def __init__(self, path: Path) -> None:
         self._channel = grpc.insecure_channel(sockets.target(path), _OPTIONS)
         self._stub = dp_grpc.DevicePluginStub(self._channel)
 
     def options(self, seconds: float = _SECONDS) -> dp.DevicePluginOptions:
-        """Call GetDevicePluginOptions. Raises CallFailed, like all calls."""
+        """Call GetDevicePluginOptions and return the options."""
         options: dp.DevicePluginOptions = self._call("GetDevicePluginOptions", dp.Empty(), seconds)
         return options
 
     def allocate(
         self, *containers: Iterable[str], seconds: float = _SECONDS
     ) -> dp.AllocateResponse:
-        """Call Allocate with the device IDs of each container."""
+        """Call Allocate and return the response. Each argument has the device IDs of one
+        container."""
         requests = [dp.ContainerAllocateRequest(devices_ids=list(ids)) for ids in containers]
         message = dp.AllocateRequest(container_requests=requests)
         response: dp.AllocateResponse = self._call("Allocate", message, seconds)
         return response
 
     def abandon_allocate(self, ids: Iterable[str]) -> None:
-        """Call Allocate, and close the connection while the plugin works on the call."""
+        """Call Allocate, and close the connection while the plugin handles the call."""
         request = dp.ContainerAllocateRequest(devices_ids=list(ids))
         call = self._stub.Allocate.future(dp.AllocateRequest(container_requests=[request]))
         time.sleep(_IN_FLIGHT_SECONDS)
@@ -124,8 +132,11 @@ class PluginClient:
     def preferred(
         self, *containers: tuple[Sequence[str], Sequence[str], int], seconds: float = _SECONDS
     ) -> list[list[str]]:
-        """Call GetPreferredAllocation with available IDs, IDs that must be included and size, for
-        each container."""
+        """Call GetPreferredAllocation and return the preferred IDs of each container.
+
+        Each argument has the available IDs, the IDs that must be included, and the number of
+        devices for one container.
+        """
         requests = [
             dp.ContainerPreferredAllocationRequest(
                 available_deviceIDs=available, must_include_deviceIDs=must, allocation_size=size
@@ -137,16 +148,18 @@ class PluginClient:
         return [list(each.deviceIDs) for each in response.container_responses]
 
     def pre_start(self, ids: Iterable[str], seconds: float = _SECONDS) -> None:
-        """Call PreStartContainer."""
+        """Call PreStartContainer for these device IDs."""
         message = dp.PreStartContainerRequest(devices_ids=list(ids))
         self._call("PreStartContainer", message, seconds)
 
     def watch(self) -> closing[ListStream]:
-        """Open a ListAndWatch stream for a with block, which cancels it at its end."""
+        """Open a ListAndWatch stream for use in a with block. The end of the block cancels the
+        stream."""
         return closing(ListStream(self._stub.ListAndWatch(dp.Empty())))
 
     def raw(self, method: str, request: bytes, seconds: float = _SECONDS) -> bytes:
-        """Call any method, such as ``/v1beta1.DevicePlugin/Allocate``, with any bytes."""
+        """Call a method given by its path, such as ``/v1beta1.DevicePlugin/Allocate``, and return
+        the response bytes. ``request`` need not be a valid message."""
         call = self._channel.unary_unary(
             method, request_serializer=bytes, response_deserializer=bytes
         )
@@ -156,12 +169,12 @@ class PluginClient:
             raise CallFailed(method.rpartition("/")[2], error) from None
 
     def close(self) -> None:
-        """Close the connection, and with it its streams."""
+        """Close the connection and all its streams."""
         self._channel.close()
 
     def _call(self, rpc: str, request: Any, seconds: float) -> Any:
         try:
-            # Waits for the connection: a plugin that has just registered may not accept it yet.
+            # Wait for the connection: a plugin that has just registered may not accept it yet.
             return getattr(self._stub, rpc)(request, timeout=seconds, wait_for_ready=True)
         except grpc.RpcError as error:
             raise CallFailed(rpc, error) from None

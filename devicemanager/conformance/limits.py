@@ -1,4 +1,4 @@
-"""Numbers used by the checks, each with a name that ``--limit`` accepts."""
+"""Numbers that the checks use. The option ``--limit`` accepts their names."""
 
 from __future__ import annotations
 
@@ -26,93 +26,110 @@ def _limit(default: float) -> Any:
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """Limits and counts of the checks. Times are in seconds. Raises CheckError."""
+    """Limits and counts of the checks. Names that end in ``_seconds`` are times in seconds.
 
-    # Where the kubelet has a deadline or limit, it is the one here. The other numbers are defaults
-    # of the suite, and a matter of what an operator tolerates.
+    Raises CheckError for a value that is not a valid number.
+    """
+
+    # If the kubelet has a deadline or limit, it is used here. The other numbers are defaults of the
+    # suite, for what an operator tolerates.
     start_seconds: float = _limit(30.0)
-    """From the plugin's start to its registration and first device list (R01, W01)."""
+    """Time from the plugin's start to its registration and first device list (R01, W01)."""
     recover_warn_seconds: float = _limit(10.0)
+    """Like ``recover_seconds``, but a longer time is only a warning."""
     recover_seconds: float = _limit(60.0)
-    """From a kubelet restart, or another event that the plugin must notice, to its registration."""
+    """Time from a kubelet restart, or another event that the plugin must notice, to its
+    registration."""
     first_list_warn_seconds: float = _limit(5.0)
     refresh_seconds: float = _limit(10.0)
-    """From a device change to the device list that reports it."""
-    # These are short, because a run must fit into a CI job; `thorough` has the real durations.
+    """Time from a device change to the device list that reports it."""
+    # The next times are short, because a run must fit into a CI job. ``thorough`` has realistic
+    # ones.
     idle_seconds: float = _limit(15.0)
-    """Idle time before the checks of an idle plugin; 60 if thorough."""
+    """Idle time before the checks of an idle plugin; 60 s in a thorough run."""
     away_seconds: float = _limit(5.0)
-    """Time without a kubelet (K04, R08); 60 if thorough."""
+    """Time without a kubelet (K04, R08); 60 s in a thorough run."""
     settle_seconds: float = _limit(1.5)
-    """Time to wait before checking that something did not happen; 5 if thorough."""
+    """Waiting time before a check verifies that something has not happened; 5 s in a thorough
+    run."""
     restarts: int = _limit(20)
     """Number of kubelet restarts in a row (K02, L04)."""
     warm_restarts: int = _limit(3)
-    """Number of restarts before the first measurement (L04)."""
-    # There is no Deallocate. A plugin that reserves something per call runs out only after many.
+    """Number of kubelet restarts before the first measurement (L04)."""
+    # The API has no Deallocate. A plugin that reserves something in each call fails only after many
+    # calls.
     allocations: int = _limit(1000)
-    """Number of allocations in a row (A07, L06)."""
+    """Number of consecutive Allocate calls (A07, L06)."""
     parallel_allocations: int = _limit(8)
     parallel_rounds: int = _limit(20)
     """Number of rounds of parallel allocations (A08)."""
     single_devices: int = _limit(64)
-    """Number of devices that are checked one by one."""
+    """Maximum number of devices that are checked one by one."""
     streams: int = _limit(10)
     """Number of ListAndWatch streams to open and close (W15)."""
     changes: int = _limit(50)
-    """Number of device changes (W13, L06)."""
+    """Number of device changes in a row (W13, L06)."""
     repeats: int = _limit(3)
-    """Number of calls that must have the same response (O01, S02)."""
-    # The kubelet sets no deadlines for these calls, but admission of all pods waits for them.
+    """Number of identical calls that must all succeed (O01, S02)."""
+    # The kubelet sets no deadlines for these calls, but the admission of all pods waits for them.
     options_seconds: float = _limit(1.0)
     allocate_warn_seconds: float = _limit(1.0)
     allocate_seconds: float = _limit(10.0)
     preferred_seconds: float = _limit(1.0)
-    # KubeletPreStartContainerRPCTimeoutInSecs (deviceplugin/v1beta1/constants.go).
+    # The kubelet's deadline: KubeletPreStartContainerRPCTimeoutInSecs
+    # (deviceplugin/v1beta1/constants.go).
     pre_start_seconds: float = _limit(30.0)
     stop_seconds: float = _limit(10.0)
-    """From SIGTERM to the exit of the process."""
+    """Time from SIGTERM to the exit of the process."""
     stream_end_seconds: float = _limit(10.0)
-    """From the end of a ListAndWatch stream to the end of its handler."""
+    """Time from the end of a ListAndWatch stream until the plugin has freed its resources."""
     register_attempts: int = _limit(30)
-    """Maximum number of attempts to register in 30 s (R06)."""
+    """Maximum number of Register calls in 30 s (R06)."""
     register_window_seconds: float = _limit(5.0)
-    """Time in which attempts are counted, 30 if thorough; the maximum is scaled to it."""
-    # Just below the 10 s after which a kubelet gives up dialing the plugin.
+    """Time in which Register calls are counted; 30 s in a thorough run. ``register_attempts`` is
+    scaled to this time."""
+    # Just below the 10 s after which a kubelet stops dialing the plugin.
     register_delay_seconds: float = _limit(9.0)
     """Delay of the response to Register (R07)."""
-    # 4 MiB is the limit of gRPC for received messages, and the kubelet does not change it.
+    # gRPC receives messages of up to 4 MiB by default, and the kubelet does not change this limit.
     list_warn_bytes: int = _limit(1 << 20)
     list_bytes: int = _limit(4 << 20)
     messages_per_minute: float = _limit(1.0)
-    # Some growth is normal: connections that are still closing, threads of a pool.
+    # Some growth is normal: connections that are still closing, threads in a pool.
     extra_descriptors: int = _limit(2)
     extra_threads: int = _limit(4)
     extra_memory_share: float = _limit(0.2)
     extra_memory_bytes: int = _limit(8 << 20)
-    """Memory may grow by this or by ``extra_memory_share``, whichever is more: garbage collection
-    alone changes the memory of a small program by more than that share."""
+    """Number of bytes by which memory may grow.
+
+    A growth within ``extra_memory_share`` is accepted, too: of the two limits, the larger one
+    applies. In a small program, garbage collection alone changes the memory by more than that
+    share.
+    """
     idle_cpu_share: float = _limit(0.01)
     away_cpu_share: float = _limit(0.05)
     inotify_instances: int = _limit(1)
     random_preferences: int = _limit(30)
-    """Number of random inputs of GetPreferredAllocation (P01)."""
+    """Number of random GetPreferredAllocation requests (P01)."""
     same_preferences: int = _limit(10)
-    """Number of calls with the same input (P05); with few, random responses could be equal."""
+    """Number of identical GetPreferredAllocation requests (P05). After only a few, random responses
+    could be equal by chance."""
 
     @classmethod
     def thorough(cls) -> Self:
-        """Return limits for a run that may take several minutes."""
+        """Return limits for a thorough run, which may take several minutes."""
         return cls(
             idle_seconds=60.0, away_seconds=60.0, settle_seconds=5.0, register_window_seconds=30.0
         )
 
     def allow_memory(self, before: int, now: int) -> bool:
-        """True if memory, in bytes, has not grown by more than the limits."""
+        """True if memory has not grown by more than the limits. ``before`` and ``now`` are in
+        bytes."""
         return now - before <= max(before * self.extra_memory_share, self.extra_memory_bytes)
 
     def overridden(self, settings: Iterable[str]) -> Self:
-        """Return a copy changed by texts of the form ``NAME=NUMBER``. Raises CheckError."""
+        """Return a copy with changed limits. Each setting has the form ``NAME=NUMBER``. Raises
+        CheckError for any other text."""
         names = [field.name for field in attrs.fields(type(self))]
         changes: dict[str, Any] = {}
         for setting in settings:

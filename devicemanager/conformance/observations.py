@@ -1,8 +1,7 @@
-"""What the kubelet has seen of the plugin since a check began: queries for checks, and the
-timeline for the report.
+"""Query what the kubelet has seen of the plugin during a check, and record a timeline for reports.
 
-Everything is read from the kubelet's call log and events; the plugin is not called. A *device
-list* here is the message of one ListAndWatch response.
+All data comes from the kubelet's call log and events; the plugin is not called. A *device list* is
+the message of one ListAndWatch response.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from protos import deviceplugin_v1beta1 as dp
 __all__ = ["EVER", "Observations", "Timeline", "parsed_list"]
 
 EVER = Mark(0, 0)
-"""The moment before all events and calls."""
+"""Mark of the moment before all events and calls."""
 
 _TIMELINE_LINES = 200
 _OUTPUT_LINES = 50
@@ -29,8 +28,8 @@ _OUTPUT_LINES = 50
 class Observations:
     """Queries on the calls between the kubelet and the plugin.
 
-    ``since`` is the begin of the check by default. Lists that came earlier matter, too, when
-    several checks share a plugin; for these, pass ``EVER``.
+    The argument ``since`` of a query is the beginning of the check by default. If checks share a
+    plugin, earlier device lists may matter: pass ``EVER`` to include them.
     """
 
     def __init__(self, kubelet: MockKubelet) -> None:
@@ -40,20 +39,22 @@ class Observations:
     def registrations(
         self, since: Mark | None = None, resource: str | None = None, code: str | None = "OK"
     ) -> list[Call]:
-        """Return Register calls; failed ones only with ``code=None``."""
+        """Return the successful Register calls, of one resource if it is given. ``code=None``
+        includes failed calls."""
         return self._kubelet.calls(
             resource, rpc="Register", code=code, since=self.began if since is None else since
         )
 
     @property
     def has_tried_to_register(self) -> bool:
-        """True if the plugin has ever called Register, even without success."""
-        # A call in progress is not in the log yet, but the plugin has found the kubelet.
+        """True if the plugin has ever called Register, even if the call failed."""
+        # A call in progress is not in the call log yet, but it shows that the plugin has found the
+        # kubelet.
         calling = any(call.rpc == "Register" for call in self._kubelet.calls.in_progress)
         return calling or bool(self.registrations(EVER, code=None))
 
     def sockets(self, since: Mark) -> list[tuple[str, Path]]:
-        """Return resource and socket of each registration."""
+        """Return the resource and the socket of each successful Register call since the mark."""
         return [
             (
                 str(call.request["resource_name"]),
@@ -63,22 +64,25 @@ class Observations:
         ]
 
     def socket(self, resource: str) -> Path:
-        """Return the socket of the latest registration. Raises Failed if there is none."""
+        """Return the socket of the latest successful registration of a resource. Raises Failed if
+        there is none."""
         calls = self.registrations(EVER, resource)
         if not calls:
-            raise Failed(f"{resource} was never registered")
+            raise Failed(f"resource {resource} was never registered")
         return self._kubelet.plugin_dir / str(calls[-1].request["endpoint"])
 
     def lists(self, resource: str, since: Mark | None = None) -> list[Call]:
-        """Return the calls that delivered a device list, on any stream of the kubelet."""
+        """Return the ListAndWatch log entries that contain a device list of the resource."""
         calls = self._streams(resource, since)
-        # The log has an entry for each list, and one without a message for the end of the stream.
+        # The call log has one entry per list, and one entry without a message for the end of a
+        # stream.
         return [call for call in calls if call.response_bytes is not None]
 
     def ended_streams(self, resource: str) -> list[Call]:
-        """Return the ends of ListAndWatch streams that the kubelet did not cancel."""
+        """Return the log entries of the ListAndWatch streams that have ended since the check began.
+        Streams that the kubelet cancelled are left out."""
         calls = self._streams(resource, None)
-        # A kubelet that stops cancels its streams; the plugin has not ended those.
+        # A kubelet that stops cancels its streams. The plugin has not ended these streams.
         return [call for call in calls if call.response_bytes is None and call.code != "Canceled"]
 
     def _streams(self, resource: str, since: Mark | None) -> list[Call]:
@@ -87,10 +91,11 @@ class Observations:
         )
 
     def devices(self, resource: str) -> list[dp.Device]:
-        """Return the devices of the newest list. Raises Failed if there is none."""
+        """Return the devices in the newest device list of a resource. Raises Failed if there is no
+        list."""
         lists = self.lists(resource, EVER)
         if not lists:
-            raise Failed(f"{resource} has sent no device list")
+            raise Failed(f"the plugin has sent no device list of {resource}")
         return list(parsed_list(lists[-1]).devices)
 
     def is_serving(self, resource: str) -> bool:
@@ -101,12 +106,13 @@ class Observations:
         )
 
     def is_registered(self, since: Mark, resources: Iterable[str]) -> bool:
-        """True if each resource has registered and sent a list since then, and still
-        serves."""
+        """True if each resource has registered and sent a device list since the mark, and its
+        stream is still open."""
         return not any(self.missing(since, resource) for resource in resources)
 
     def missing(self, since: Mark, resource: str) -> str:
-        """Return why a resource does not count as registered since then; empty if it does."""
+        """Return the reason for which ``is_registered`` is false for a resource; empty if it is
+        true."""
         if not self.registrations(since, resource):
             rejected = self.registrations(since, resource, code=None)
             reason = f" ({rejected[-1].message})" if rejected else ""
@@ -118,9 +124,12 @@ class Observations:
         return ""
 
     def other_files(self) -> dict[str, tuple[int, int, int]]:
-        """Return device, inode and size of each file in the plugin directory that does not belong
-        to the plugin. The checkpoint is left out: the kubelet writes it for each list."""
-        # Sockets of earlier instances are the plugin's, too, even if they are stale.
+        """Return device, inode and size of each file in the plugin directory that is not a socket
+        of the plugin.
+
+        The checkpoint is left out, because the kubelet writes it after each device list.
+        """
+        # Sockets of earlier instances belong to the plugin, too, even if they are stale.
         own = {call.request.get("endpoint") for call in self.registrations(EVER)}
         files = {}
         for path in self._kubelet.plugin_dir.iterdir():
@@ -131,8 +140,11 @@ class Observations:
 
 
 class Timeline:
-    """Record of one check: steps of the suite, the kubelet's events and calls, the plugin's
-    output. Only what happened since the check began, because the stage may be shared."""
+    """Record of one check: steps of the suite, events and calls of the kubelet, output of the
+    plugin.
+
+    It has only what happened since the check began, because checks may share a stage.
+    """
 
     def __init__(self, kubelet: MockKubelet, processes: Sequence[PluginProcess]) -> None:
         self._kubelet = kubelet
@@ -140,15 +152,15 @@ class Timeline:
         self._steps: list[Line] = []
         self._mark = kubelet.mark()
         self._began = kubelet.clock.time()
-        # Processes keep their output, so remember how much is older than this check.
+        # The output of a process may begin before this check, so store the number of earlier lines.
         self._old_lines = {process: len(process.output()) for process in processes}
 
     def step(self, text: str) -> None:
-        """Note what the suite does."""
+        """Add a line about what the suite does."""
         self._steps.append(self._line(self._kubelet.clock.time(), "suite", printable(text)))
 
     def lines(self) -> tuple[Line, ...]:
-        """Return the latest lines by time."""
+        """Return the latest lines about steps, events and calls, sorted by time."""
         lines = list(self._steps)
         for event in self._kubelet.events.recent():
             if event.number > self._mark.event:
@@ -162,7 +174,7 @@ class Timeline:
         return Line(time - self._began, source, text)
 
     def output(self) -> tuple[str, ...]:
-        """Return the latest lines that the plugin has printed."""
+        """Return the latest lines that the plugin has printed during the check."""
         lines = [
             line
             for process in self._processes
@@ -172,7 +184,7 @@ class Timeline:
 
 
 def parsed_list(call: Call) -> dp.ListAndWatchResponse:
-    """Return the device list that a call delivered."""
+    """Return the device list in a log entry of ListAndWatch."""
     message: dp.ListAndWatchResponse = dp.ListAndWatchResponse.FromString(
         call.response_bytes or b""
     )

@@ -1,4 +1,5 @@
-"""Values of the suite: how a check begins and ends, and how much it matters."""
+"""Values of the suite: severity, scene and outcome of a check, and the exceptions that decide the
+outcome."""
 
 from __future__ import annotations
 
@@ -22,19 +23,22 @@ __all__ = [
 
 
 class CheckError(DeviceManagerError):
-    """The suite cannot run: an invalid option, or a plugin that never registers. The text is for
-    the user."""
+    """Error for a suite that cannot run, such as an invalid option or a plugin that never
+    registers.
+
+    The text is for the user.
+    """
 
 
 class Severity(StrEnum):
-    """How much a check matters."""
+    """Importance of a check."""
 
     MUST = "MUST"
-    """Without it, the contract with the kubelet is broken."""
+    """A plugin that fails the check breaks the contract with the kubelet."""
     SHOULD = "SHOULD"
-    """Without it, real clusters have problems."""
+    """A plugin that fails the check causes problems in real clusters."""
     INFO = "INFO"
-    """Reported, but never a failure."""
+    """The result is reported, but is never a failure."""
 
 
 class Outcome(StrEnum):
@@ -46,49 +50,52 @@ class Outcome(StrEnum):
     SKIP = "skip"
     WAIVED = "waived"
     ERROR = "error"
-    """The suite itself could not run the check."""
+    """The suite itself failed to run the check."""
 
 
 class Scene(StrEnum):
     """State in which a check begins."""
 
     REGISTERED = "registered"
-    """A kubelet and a registered plugin, shared with other checks that run one after another."""
+    """A kubelet and a registered plugin. Several checks use them one after another."""
     IDLE = "idle"
-    """A kubelet and a plugin that have been idle for ``Limits.idle_seconds``."""
+    """A kubelet and a registered plugin that have been idle for ``Limits.idle_seconds``."""
     OWN = "own"
-    """Nothing is started: the check starts what it needs, and shares it with no other check."""
+    """Nothing is running: the check starts a kubelet and a plugin, and no other check uses them."""
 
 
 class Profile(StrEnum):
     """Set of checks that a plugin must pass to earn a badge."""
 
     CORE = "core"
-    """Every MUST of R, W, T, O, A, P and S."""
+    """All checks of severity MUST in the families R, W, T, O, A, P and S."""
     RESILIENT = "resilient"
-    """Core, and every MUST of K and L."""
+    """All checks of severity MUST in all families: core, K and L."""
     COMPLETE = "complete"
-    """Every MUST and every SHOULD."""
+    """All checks of severity MUST or SHOULD."""
 
 
 class Failed(AssertionError):
-    """The plugin does not do what the check expects. The text says what was seen."""
+    """Exception of a check whose expectation the plugin does not meet. The text says what was
+    seen."""
 
 
 class Warned(AssertionError):
-    """The plugin meets the requirement, but barely. The text says what was seen."""
+    """Exception of a check whose requirement the plugin meets only barely. The text says what was
+    seen."""
 
 
 class Skipped(Exception):
-    """The check does not apply to this plugin, or cannot run here. The text says why."""
+    """Exception of a check that does not apply to the plugin or cannot run here. The text has the
+    reason."""
 
 
 @attrs.frozen
 class Line:
-    """One line of a timeline."""
+    """One line of a check's timeline."""
 
     time: float
     """Seconds since the check began."""
     source: str
-    """``suite``, ``kubelet``, ``call`` or ``plugin``."""
+    """Origin of the line: ``suite``, ``kubelet``, ``call`` or ``plugin``."""
     text: str

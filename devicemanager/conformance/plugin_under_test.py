@@ -1,4 +1,4 @@
-"""The plugin under test: how to start it, and the user's hooks for its devices."""
+"""Settings of the plugin under test: how to start it, and hooks that change its devices."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ HOOKS = {
     "cleanup": "runs after each exit of the plugin",
     "misconfigure": "breaks the plugin's configuration before a start",
 }
-"""Purpose of each hook, by name."""
+"""Purpose of each hook, by the hook's name."""
 
 Hook = str | Callable[[Mapping[str, str]], object]
-"""A shell command with placeholders, or a function that gets their values: ``id``, ``pid``,
-``plugin_dir``, ``root``."""
+"""A shell command with placeholders, or a function that gets a mapping with their values.
+
+The placeholders are ``id``, ``pid``, ``plugin_dir`` and ``root``.
+"""
 
 _HOOK_SECONDS = 30.0
 _PLACEHOLDERS = ("{plugin_dir}", "{kubelet_socket}", "{root}")
-"""Placeholders for the kubelet's paths in the command and in environment variables."""
+"""Placeholders for the kubelet's paths in the plugin's command and environment variables."""
 
 
 def _as_command(command: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
@@ -69,45 +71,49 @@ class PluginUnderTest:
     """Plugin that the suite starts, stops and restarts. Raises CheckError for invalid values."""
 
     command: tuple[str, ...] = attrs.field(converter=_as_command)
-    """The plugin's command. ``{plugin_dir}``, ``{kubelet_socket}`` and ``{root}`` are replaced by
-    the kubelet's paths."""
+    """Words of the plugin's command. The suite replaces ``{plugin_dir}``, ``{kubelet_socket}`` and
+    ``{root}`` by the kubelet's paths."""
     env: Mapping[str, str] = attrs.field(factory=dict)
-    """Additional environment variables, with the same placeholders."""
+    """Additional environment variables. The placeholders of ``command`` are replaced here, too."""
     cwd: str | os.PathLike[str] | None = None
     at_node_paths: bool = False
-    """True if the plugin must find the kubelet under ``/var/lib/kubelet``; it then runs in a
-    private mount namespace."""
+    """True if the plugin has fixed paths below ``/var/lib/kubelet``. It is then run in a private
+    mount namespace."""
     restart: Literal["never", "always"] = "never"
-    """``always``: start the plugin again whenever it exits, like a DaemonSet."""
+    """With ``always``, the suite starts the plugin again whenever it exits, like a DaemonSet."""
     hooks: Mapping[str, Hook] = attrs.field(factory=dict, converter=_as_hooks)
     resources: tuple[str, ...] = attrs.field(default=(), converter=_as_names)
-    """Resources of the plugin. If empty: those that it registers, until there is no new one for
-    ``Limits.settle_seconds``."""
+    """Names of the plugin's resources. If it is empty, the suite uses the resources that the plugin
+    registers. It waits until no new resource has been registered for ``Limits.settle_seconds``."""
 
     @property
     def name(self) -> str:
-        """File name of the command."""
+        """File name of the plugin's program."""
         return Path(self.command[0]).name
 
     @property
     def advice(self) -> str:
-        """Advice for a plugin that does not register, depending on how it finds the kubelet."""
+        """Advice for a plugin that does not register, depending on how the plugin finds the
+        kubelet."""
         if self.at_node_paths:
-            return "it should use kubelet.sock in /var/lib/kubelet/device-plugins"
+            return "the plugin should use kubelet.sock in /var/lib/kubelet/device-plugins"
         for source, words in (("command", self.command), ("environment", self.env.values())):
             if any(placeholder in word for placeholder in _PLACEHOLDERS for word in words):
-                return f"it should use kubelet.sock in the directory from its {source}"
+                return f"the plugin should use kubelet.sock in the directory from its {source}"
         return (
             "only DEVICE_PLUGIN_DIRECTORY names the directory: use {plugin_dir} in the command or "
             "in --env, or --at-node-paths if the plugin has a fixed path"
         )
 
     def has(self, hook: str) -> bool:
-        """True if the hook is defined."""
+        """True if the hook with this name is defined."""
         return hook in self.hooks
 
     def call(self, hook: str, values: Mapping[str, str]) -> None:
-        """Run a hook if it is defined. Raises Failed with its last output if it fails."""
+        """Run a hook if it is defined. ``values`` has the values of its placeholders.
+
+        Raises Failed with the end of its output if the hook fails.
+        """
         action = self.hooks.get(hook)
         if action is None:
             return
@@ -115,10 +121,10 @@ class PluginUnderTest:
             try:
                 action(values)
             except Exception as error:
-                # Not a bug of the suite: such a hook often fails because the plugin has exited.
+                # This is not a bug of the suite: a hook often fails because the plugin has exited.
                 raise Failed(f"hook {hook} failed: {type(error).__name__}: {error}") from error
             return
-        # Quoted: a device ID comes from the plugin, and could contain shell syntax.
+        # The values are quoted: a device ID comes from the plugin and could contain shell syntax.
         command = action
         for name, value in values.items():
             command = command.replace(f"{{{name}}}", shlex.quote(value))
@@ -126,7 +132,7 @@ class PluginUnderTest:
             done: subprocess.CompletedProcess[Any] = subprocess.run(
                 ["sh", "-c", command],
                 cwd=self.cwd,
-                # A hook that asks a question would hang, and in CI nothing answers.
+                # A hook that reads standard input would wait forever in CI.
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -1,7 +1,7 @@
-"""Resource use of processes, measured from outside. Needs psutil.
+"""Measure the resource use of other processes. Needs psutil.
 
-A plugin may be a shell script with children, so every number is a sum over the process and its
-descendants.
+A plugin may be a shell script with child processes. Therefore each number is a sum over the process
+and its descendants.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from devicemanager.conformance.limits import Limits
 __all__ = ["Usage", "cpu_seconds", "goroutines_in", "is_go", "listening_ports", "usage"]
 
 _GO_BUILD_INFO = b"\xff Go buildinf:"
-"""Start of a section that every Go program has (debug/buildinfo)."""
+"""Beginning of a section that every Go program has (debug/buildinfo)."""
 
 
 @attrs.frozen
@@ -31,22 +31,24 @@ class Usage:
     descriptors: int
     threads: int
     memory: int
-    """Resident bytes."""
+    """Resident memory in bytes."""
     inotify: int
-    """Open inotify instances."""
+    """Number of open inotify instances."""
     unix_listeners: int
-    """Listening unix sockets."""
+    """Number of listening unix sockets."""
     processes: int
 
     def has_more_handles(self, before: Usage, limits: Limits) -> bool:
-        """True if there are more descriptors or threads than the limits allow."""
+        """True if the use of descriptors or threads has grown since ``before`` by more than the
+        limits allow."""
         return (
             self.descriptors > before.descriptors + limits.extra_descriptors
             or self.threads > before.threads + limits.extra_threads
         )
 
     def has_leaked(self, before: Usage, limits: Limits) -> bool:
-        """True if any resource has grown by more than the limits allow."""
+        """True if the use of any resource has grown since ``before`` by more than the limits
+        allow."""
         return (
             self.has_more_handles(before, limits)
             or self.unix_listeners > before.unix_listeners
@@ -62,9 +64,10 @@ class Usage:
 
 
 def usage(pid: int) -> Usage:
-    """Return the current use; all numbers are 0 if the process has exited."""
+    """Return the current resource use of a process and its descendants. All numbers are 0 if it has
+    exited."""
     descriptors = threads = memory = inotify = listeners = processes = 0
-    # Once for all processes: the table can be long.
+    # Read the table once for all processes: it can be long.
     listening = _listening_inodes()
     for process in _family(pid):
         with contextlib.suppress(psutil.Error):
@@ -79,7 +82,7 @@ def usage(pid: int) -> Usage:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time so far, including that of children that were waited for."""
+    """Return the CPU time that a process and its descendants have used so far, in seconds."""
     total = 0.0
     for process in _family(pid):
         with contextlib.suppress(psutil.Error):
@@ -89,7 +92,8 @@ def cpu_seconds(pid: int) -> float:
 
 
 def listening_ports(pid: int) -> list[str]:
-    """Return the TCP addresses on which it listens, as ``address:port``."""
+    """Return the TCP addresses on which a process or its descendants listen, as
+    ``address:port``."""
     ports = set()
     for process in _family(pid):
         with contextlib.suppress(psutil.Error):
@@ -100,7 +104,7 @@ def listening_ports(pid: int) -> list[str]:
 
 
 def is_go(pid: int) -> bool:
-    """True if the process runs a Go program."""
+    """True if the process with this ID runs a Go program."""
     try:
         with open(f"/proc/{pid}/exe", "rb") as file:  # noqa: PTH123  # a link that must not be resolved
             program = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -110,17 +114,21 @@ def is_go(pid: int) -> bool:
 
 
 def goroutines_in(lines: list[str], method: str) -> int | None:
-    """Count the goroutines in ``method`` in the stacks that a Go program prints on SIGQUIT. Return
-    None for other output."""
+    """Return the number of goroutines that are in ``method``. None if ``lines`` are not the output
+    of a Go program.
+
+    ``lines`` have the stacks that a Go program prints on SIGQUIT.
+    """
     if not any(line.startswith("goroutine ") for line in lines):
         return None
     inside = count = 0
     for line in lines:
-        # A header line per goroutine, then two lines per frame: the function; the file, indented.
+        # The output has a header line per goroutine, followed by two lines per frame: the function,
+        # and its file, indented.
         if line.startswith("goroutine "):
             inside = 1
         elif inside and f".{method}(" in line and not line.startswith(("\t", "created by")):
-            # Only once per goroutine: a handler has a frame in generated code, too.
+            # Count each goroutine only once: a handler has another frame in generated code.
             count, inside = count + 1, 0
     return count
 
@@ -141,18 +149,20 @@ def _links(pid: int) -> Iterator[str]:
 
 
 _ACCEPTS = 0x10000
-"""``__SO_ACCEPTCON`` in the flags of /proc/net/unix."""
+"""Bit in the flags of /proc/net/unix that marks a listening socket: ``__SO_ACCEPTCON``."""
 
-# The whole line must match: a path can contain line breaks, and then part of it looks like a line.
+# The whole line must match: a socket path can contain a line break, and the text after it can look
+# like a line of the table.
 _UNIX_SOCKET = re.compile(
     r"^[0-9A-F]+: [0-9A-F]{8} [0-9A-F]{8} ([0-9A-F]{8}) [0-9A-F]{4} [0-9A-F]{2} +(\d+)(?: |$)",
     re.MULTILINE | re.IGNORECASE,
 )
-"""A line of /proc/net/unix, with flags and inode (unix_seq_show of Linux)."""
+"""Line of /proc/net/unix. The groups are flags and inode (unix_seq_show of Linux)."""
 
 
 def _listening_inodes() -> frozenset[str]:
-    """Return the listening unix sockets of this machine, as links in /proc/PID/fd show them."""
+    """Return the listening unix sockets of this machine, in the form of links in /proc/PID/fd, such
+    as ``socket:[123]``."""
     table = ""
     with contextlib.suppress(OSError):
         table = Path("/proc/net/unix").read_text(errors="replace")

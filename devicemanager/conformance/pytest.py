@@ -1,4 +1,4 @@
-"""The checks as pytest tests, one for each."""
+"""Run the conformance checks as pytest tests, one test per check."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ConformanceWarning", "pytest_checks"]
 
 
 class ConformanceWarning(UserWarning):
-    """A plugin passes a check with a warning."""
+    """Warning for a check that a plugin passes only barely."""
 
 
 def pytest_checks(
@@ -32,17 +32,18 @@ def pytest_checks(
     seed: int = 1,
     waivers: Waivers | None = None,
 ) -> Callable[..., None]:
-    """Return a parametrized test, one case per check; assign it to a name that starts with
-    ``test_``.
+    """Return a parametrized pytest test with one case per check. Assign it to a name that starts
+    with ``test_``.
 
-    A failed check fails its test, one that does not apply skips it, a warning is a
+    ``only`` and ``skip`` have IDs of checks or letters of families. If a check fails, its test
+    fails. If a check does not apply, its test is skipped. A warning of a check becomes a
     ConformanceWarning. Each test starts the plugin again. Raises CheckError for unknown checks.
     """
     import pytest  # here, because the package can be used without pytest
 
     cases = [pytest.param(each, id=each.id) for each in select(only, skip)]
-    # The tests share what the first ones have learned, so that no test waits for it again: the
-    # resources, or that there are none, or that the plugin does not register.
+    # The tests share what the first test has found, so that no other test waits for it: the
+    # resources, or that the plugin has none, or that it does not register.
     resources = plugin.resources
     error_of_all, registers = "", True
 
@@ -52,7 +53,7 @@ def pytest_checks(
         if error_of_all:
             raise CheckError(error_of_all)
         if not registers and check.needs_registration:
-            pytest.skip(f"the plugin does not register: see {FIRST}")
+            pytest.skip(f"the plugin does not register: see check {FIRST}")
         known = attrs.evolve(plugin, resources=resources)
         try:
             report = run(known, [check], limits=limits, seed=seed, waivers=waivers, jobs=1)

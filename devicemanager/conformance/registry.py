@@ -1,4 +1,4 @@
-"""What a check is: a row of ``checks.toml`` joined with the function that runs it."""
+"""Definition of a check: a row of ``checks.toml`` joined with the function that runs the check."""
 
 from __future__ import annotations
 
@@ -29,46 +29,48 @@ FAMILIES = {
     "S": "PreStartContainer",
     "L": "Life cycle and hygiene",
 }
-"""Heading of each family, by letter."""
+"""Title of each family of checks, by the family's letter."""
 
-# Families that a plugin must pass for `resilient`, but not for `core`.
+# Families that are part of the profile `resilient`, but not of `core`.
 _RESILIENCE = frozenset("KL")
 _TABLE = Path(__file__).with_name("checks.toml")
 _ID = re.compile(r"[A-Z]\d\d")
 
 
 CheckFunction: TypeAlias = Callable[["CheckRun"], str | None]
-"""Runs a check. Returns a measurement for the report, or None. Raises ``Failed``, ``Warned`` or
-``Skipped``."""
+"""Function that runs a check. It returns a measurement for the report, or None.
+
+It raises ``Failed``, ``Warned`` or ``Skipped``.
+"""
 
 
 @attrs.frozen
 class Check:
-    """One check."""
+    """Conformance check: its description and the function that runs it."""
 
     id: str
-    """A letter for the family and two digits, such as ``K01``."""
+    """The letter of the family and two digits, such as ``K01``."""
     severity: Severity
     title: str
-    """The requirement, in one line; its subject is the plugin."""
+    """The requirement in one line; its subject is the plugin."""
     does: str
-    """Steps of the suite."""
+    """What the suite does."""
     expects: str
-    """What must be seen; names of limits stand for their values."""
+    """What the suite must see. Names of limits stand for their values."""
     production: str
-    """Symptom on a node when the check fails."""
+    """Symptom on a node whose plugin fails the check."""
     links: tuple[str, ...]
-    """Addresses of the rule and of public issues that show the symptom."""
+    """URLs of the requirement and of public issues that show the symptom."""
     scene: Scene
     hooks: tuple[str, ...]
-    """Hooks that the check requires."""
+    """Names of the hooks that the check requires."""
     needs_registration: bool
-    """False if the check is also meaningful for a plugin that does not register."""
+    """False if the check can also run for a plugin that does not register."""
     run: CheckFunction = attrs.field(eq=False, repr=False)
 
     @property
     def family(self) -> str:
-        """Letter of the family."""
+        """Letter of the check's family."""
         return self.id[0]
 
     def belongs_to(self, profile: Profile) -> bool:
@@ -83,7 +85,7 @@ class Check:
         return False
 
     def data(self) -> dict[str, Any]:
-        """Return plain data for JSON, as described in docs/json.md."""
+        """Return the description as JSON data, as described in docs/json.md."""
         return {
             "id": self.id,
             "severity": self.severity.value,
@@ -109,10 +111,11 @@ def check(
     hooks: Sequence[str] = (),
     needs_registration: bool = True,
 ) -> Callable[[CheckFunction], Check]:
-    """Make a check of your own from a function; give it to ``run``.
+    """Return a decorator that converts a function to a user-defined check for ``run``.
 
-    ``id_`` is a letter that is not the letter of a family, and two digits. ``links`` are
-    sources separated by commas: addresses, or short forms (see ``addresses``).
+    ``id_`` is two digits after a letter that no built-in family has. ``links`` are sources
+    separated by commas: URLs, or short forms (see ``addresses``). Raises ValueError for an invalid
+    ID or source.
     """
     if not _ID.fullmatch(id_) or id_[0] in FAMILIES:
         raise ValueError(
@@ -135,8 +138,9 @@ def check(
 
 
 def builtin(run: CheckFunction) -> Check:
-    """Decorate the function of a built-in check. Its name is the check's ID in lower case."""
-    # By name, so that neither the row nor the function has to repeat what the other one says.
+    """Convert the function of a built-in check to a Check. The function's name is the ID in lower
+    case."""
+    # The row is found by the function's name, so that row and function do not repeat each other.
     id_ = run.__name__.upper()
     row = dict(_rows()[id_])
     return Check(
@@ -157,13 +161,15 @@ def _rows() -> Mapping[str, Mapping[str, Any]]:
 
 
 def ids() -> tuple[str, ...]:
-    """Return the IDs of the built-in checks in the order of the table: by family and number."""
+    """Return the IDs of the built-in checks in the order of ``checks.toml``: by family and
+    number."""
     return tuple(_rows())
 
 
 # -- sources ---------------------------------------------------------------------------
 
-# Short forms keep the rows readable. An unknown one is an error, so that a typo is not published.
+# Short forms keep the rows readable. An unknown short form is an error, so that a typo is not
+# published.
 _RULES = {
     "DOC": "https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/",
     "PROTO": "https://github.com/kubernetes/kubelet/blob/master/pkg/apis/deviceplugin/v1beta1/api.proto",
@@ -194,8 +200,11 @@ _ISSUE = re.compile(r"([\w/-]+)#(\d+)")
 
 
 def addresses(text: str) -> tuple[str, ...]:
-    """Expand sources such as ``"DOC, k/k#112395"`` to addresses, in that order. Raises ValueError
-    unless each is a rule, an issue of a known repository, or an address."""
+    """Return the URLs for a list of sources such as ``"DOC, k/k#112395"``, in the same order.
+
+    A source is the short name of a rule, an issue of a known repository, or a URL. Raises
+    ValueError for any other text.
+    """
     return tuple(_addresses(text))
 
 

@@ -1,4 +1,4 @@
-"""The result of a run: a verdict per check, and what they amount to."""
+"""Result of a run: a verdict per check, and the profile that the plugin has passed."""
 
 from __future__ import annotations
 
@@ -34,17 +34,18 @@ class Verdict:
     check: Check
     outcome: Outcome
     seen: str = ""
-    """What was seen; the reason for a skip; for a waived failure also the waiver's reason."""
+    """What the suite saw, or the reason for a skip. For a waived failure, the text includes the
+    waiver's reason."""
     seconds: float = 0.0
     timeline: tuple[Line, ...] = ()
-    """Steps of the suite, events and calls; only for failures, warnings and errors."""
+    """Steps of the suite, events and calls. Empty for passed and skipped checks."""
     output: tuple[str, ...] = ()
-    """The plugin's last lines of output during the check."""
+    """The last lines that the plugin printed during the check."""
     reproduce: str = ""
-    """Command that runs only this check, with the same options."""
+    """Command that runs only this check, with the options of the run."""
 
     def data(self) -> dict[str, Any]:
-        """Return plain data for JSON, as described in docs/json.md."""
+        """Return the verdict as JSON data, as described in docs/json.md."""
         check = self.check
         return {
             "id": check.id,
@@ -65,34 +66,35 @@ class Verdict:
 
 @attrs.frozen
 class Report:
-    """All verdicts of a run, in the order of the checks."""
+    """Result of a run: all verdicts, in the order of the checks."""
 
     plugin: PluginUnderTest
     verdicts: tuple[Verdict, ...]
     resources: tuple[str, ...]
-    """Resources that the plugin registered."""
+    """Names of the plugin's resources."""
     seed: int
     kubelet_version: str
     seconds: float
 
     @property
     def counts(self) -> dict[Outcome, int]:
-        """Number of verdicts by outcome; outcomes without verdicts are omitted."""
+        """Number of verdicts by outcome, without outcomes that no verdict has."""
         counts = Counter(verdict.outcome for verdict in self.verdicts)
         return {outcome: counts[outcome] for outcome in Outcome if counts[outcome]}
 
     @property
     def summary(self) -> str:
-        """Counts and duration for people, such as ``3 passed, 2 failed in 73 s``."""
+        """Text with counts and duration, such as ``3 passed, 2 failed in 73 s``."""
         counts = ", ".join(f"{count} {_WORDS[outcome]}" for outcome, count in self.counts.items())
         return f"{counts} in {self.seconds:.0f} s"
 
     def of(self, *outcomes: Outcome) -> list[Verdict]:
-        """Return the verdicts with one of these outcomes."""
+        """Return the verdicts that have one of these outcomes."""
         return [verdict for verdict in self.verdicts if verdict.outcome in outcomes]
 
     def by_family(self) -> Iterator[tuple[str, list[Verdict]]]:
-        """Iterate over headings and verdicts of the families, your own ones last."""
+        """Iterate over the families, as pairs of title and verdicts. User-defined families come
+        last."""
         letters = dict.fromkeys([*FAMILIES, *(each.check.family for each in self.verdicts)])
         for letter in letters:
             verdicts = [each for each in self.verdicts if each.check.family == letter]
@@ -100,15 +102,17 @@ class Report:
                 yield FAMILIES.get(letter, f"Checks {letter}"), verdicts
 
     def failed(self, profile: Profile = Profile.COMPLETE) -> list[Verdict]:
-        """Return the verdicts that the plugin misses the profile for: failures, and checks that
-        the suite could not run."""
+        """Return the verdicts because of which the plugin does not pass the profile.
+
+        These are failures, and checks that the suite failed to run.
+        """
         return [each for each in self.of(*_BAD) if each.check.belongs_to(profile)]
 
     @property
     def profile(self) -> Profile | None:
-        """Highest profile without a failed check; None if there is none. Only the checks of this
-        run count."""
-        # A profile needs all earlier ones, so the first failure decides.
+        """Highest profile that the plugin passes with the checks of this run; None if it passes
+        none."""
+        # A profile includes all earlier ones, so the first failure decides.
         passed = None
         for profile in Profile:  # each includes the one before
             if self.failed(profile):
@@ -117,15 +121,15 @@ class Report:
         return passed
 
     def exit_status(self, profile: Profile = Profile.COMPLETE) -> int:
-        """Return 0 if the profile is passed, 1 if a check of it failed, 2 if the suite could not
-        run one."""
+        """Return 0 if the plugin passes the profile, 1 if a check of the profile failed, or 2 if
+        the suite failed to run one."""
         failed = self.failed(profile)
         if any(each.outcome is Outcome.ERROR for each in failed):
             return 2
         return 1 if failed else 0
 
     def data(self) -> dict[str, Any]:
-        """Return plain data for JSON, as described in docs/json.md."""
+        """Return the report as JSON data, as described in docs/json.md."""
         return {
             "schema": SCHEMA,
             "plugin": list(self.plugin.command),

@@ -2,26 +2,25 @@
 
 Theory of operation. A run takes four steps.
 
-1. *Resources.* Checks need to know what the plugin registers. If the user has not named the
-   resources, start the plugin once and see what it registers. Without any, nothing can be
-   checked: that is a CheckError.
-2. *One start decides for all.* R01, registration, runs first. If it fails, all checks that need a
-   registered plugin could only wait again and fail for the same reason, so they are skipped.
-   Without R01 a plain start decides instead; if that fails, so do all of these checks.
-3. *Lanes.* What is left is distributed to lanes, which run in parallel (``jobs``). Checks of
-   scene IDLE share a stage that is left alone. Checks of scene REGISTERED run one after another
-   on a shared stage, the one of step 2. Each check of scene OWN has a stage, and a lane, of its
-   own.
-4. *Verdicts.* The exception that a check raises decides (``_run_check``); waivers are applied,
-   and a bad verdict gets the timeline.
+1. *Resources.* Checks need the names of the plugin's resources. If the user has not named them,
+   start the plugin once and read what it registers. If it registers nothing, raise CheckError.
+2. *First start.* R01, the check of registration, runs first. If it fails, all checks that need a
+   registered plugin would wait and fail for the same reason, so they are skipped. If R01 is not
+   selected, the plugin is started once; if it does not register, all these checks fail.
+3. *Lanes.* The remaining checks are distributed to lanes, which run in parallel (``jobs``). One
+   lane has the checks of scene IDLE, on a shared stage that is idle first. One lane has the checks
+   of scene REGISTERED, which run one after another on the stage of step 2. Each check of scene OWN
+   has a separate lane and stage.
+4. *Verdicts.* The exception that a check raises decides the outcome (``_run_check``). Then waivers
+   are applied, and a failure or warning gets the timeline.
 
 Two cases need care:
 
-* After a bad verdict on a shared stage, the plugin may be broken. The next check gets a new
-  stage, so that one fault does not look like many.
-* The command may not exist. Some checks expect that the plugin exits, and would take exit status
-  127 for a good answer. So before any verdict on a plugin that exited so, the plugin is started
-  as it should be, and the run ends if it exits with 127 again (``_check_command``).
+* After a failure on a shared stage, the plugin may be broken. The next check gets a new stage, so
+  that one fault does not look like many.
+* The plugin's command may not exist. Some checks expect that the plugin exits, and exit status 127
+  would satisfy them. Therefore, after exit status 127, the plugin is started normally. If it exits
+  with 127 again, the run ends with an error (``_check_command``).
 """
 
 from __future__ import annotations
@@ -60,15 +59,16 @@ from devicemanager.kubelet.settings import Settings
 __all__ = ["FIRST", "OnVerdict", "run"]
 
 OnVerdict = Callable[[Verdict], object]
-"""Called with each verdict as soon as it is known, from any thread, one at a time."""
+"""Callback that gets each verdict as soon as it is known. Calls come from any thread, but never
+concurrently."""
 
 FIRST = "R01"
-"""The check of registration, without which most others are pointless."""
+"""ID of the check of registration. Most other checks are pointless if it fails."""
 
 _WITH_TIMELINE = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR, Outcome.WAIVED)
 
 _Failure: TypeAlias = tuple[Outcome, str, CheckRun]
-"""Outcome, text and run of a start that failed."""
+"""Failed start of the plugin: outcome, text and run."""
 
 
 def run(
@@ -87,12 +87,13 @@ def run(
 ) -> Report:
     """Run the checks on a plugin and return the report.
 
-    Up to ``jobs`` instances of the plugin run in parallel, each on a kubelet of its own.
-    ``seed`` determines random inputs. ``settings`` are those of the kubelets. ``reproduce``
-    returns the command that a verdict shows. Close ``stages`` on another thread to end the run.
+    Up to ``jobs`` instances of the plugin run in parallel, each on a separate mock kubelet.
+    ``seed`` determines random inputs. ``settings`` are the settings of the mock kubelets.
+    ``reproduce`` returns the command that repeats a check, for its verdict. To end the run early,
+    close ``stages`` on another thread.
 
-    Raises CheckError if the plugin's command does not exist, or if its resources are not named
-    and it registers none.
+    Raises CheckError if the plugin's command does not exist. Also raises it if ``plugin`` names no
+    resources and the plugin registers none.
     """
     runner = _Runner(
         plugin,
@@ -151,25 +152,25 @@ class _Runner:
         rest = [each for each in rest if not reasons[each.id]]
         needing = [each for each in rest if each.needs_registration]
         if stage is None and self.plugin.resources and len(needing) > 1:
-            # Discovery would have shown it, and a single check shows it itself.
-            # Nothing has shown yet that the plugin registers: one start does, for all of them.
+            # Neither R01 nor discovery has shown that the plugin registers. One start shows it for
+            # all checks. A single check shows it by itself.
             stage, failure = self._registered_stage(self.on_wait)
             if failure is not None:
                 with _closed_on_error(stage):
                     verdicts += [self._verdict(each, *failure) for each in needing]
                 rest = [each for each in rest if not each.needs_registration]
         lanes = self._lanes(rest, stage)
-        # Threads, not processes: checks mostly wait, and share the lock of `on_verdict`.
+        # Threads are enough: checks mostly wait. They also share the lock of `on_verdict`.
         with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="check") as pool:
             for found in pool.map(lambda lane: list(lane()), lanes):
                 verdicts += found
-        # Verdicts come in any order; the report has the order of the checks.
+        # Verdicts come in any order. The report has them in the order of the checks.
         order = {each.id: place for place, each in enumerate(checks)}
         return tuple(sorted(verdicts, key=lambda verdict: order[verdict.check.id]))
 
     def _discover_resources(self) -> tuple[str, ...]:
-        """Return what the plugin registers without being restarted. Raises CheckError if that is
-        nothing."""
+        """Start the plugin once and return the resources that it registers. Raises CheckError if it
+        registers none."""
         stage = self._stage(self.on_wait)
         try:
             stage.kubelet.start()
@@ -192,20 +193,22 @@ class _Runner:
                 known = registered()
                 run.settle()
             return tuple(sorted(known))
-        except Failed as failed:  # of the hook prepare
+        except Failed as failed:  # raised if the hook `prepare` fails
             raise CheckError(str(failed)) from None
         finally:
             stage.close()
 
     def _why_skipped(self, check: Check, unregistered: bool, silent: bool) -> str:
-        """Return why to skip a check without running it; empty if it applies. ``silent``: the
-        plugin has not even tried to register."""
+        """Return the reason to skip a check without running it; empty if the check can run.
+
+        ``unregistered``: R01 has failed. ``silent``: the plugin has not called Register at all.
+        """
         if unregistered and check.needs_registration:
-            return f"the plugin does not register: see {FIRST}"
-        # Those with a stage of their own would wait again; the others read what R01 has seen.
+            return f"the plugin does not register: see check {FIRST}"
+        # Checks of scene OWN would wait again; the others read what R01 has seen.
         if silent and check.family == FIRST[0] and check.scene is Scene.OWN:
-            return f"it did not try to register: see {FIRST}"
-        # After the reasons above: with a plugin that does not register, hooks would not help.
+            return f"the plugin did not call Register: see check {FIRST}"
+        # Checked last: a hook would not help if the plugin does not register.
         missing = [hook for hook in check.hooks if not self.plugin.has(hook)]
         return f"needs the hook {' and '.join(missing)}" if missing else ""
 
@@ -219,8 +222,11 @@ class _Runner:
     def _lanes(
         self, checks: Sequence[Check], stage: Stage | None
     ) -> Iterator[Callable[[], Iterable[Verdict]]]:
-        """Iterate over what can run in parallel. ``stage`` has a registered plugin to share.
-        Idle checks are first because they take longest and need no CPU."""
+        """Iterate over functions that can run in parallel. Each runs the checks of one lane.
+
+        ``stage`` has a registered plugin for the checks of scene REGISTERED. Idle checks come
+        first, because they take longest and need no CPU.
+        """
         if idle := [each for each in checks if each.scene is Scene.IDLE]:
             yield partial(self._run_idle, idle)
         registered = [each for each in checks if each.scene is Scene.REGISTERED]
@@ -245,7 +251,7 @@ class _Runner:
                 verdict = self._run_check(check, self._new_run(check, stage))
                 yield verdict
                 if verdict.outcome not in (Outcome.PASS, Outcome.SKIP):
-                    # What this check has found may break the next one, too.
+                    # The fault that this check has found may break the next check, too.
                     stage.close()
                     stage = None
         finally:
@@ -259,7 +265,7 @@ class _Runner:
                 for check in checks:
                     yield self._verdict(check, *failure)
                 return
-            # All begin before the idle time, so that each sees all of it.
+            # All runs begin before the idle time, so that each check sees all of it.
             runs = [self._new_run(check, stage) for check in checks]
             stage.plugin.begin_idle()
             runs[0].settle(self.limits.idle_seconds)
@@ -281,20 +287,22 @@ class _Runner:
         return self.stages.open(lambda: Stage(self.plugin, self.limits, self.settings, on_wait))
 
     def _registered_stage(self, on_wait: OnWait | None = None) -> tuple[Stage, _Failure | None]:
-        """Return a stage with a registered plugin, or one with the failure of its start."""
+        """Start a kubelet and the plugin. Return the stage, and the failure if the plugin does not
+        register."""
         stage = self._stage(on_wait)
         run = CheckRun(stage, self.resources, "start")
         try:
             run.start()
         except (Failed, Warned) as failed:
             return stage, (Outcome.FAIL, str(failed), run)
-        # For example, no space for the kubelet's directory: not the plugin's fault.
+        # For example, there is no disk space for the kubelet's directory. The plugin has not
+        # failed.
         except Exception as error:
             return stage, (Outcome.ERROR, f"{type(error).__name__}: {error}", run)
         return stage, None
 
     def _check_command(self) -> None:
-        """Start the plugin as it should be. Raises CheckError if its command does not exist."""
+        """Start the plugin normally. Raises CheckError if its command does not exist."""
         stage, _ = self._registered_stage()
         try:
             if stage.plugin.could_not_start:
@@ -305,7 +313,7 @@ class _Runner:
     # -- verdicts ----------------------------------------------------------------------
 
     def _new_run(self, check: Check, stage: Stage) -> CheckRun:
-        # The ID is part of the seed, so that a check alone gets the same inputs as among others.
+        # The ID is part of the seed, so that a check gets the same inputs alone and in a full run.
         return CheckRun(stage, self.resources, f"{self.seed} {check.id}")
 
     def _run_check(self, check: Check, run: CheckRun) -> Verdict:
@@ -327,8 +335,9 @@ class _Runner:
     def _verdict(
         self, check: Check, outcome: Outcome, seen: str, run: CheckRun, seconds: float = 0.0
     ) -> Verdict:
-        """Make and publish a verdict. Raises CheckError if the plugin's command does not exist."""
-        # Even after a good verdict: the check may have expected an exit.
+        """Create a verdict and pass it to ``on_verdict``. Raises CheckError if the plugin's command
+        does not exist."""
+        # Test this even if the check passed: the check may have expected an exit.
         if run.plugin.could_not_start:
             self._check_command()
         if outcome in (Outcome.FAIL, Outcome.WARN):
@@ -350,7 +359,8 @@ class _Runner:
 
 @contextlib.contextmanager
 def _closed_on_error(stage: Stage) -> Iterator[None]:
-    """Close a stage if the block raises; otherwise it is shared with the next checks."""
+    """Close the stage if the block raises an exception. Otherwise the stage stays open for the next
+    checks."""
     try:
         yield
     except BaseException:
@@ -363,7 +373,8 @@ def _failure(check: Check) -> Outcome:
 
 
 def _why_unregistered(run: CheckRun) -> str:
-    """Return why the plugin has no registration after its start, with its output."""
+    """Return a text that says why the plugin did not register after its start, with its last
+    output."""
     printed = printable("; ".join(run.process.output()[-3:])) or "nothing"
     rejected = run.observed.registrations(code=None)
     # The most specific reason first.

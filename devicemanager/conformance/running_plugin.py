@@ -1,4 +1,5 @@
-"""The plugin's processes on one stage: starting them, their state, and what they use."""
+"""Processes of the plugin on one stage: start and stop them, and read their state and resource
+use."""
 
 from __future__ import annotations
 
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["RunningPlugin"]
 
 _COMMAND_NOT_FOUND = 127
-"""Exit status of a command that does not exist, as in a shell."""
+"""Exit status for a command that does not exist, as in a shell."""
 
 
 class RunningPlugin:
     """Instances of the plugin under test on one kubelet.
 
-    The state is that of the latest instance. The others are kept because a check may run two
-    at a time (K11, K12), and because all of them must be stopped at the end.
+    Properties and methods apply to the instance that was started last. Earlier instances are stored
+    because a check may run two instances at a time (K11, K12), and because all of them must be
+    stopped at the end.
     """
 
     def __init__(self, under_test: PluginUnderTest, kubelet: MockKubelet) -> None:
@@ -39,14 +41,14 @@ class RunningPlugin:
 
     @property
     def process(self) -> PluginProcess:
-        """The instance that was started last."""
+        """Process of the instance that was started last."""
         return self.processes[-1]
 
     def launch(self, *before: str, hook: str = "") -> PluginProcess:
-        """Start an instance and return at once.
+        """Start an instance of the plugin and return without waiting.
 
-        ``before`` are words to put before the command. ``hook`` runs after ``prepare``, and can
-        undo what that has done.
+        ``before`` are words to put before the plugin's command. ``hook`` is the name of a hook that
+        runs after the hook ``prepare``, for example to change what ``prepare`` has written.
         """
         plugin = self.under_test
         for name in ("prepare", hook):
@@ -59,12 +61,12 @@ class RunningPlugin:
             at_node_paths=plugin.at_node_paths,
             restart=plugin.restart,
         )
-        # Before the start: a process that cannot be started counts, too.
+        # Added before the start, so that ``close`` also handles a process that cannot be started.
         self.processes.append(process)
         return process.start()
 
     def call_hook(self, name: str, id_: str = "") -> None:
-        """Run a hook if it is defined. Raises Failed."""
+        """Run the hook ``name`` if it is defined. Raises Failed if the hook fails."""
         self.under_test.call(name, self._values(id_))
 
     def _values(self, id_: str) -> Mapping[str, str]:
@@ -77,8 +79,8 @@ class RunningPlugin:
         }
 
     def close(self) -> None:
-        """Stop all instances, and run the hook ``cleanup`` after each."""
-        values = self._values("")  # before the stop, so that the hook gets the process ID
+        """Stop all instances, and run the hook ``cleanup`` after stopping each one."""
+        values = self._values("")  # read before the stop, so that the hook gets the process ID
         with contextlib.ExitStack() as stack:
             for process in self.processes:
                 stack.callback(self.under_test.call, "cleanup", values)
@@ -89,53 +91,60 @@ class RunningPlugin:
     @property
     def has_exited(self) -> bool:
         """True if the plugin has exited and will not be started again."""
-        # A command that does not exist fails again at each start: do not wait for a restart.
+        # A command that does not exist fails at each start, so do not wait for a restart.
         is_final = self.under_test.restart == "never" or self.could_not_start
         return is_final and not self.process.is_running
 
     @property
     def has_exited_once(self) -> bool:
-        """True if the latest instance has exited at least once, even if it runs again."""
-        # With a supervisor, the plugin may exit and run again before it is noticed.
+        """True if the latest instance has exited at least once, even if a supervisor has started it
+        again."""
+        # A supervisor may start the plugin again before the exit is noticed, so compare the number
+        # of starts.
         return self.process.starts > 1 or not self.process.is_running
 
     @property
     def could_not_start(self) -> bool:
-        """True if the latest instance failed because the command does not exist."""
+        """True if the latest instance exited because the plugin's command does not exist."""
         return bool(self.processes) and self.process.exit_status == _COMMAND_NOT_FOUND
 
     def exit_text(self) -> str:
-        """Return how the plugin exited, for people."""
+        """Return a text about the plugin's exit, such as ``exit status 1``."""
         status = self.process.exit_status
         if status is None:
-            return "it is running"
+            return "the plugin is still running"
         return f"ended by signal {-status}" if status < 0 else f"exit status {status}"
 
     def path(self, path: str) -> Path:
-        """Return a path of this machine for a path that the plugin sees, even if the plugin runs
-        in a mount namespace of its own."""
+        """Return the path on this machine for a path as the plugin sees it.
+
+        The two differ if the plugin runs in a separate mount namespace.
+        """
         return Path(f"/proc/{self.process.pid}/root{path}")
 
     # -- resource use, which raises Skipped without psutil -------------------------------
 
     def usage(self) -> Usage:
-        """Return what the plugin uses now."""
+        """Return the resources that the plugin uses now. Raises Skipped if psutil is not
+        installed."""
         usage: Usage = _process_checks().usage(self.process.pid)
         return usage
 
     def listening_ports(self) -> list[str]:
-        """Return the TCP addresses on which the plugin listens."""
+        """Return the TCP addresses on which the plugin listens. Raises Skipped if psutil is not
+        installed."""
         return list(_process_checks().listening_ports(self.process.pid))
 
     def begin_idle(self) -> None:
-        """Begin to measure ``idle_cpu_share``."""
+        """Begin the measurement for ``idle_cpu_share``."""
         self._idle_since = time.monotonic()
         with contextlib.suppress(Skipped):
             self._idle_cpu = self._cpu_seconds()
 
     @property
     def idle_cpu_share(self) -> float:
-        """Used share of one core since ``begin_idle``."""
+        """Share of one CPU core that the plugin has used since ``begin_idle``. Raises Skipped if
+        psutil is not installed."""
         return (self._cpu_seconds() - self._idle_cpu) / (time.monotonic() - self._idle_since)
 
     def _cpu_seconds(self) -> float:
@@ -143,7 +152,7 @@ class RunningPlugin:
 
 
 def _process_checks() -> ModuleType:
-    # Imported late: psutil is only in the extra, and most checks do not need it.
+    # Imported here: psutil is part of the extra `conformance`, and most checks do not need it.
     try:
         from devicemanager.conformance import process_checks
     except ImportError:

@@ -1,14 +1,14 @@
-"""A kubelet with the plugin under test, and the set of them that one run has open.
+"""Stages for checks: a stage is a mock kubelet with the plugin under test.
 
 Theory of operation. A *stage* is a mock kubelet in a new temporary directory, and the plugin's
-processes on it. Each stage is independent of all others, so checks on different stages can run
-at the same time. ``Stages`` knows the open ones and can close them from another thread: an
-interrupt during a run must stop every plugin, run ``cleanup`` and remove every directory, while
-the threads that run checks still wait for something.
+processes on it. Stages are independent, so checks on different stages can run in parallel.
+``Stages`` has all open stages of a run and can close them from another thread. This is needed for
+an interrupt: it must stop every plugin, run the hook ``cleanup`` and remove every directory,
+although other threads still run checks.
 
-The kubelet of a stage has quirk Q3, as real kubelets do: a plugin that has been replaced keeps
-its stream. Without it, a plugin that re-registers whenever its stream ends would take turns
-with its successor in K11 and never come to rest.
+The kubelet of a stage has quirk Q3, like real kubelets: the ListAndWatch stream of a replaced
+plugin stays open. Without Q3, check K11 would not end for a plugin that re-registers whenever its
+stream ends: its two instances would replace each other again and again.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from devicemanager.kubelet.settings import Settings
 __all__ = ["OnWait", "Stage", "Stages"]
 
 OnWait = Callable[[str], object]
-"""Called with a progress line from time to time while the plugin has not registered."""
+"""Callback that gets a progress text every few seconds while the plugin has not registered."""
 
 
 class Stage:
-    """Kubelet in a directory of its own, and the plugin on it."""
+    """Mock kubelet in a temporary directory, and the plugin on it."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Stage:
         self._closed = False
 
     def close(self) -> None:
-        """Stop the plugin and the kubelet. Thread-safe; has no effect the second time."""
+        """Stop the plugin and the kubelet. Thread-safe. Later calls do nothing."""
         with self._closing:
             if self._closed:
                 return
@@ -62,30 +62,31 @@ class Stage:
 
 
 class Stages:
-    """The open stages of one run."""
+    """All open stages of one run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Weak references: a stage that was closed and dropped need not be kept until the run ends.
+        # Weak references: a closed stage that is not used any more need not be kept until the run
+        # ends.
         self._open: weakref.WeakSet[Stage] = weakref.WeakSet()
         self._closed = False
 
     def open(self, make: Callable[[], Stage]) -> Stage:
-        """Return a new stage. Raises CheckError after ``close``."""
+        """Create a stage with ``make``, store and return it. Raises CheckError after ``close``."""
         with self._lock:
             if self._closed:
-                raise CheckError("the run was ended")
-            # Within the lock, so that no stage is created after `close` has taken its list.
+                raise CheckError("no stage can be opened: the run was ended")
+            # Created with the lock held, so that ``close`` cannot miss the stage.
             stage = make()
             self._open.add(stage)
         return stage
 
     def close(self) -> None:
-        """Close all stages, even those in use, and create no more. Thread-safe."""
+        """Close all stages, even those in use, and reject new ones. Thread-safe."""
         with self._lock:
             self._closed = True
             stages = list(self._open)
-        # All of them, even if one raises.
+        # ExitStack closes all stages, even if closing one raises an exception.
         with contextlib.ExitStack() as stack:
             for stage in stages:
                 stack.callback(stage.close)

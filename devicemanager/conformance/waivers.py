@@ -1,4 +1,4 @@
-"""Failures that the user has accepted until a date."""
+"""Waivers: failed checks that the user accepts until a date."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ __all__ = ["Waiver", "Waivers"]
 
 @attrs.frozen
 class Waiver:
-    """One check that may fail."""
+    """Permission for one check to fail until a date."""
 
     id: str
     reason: str
     expires: datetime.date
-    """The last day on which the waiver is valid."""
+    """Last day on which the waiver is valid."""
 
 
 class Waivers:
     """All waivers of a run.
 
-    The file is a YAML list of ``id``, ``reason`` and ``expires`` (a date such as 2027-06-30).
-    With an expired waiver, its check fails, and the message says so.
+    The file is a YAML list of entries with ``id``, ``reason`` and ``expires`` (a date such as
+    2027-06-30). If the waiver of a failed check has expired, the check fails, and its text mentions
+    the expired waiver.
     """
 
     def __init__(self, waivers: Sequence[Waiver], today: datetime.date | None = None) -> None:
@@ -39,8 +40,10 @@ class Waivers:
 
     @classmethod
     def read(cls, path: Path, known: Sequence[str]) -> Self:
-        """Read a file. ``known`` are the IDs of all checks. Raises CheckError with the position of
-        the mistake."""
+        """Read waivers from a YAML file. ``known`` are the IDs of all checks.
+
+        Raises CheckError, with the position of the mistake, if the file is invalid.
+        """
         try:
             documents = load_documents(path.read_bytes().decode())
         except OSError as error:
@@ -48,7 +51,7 @@ class Waivers:
         except UnicodeDecodeError as error:
             raise CheckError(f"waivers {path}: not UTF-8 text (byte {error.start})") from error
         except ManifestError as error:
-            raise CheckError(f"waivers {path}: {error}") from error
+            raise CheckError(f"invalid waivers {path}: {error}") from error
         content = documents[0] if len(documents) == 1 else None
         if not isinstance(content, list):
             raise CheckError(f"invalid waivers {path}: expected a list of id, reason and expires")
@@ -56,18 +59,18 @@ class Waivers:
         for number, entry in enumerate(content, 1):
             where = f"waivers {path}: entry {number}"
             waiver = _waiver(where, entry, known)
-            # Two waivers with different dates would be ambiguous.
+            # Two waivers for one check would be ambiguous.
             if waivers.setdefault(waiver.id, waiver) is not waiver:
-                raise CheckError(f"{where}: duplicate waiver for {waiver.id}")
+                raise CheckError(f"{where}: duplicate waiver for {waiver.id}: keep only one")
         return cls(list(waivers.values()))
 
     def applied(self, id_: str, outcome: Outcome, seen: str) -> tuple[Outcome, str]:
-        """Return outcome and text of a failure or warning, changed by its waiver if there is
-        one."""
+        """Return the outcome and text of a failure or warning after applying the check's waiver, if
+        there is one."""
         waiver = self._by_id.get(id_)
         if waiver is None:
             return outcome, seen
-        # A warning fails as well: an expired waiver must not go unnoticed.
+        # A warning becomes a failure, too, so that an expired waiver is noticed.
         if self._today > waiver.expires:
             return Outcome.FAIL, f"{seen} (its waiver expired on {waiver.expires})"
         return Outcome.WAIVED, f"{seen} (waived until {waiver.expires}: {waiver.reason})"
@@ -78,10 +81,10 @@ def _waiver(where: str, entry: Any, known: Sequence[str]) -> Waiver:
         raise CheckError(f"{where}: invalid waiver {entry!r}: expected id, reason and expires")
     id_, reason, expires = entry["id"], entry["reason"], entry["expires"]
     if id_ not in known:
-        raise CheckError(f"{where}: unknown check {id_!r}")
+        raise CheckError(f"{where}: unknown check {id_!r}: use an ID such as K01")
     if not isinstance(reason, str) or not reason.strip():
         raise CheckError(f"{where}: empty reason: say why {id_} may fail")
-    # Not isinstance: a datetime is a date, too, but has a time that would be ignored.
+    # Not isinstance: a datetime is a date, too, but it has a time, which would be ignored.
     if type(expires) is not datetime.date:
         raise CheckError(
             f"{where}: invalid expires {expires!r}: expected a date such as 2027-06-30"

@@ -1,28 +1,28 @@
 """The control API: a mock kubelet controlled from another process, in any language.
 
 Inputs: HTTP requests on a unix socket that only its owner can open, and on TCP with a token.
-Outputs: JSON, lines of JSON for events and calls, and an OpenAPI document. Needs the extra
-``control``; nothing that a kubelet or a node does depends on this package.
+Outputs: JSON, lines of JSON for events and calls, and an OpenAPI document. The package needs the
+extra ``control``. Kubelets and nodes work without it.
 
 Theory of operation. A table of operations (``operation``) is the source of everything: the
 routes of the server, the OpenAPI document, the requests of the client, and the actions of
-``devicemanager ctl``. ``operations`` has the table of one kubelet, ``nodes`` that of nodes in a
-cluster. A request passes through three files:
+``devicemanager ctl``. ``operations`` has the table for one kubelet. ``nodes`` has the table for the
+nodes of a cluster. A request passes through three modules:
 
 * ``router`` finds the operation and calls its function,
 * ``request`` reads and checks what arrives, within limits,
-* ``answer`` sends the result or the problem.
+* ``answer`` sends the result, or the problem if the request failed.
 
-Around them are ``http_server`` (sockets, connections, uvicorn) and ``access`` (who can send
-requests over TCP). On the other side, ``client`` has ``MockKubeletClient``; it implements
-``KubeletInterface``, so that a test runs with a kubelet of either kind.
+Two modules surround these three: ``http_server`` (sockets, connections, uvicorn) and ``access``
+(who can send requests over TCP). ``client`` has the client's side, ``MockKubeletClient``. It
+implements ``KubeletInterface`` as ``MockKubelet`` does, so the same test can run with both.
 
 Invariants:
 * One thread with one event loop serves all clients. An operation runs on a worker thread; waits
   and streams use no thread while nothing happens.
-* No client can use the memory, threads or connections of all others: bodies, answers, times
-  and connections are limited.
-* A request that fails in the kubelet raises the same error at the client.
+* One client cannot exhaust memory, threads or connections: the size of bodies and responses, the
+  time of a request and the number of connections are limited.
+* If an operation fails in the kubelet, ``MockKubeletClient`` raises the same error.
 
 Start reading with ``operation`` and ``router``.
 """

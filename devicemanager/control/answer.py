@@ -1,7 +1,7 @@
-"""Sending the answer to a request: one body, or lines as they come.
+"""Send the response to a request: one body, or lines as they become available.
 
-Last of the three files that a request passes: router, request, answer. Answers go out piece by
-piece, so that a slow client holds one piece in the server's buffers and not all of it.
+This is the last of the three modules that a request passes: router, request, answer. Responses are
+sent in pieces, so the server buffers only one piece for a slow client.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from devicemanager.control.shapes import Problem
 __all__ = ["CLOSE", "Answer", "Lines", "encoded", "json_answer", "problem_answer", "send_pieces"]
 
 _PIECE: Final = 1 << 16
-"""Bytes that are sent before the client must have read some."""
+"""Number of bytes sent at a time; the next piece is sent when the client has read some."""
 CLOSE: Final = ((b"connection", b"close"),)
-"""For rejected requests: the rest of an unread body would be read as the next request."""
+"""Header of responses to rejected requests. The request's unread body would otherwise be parsed as
+the next request."""
 
 
 class Answer:
-    """An answer with one body, as an ASGI application."""
+    """A response with one body, as an ASGI application."""
 
     def __init__(
         self,
@@ -36,8 +37,8 @@ class Answer:
         account: Account | None = None,
         headers: Iterable[tuple[bytes, bytes]] = (),
     ) -> None:
-        """``kind`` is the media type. The body is counted in ``account``; small ones need none.
-        Raises HttpError if the limit does not allow it."""
+        """Count the body in ``account``, which limits the memory of all requests; a small body
+        needs no account. ``kind`` is the media type. Raises HttpError if the limit is exceeded."""
         if account is not None:
             account.take(len(body))
         self._status = status
@@ -46,7 +47,7 @@ class Answer:
         self._headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # An answer is the state of one moment; no browser or proxy may store it.
+        # A response shows the state at one moment, so browsers and proxies must not store it.
         headers = [(b"cache-control", b"no-store"), *self._headers]
         if self._status is not HTTPStatus.NO_CONTENT:
             headers.append((b"content-type", self._kind.encode()))
@@ -61,25 +62,25 @@ class Answer:
 
 
 def encoded(value: Any) -> bytes:
-    """Return a value as JSON; empty for None, which is sent without a body."""
-    # Details of events can be any Python value; those that JSON does not know become text.
+    """Return a value as JSON. None becomes an empty body."""
+    # Event details can be any Python value; values without a JSON type become text.
     return b"" if value is None else msgspec.json.encode(value, enc_hook=str)
 
 
 def json_answer(status: HTTPStatus, body: bytes, account: Account) -> Answer:
-    """Return an answer in JSON."""
+    """Return a JSON response whose size is counted in ``account``."""
     return Answer(status, "application/json", body, account)
 
 
 def problem_answer(problem: Problem) -> Answer:
-    """Return the answer to a request that failed."""
+    """Return the response that describes why a request failed."""
     body = msgspec.json.encode(problem)
     return Answer(HTTPStatus(problem.status), "application/problem+json", body, headers=CLOSE)
 
 
 async def send_pieces(body: bytes, send: Send) -> None:
-    """Send a part of an answer; more can follow."""
-    # Slices of a view copy nothing; each piece is copied once, when it is sent.
+    """Send ``body`` in pieces, as a part of a response. More parts can follow."""
+    # Slices of a memoryview copy nothing. Each piece is copied once, when it is sent.
     view = memoryview(body)
     for at in range(0, len(view), _PIECE):
         piece = bytes(view[at : at + _PIECE])
@@ -87,8 +88,8 @@ async def send_pieces(body: bytes, send: Send) -> None:
 
 
 class Lines:
-    """An answer of lines as they come, as an ASGI application. It ends with the lines, or when
-    the client disconnects."""
+    """A response of lines that are sent as they become available, as an ASGI application. It ends
+    after the last line, or when the client disconnects."""
 
     def __init__(self, lines: AsyncIterator[bytes]) -> None:
         self._lines = lines
@@ -96,31 +97,31 @@ class Lines:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        # An empty part, so that the client gets the headers before the first line exists.
+        # The empty part makes uvicorn send the headers before the first line exists.
         await send({"type": "http.response.body", "body": b"", "more_body": True})
-        gone = asyncio.create_task(disconnected(receive))
+        disconnect = asyncio.create_task(disconnected(receive))
         try:
-            async for some in self._until(gone):
-                await send_pieces(some, send)
-            # The last part says that the stream is complete. To a client that has disconnected
-            # nothing can be sent.
-            if not gone.done():
+            async for lines in self._until(disconnect):
+                await send_pieces(lines, send)
+            # The last part marks the stream as complete. A client that has disconnected cannot
+            # receive it.
+            if not disconnect.done():
                 await send({"type": "http.response.body", "body": b""})
         finally:
-            gone.cancel()
+            disconnect.cancel()
 
-    async def _until(self, gone: asyncio.Task[None]) -> AsyncIterator[bytes]:
-        # Both are awaited together: without entries, a disconnected client would otherwise stay
-        # subscribed until the next one.
+    async def _until(self, disconnect: asyncio.Task[None]) -> AsyncIterator[bytes]:
+        # Wait for the next lines and for the disconnect together. Otherwise a disconnected client
+        # would stay subscribed until the next line.
         while True:
             following = asyncio.ensure_future(anext(self._lines, None))
-            await asyncio.wait({following, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({following, disconnect}, return_when=asyncio.FIRST_COMPLETED)
             if not following.done():
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)
                 await self._lines.aclose()  # type: ignore[attr-defined]  # a generator
                 return
-            some = following.result()
-            if some is None:
+            lines = following.result()
+            if lines is None:
                 return
-            yield some
+            yield lines

@@ -1,7 +1,7 @@
-"""The client's side of HTTP: the operations of a control API that another process serves.
+"""HTTP client for a control API that another process serves.
 
-Each request has its own connection. On a unix socket that is cheaper than checking whether a
-stored connection still works.
+Each request opens a connection of its own. On a unix socket that is cheaper than checking whether
+a stored connection still works.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _START_KUBELET: Final = "start the kubelet with `devicemanager run --control`"
 
 @attrs.frozen
 class Reply:
-    """An answer of any status."""
+    """An HTTP response of any status."""
 
     status: int
     kind: str
-    """Its media type."""
+    """The media type of the body."""
     body: bytes
 
 
-# http.client only knows TCP. The Host that it sends is not checked on a unix socket.
+# http.client supports only TCP. The server does not check the header Host on a unix socket.
 class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str, timeout: float | None) -> None:
         super().__init__("localhost", timeout=timeout)
@@ -56,13 +56,13 @@ class _UnixConnection(http.client.HTTPConnection):
 
 @attrs.frozen
 class Transport:
-    """Client for the requests of a control API. Thread-safe."""
+    """HTTP client for one address of a control API. Thread-safe."""
 
     address: str
-    """The path of a socket, or ``http://HOST:PORT``."""
+    """The path of a unix socket, or ``http://HOST:PORT``."""
     token: str | None = attrs.field(default=None, repr=False)
     start: str = _START_KUBELET
-    """What to do if no process serves the API, for errors."""
+    """How to start the server; part of the error if no process serves the API."""
 
     def ask(
         self,
@@ -72,7 +72,8 @@ class Transport:
         kind: str = "application/json",
         timeout: float | None = 60.0,
     ) -> Reply:
-        """Return the answer to one request. Raises ControlError if there is none."""
+        """Send a request and return its response. Raises ControlError if no response arrives within
+        ``timeout`` seconds."""
         with self._asked(method, path, body, kind, timeout) as response:
             try:
                 answer = response.read()
@@ -82,29 +83,30 @@ class Transport:
 
     @contextlib.contextmanager
     def stream(self, path: str, timeout: float | None) -> Iterator[http.client.HTTPResponse]:
-        """Return an answer that is read as it comes. ``timeout`` is for each piece."""
+        """Send a GET request and return its response, to be read as it arrives. ``timeout`` is in
+        seconds for each read."""
         with self._asked("GET", path, None, "", timeout) as response:
             yield response
 
     def lines(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
-        """Yield the lines of a stream. Raises ControlError if the connection breaks."""
-        rest = b""
+        """Yield the lines of a streamed response. Raises ControlError if the connection breaks."""
+        incomplete = b""
         while True:
             try:
-                # Not readline, for which a broken connection is the end of the stream.
+                # readline would treat a broken connection as the end of the stream.
                 read = response.read1(1 << 16)
             except (OSError, http.client.HTTPException) as error:
                 raise self._broken(error) from error
             if not read:
                 return
-            *lines, rest = (rest + read).split(b"\n")
+            *lines, incomplete = (incomplete + read).split(b"\n")
             yield from lines
 
     @contextlib.contextmanager
     def _asked(
         self, method: str, path: str, body: bytes | None, kind: str, timeout: float | None
     ) -> Iterator[http.client.HTTPResponse]:
-        # Without it the server would keep each connection open until its idle timeout.
+        # Without this header the server keeps each connection open until its idle timeout.
         headers = {"Connection": "close"}
         if body is not None:
             headers["Content-Type"] = kind
@@ -113,8 +115,8 @@ class Transport:
         connection = self._connection(timeout)
         try:
             try:
-                # A server can reject a large body and close before all of it was sent. The
-                # answer with the reason can still be read then.
+                # A server can reject a large body and close the connection before the client has
+                # sent all of it. The response with the reason can still be read.
                 with contextlib.suppress(BrokenPipeError):
                     connection.request(method, path, body, headers)
                 response = connection.getresponse()
@@ -133,15 +135,15 @@ class Transport:
 
     def _broken(self, error: Exception) -> ControlError:
         if isinstance(error, TimeoutError):
-            return ControlError(f"no answer from {self.address} in time")
+            return ControlError(f"timeout: no response from the control API at {self.address}")
         if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
             return ServerGone(f"cannot connect to the control API at {self.address}: {self.start}")
         if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):
-            # Not with its text, which can be any bytes. An empty answer is an OSError, too, and
-            # means that the server has stopped.
-            return ControlError(f"{self.address} does not serve the control API")
+            # The error's text can contain any bytes, so it is not shown. An empty response is also
+            # an OSError, and means that the server has stopped.
+            return ControlError(f"the server at {self.address} does not serve the control API")
         what = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        # A reset connection means that the server stopped during the request; `ctl -w` ends then.
+        # A reset connection means that the server stopped during the request. `ctl -w` then exits.
         kind = ServerGone if isinstance(error, ConnectionError) else ControlError
         return kind(f"request to the control API at {self.address} failed: {what}")
 
@@ -149,12 +151,12 @@ class Transport:
 def transport_to(
     address: str | os.PathLike[str], token: str | None = None, start: str = _START_KUBELET
 ) -> Transport:
-    """Return the transport for an address: a control socket, the directory that contains it, or
-    ``http://HOST:PORT``. Only HTTP needs the ``token``. Raises ValueError for other forms."""
+    """Return the client for an address: a control socket, the directory that contains it, or
+    ``http://HOST:PORT`` with its ``token``. Raises ValueError for any other form."""
     text = os.fspath(address)
     if "://" in text:
         return Transport(_url(text), token, start)
-    # Absolute, because a test can change its working directory later.
+    # An absolute path stays valid if a test changes its working directory.
     path = Path(text).absolute()
     return Transport(str(path / _SOCKET if path.is_dir() else path), token, start)
 
@@ -173,23 +175,24 @@ def _url(text: str) -> str:
 
 @attrs.frozen
 class ServedApi:
-    """The operations of a table on a server. They raise the errors that the same call raises in
-    the server's process, and ControlError. Thread-safe."""
+    """Client for the operations of a control API. It raises the errors that an operation raises in
+    the server's process, and ControlError if there is no valid response. Thread-safe."""
 
     transport: Transport
     table: OperationTable
     timeout: float = 60.0
-    """Seconds for an answer."""
+    """Seconds to wait for a response."""
 
     def call(self, operation: Operation[T], *path: str, **fields: Any) -> T:
-        """Send the request of an operation. ``fields`` are those of its body, or ``body`` for
-        a text, and the parameters of its query. The time of a wait is its ``timeout``."""
+        """Call an operation and return its result. ``fields`` are the fields of the request's body,
+        or ``body`` as text and the parameters of the query. A field ``timeout`` extends the time to
+        wait for the response."""
         body = fields.pop("body", None)
         if isinstance(operation.body, type):
             body, fields = operation.body(**fields), {}
         timeout = getattr(body, "timeout", 0.0)
         check_seconds(timeout)
-        # The server may take as long as the wait itself, and then as long as for other answers.
+        # The server may take the whole time of the wait, and then the usual time to respond.
         found: T = self.ask(operation.name, *path, query=fields, body=body, timeout=timeout)
         return found
 
@@ -201,14 +204,14 @@ class ServedApi:
         body: object = None,
         timeout: float = 0.0,
     ) -> Any:
-        """Return the answer of an operation by its operationId: an instance of its type, or
-        None. ``body`` is bytes or a shape; ``timeout`` is in addition to the API's."""
+        """Call the operation with the operationId ``name``, and return its result. ``body`` is YAML
+        or JSON as bytes, or a shape. ``timeout`` is added to the timeout of this client."""
         operation = self.table[name]
         target = operation.path
         for parameter, value in zip(operation.parameters, path, strict=True):
             # A slash in a name must not become a separator of the path.
             target = target.replace(f"{{{parameter}}}", urllib.parse.quote(value, safe=""))
-        # Bytes are text of the user's, in YAML or JSON; YAML includes JSON.
+        # Bytes are the user's text, in YAML or JSON. JSON is valid YAML.
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         reply = self.transport.ask(
             operation.method,
@@ -225,12 +228,13 @@ class ServedApi:
             return msgspec.json.decode(reply.body, type=operation.answer)
         except msgspec.DecodeError as error:
             raise ControlError(
-                f"{operation.method} {target}: the answer with status {reply.status} is not one "
-                f"of the control API: {error}"
+                f"{operation.method} {target}: invalid response of the control API with status "
+                f"{reply.status}: {error}"
             ) from None
 
     def read(self, name: str, query: Mapping[str, object]) -> Iterator[Any]:
-        """Yield the lines of a stream. Raises ControlError if the last one is incomplete."""
+        """Call an operation that returns a stream, and yield each of its lines decoded. Raises
+        ControlError if the last line is incomplete."""
         operation = self.table[name]
         # While following, hours can pass between two entries.
         timeout = None if query.get("follow") else self.timeout
@@ -242,7 +246,8 @@ class ServedApi:
 
 
 def _with_query(path: str, query: Mapping[str, object]) -> str:
-    """Lists are repeated, None is left out."""
+    """Return the path with the query appended. A list becomes a repeated parameter; None is left
+    out."""
     pairs = [
         (name, str(value).lower() if isinstance(value, bool) else str(value))
         for name, given in query.items()
@@ -257,10 +262,10 @@ class _Document(msgspec.Struct):
 
 
 def served_paths(transport: Transport) -> frozenset[str]:
-    """Return the paths of the operations that are served there, of any API; none if that cannot
-    be read."""
+    """Return the paths of all operations that the server at ``transport`` offers; empty if they
+    cannot be read."""
     try:
-        # Every control API serves its document there, with any operations.
+        # Every control API serves its OpenAPI document at this path.
         reply = transport.ask("GET", "/openapi.json")
         return frozenset(msgspec.json.decode(reply.body, type=_Document).paths)
     except (ControlError, msgspec.DecodeError):

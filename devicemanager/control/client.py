@@ -1,7 +1,9 @@
-"""``MockKubeletClient``: ``MockKubelet`` for a kubelet in another process.
+"""``MockKubeletClient``: a client with the methods of ``MockKubelet``, for a kubelet in another
+process.
 
-Every public member is here; each sends the request of its operation. ``remote`` has what is
-more than one request: events, calls, faults, the clock and the result of an admission.
+This module has every public method; most of them send one request. The module ``remote`` has the
+objects that need more than one request: events, calls, faults, the clock and the result of an
+admission.
 """
 
 from __future__ import annotations
@@ -50,11 +52,11 @@ _SHOWN_EVENTS: Final = 20
 
 
 class MockKubeletClient:
-    """A kubelet that ``devicemanager run --control`` or ``ControlServer`` serves.
+    """Client for a kubelet that ``devicemanager run --control`` or ``ControlServer`` serves.
 
-    Implements ``KubeletInterface``: each method does what that of ``MockKubelet`` does and
-    raises the same errors, and ControlError if the API does not answer. Thread-safe. It holds
-    no connection: ``close`` and the end of a with block do nothing.
+    Implements ``KubeletInterface``: each method has the effect and the errors of the same method of
+    ``MockKubelet``, and raises ControlError if the API does not respond. Thread-safe. The client
+    keeps no connection open, so ``close`` and the end of a with block do nothing.
     """
 
     def __init__(
@@ -64,10 +66,11 @@ class MockKubeletClient:
         token: str | None = None,
         timeout: float = 60.0,
     ) -> None:
-        """``address`` is the control socket, the kubelet's directory, or ``http://HOST:PORT``
-        with the ``token`` in its ``control.token``. ``timeout`` is in seconds per answer, in
-        addition to the time of a wait. Raises ValueError for an invalid address."""
-        # Without a request: a client can be created before the server has started.
+        """Create a client without sending a request. ``address`` is the control socket, the
+        kubelet's directory, or ``http://HOST:PORT`` with the ``token`` in its ``control.token``.
+        ``timeout`` is in seconds per response, in addition to the time of a wait. Raises ValueError
+        for an invalid address."""
+        # No request is sent, so a client can be created before the server has started.
         self._api = ServedApi(transport_to(address, token), operations.TABLE, timeout)
         self.events = RemoteEvents(self._api)
         self.calls = RemoteCalls(self._api)
@@ -82,26 +85,26 @@ class MockKubeletClient:
         body: object = None,
         timeout: float = 0.0,
     ) -> Any:
-        """Return the answer of an operation, by its ``operationId`` in the OpenAPI document:
-        an instance of its type, or None. ``body`` is bytes or a shape."""
+        """Call an operation by its ``operationId`` in the OpenAPI document, and return its result,
+        or None if it has none. ``body`` is bytes or a shape."""
         check_seconds(timeout)
         return self._api.ask(name, *path, query=query, body=body, timeout=timeout)
 
     def read(self, name: str, query: Mapping[str, object]) -> Iterator[Any]:
-        """Yield the lines of a stream, by its ``operationId``. Raises ControlError if the last
-        line is incomplete."""
+        """Call an operation that returns a stream, by its ``operationId``, and yield each line.
+        Raises ControlError if the last line is incomplete."""
         return self._api.read(name, query)
 
     # -- node and paths --------------------------------------------------------------------
-    # Each property is a request: another kubelet can serve the same socket by now.
+    # Each property sends a request, because another kubelet can have replaced the first one.
 
     def node(self) -> shapes.Node:
-        """Return the node and the paths of its kubelet's files."""
+        """Return the node's name, the kubelet's version and the paths of the kubelet's files."""
         return self._api.call(operations.get_node)
 
     @property
     def is_serving(self) -> bool:
-        """True unless the kubelet is stopped."""
+        """True if the kubelet is running."""
         return self.node().serving
 
     @property
@@ -111,47 +114,47 @@ class MockKubeletClient:
 
     @property
     def plugin_dir(self) -> Path:
-        """The directory of plugin sockets."""
+        """The directory ``device-plugins``, where plugins create their sockets."""
         return Path(self.node().plugin_dir)
 
     @property
     def plugin_socket(self) -> Path:
-        """The socket where plugins register."""
+        """The path of the socket where plugins register."""
         return Path(self.node().plugin_socket)
 
     @property
     def pod_resources_socket(self) -> Path:
-        """The socket of the PodResources API."""
+        """The path of the socket of the PodResources API."""
         return Path(self.node().pod_resources_socket)
 
     @property
     def plugins_registry_dir(self) -> Path:
-        """The directory that the plugin watcher watches."""
+        """The directory ``plugins_registry``, which the kubelet's plugin watcher watches."""
         return Path(self.node().plugins_registry_dir)
 
     @property
     def checkpoint_path(self) -> Path:
-        """The device manager's checkpoint."""
+        """The path of the device manager's checkpoint file."""
         return Path(self.node().checkpoint_path)
 
     @property
     def claims_state_path(self) -> Path:
-        """The file with allocated structured claims."""
+        """The path of the file with the allocated structured claims."""
         return Path(self.node().claims_state_path)
 
     # -- start and stop --------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start the kubelet again."""
+        """Start the kubelet again after ``stop``, and return this client."""
         self._api.call(operations.start_kubelet)
         return self
 
     def stop(self) -> None:
-        """Stop the kubelet; the control API continues."""
+        """Stop the kubelet. The control API continues."""
         self._api.call(operations.stop_kubelet)
 
     def restart(self) -> None:
-        """Restart the kubelet; containers keep running."""
+        """Restart the kubelet. Containers keep running."""
         self._api.call(operations.restart_kubelet)
 
     def reboot(self) -> None:
@@ -159,11 +162,12 @@ class MockKubeletClient:
         self._api.call(operations.reboot_node)
 
     def sources_ready(self) -> None:
-        """Declare that all pods of the node are known."""
+        """Declare that the kubelet knows all pods of the node. It frees the devices of other
+        pods."""
         self._api.call(operations.set_sources_ready)
 
     def check(self) -> None:
-        """Raise ControlError with the text of the first error on a server thread, if any."""
+        """Raise ControlError if a server thread of the kubelet has failed since the last check."""
         self._api.call(operations.check_servers)
 
     def close(self) -> None:
@@ -183,33 +187,34 @@ class MockKubeletClient:
     # -- structured claims -----------------------------------------------------------------
 
     def publish(self, pool: ClaimSource) -> None:
-        """Publish pools."""
+        """Publish pools of devices for structured claims."""
         self._api.call(operations.publish_pools, body=objects_text(pool))
 
     def define(self, device_class: ClaimSource) -> None:
-        """Define device classes."""
+        """Define device classes for structured claims."""
         self._api.call(operations.define_classes, body=objects_text(device_class))
 
     def claim(self, claim: ClaimSource) -> None:
-        """Create claims."""
+        """Create structured claims."""
         self._api.call(operations.create_claims, body=objects_text(claim))
 
     # -- pods ------------------------------------------------------------------------------
 
     def admit(self, manifest: Source, *, start: bool = True) -> RemoteAdmission:
-        """Admit a pod and start its containers."""
+        """Admit a pod and, if ``start`` is True, start its containers. Return the result."""
         body = manifest_text(manifest)
         return RemoteAdmission(self._api.call(operations.admit_pod, body=body, start=start))
 
     def terminate(self, *uids: str) -> None:
-        """Terminate and delete pods, all of them or none."""
-        # Without UIDs there is nothing to do; the server requires at least one.
+        """Terminate and delete the pods with these UIDs. If one is unknown, no pod is deleted."""
+        # Without UIDs no request is sent, because the server requires at least one UID.
         if uids:
             self._api.call(operations.delete_pods, uid=list(uids))
 
     def finish(self, uid: str, exit_codes: int | Mapping[str, int] = 0) -> Phase:
-        """Let every app container of the pod terminate, and return the pod's phase."""
-        # msgspec encodes a dict, but not every mapping of a user.
+        """Let every app container of the pod terminate, and return the pod's phase. ``exit_codes``
+        is one exit code for all containers, or a mapping by container name."""
+        # msgspec encodes a dict, but not every other mapping.
         codes = exit_codes if isinstance(exit_codes, int) else dict(exit_codes)
         return self._api.call(operations.finish_pod, uid, exit_codes=codes).phase
 
@@ -218,24 +223,25 @@ class MockKubeletClient:
         return self._api.call(operations.start_container, uid, container)
 
     def restart_container(self, uid: str, container: str) -> RunOptions:
-        """Start a container again with the same devices."""
+        """Start a container again with the same devices, and return its settings."""
         return self._api.call(operations.restart_container, uid, container)
 
     def exit_container(
         self, uid: str, container: str, exit_code: int = 0, *, reason: str = ""
     ) -> ContainerStatus:
-        """Let a running container terminate, and return its status after that."""
+        """Let a running container terminate, and return its status afterwards."""
         found = self._api.call(
             operations.exit_container, uid, container, exit_code=exit_code, reason=reason
         )
         return convert.container_status_from(found)
 
     def delete(self, uid: str, grace_period: float | None = None) -> None:
-        """Delete a pod once its containers have terminated or the grace period has expired."""
+        """Delete a pod once its containers have terminated or the grace period, in seconds, has
+        expired. None stands for the pod's ``terminationGracePeriodSeconds``."""
         self._api.call(operations.delete_pod_gracefully, uid, grace_period=grace_period)
 
     def container_statuses(self, uid: str) -> dict[str, ContainerStatus]:
-        """Return the statuses of the pod's containers by name, init containers first."""
+        """Return the statuses of the pod's containers by container name, init containers first."""
         found = self._api.call(operations.get_container_statuses, uid).items
         return {each.name: convert.container_status_from(each) for each in found}
 
@@ -249,7 +255,8 @@ class MockKubeletClient:
         containers: Sequence[Iterable[str]] | None = None,
         timeout: float = 10.0,
     ) -> tuple[ContainerSettings, ...]:
-        """Call Allocate of a plugin, for one container or for several."""
+        """Call Allocate of a plugin, for one container (``ids``) or several (``containers``), and
+        return the settings of each container. ``timeout`` is in seconds."""
         found = self._api.call(
             operations.call_allocate,
             resource=resource,
@@ -268,7 +275,8 @@ class MockKubeletClient:
         size: int,
         timeout: float = 10.0,
     ) -> tuple[tuple[str, ...], ...]:
-        """Call GetPreferredAllocation of a plugin."""
+        """Call GetPreferredAllocation of a plugin, and return the preferred device IDs of each
+        container response. ``timeout`` is in seconds."""
         found = self._api.call(
             operations.call_get_preferred_allocation,
             resource=resource,
@@ -280,7 +288,7 @@ class MockKubeletClient:
         return tuple(map(tuple, found.containers))
 
     def pre_start(self, resource: str, ids: Iterable[str], *, timeout: float = 10.0) -> None:
-        """Call PreStartContainer of a plugin."""
+        """Call PreStartContainer of a plugin for the devices ``ids``. ``timeout`` is in seconds."""
         self._api.call(
             operations.call_pre_start_container,
             resource=resource,
@@ -289,7 +297,8 @@ class MockKubeletClient:
         )
 
     def options(self, resource: str, *, timeout: float = 10.0) -> PluginOptions:
-        """Call GetDevicePluginOptions of a plugin."""
+        """Call GetDevicePluginOptions of a plugin, and return the options. ``timeout`` is in
+        seconds."""
         return self._api.call(
             operations.call_get_device_plugin_options, resource=resource, timeout=timeout
         )
@@ -300,24 +309,24 @@ class MockKubeletClient:
         return self._api.call(operations.list_resources).items
 
     def capacity(self) -> dict[str, int]:
-        """Return the number of devices per resource, healthy or not."""
+        """Return the number of devices of each resource, healthy or not."""
         return {each.name: each.capacity for each in self._resources()}
 
     def allocatable(self) -> dict[str, int]:
-        """Return the number of healthy devices per resource, allocated or not."""
+        """Return the number of healthy devices of each resource, allocated or not."""
         return {each.name: each.allocatable for each in self._resources()}
 
     def node_status(self) -> NodeStatus:
-        """Return the devices in the node's status."""
+        """Return capacity and allocatable devices by resource, as in the node's status."""
         found = self._api.call(operations.get_node_status)
         return NodeStatus(found.capacity, found.allocatable)
 
     def plugins(self) -> tuple[PluginStatus, ...]:
-        """Return the plugin of each known resource, sorted by resource."""
+        """Return the status of the plugin of each known resource, sorted by resource."""
         return tuple(self._api.call(operations.list_plugins).items)
 
     def inventory(self) -> tuple[DeviceStatus, ...]:
-        """Return every device with its health and the container it is allocated to."""
+        """Return every device with its health and the container to which it is allocated."""
         return tuple(self._api.call(operations.list_devices).items)
 
     def pod(self, uid: str) -> PodInfo:
@@ -325,20 +334,20 @@ class MockKubeletClient:
         return self._api.call(operations.get_pod, uid)
 
     def pods(self) -> dict[str, PodInfo]:
-        """Return the descriptions of the pods that are known and not deleted, by UID."""
+        """Return the pods that the kubelet knows, except deleted ones, by UID."""
         return {each.uid: each for each in self._api.call(operations.list_pods).items}
 
     def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
-        """Return the devices allocated to a pod: container to resource to IDs."""
+        """Return the devices allocated to a pod: device IDs by resource, by container."""
         return self._api.call(operations.get_pod_devices, uid).containers
 
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
-        """Return ``allocatedResourcesStatus`` by container."""
+        """Return ``allocatedResourcesStatus`` of the pod's containers, by container name."""
         found = self._api.call(operations.get_pod_resources_status, uid).containers
         return {name: tuple(resources) for name, resources in found.items()}
 
     def mark(self) -> Mark:
-        """Return this moment among the events and calls."""
+        """Return the numbers of the latest event and the latest call."""
         node = self.node()
         return Mark(node.latest_event, node.latest_call)
 
@@ -347,7 +356,8 @@ class MockKubeletClient:
     def wait_for_resource(
         self, resource: str, count: int | None = None, timeout: float = 10.0
     ) -> None:
-        """Wait until ``count`` devices of the resource are allocatable (None: any)."""
+        """Wait up to ``timeout`` seconds until exactly ``count`` devices of the resource are
+        allocatable, or any number if ``count`` is None. Raises WaitTimeout."""
         self._api.call(
             operations.wait_for_resource, resource=resource, count=count, timeout=timeout
         )
@@ -355,25 +365,26 @@ class MockKubeletClient:
     def wait_for(
         self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
     ) -> None:
-        """Wait until ``condition()`` is true; it is checked again after every event."""
+        """Wait up to ``timeout`` seconds until ``condition()`` is true. It is checked again after
+        every event. Raises WaitTimeout, which names ``what``."""
         check_function(condition, "condition")
         check_seconds(timeout)
         end = time.monotonic() + timeout
-        # The condition runs here, so the server cannot wait for it. It waits for the next event
-        # instead, with the number taken before the check, so that no event is missed.
+        # The condition runs in this process, so the server waits for the next event instead. The
+        # event number is read before the check, so that no event is missed.
         while True:
             seen = self.events.latest
             if condition():
                 return
-            rest = end - time.monotonic()
-            if rest <= 0:
+            remaining = end - time.monotonic()
+            if remaining <= 0:
                 events = self.events.recent()[-_SHOWN_EVENTS:]
                 lines = [f"  {event}" for event in events] or ["  nothing"]
                 head = f"waited {timeout:g} s for {what}; what did happen:"
                 raise WaitTimeout("\n".join([head, *lines]))
-            # For a short time only: time alone can fulfil the condition.
+            # Waits are short, because the condition can become true without an event.
             try:
-                self.wait_for_event(after=seen, timeout=min(rest, _CHECK_SECONDS))
+                self.wait_for_event(after=seen, timeout=min(remaining, _CHECK_SECONDS))
             except WaitTimeout:
                 continue
 
@@ -388,7 +399,8 @@ class MockKubeletClient:
         after: int | None = None,
         timeout: float = 10.0,
     ) -> Event:
-        """Wait for the next event of these kinds that matches, and return it."""
+        """Wait up to ``timeout`` seconds for the next event that matches, and return it. Without
+        ``kinds``, an event of any kind matches. Raises WaitTimeout."""
         if since is not None:
             after = since.event if isinstance(since, Mark) else since
         check_seconds(timeout)
@@ -403,11 +415,11 @@ class MockKubeletClient:
                 timeout=timeout,
             )
             event = convert.event_from(self.ask("waitForEvent", body=body, timeout=timeout))
-            # Patterns and functions cannot be sent, so they are checked here.
+            # Patterns and functions cannot be sent to the server, so they are checked here.
             matches = not isinstance(text, re.Pattern) or text.search(event.message)
             if matches and (where is None or where(event)):
                 return event
-            # It does not match: wait for a later event, in the rest of the time.
+            # The event does not match: wait for a later one in the remaining time.
             after, timeout = event.number, max(0.0, end - time.monotonic())
 
     def wait_for_call(
@@ -419,10 +431,11 @@ class MockKubeletClient:
         timeout: float = 10.0,
         **criteria: Unpack[CallCriteria],
     ) -> Call:
-        """Wait for the next call that matches to end, and return it."""
+        """Wait up to ``timeout`` seconds until the next matching call has ended, and return it.
+        Raises WaitTimeout."""
         from devicemanager.events.calls.matching import CallFilter
 
-        # Rejects invalid criteria here, with the same error as in the kubelet's process.
+        # CallFilter rejects invalid criteria with the same error as in the kubelet's process.
         ids = CallFilter(resource, **criteria).device_ids
         check_seconds(timeout)
         # Sorted, because the order of a set differs between runs.
@@ -433,7 +446,7 @@ class MockKubeletClient:
                 resource=resource, **wanted, since=since, bytes=True, timeout=timeout
             )
             call = convert.call_from(self.ask("waitForCall", body=body, timeout=timeout))
-            # A function cannot be sent, so it is checked here.
+            # A function cannot be sent to the server, so it is checked here.
             if where is None or where(call):
                 return call
             since, timeout = Mark(call.after_event, call.number), max(0.0, end - time.monotonic())

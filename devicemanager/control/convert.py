@@ -1,4 +1,4 @@
-"""Conversion between the kubelet's values and the shapes of the control API, both ways."""
+"""Conversion between the kubelet's Python objects and the JSON shapes of the control API."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.pods.admission import Admission
 
 EVENTS_DROPPED = "events-dropped"
-"""The kind of the line that stands for events that are no longer stored."""
+"""The kind of an event that stands for events that are no longer stored."""
 CALLS_DROPPED = "dropped"
-"""The same for calls, in place of the RPC."""
+"""The RPC name of a call that stands for calls that are no longer stored."""
 
 
 def node(kubelet: MockKubelet) -> shapes.Node:
@@ -49,7 +49,7 @@ def node(kubelet: MockKubelet) -> shapes.Node:
 
 
 def admission(given: Admission, pod: PodInfo) -> shapes.Admission:
-    # Not at the top: clients load this module, too, and admissions need the kubelet.
+    # Imported here because clients also load this module, and admissions need the kubelet.
     from devicemanager.kubelet.pods.data import container_data, explanation_data
 
     return shapes.Admission(
@@ -67,7 +67,7 @@ def admission(given: Admission, pod: PodInfo) -> shapes.Admission:
 
 
 def container_status(given: statuses.ContainerStatus) -> shapes.ContainerStatus:
-    # JSON has no variants: one of three fields is set, as in the Kubernetes API.
+    # JSON has no union types: one of three fields is set, as in the Kubernetes API.
     state = given.state
     return shapes.ContainerStatus(
         name=given.name,
@@ -105,7 +105,8 @@ def event(given: Event) -> shapes.Event:
 
 
 def event_from(shape: shapes.Event) -> Event:
-    """Return the kubelet's event; ``details`` have the types of JSON."""
+    """Convert an event from its JSON shape to the kubelet's type. The values in ``details`` keep
+    their JSON types."""
     return Event(
         shape.time,
         EventKind(shape.kind),
@@ -118,7 +119,8 @@ def event_from(shape: shapes.Event) -> Event:
 
 
 def events_dropped(count: int, last: int) -> shapes.Event:
-    """Return what stands in place of ``count`` events."""
+    """Return an event that stands for ``count`` missing events, because they are no longer stored.
+    ``last`` is the number of the last missing event."""
     return shapes.Event(
         number=last,
         time=0.0,
@@ -143,7 +145,8 @@ def call(given: Call, *, with_bytes: bool) -> shapes.Call:
 
 
 def call_from(shape: shapes.Call) -> Call:
-    """Return the kubelet's call; the shape must have the bytes."""
+    """Convert a call from its JSON shape to the kubelet's type. The shape must contain the request
+    as bytes."""
     return Call(
         shape.number,
         shape.time,
@@ -174,8 +177,9 @@ def pending(given: CallInProgress) -> shapes.PendingCall:
 
 
 def calls_dropped(count: int, last: int) -> shapes.Call:
-    """Return what stands in place of ``count`` calls."""
-    # All other fields are null: readers see a call like any other.
+    """Return a call that stands for ``count`` missing calls, because they are no longer stored.
+    ``last`` is the number of the last missing call."""
+    # All other fields are null, so readers need no second type for this line.
     facts: dict[str, Any] = dict.fromkeys(shapes.Call.__struct_fields__)
     return shapes.Call(
         **facts
@@ -214,5 +218,5 @@ def fault(state: FaultState) -> shapes.Fault:
 
 
 def fault_from(shape: shapes.Fault) -> FaultState:
-    # From its line, which has all options; ``options`` leaves out those at their default.
+    # Parsed from ``spec``, which has all options; ``options`` omits those with default values.
     return FaultState(shape.id, Fault.parse(shape.spec), shape.seen, shape.fired, shape.holding)

@@ -1,4 +1,5 @@
-"""Errors over HTTP: the status and reason of each, and the error that a client raises again."""
+"""Errors of the control API: the HTTP status and reason of each, and the error that a client raises
+for it."""
 
 from __future__ import annotations
 
@@ -27,16 +28,17 @@ __all__ = ["NOT_FOUND", "ControlError", "HttpError", "ServerGone", "error_of", "
 
 
 class ControlError(DeviceManagerError):
-    """The control API returned no answer: it is not served, the token is wrong, or the server
-    failed. The text is one line."""
+    """Error of a request without a valid response: the control API is not served, the token is
+    wrong, or the server failed. The text is one line."""
 
 
 class ServerGone(ControlError):
-    """The control API is not served, or the server stopped before it answered."""
+    """Error of a request to a control API that is not served, or that stopped before it
+    responded."""
 
 
 class HttpError(Exception):
-    """A request that fails in any state of the kubelet."""
+    """Error of a request that fails in any state of the kubelet, such as an invalid query."""
 
     def __init__(self, status: HTTPStatus, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -44,8 +46,8 @@ class HttpError(Exception):
         self.reason = reason
 
 
-# The reasons are part of the API: clients find the error class by them. A new error class goes
-# above its base class.
+# The reasons are part of the API: clients use them to find the error class. A new error class
+# must be above its base class.
 _KINDS: Final[tuple[tuple[type[DeviceManagerError], HTTPStatus, str], ...]] = (
     (WaitTimeout, HTTPStatus.GATEWAY_TIMEOUT, "wait-timeout"),
     (ManifestError, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-manifest"),
@@ -58,28 +60,29 @@ _KINDS: Final[tuple[tuple[type[DeviceManagerError], HTTPStatus, str], ...]] = (
     (StartError, HTTPStatus.SERVICE_UNAVAILABLE, "cannot-start"),
     (StopError, HTTPStatus.INTERNAL_SERVER_ERROR, "cannot-stop"),
 )
-"""The first class that matches counts."""
+"""HTTP status and reason of each error class. The first class that matches an error is used."""
 
 NOT_FOUND: Final = "not-found"
-"""The reason of a RequestError about something that does not exist."""
+"""The reason of an error about an object that does not exist."""
 
 
 def problem_of(error: Exception, *, missing: bool = False) -> Problem:
-    """Return the answer for an error. ``missing``: what the path names does not exist."""
+    """Return the description of an error for the client. ``missing`` is True if the pod or fault in
+    the request's path does not exist."""
     if isinstance(error, HttpError):
         return _problem(error.status, error.reason, str(error))
     if isinstance(error, RpcError):
         status = RpcStatus(code=error.code, message=error.description)
-        # A plugin can put line ends into its message; a detail is one line.
+        # A plugin's message can contain line breaks, but ``detail`` must be one line.
         text = " ".join(str(error).split())
         return _problem(HTTPStatus.BAD_GATEWAY, "plugin-error", text, rpc_status=status)
     for kind, http_status, reason in _KINDS:
         if isinstance(error, kind):
             if kind is RequestError and missing:
                 http_status, reason = HTTPStatus.NOT_FOUND, NOT_FOUND
-            # Failed waits have a first line and a report of the events.
-            first, _, rest = str(error).partition("\n")
-            report = f"{first}\n{rest}" if rest else UNSET
+            # The text of a WaitTimeout has a first line and a report of the events.
+            first, _, events = str(error).partition("\n")
+            report = f"{first}\n{events}" if events else UNSET
             problems = list(error.lines) if isinstance(error, InvalidObject) else UNSET
             return _problem(http_status, reason, first, report=report, problems=problems)
     if isinstance(error, DeviceManagerError):
@@ -99,14 +102,14 @@ def _problem(status: HTTPStatus, reason: str, detail: str, **more: object) -> Pr
 
 
 def error_of(problem: Problem) -> Exception:
-    """Return the error that the same call raises at ``MockKubelet``."""
+    """Return the error that ``MockKubelet`` raises for the same call."""
     if problem.problems is not UNSET:
         return InvalidObject(tuple(problem.problems))
     if problem.rpc_status is not UNSET:
         return RpcError(problem.rpc_status.code, problem.rpc_status.message)
     text = problem.report if problem.report is not UNSET else problem.detail
     found: Callable[[str], Exception] | None = RequestError if problem.reason == NOT_FOUND else None
-    # An unknown reason, of a newer server, becomes a ControlError.
+    # A newer server can send an unknown reason, which becomes a ControlError.
     for kind, _, reason in _KINDS:
         if reason == problem.reason:
             found = kind

@@ -1,10 +1,9 @@
 """Feeds: the events or calls of a kubelet as lines of JSON, for any number of readers.
 
-A feed has one subscription for all readers and encodes each entry once. It runs on the
-server's event loop, with two exceptions: the callback of the subscription runs on the thread
-that publishes and costs it next to nothing, and large entries are encoded on worker threads.
-A reader that is too slow for the kubelet's record gets one line with the number of entries
-that it missed.
+A feed subscribes once for all readers and encodes each entry once. It runs on the server's event
+loop, with two exceptions. The callback of the subscription runs on the thread that publishes, and
+only wakes the loop. Large entries are encoded on worker threads. The kubelet stores a limited
+number of entries. A reader that misses entries gets one line with their number.
 """
 
 from __future__ import annotations
@@ -30,13 +29,14 @@ __all__ = ["Feed", "Numbered", "Source", "call_source", "event_source"]
 
 _BATCH: Final = 50
 _BATCH_BYTES: Final = 1 << 20
-"""Most lines that a reader gets at a time, and about their bytes; a longer line comes alone."""
+"""Limits for the lines that a reader gets at a time: their number, and roughly their bytes. A line
+above the limit is sent alone."""
 _CACHED: Final = 1000
 _CACHED_BYTES: Final = 8 << 20
 
 
 class Numbered(Protocol):
-    """An entry of a record."""
+    """An event or a call with its number."""
 
     @property
     def number(self) -> int: ...
@@ -47,25 +47,25 @@ T = TypeVar("T", bound=Numbered)
 
 @attrs.frozen
 class Source(Generic[T]):
-    """A record of entries that are numbered from 1; the oldest are dropped."""
+    """The events or calls of a kubelet, numbered from 1; only the latest are stored."""
 
     latest: Callable[[], int]
     later: Callable[[int], Sequence[T]]
-    """Returns the stored entries after a number, in order."""
+    """Returns the stored entries whose number is larger than the argument, in order."""
     subscribe: Callable[[Callable[[T], None]], Callable[[], None]]
     encode: Callable[[T], bytes]
     size: Callable[[T], int]
-    """Returns about how many bytes a line is made from."""
+    """Returns the approximate size of an entry in bytes."""
     dropped: Callable[[int, int], bytes]
-    """Returns the line for missing entries: their count, and the number of the last."""
+    """Returns the line that stands for missing entries: it gets their count and the last number."""
 
 
 def event_source(events: EventStream) -> Source[Event]:
-    """Return the events of a kubelet."""
+    """Return the events of a kubelet as the source of a feed."""
 
     def later(number: int) -> Sequence[Event]:
         recent = events.recent()
-        # Numbers have no gaps, so the position follows from the first one.
+        # Numbers have no gaps, so the position follows from the number of the first event.
         return recent[max(0, number + 1 - recent[0].number) :] if recent else ()
 
     return Source(
@@ -79,7 +79,8 @@ def event_source(events: EventStream) -> Source[Event]:
 
 
 def call_source(calls: CallLog, with_bytes: bool) -> Source[Call]:
-    """Return the calls of a kubelet's plugins; ``with_bytes`` adds the messages themselves."""
+    """Return the calls between a kubelet and its plugins as the source of a feed. ``with_bytes``
+    adds the encoded requests and responses."""
     return Source(
         lambda: calls.latest,
         calls.later,
@@ -95,46 +96,48 @@ def _line(shape: msgspec.Struct) -> bytes:
 
 
 class Feed(Generic[T]):
-    """The readers of one source."""
+    """Lines of JSON from one source, for any number of readers on one event loop."""
 
     def __init__(self, source: Source[T], workers: CapacityLimiter | None = None) -> None:
-        """Must be created on the event loop. ``workers`` limits the threads that encode."""
+        """Create a feed; this must be done on the event loop. ``workers`` limits the number of
+        threads that encode."""
         self._workers = workers
         self._source = source
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._readers = 0
         self._unsubscribe: Callable[[], None] | None = None
-        # Held while lines are encoded: with many readers of large calls, one encodes for all.
+        # Held while lines are encoded, so that each entry is encoded once for all readers.
         self._encoding = asyncio.Lock()
         self._cache: OrderedDict[int, bytes] = OrderedDict()
         self._cached_bytes = 0
         self.closed = False
-        # Set from the first entry of a burst until the loop runs: a burst wakes it once.
+        # Set from the first entry of a burst until the loop runs, so that a burst wakes it once.
         self._is_waking = threading.Event()
 
     @property
     def latest(self) -> int:
-        """The number of the latest entry; 0 before the first."""
+        """The number of the latest entry; 0 if there is none."""
         return self._source.latest()
 
     def close(self) -> None:
-        """End all readers."""
+        """End the iteration of all readers."""
         self.closed = True
         self._wake()
 
     async def lines(
         self, since: int, *, follow: bool, wanted: Callable[[Sequence[T]], Sequence[T]]
     ) -> AsyncIterator[bytes]:
-        """Yield the entries after ``since`` that ``wanted`` selects, some lines at a time.
+        """Yield the entries after number ``since`` that ``wanted`` selects, several lines at a
+        time.
 
-        ``follow`` continues with new entries until the feed closes. One line stands for
-        entries that are no longer stored, with their number.
+        With ``follow``, continue with new entries until the feed closes. If entries are no longer
+        stored, one line stands for them and has their number.
         """
         with self._reading():
             last = since
             while True:
-                # Taken before the check: an entry in between sets this very event.
+                # Read before the check, so that an entry published in between sets this event.
                 changed = self._changed
                 batch = self._batch(self._source.later(last)) if self.latest > last else ()
                 if batch:
@@ -143,7 +146,7 @@ class Feed(Generic[T]):
                             yield part
                         elif selected := wanted(part):
                             yield await self._text(selected)
-                    # After the batch and not after what was wanted of it: the rest is not
+                    # Continue after the whole batch, so that entries that are not wanted are not
                     # read again.
                     last = batch[-1].number
                 elif not follow or self.closed:
@@ -152,7 +155,8 @@ class Feed(Generic[T]):
                     await changed.wait()
 
     async def changes(self, since: int, seconds: float) -> None:
-        """Wait for an entry after ``since``, at most ``seconds``."""
+        """Wait until there is an entry after number ``since``, the feed closes, or ``seconds`` have
+        passed."""
         with self._reading():
             changed = self._changed  # before the check, as in ``lines``
             if self.latest > since or self.closed:
@@ -165,7 +169,7 @@ class Feed(Generic[T]):
 
     def _batch(self, later: Sequence[T]) -> Sequence[T]:
         size = 0
-        # A call can have 4 MiB: fifty of them at once would be too much for one reader.
+        # A call can have 4 MiB, so fifty calls would use too much memory for one reader.
         for count, each in enumerate(later[:_BATCH]):
             size += self._source.size(each)
             if size > _BATCH_BYTES:
@@ -173,7 +177,7 @@ class Feed(Generic[T]):
         return later[:_BATCH]
 
     def _parts(self, batch: Sequence[T], last: int) -> list[bytes | Sequence[T]]:
-        """Split the batch at its gaps, with a line in place of each gap."""
+        """Split the batch at gaps in the numbers, and put a line in place of each gap."""
         parts: list[bytes | Sequence[T]] = []
         piece: list[T] = []
         for each in batch:
@@ -196,7 +200,7 @@ class Feed(Generic[T]):
                 new[each.number] if each.number in new else self._cache[each.number]
                 for each in selected
             )
-            # Only now: adding can drop older lines, which this text may have needed.
+            # Added last, because adding can drop older lines that this text needs.
             for number, line in new.items():
                 self._add_to_cache(number, line)
         return text
@@ -210,7 +214,7 @@ class Feed(Generic[T]):
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
         self._readers += 1
-        # Subscribed only while there are readers: without them, a publisher pays nothing.
+        # Subscribed only while there are readers. Without readers, publishing costs nothing.
         if self._unsubscribe is None:
             self._unsubscribe = self._source.subscribe(self._published)
         try:
@@ -224,21 +228,21 @@ class Feed(Generic[T]):
                 self._cached_bytes = 0
 
     def _published(self, _: object) -> None:
-        """Runs on the thread that publishes."""
+        """Wake the event loop. Runs on the thread that publishes."""
         if not self._is_waking.is_set():
             self._is_waking.set()
             with contextlib.suppress(RuntimeError):  # the loop has just closed
                 self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        # Cleared first: an entry from now on wakes the loop again.
+        # Cleared first, so that an entry published from now on wakes the loop again.
         self._is_waking.clear()
         self._changed.set()
         self._changed = asyncio.Event()
 
 
 def feeds_of(events: EventStream, calls: CallLog, workers: CapacityLimiter) -> dict[str, Feed[Any]]:
-    """Return the feeds of a kubelet by the names that operations use."""
+    """Return the feeds of a kubelet, by the names that operations use for them."""
     return {
         "events": Feed(event_source(events), workers),
         "calls": Feed(call_source(calls, with_bytes=False), workers),

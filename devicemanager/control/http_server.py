@@ -1,12 +1,11 @@
 """An HTTP server on a thread with its own event loop, beside the kubelet.
 
-It is around the way of a request: it listens on sockets, starts and stops uvicorn, and closes
-connections that exceed a limit. What answers the requests is an ``HttpService``, created on the
-loop. Limits of a connection:
+This module listens on sockets, starts and stops uvicorn, and closes connections that exceed a
+limit. An ``HttpService``, created on the loop, responds to the requests. Limits:
 
-* the first request, and each next one, must arrive within ``IDLE_SECONDS``;
-* an answer must be read: a client that reads nothing for ``STALLED_SECONDS`` is disconnected;
-* connections above ``max_connections()`` are closed at once, so that the kubelet always has
+* Each request on a connection must arrive within ``IDLE_SECONDS``.
+* A client that reads nothing of a response for ``STALLED_SECONDS`` is disconnected.
+* Connections above ``max_connections()`` are closed immediately, so that the kubelet always has
   file descriptors left.
 """
 
@@ -52,29 +51,29 @@ IDLE_SECONDS: Final = 30.0
 STALLED_SECONDS: Final = 30.0
 _MOST_CONNECTIONS: Final = 2048
 _STOP_SECONDS: Final = 2
-"""Seconds for answers that are in progress when the server stops."""
+"""Seconds for responses in progress when the server stops."""
 _BACKLOG: Final = 1024
 _MODE: Final = 0o600
 
 
 class HttpService(Protocol):
-    """Service behind one server."""
+    """ASGI application that responds to the requests of one server."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
     def close(self) -> None:
-        """The server stops: end streams and waits."""
+        """End streams and waits, because the server stops."""
 
 
 @attrs.frozen
 class Certificate:
-    """PEM files: the certificate with its chain, and its key."""
+    """The PEM files of a TLS server: the certificate with its chain, and the private key."""
 
     certificate: Path
     key: Path
 
     def check(self) -> None:
-        """Raise ValueError with the file's name if the files cannot be used."""
+        """Raise ValueError if the files cannot be read, or are not a certificate and its key."""
         for path in (self.certificate, self.key):
             try:
                 path.open("rb").close()
@@ -91,27 +90,28 @@ class Certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(self.certificate, self.key, password)
         except ssl.SSLError:
-            if not is_locked:  # with a password, OpenSSL asks for it when the server starts
+            if not is_locked:  # OpenSSL asks for the key's password when the server starts
                 text = f"{self.certificate} and {self.key} are not a certificate and its key"
                 raise ValueError(f"{text} in PEM format") from None
 
 
 @attrs.frozen
 class Prepared:
-    """What a server is about to serve, and where."""
+    """What a server is about to serve: its bound sockets, its service and its certificate."""
 
     listeners: list[socket.socket]
     make: Callable[[], HttpService]
-    """Makes the service, on the server's loop."""
+    """Creates the service, on the server's event loop."""
     certificate: Certificate | None = None
-    """None: unencrypted."""
+    """The certificate for HTTPS; None for unencrypted HTTP."""
 
 
 class HttpServerThread(abc.ABC):
-    """HTTP server. Use it as a context manager, or call ``start`` and ``stop``."""
+    """HTTP server on a thread of its own. Use it as a context manager, or call ``start`` and
+    ``stop``."""
 
     what: str
-    """What is served, for errors."""
+    """The name of the served API or page, for error texts."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -120,17 +120,19 @@ class HttpServerThread(abc.ABC):
 
     @abc.abstractmethod
     def _prepare(self, stack: contextlib.ExitStack) -> Prepared:
-        """Listen. Callbacks on the stack run when the server stops. Raises StartError."""
+        """Open the listening sockets, and return them with the service to run. Callbacks added to
+        ``stack`` run when the server stops. Raises StartError."""
 
     @property
     def is_serving(self) -> bool:
-        """True from ``start`` to ``stop``."""
+        """True between ``start`` and ``stop``."""
         return self._thread is not None
 
     def start(self) -> Self:
-        """Serve. Raises StartError if that is not possible, RequestError if it serves already."""
+        """Start serving. Raises StartError if the server cannot start, and RequestError if it is
+        already running."""
         if self.is_serving:
-            raise RequestError(f"{self.what} is served already: stop it first")
+            raise RequestError(f"{self.what} is already served: stop the server first")
         with contextlib.ExitStack() as stack:
             try:
                 prepared = self._prepare(stack)
@@ -149,19 +151,19 @@ class HttpServerThread(abc.ABC):
         return self
 
     def stop(self) -> None:
-        """Stop serving: streams end, waits time out, other answers have two seconds.
-        Idempotent. Raises StopError if the server had failed."""
+        """Stop serving: streams end, waits time out, and other responses have two seconds to
+        finish. Idempotent. Raises StopError if the server had failed."""
         server, thread = self._server, self._thread
-        # Cleared first, so that a second call does nothing, even while this one waits.
+        # Cleared first, so that a second call does nothing while the first one still waits.
         self._server = self._thread = None
         if server is None or thread is None:
             return
-        # Joined before the clean-up, so that sockets are removed when nothing uses them.
+        # The thread ends before the clean-up, so that no removed socket is still in use.
         server.end()
         thread.join()
         self._clean_up.close()
         if server.failure is not None:
-            raise StopError(f"{self.what} has stopped, but: {server.failure}")
+            raise StopError(f"{self.what} has stopped after an error: {server.failure}")
 
     def __enter__(self) -> Self:
         return self.start()
@@ -176,7 +178,7 @@ class HttpServerThread(abc.ABC):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn on a thread: without signals, log, and the tick ten times a second."""
+    """A uvicorn server for a thread: without signal handlers, logging and periodic wake-ups."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
@@ -191,7 +193,7 @@ class _Server(uvicorn.Server):
                 ssl_certfile=None if files is None else files.certificate,
                 ssl_keyfile=None if files is None else str(files.key),
                 http=_Connection,
-                # Nothing that is not used: each is code that clients could reach.
+                # Unused features are off, because clients could reach their code.
                 ws="none",
                 interface="asgi3",
                 lifespan="off",
@@ -204,7 +206,8 @@ class _Server(uvicorn.Server):
                 # A client must not choose the address that access.Gate checks.
                 proxy_headers=False,
                 backlog=_BACKLOG,
-                limit_concurrency=max_connections() + 1,  # _Connection closes those above
+                limit_concurrency=max_connections()
+                + 1,  # _Connection closes connections above the limit
                 timeout_keep_alive=int(IDLE_SECONDS),
                 timeout_graceful_shutdown=_STOP_SECONDS,
             )
@@ -215,10 +218,10 @@ class _Server(uvicorn.Server):
         await self._service(scope, receive, send)  # type: ignore[arg-type]  # uvicorn's own
 
     def run_all(self) -> None:
-        """Serve until ``end``, on the server's thread."""
+        """Serve until ``end`` is called. Runs on the server's thread."""
         try:
             asyncio.run(self._all())
-        # All of them, SystemExit included: uvicorn exits the process if it cannot listen.
+        # SystemExit included, because uvicorn exits the process if it cannot listen.
         except BaseException as error:
             self.failure = f"{error}" or repr(error)
         finally:
@@ -231,11 +234,11 @@ class _Server(uvicorn.Server):
         await self.serve(sockets=self._listeners)
 
     async def main_loop(self) -> None:
-        # Instead of uvicorn's loop, which checks ten times a second whether it should end.
+        # Replaces uvicorn's loop, which checks ten times a second whether it should end.
         self.ready.set()
         await self._ending.wait()
-        # Accept no more, and give the loop two turns for connections that were just accepted:
-        # asyncio (3.11) loses a connection whose listener is closed between the two.
+        # Stop accepting, and give the loop two turns for connections that were just accepted.
+        # asyncio (3.11) loses a connection if its listener is closed between these turns.
         for listener in self._listeners:
             self._loop.remove_reader(listener)
         for _ in range(2):
@@ -250,20 +253,20 @@ class _Server(uvicorn.Server):
             connection.transport.abort()
 
     def end(self) -> None:
-        """Stop serving soon. Safe to call from any thread."""
+        """Ask the server to stop, and return immediately. Thread-safe."""
         self._loop.call_soon_threadsafe(self._ending.set)
 
 
 class _Connection(H11Protocol):
-    """A connection that closes itself when the first request does not arrive, when nothing
-    that was sent is read, or at once when there are too many. uvicorn itself limits the time
-    between two requests."""
+    """A connection with time limits. It closes itself if the first request does not arrive, if the
+    client does not read a response, or immediately if there are too many connections. uvicorn
+    limits the time between two requests."""
 
     _limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        # uvicorn would answer 503, which takes memory for a client that may never read.
+        # uvicorn would respond with 503, which uses memory for a client that may never read.
         limit = self.config.limit_concurrency
         if limit is not None and len(self.connections) >= limit:
             transport.abort()
@@ -275,7 +278,7 @@ class _Connection(H11Protocol):
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        # uvicorn has no hook for a request that has arrived, but it has a new cycle then.
+        # uvicorn has no hook for a new request, but it creates a new cycle for each request.
         before = self.cycle
         super().handle_events()
         if self.cycle is not before:
@@ -300,7 +303,7 @@ class _Connection(H11Protocol):
 
 
 def max_connections() -> int:
-    """Return the number of connections that leaves half of the process's file descriptors to
+    """Return the limit for open connections. It leaves half of the process's file descriptors to
     the kubelet."""
     # Plugins and PodResources clients need descriptors of the same process.
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -312,14 +315,14 @@ def max_connections() -> int:
 
 
 def listen_unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
-    """Listen on a socket that only its owner can connect to, until the stack closes. Raises
-    StartError."""
+    """Return a listening unix socket that only its owner can connect to. It is closed and removed
+    when ``stack`` closes. Raises StartError if listening is not possible."""
     try:
         sockets.prepare(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         stack.callback(listener.close)
-        # Bound under another name and renamed when it is ready. At the path there is never a
-        # socket that others can open, or one on which nothing listens.
+        # Bound under another name, and renamed once it listens. The path never has a socket that
+        # other users can open, or one without a listener.
         with sockets.published(path, mode=_MODE) as private:
             listener.bind(str(private))
             private.chmod(_MODE)  # before it is published, so that no other user can connect
@@ -328,13 +331,14 @@ def listen_unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
     except (OSError, PodResourcesError) as error:
         text = (isinstance(error, OSError) and error.strerror) or str(error)
         raise StartError(text) from error
-    # Only if it is the same file: another server may have replaced it.
+    # Removed only if it is the same file: another server may have replaced it.
     stack.callback(sockets.remove_if_same, path, identity)
     return listener
 
 
 def listen_tcp(address: TcpAddress, stack: contextlib.ExitStack) -> socket.socket:
-    """Listen on that address until the stack closes. Raises StartError."""
+    """Return a TCP socket that listens on ``address``. It is closed when ``stack`` closes. Raises
+    StartError if listening is not possible."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         listener = socket.create_server(
@@ -348,16 +352,16 @@ def listen_tcp(address: TcpAddress, stack: contextlib.ExitStack) -> socket.socke
 
 def _reason(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return "another program uses it: choose another port (0 for any free one)"
+        return "another program uses this port: choose another one, or 0 for any free port"
     return os.strerror(error.errno) if error.errno else str(error)
 
 
 def new_token(path: Path, stack: contextlib.ExitStack) -> str:
-    """Return a new token, and write it to a file that only its owner can read, until the stack
-    closes. Raises StartError."""
+    """Return a new random token, and write it to a file that only its owner can read. The file is
+    removed when ``stack`` closes. Raises StartError if it cannot be written."""
     token = secrets.token_urlsafe(32)
     try:
-        # Removed and created exclusively: a file, or a link, of another user is never written.
+        # Removed and created exclusively, so that a file or link of another user is never written.
         path.unlink(missing_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
         with open(descriptor, "w") as file:  # noqa: PTH123  # a descriptor

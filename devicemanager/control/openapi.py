@@ -1,8 +1,8 @@
-"""An OpenAPI 3.1 document from a table of operations.
+"""An OpenAPI 3.1 document, generated from a table of operations.
 
-msgspec makes the schemas of the types. Two things are added for attrs classes, which cannot
-carry them: descriptions, which are the docstrings below the fields, and that an answer always
-has all fields.
+msgspec generates the schemas of the types. attrs classes cannot have descriptions for msgspec, so
+the docstrings below their fields are added here. Every field of an attrs class is also marked as
+required in responses.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _REF: Final = "#/components/schemas/{name}"
 
 @cache
 def document(table: OperationTable) -> dict[str, Any]:
-    """Return the document of a table as plain data, which is not to be changed."""
-    # Every operation can answer with a problem.
+    """Return the OpenAPI document of a table as plain data. Callers must not change it."""
+    # Every operation can fail and then returns a problem.
     answers = [Problem, *(each.answer for each in table if each.answer is not None)]
     bodies = [each.body for each in table if isinstance(each.body, type)]
     types = list(dict.fromkeys([*answers, *bodies]))
@@ -47,9 +47,9 @@ def document(table: OperationTable) -> dict[str, Any]:
             "description": table.description,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        # OpenAPI has no form for a unix socket; curl and others take any host with one.
+        # OpenAPI cannot describe a unix socket. With one, curl and other clients accept any host.
         "servers": [{"url": "http://localhost", "description": "on <root>/control.sock"}],
-        # Without the token on the unix socket, with it over TCP.
+        # The unix socket needs no token, TCP does.
         "security": [{}, {"token": []}],
         "paths": paths,
         "components": {
@@ -72,21 +72,21 @@ def _complete(components: dict[str, Any], answers: list[Any], bodies: list[Any])
     in_bodies = set(_attrs_classes(bodies))
     for cls in _attrs_classes(answers):
         schema = components[cls.__name__]
-        # In the order of the class: msgspec puts fields without a default first.
+        # Sorted as in the class, because msgspec puts fields without a default first.
         names = [each.name for each in attrs.fields(cls)]
         schema["properties"] = {name: schema["properties"][name] for name in names}
         for name, text in field_docs(cls).items():
             schema["properties"][name]["description"] = text
         if cls not in in_bodies:
-            # msgspec writes every field, also those that have a default in Python.
+            # msgspec also encodes fields that have a default in Python.
             schema["required"] = list(schema["properties"])
             for each in schema["properties"].values():
                 each.pop("default", None)
 
 
 def _attrs_classes(types: list[Any]) -> Iterator[type]:
-    """Find the attrs classes among the types and everything that they contain."""
-    # Types can refer to themselves, so classes are visited once.
+    """Yield the attrs classes among the types, and among the types of all their fields."""
+    # Types can refer to themselves, so each class is visited once.
     seen: set[type] = set()
     pending: list[Any] = list(msgspec.inspect.multi_type_info(types))
     while pending:
@@ -106,8 +106,8 @@ def _attrs_classes(types: list[Any]) -> Iterator[type]:
 
 
 def field_docs(cls: type) -> dict[str, str]:
-    """Return the docstrings below the fields of a class, by field."""
-    # Python does not keep these docstrings; Sphinx finds them in the source, too.
+    """Return the docstrings below the fields of a class, by field name."""
+    # Python does not store docstrings of fields, so they are read from the source.
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(body, ast.ClassDef)
     docs = {}
@@ -122,7 +122,8 @@ def field_docs(cls: type) -> dict[str, str]:
 
 
 def _plain(schema: Any) -> Any:
-    """Without titles, which repeat the names, and with descriptions in Markdown."""
+    """Return a schema without titles, which repeat the names, and with its descriptions as
+    Markdown."""
     if isinstance(schema, list):
         return [_plain(each) for each in schema]
     if not isinstance(schema, dict):
@@ -130,7 +131,7 @@ def _plain(schema: Any) -> Any:
     found = {
         key: _plain(value)
         for key, value in schema.items()
-        # A property can be called title; its value is a schema and not a string.
+        # A property can have the name "title"; its value is then a schema, not a string.
         if key != "title" or not isinstance(value, str)
     }
     if isinstance(text := found.get("description"), str):
@@ -170,7 +171,7 @@ def _body(body: type[msgspec.Struct] | Text, refs: dict[Any, Any]) -> dict[str, 
         schema = {"type": "object", "description": body.value}
         kinds = ("application/json", "application/yaml")
         return {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
-    # A body with defaults for all fields can be left out: it is read as `{}`.
+    # A body is optional if all its fields have defaults: no body is read as `{}`.
     required = any(field.required for field in msgspec.structs.fields(body))
     return {"required": required, "content": {"application/json": {"schema": refs[body]}}}
 
@@ -183,7 +184,7 @@ def _path_parameters(row: Operation[Any]) -> Iterator[dict[str, Any]]:
 def _query_parameters(row: Operation[Any]) -> Iterator[dict[str, Any]]:
     if row.query is None:
         return
-    # A query is a flat object for msgspec and a list of parameters for OpenAPI.
+    # msgspec describes a query as one object, OpenAPI as a list of parameters.
     schema = msgspec.json.schema_components([row.query], ref_template=_REF)[1]
     properties = schema[row.query.__name__]
     for name, value in properties["properties"].items():

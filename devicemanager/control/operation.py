@@ -1,4 +1,4 @@
-"""Operations of a control API: a function for each, and the table of them.
+"""Operations of a control API, and the table that contains them.
 
 An operation is a function with a decorator of its table::
 
@@ -6,10 +6,10 @@ An operation is a function with a decorator of its table::
     def finish_pod(kubelet: MockKubelet, uid: str, body: Finish) -> Finished:
         \"""Let every app container of a pod terminate.\"""
 
-Everything else follows from the function: ``finishPod`` is its operationId, the docstring its
-summary. The first parameter is what is controlled, ``body`` the request's body, a keyword a
-parameter of the query, any other parameter a name in the path. The router, the OpenAPI
-document, the client and ``devicemanager ctl`` are all made from these facts.
+Everything else follows from the function. Its operationId is ``finishPod``, and its summary is the
+docstring. The first parameter is the object that the API controls, ``body`` is the body of the
+request, a keyword is a parameter of the query, and any other parameter is a name in the path. The
+router, the OpenAPI document, the client and ``devicemanager ctl`` use these facts.
 """
 
 from __future__ import annotations
@@ -39,45 +39,45 @@ T = TypeVar("T")
 
 
 class Text(Enum):
-    """Bodies that are text of the user's, in JSON or YAML."""
+    """Kinds of request bodies that are the user's text, in JSON or YAML."""
 
     MANIFEST = "a pod's manifest, as JSON or YAML"
     OBJECTS = "objects of devmgmtproto.k8s.io, as JSON or YAML"
 
 
-# A text is passed on unparsed: `MockKubelet` parses it, with the same errors as in Python.
+# The text is not parsed here. `MockKubelet` parses it, with the same errors as in Python.
 Manifest = Annotated[str, Text.MANIFEST]
 Objects = Annotated[str, Text.OBJECTS]
 
 
 @attrs.frozen
 class Wait(Generic[T]):
-    """What an operation returns that waits: the router checks until it succeeds."""
+    """The result of an operation that waits. The router calls ``check`` until it succeeds."""
 
     feed: str
-    """Which of the router's feeds has news when it is worth checking again."""
+    """The name of the feed, "events" or "calls", whose entries make the router check again."""
     timeout: float
     check: Callable[[], T]
-    """Returns the answer, or raises WaitTimeout. Runs on a worker thread and does not block."""
+    """Returns the result, or raises WaitTimeout. It runs on a worker thread and does not block."""
 
 
 @attrs.frozen
 class Stream(Generic[T]):
-    """What an operation returns whose answer is lines of JSON."""
+    """The result of an operation whose response is lines of JSON."""
 
     feed: str
     since: int
-    """The number of the last entry that the client has; 0 for none."""
+    """The number of the last entry that the client already has; 0 if it has none."""
     follow: bool
     """True to continue with new entries until the client or the server closes."""
     wanted: Callable[[Sequence[Any]], Sequence[Any]]
-    """Selects entries."""
+    """Returns the entries to send, from a batch of entries."""
 
 
 class Operation(Generic[T]):
-    """One operation; ``T`` is the type of its answer."""
+    """An operation of a control API; ``T`` is the type of its result."""
 
-    # Not an attrs class: its properties are derived from the function when they are needed.
+    # Not an attrs class, because its properties are computed from the function at first use.
 
     def __init__(
         self,
@@ -87,24 +87,25 @@ class Operation(Generic[T]):
         members: str,
         status: HTTPStatus = HTTPStatus.OK,
     ) -> None:
-        """``members`` are the members in Python that it stands for, separated by spaces."""
+        """Create an operation. ``members`` are the names of the Python methods and properties that
+        it implements, separated by spaces."""
         self.handler = handler
         self.method = method
         self.path = path
         self.members = tuple(members.split())
         self._status = status
-        # OpenAPI's convention is camelCase, and generators name functions after it.
+        # OpenAPI's convention is camelCase, and code generators use the operationId as a name.
         first, *words = handler.__name__.split("_")
         self.name = first + "".join(map(str.capitalize, words))
-        """``operationId``."""
+        """The ``operationId``, such as ``finishPod``."""
         self.summary = " ".join((handler.__doc__ or "").split())
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names in the path."""
+        """The names of the path's parameters, in order."""
         return tuple([part[1:-1] for part in self.path.split("/") if part.startswith("{")])
 
-    # Types are read when they are first needed: a client uses few operations.
+    # Types are read at first use, because a client uses few operations.
 
     @cached_property
     def _hints(self) -> dict[str, Any]:
@@ -112,8 +113,8 @@ class Operation(Generic[T]):
 
     @property
     def answer(self) -> Any:
-        """The type of the answer, of a stream that of a line; None if there is none."""
-        # Clients get what a wait or a stream delivers, and not the object that describes it.
+        """The type of the result, or of each line of a stream; None if there is no result."""
+        # Clients get the result of a wait or the lines of a stream, not the Wait or Stream itself.
         found = self._hints["return"]
         if get_origin(found) in (Wait, Stream):
             (found,) = get_args(found)
@@ -121,17 +122,17 @@ class Operation(Generic[T]):
 
     @property
     def is_stream(self) -> bool:
-        """True if the answer is lines of JSON."""
+        """True if the response is lines of JSON."""
         return get_origin(self._hints["return"]) is Stream
 
     @property
     def status(self) -> HTTPStatus:
-        """The HTTP status of a success."""
+        """The HTTP status of a successful response."""
         return HTTPStatus.NO_CONTENT if self.answer is None else self._status
 
     @property
     def body(self) -> type[msgspec.Struct] | Text | None:
-        """The type of the body, or the kind of text that it is."""
+        """The type of the request's body, or its kind of text; None if it has no body."""
         found = self._hints.get("body")
         if get_origin(found) is Annotated:
             return next(each for each in get_args(found) if isinstance(each, Text))
@@ -139,8 +140,9 @@ class Operation(Generic[T]):
 
     @cached_property
     def query(self) -> type[msgspec.Struct] | None:
-        """The parameters of the query, as a type; None if there are none."""
-        # A struct, so that msgspec checks the parameters and describes them in the document.
+        """A struct type whose fields are the parameters of the query; None if there are no
+        parameters."""
+        # A struct lets msgspec check the parameters and describe them in the OpenAPI document.
         fields = [
             (each.name, self._hints[each.name], *_default(each))
             for each in inspect.signature(self.handler).parameters.values()
@@ -163,10 +165,10 @@ class _Decorator(Protocol):
 
 
 class OperationTable:
-    """The operations of one control API, in the order of their definition."""
+    """The operations of one control API, in the order of their definitions."""
 
     def __init__(self, title: str, description: str) -> None:
-        """``description`` is Markdown for the OpenAPI document."""
+        """Create an empty table. ``description`` is Markdown for the OpenAPI document."""
         self.title = title
         self.description = description
         self._by_name: dict[str, Operation[Any]] = {}
@@ -175,19 +177,21 @@ class OperationTable:
         return iter(self._by_name.values())
 
     def __getitem__(self, name: str) -> Operation[Any]:
-        """The operation with this operationId."""
+        """Return the operation with this operationId."""
         return self._by_name[name]
 
     def get(self, path: str, members: str) -> _Decorator:
-        """Decorate a function that only reads."""
+        """Return a decorator for a function that only reads. ``members`` names the members of the
+        Python class that it implements, separated by spaces."""
         return self._adding("GET", path, members)
 
     def delete(self, path: str, members: str) -> _Decorator:
-        """Decorate a function that removes something."""
+        """Return a decorator for a function that removes something."""
         return self._adding("DELETE", path, members)
 
     def post(self, path: str, members: str, status: HTTPStatus = HTTPStatus.OK) -> _Decorator:
-        """Decorate a function that does something."""
+        """Return a decorator for a function that changes something. ``status`` is the HTTP status
+        of success."""
         return self._adding("POST", path, members, status)
 
     def _adding(

@@ -1,7 +1,7 @@
-"""The operations on one kubelet: what each request does.
+"""The operations of the control API on one kubelet.
 
-Functions may block; they run on worker threads. A test fails if a public member of
-``MockKubelet`` has no operation and no reason for that.
+Each function runs on a worker thread, so it can block. A test fails if a public member of
+``MockKubelet`` has no operation and is not on the list of exceptions.
 """
 
 from __future__ import annotations
@@ -30,23 +30,25 @@ from devicemanager.kubelet.pods.records import PodRecord
 if TYPE_CHECKING:
     from devicemanager.kubelet.mock import MockKubelet
 else:
-    MockKubelet = object  # a client loads this module, too, but no kubelet
+    MockKubelet = object  # clients load this module without loading the kubelet
 
 TABLE: Final = OperationTable(
     "Control API of a mock kubelet",
     """\
 Controls a mock kubelet: what `MockKubelet` does in Python, over HTTP on `control.sock` in the
-kubelet's directory. Pods are named by UID. Answers may get new fields; unknown fields and
-parameters of requests are rejected.""",
+kubelet's directory. Pods are named by UID. Later versions can add fields to responses. Unknown
+fields and parameters of requests are rejected.""",
 )
 
 _POD: Final = "/v1/pods/{uid}"
 _CONTAINER: Final = _POD + "/containers/{container}"
 
 _Since = Annotated[
-    Count, Meta(description="only entries after the one with this number; 0: all that are stored")
+    Count, Meta(description="only entries with a larger number; 0: all stored entries")
 ]
-_Follow = Annotated[bool, Meta(description="continue with new entries as they come")]
+_Follow = Annotated[
+    bool, Meta(description="continue with new entries until the client disconnects")
+]
 
 
 # -- the node ----------------------------------------------------------------------------
@@ -58,20 +60,20 @@ _Follow = Annotated[bool, Meta(description="continue with new entries as they co
     "checkpoint_path claims_state_path",
 )
 def get_node(kubelet: MockKubelet) -> shapes.Node:
-    """Show the node and the paths of its kubelet's files."""
+    """Show the node's name, the kubelet's version and the paths of the kubelet's files."""
     return convert.node(kubelet)
 
 
 @TABLE.get("/v1/node/status", "node_status")
 def get_node_status(kubelet: MockKubelet) -> shapes.NodeStatus:
-    """Show the devices in the node's status."""
+    """Show capacity and allocatable devices by resource, as in the node's status."""
     status = kubelet.node_status()
     return shapes.NodeStatus(capacity=status.capacity, allocatable=status.allocatable)
 
 
 @TABLE.post("/v1/node/start", "start")
 def start_kubelet(kubelet: MockKubelet) -> None:
-    """Start the kubelet again after a stop, and admit its pods again."""
+    """Start the kubelet after a stop, and admit its pods again."""
     kubelet.start()
 
 
@@ -83,7 +85,7 @@ def stop_kubelet(kubelet: MockKubelet) -> None:
 
 @TABLE.post("/v1/node/restart", "restart")
 def restart_kubelet(kubelet: MockKubelet) -> None:
-    """Restart the kubelet; containers keep running."""
+    """Restart the kubelet. Containers keep running."""
     kubelet.restart()
 
 
@@ -95,17 +97,17 @@ def reboot_node(kubelet: MockKubelet) -> None:
 
 @TABLE.post("/v1/node/sources-ready", "sources_ready")
 def set_sources_ready(kubelet: MockKubelet) -> None:
-    """Declare that all pods of the node are known, and free the devices of others."""
+    """Declare that the kubelet knows all pods of the node. It frees the devices of other pods."""
     kubelet.sources_ready()
 
 
 @TABLE.post("/v1/node/check", "check")
 def check_servers(kubelet: MockKubelet) -> None:
-    """Report the first error on a server thread since the last check, if any."""
+    """Fail with the first error on a server thread of the kubelet since the last check, if any."""
     try:
         kubelet.check()
     except Exception as error:
-        text = f"on a server thread: {error!r}"
+        text = f"a server thread of the kubelet failed: {error!r}"
         raise HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "server-error", text) from error
 
 
@@ -146,19 +148,19 @@ def admit_pod(
     *,
     start: Annotated[bool, Meta(description="start the containers")] = True,
 ) -> shapes.Admission:
-    """Admit a pod. A rejection is an answer, too."""
+    """Admit a pod. If the kubelet rejects the pod, the response has the reason."""
     admission = kubelet.admit(body, start=start)
-    # Described only now, so that it has the states of the containers that were started.
+    # Described after the admission, so that the started containers have their states.
     try:
         pod = kubelet.pod(admission.uid)
-    except RequestError:  # it was deleted at once
+    except RequestError:  # the pod has already been deleted
         pod = pod_info(PodRecord(admission.pod), {}, {})
     return convert.admission(admission, pod)
 
 
 @TABLE.get("/v1/pods", "pods")
 def list_pods(kubelet: MockKubelet) -> shapes.PodList:
-    """List the pods that are known and not deleted."""
+    """List the pods that the kubelet knows, except deleted ones."""
     return shapes.PodList(items=list(kubelet.pods().values()))
 
 
@@ -166,15 +168,17 @@ def list_pods(kubelet: MockKubelet) -> shapes.PodList:
 def delete_pods(
     kubelet: MockKubelet,
     *,
-    uid: Annotated[tuple[str, ...], Meta(description="UIDs; can be repeated", min_length=1)],
+    uid: Annotated[
+        tuple[str, ...], Meta(description="UID of a pod; can be repeated", min_length=1)
+    ],
 ) -> None:
-    """Terminate and delete pods, all of them or none."""
+    """Terminate and delete several pods. If one is unknown, no pod is deleted."""
     kubelet.terminate(*uid)
 
 
 @TABLE.get(_POD, "pod")
 def get_pod(kubelet: MockKubelet, uid: str) -> PodInfo:
-    """Show one pod."""
+    """Show a pod."""
     return kubelet.pod(uid)
 
 
@@ -192,7 +196,7 @@ def delete_pod_gracefully(kubelet: MockKubelet, uid: str, body: shapes.Delete) -
 
 @TABLE.post(_POD + "/finish", "finish")
 def finish_pod(kubelet: MockKubelet, uid: str, body: shapes.Finish) -> shapes.Finished:
-    """Let every app container of a pod terminate by itself."""
+    """Let every app container of a pod terminate, and show the pod's phase."""
     return shapes.Finished(phase=kubelet.finish(uid, body.exit_codes))
 
 
@@ -204,7 +208,7 @@ def get_pod_devices(kubelet: MockKubelet, uid: str) -> shapes.PodDevices:
 
 @TABLE.get(_POD + "/resources-status", "allocated_resources_status")
 def get_pod_resources_status(kubelet: MockKubelet, uid: str) -> shapes.PodResourcesStatus:
-    """Show allocatedResourcesStatus of a pod."""
+    """Show the field allocatedResourcesStatus of each container of a pod."""
     status = kubelet.allocated_resources_status(uid)
     return shapes.PodResourcesStatus(
         containers={name: list(resources) for name, resources in status.items()}
@@ -234,7 +238,8 @@ def restart_container(kubelet: MockKubelet, uid: str, container: str) -> RunOpti
 def exit_container(
     kubelet: MockKubelet, uid: str, container: str, body: shapes.ExitContainer
 ) -> shapes.ContainerStatus:
-    """Let a running container terminate; the kubelet restarts it or ends the pod."""
+    """Let a running container terminate, and show its status. The kubelet restarts the container or
+    ends the pod."""
     status = kubelet.exit_container(uid, container, body.exit_code, reason=body.reason)
     return convert.container_status(status)
 
@@ -250,13 +255,13 @@ def publish_pools(kubelet: MockKubelet, body: Objects) -> None:
 
 @TABLE.post("/v1/device-classes", "define")
 def define_classes(kubelet: MockKubelet, body: Objects) -> None:
-    """Define classes for structured claims."""
+    """Define device classes for structured claims."""
     kubelet.define(body)
 
 
 @TABLE.post("/v1/claims", "claim")
 def create_claims(kubelet: MockKubelet, body: Objects) -> None:
-    """Create pools, classes and claims of structured claims."""
+    """Create structured claims, and pools and device classes if the text has them."""
     kubelet.claim(body)
 
 
@@ -269,10 +274,12 @@ def get_events(
     *,
     since: _Since = 0,
     follow: _Follow = False,
-    kind: Annotated[tuple[str, ...], Meta(description="only of this kind; can be repeated")] = (),
+    kind: Annotated[
+        tuple[str, ...], Meta(description="only events of this kind; can be repeated")
+    ] = (),
 ) -> Stream[shapes.Event]:
-    """Read events. The answer has a line of JSON for each; to resume, send the last number."""
-    # Checked before the stream begins: afterwards there is no status any more to answer with.
+    """Read events, one line of JSON per event. To resume, send the last number as `since`."""
+    # Checked before the stream begins, because the status cannot change afterwards.
     known = {each.value for each in EventKind}
     for each in kind:
         if each not in known:
@@ -296,18 +303,18 @@ def get_calls(
     plugin: OfPlugin = None,
     code: WithCode = None,
     device_id: Annotated[
-        tuple[str, ...], Meta(description="only with exactly these devices; can be repeated")
+        tuple[str, ...], Meta(description="only calls with exactly these devices; can be repeated")
     ] = (),
-    bytes: Annotated[bool, Meta(description="with the messages as base64")] = False,
+    bytes: Annotated[bool, Meta(description="add the encoded messages, as base64")] = False,
 ) -> Stream[shapes.Call]:
-    """Read calls between the kubelet and plugins. The answer has a line of JSON for each."""
+    """Read calls between the kubelet and plugins, one line of JSON per call."""
     wanted = CallFilter(resource, rpc, plugin, device_id or None, code=code)
     return Stream("calls-with-bytes" if bytes else "calls", since, follow, wanted.matching)
 
 
 @TABLE.get("/v1/calls/pending", "calls")
 def get_pending_calls(kubelet: MockKubelet) -> shapes.PendingCallList:
-    """List calls without a response yet, and open ListAndWatch streams."""
+    """List calls without a response, and open ListAndWatch streams."""
     found = sorted(kubelet.calls.in_progress, key=attrgetter("time"))
     return shapes.PendingCallList(items=[convert.pending(each) for each in found])
 
@@ -317,7 +324,7 @@ def get_pending_calls(kubelet: MockKubelet) -> shapes.PendingCallList:
 
 @TABLE.post("/v1/direct-calls/allocate", "allocate")
 def call_allocate(kubelet: MockKubelet, body: shapes.Allocate) -> shapes.Allocated:
-    """Call Allocate of a plugin with any devices, without a pod."""
+    """Call Allocate of a plugin for any devices, without a pod."""
     settings = kubelet.allocate(
         body.resource, body.ids, containers=body.containers, timeout=body.timeout
     )
@@ -352,12 +359,12 @@ def call_get_device_plugin_options(kubelet: MockKubelet, body: shapes.GetOptions
 
 @TABLE.post("/v1/faults", "faults", HTTPStatus.CREATED)
 def set_fault(kubelet: MockKubelet, body: shapes.SetFault) -> shapes.Fault:
-    """Set a fault of the kubelet. An action without `at` is executed at once."""
+    """Set a fault of the kubelet. An action without `at` is executed immediately."""
     if bool(body.spec) is bool(body.kind):
-        text = "body: give either spec, such as reject-register:times=2, or kind and options"
+        text = "body: expected either spec, such as reject-register:times=2, or kind and options"
         raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
     if body.spec and body.options:
-        text = "body: options go with kind; spec has its own"
+        text = "body: options cannot be used with spec: write them into spec, as in KIND:NAME=VALUE"
         raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
     fault = body.spec or Fault.of(body.kind, **body.options)
     return convert.fault(kubelet.faults.set(fault))
@@ -365,7 +372,7 @@ def set_fault(kubelet: MockKubelet, body: shapes.SetFault) -> shapes.Fault:
 
 @TABLE.get("/v1/faults", "faults")
 def list_faults(kubelet: MockKubelet) -> shapes.FaultList:
-    """List the faults that are set."""
+    """List the faults that were set and not cleared."""
     found = [convert.fault(each) for each in kubelet.faults.list()]
     return shapes.FaultList(seed=kubelet.faults.seed, items=found)
 
@@ -374,15 +381,15 @@ def list_faults(kubelet: MockKubelet) -> shapes.FaultList:
 def clear_faults(
     kubelet: MockKubelet,
     *,
-    kind: Annotated[str | None, Meta(description="only of this kind")] = None,
+    kind: Annotated[str | None, Meta(description="only faults of this kind")] = None,
 ) -> shapes.Cleared:
-    """Clear all faults or those of one kind; delayed calls resume."""
+    """Clear all faults, or all faults of one kind. Delayed calls resume."""
     return shapes.Cleared(count=kubelet.faults.clear(kind))
 
 
 @TABLE.delete("/v1/faults/{id}", "faults")
 def clear_fault(kubelet: MockKubelet, id: str) -> shapes.Cleared:
-    """Clear one fault."""
+    """Clear the fault with this ID. Delayed calls resume."""
     # int() also accepts signs, spaces and underscores.
     if not id.isascii() or not id.isdigit() or len(id) > 18:
         text = f"invalid fault ID {id!r}: expected a number"
@@ -391,7 +398,8 @@ def clear_fault(kubelet: MockKubelet, id: str) -> shapes.Cleared:
 
 
 # -- waits -------------------------------------------------------------------------------
-# "Only new ones" counts from the request, so the number of now is taken before the first check.
+# A wait for a new event or call starts with the request, so the latest number is read before the
+# first check.
 
 
 @TABLE.post("/v1/waits/resource", "wait_for_resource")
@@ -406,7 +414,7 @@ def wait_for_resource(kubelet: MockKubelet, body: shapes.ResourceWait) -> Wait[N
 
 @TABLE.post("/v1/waits/event", "wait_for_event")
 def wait_for_event(kubelet: MockKubelet, body: shapes.EventWait) -> Wait[shapes.Event]:
-    """Wait for an event."""
+    """Wait for the next event that matches, and show it."""
     after = kubelet.events.latest if body.after is None else body.after
 
     def check() -> shapes.Event:
@@ -425,7 +433,7 @@ def wait_for_event(kubelet: MockKubelet, body: shapes.EventWait) -> Wait[shapes.
 
 @TABLE.post("/v1/waits/call", "wait_for_call")
 def wait_for_call(kubelet: MockKubelet, body: shapes.CallWait) -> Wait[shapes.Call]:
-    """Wait for a call between the kubelet and a plugin to end."""
+    """Wait until the next matching call has ended, and show it."""
     since = kubelet.mark() if body.since is None else body.since
 
     def check() -> shapes.Call:
@@ -450,7 +458,7 @@ def wait_for_call(kubelet: MockKubelet, body: shapes.CallWait) -> Wait[shapes.Ca
 
 @TABLE.get("/v1/clock", "clock")
 def get_clock(kubelet: MockKubelet) -> shapes.Clock:
-    """Read the kubelet's clock."""
+    """Show the time of the kubelet's clock."""
     clock = kubelet.clock
     manual = isinstance(clock, ManualClock)
     return shapes.Clock(manual=manual, monotonic=clock.monotonic(), time=clock.time())
@@ -458,11 +466,11 @@ def get_clock(kubelet: MockKubelet) -> shapes.Clock:
 
 @TABLE.post("/v1/clock/advance", "clock")
 def advance_clock(kubelet: MockKubelet, body: shapes.Advance) -> shapes.Clock:
-    """Advance a manual clock."""
+    """Advance the kubelet's manual clock, and show its time."""
     if not isinstance(kubelet.clock, ManualClock):
         raise RequestError(
-            "the kubelet uses the system clock, which cannot be advanced: start it with "
-            "`run --clock manual`"
+            "the kubelet uses the system clock, which cannot be advanced: start the kubelet "
+            "with `run --clock manual`"
         )
     kubelet.clock.advance(body.seconds)
     return get_clock.handler(kubelet)
@@ -470,8 +478,8 @@ def advance_clock(kubelet: MockKubelet, body: shapes.Advance) -> shapes.Clock:
 
 @TABLE.get("/v1/checkpoint", "checkpoint_path")
 def get_checkpoint(kubelet: MockKubelet) -> dict[str, Any]:
-    """Show the checkpoint file."""
-    import checkpoint as file  # not at the top: clients need no checkpoint
+    """Show the content of the device manager's checkpoint file."""
+    import checkpoint as file  # imported here, because clients need no checkpoint
 
     path = kubelet.checkpoint_path
     try:
@@ -483,5 +491,5 @@ def get_checkpoint(kubelet: MockKubelet) -> dict[str, Any]:
         raise RequestError(str(error)) from error
     except msgspec.DecodeError as error:
         raise RequestError(f"{path}: not JSON: {error}") from None
-    # The text on disk: encoding it again could change numbers.
+    # The text of the file is returned, because encoding it again could change numbers.
     return msgspec.Raw(data)  # type: ignore[return-value]  # the same in JSON

@@ -1,4 +1,5 @@
-"""Parts of ``MockKubeletClient``: what is more than the answer of one request."""
+"""Objects of ``MockKubeletClient`` that need more than one request: events, calls, faults, the
+clock, and the result of an admission."""
 
 from __future__ import annotations
 
@@ -29,42 +30,45 @@ if TYPE_CHECKING:
 
 
 class RemoteEvents:
-    """The events of a kubelet; see ``EventStream``."""
+    """The events of a kubelet in another process. ``EventStream`` documents the methods."""
 
     def __init__(self, api: ServedApi) -> None:
         self._api = api
 
     @property
     def latest(self) -> int:
-        """The number of the latest event; 0 before the first."""
+        """The number of the latest event; 0 if there is none."""
         return self._api.call(operations.get_node).latest_event
 
     def recent(self, *kinds: EventKind) -> tuple[Event, ...]:
-        """Return the stored events, oldest first; only of the given kinds, if any."""
+        """Return the stored events, oldest first. With ``kinds``, return only events of these
+        kinds."""
         return tuple(self._read(0, follow=False, kinds=kinds))
 
     def follow(self, since: int | None = None, *kinds: EventKind) -> Iterator[Event]:
-        """Yield events after number ``since``, by default new ones, until the server stops."""
-        # "New" counts from this call and not from the first use of the iterator.
+        """Yield events after number ``since`` until the server stops. By default, yield only new
+        events."""
+        # "New" is counted from this call, not from the first use of the iterator.
         return self._read(self.latest if since is None else since, follow=True, kinds=kinds)
 
     def _read(self, since: int, *, follow: bool, kinds: tuple[EventKind, ...]) -> Iterator[Event]:
         query = {"since": since, "follow": follow, "kind": [kind.value for kind in kinds]}
         for shape in self._api.read("getEvents", query):
-            # A gap is visible in the numbers; no kubelet has an event of this kind.
+            # Skipped, because no kubelet has events of this kind. The numbers show the gap.
             if shape.kind != convert.EVENTS_DROPPED:
                 yield convert.event_from(shape)
 
 
 class RemoteCalls(CallQueries):
-    """The calls between a kubelet and its plugins; see ``CallLog``."""
+    """The calls between a kubelet in another process and its plugins. ``CallLog`` documents the
+    methods."""
 
     def __init__(self, api: ServedApi) -> None:
         self._api = api
 
     @property
     def latest(self) -> int:
-        """The number of the latest call; 0 before the first."""
+        """The number of the latest call; 0 if there is none."""
         return self._api.call(operations.get_node).latest_call
 
     @property
@@ -74,19 +78,20 @@ class RemoteCalls(CallQueries):
 
     @property
     def in_progress(self) -> tuple[shapes.PendingCall, ...]:
-        """Calls without a response yet, and open ListAndWatch streams."""
+        """Calls without a response, and open ListAndWatch streams."""
         return tuple(self._api.call(operations.get_pending_calls).items)
 
     def all(self) -> list[Call]:
-        """Return every stored call, in the order of their numbers."""
+        """Return all stored calls, in the order of their numbers."""
         return list(self._read(0, follow=False))
 
     def follow(self, since: int | None = None) -> Iterator[Call]:
-        """Yield calls after number ``since``, by default new ones, until the server stops."""
+        """Yield calls after number ``since`` until the server stops. By default, yield only new
+        calls."""
         return self._read(self.latest if since is None else since, follow=True)
 
     def _read(self, since: int, *, follow: bool) -> Iterator[Call]:
-        # With the messages, because a Call decodes them when they are read.
+        # Messages are requested as bytes, because a Call decodes them at first use.
         query = {"since": since, "follow": follow, "bytes": True}
         for shape in self._api.read("getCalls", query):
             if shape.rpc != convert.CALLS_DROPPED:
@@ -98,20 +103,20 @@ class RemoteCalls(CallQueries):
 
 
 class RemoteFaults:
-    """The faults of a kubelet; see ``FaultRegistry``."""
+    """The faults of a kubelet in another process. ``FaultRegistry`` documents the methods."""
 
     def __init__(self, api: ServedApi) -> None:
         self._api = api
 
     @property
     def seed(self) -> int:
-        """The seed for faults that have a probability and no seed."""
+        """The seed for faults that have a probability and no seed of their own."""
         return self._api.call(operations.list_faults).seed
 
     def set(self, fault: Any, /, **options: Any) -> FaultState:
-        """Set a fault: by its kind and options, as one line, as a mapping or as a ``Fault``.
-        Raises FaultError, and what an action raises."""
-        # Parsed here, so that a mistake raises the same error without a request.
+        """Set a fault, and return its state. The fault is a kind with options, one line, a mapping
+        or a ``Fault``. Raises FaultError for an invalid fault, and the errors of an action."""
+        # Parsed here, so that an invalid fault raises the same error without a request.
         spec = str(as_fault(fault, options))
         return convert.fault_from(self._api.call(operations.set_fault, spec=spec))
 
@@ -121,29 +126,29 @@ class RemoteFaults:
         return tuple([convert.fault_from(each) for each in found])
 
     def clear(self, which: int | str | None = None) -> int:
-        """Clear a fault by its ID, every fault of a kind, or all; return their number. Raises
-        RequestError if no fault with the ID or of the kind is set."""
+        """Clear the fault with an ID, all faults of a kind, or all faults; return the number of
+        cleared faults. Raises RequestError if no fault has the ID or kind."""
         if isinstance(which, int):
             return self._api.call(operations.clear_fault, str(which)).count
         return self._api.call(operations.clear_faults, kind=which).count
 
 
 class RemoteClock:
-    """The clock of a kubelet."""
+    """The clock of a kubelet in another process."""
 
     def __init__(self, api: ServedApi) -> None:
         self._api = api
 
     def monotonic(self) -> float:
-        """Return seconds that never go back."""
+        """Return the seconds of a clock that never goes back."""
         return self._api.call(operations.get_clock).monotonic
 
     def time(self) -> float:
-        """Return seconds since the epoch."""
+        """Return the time in seconds since the epoch."""
         return self._api.call(operations.get_clock).time
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. Raises RequestError unless the kubelet has a manual clock."""
+        """Advance a manual clock. Raises RequestError if the kubelet uses the system clock."""
         self._api.call(operations.advance_clock, seconds=seconds)
 
 
@@ -152,63 +157,65 @@ class RemoteClock:
 
 @attrs.frozen
 class RemoteFragment:
-    """A part of an OCI configuration, made by the kubelet's host."""
+    """A part of an OCI configuration, created on the kubelet's host."""
 
     config: Mapping[str, Any]
 
 
 class RemoteContainer:
-    """A container of an admitted pod; see ``ContainerOutcome``."""
+    """A container of an admitted pod. ``ContainerOutcome`` documents the members."""
 
     def __init__(self, name: str, shape: shapes.ContainerOutcome) -> None:
-        """Internal: ``RemoteAdmission.containers`` has the containers."""
+        """Internal: use ``RemoteAdmission.containers``."""
         self.name = name
         self._shape = shape
 
     @property
     def devices(self) -> dict[str, list[str]]:
-        """Resource to device IDs, sorted."""
+        """The sorted IDs of the allocated devices, by resource."""
         return self._shape.devices
 
     @property
     def affinity(self) -> tuple[int, ...] | None:
-        """The NUMA nodes to which it is aligned; None for no affinity."""
+        """The NUMA nodes to which the container is aligned; None if it has no affinity."""
         nodes = self._shape.numa_nodes
         return None if nodes is None else tuple(nodes)
 
     @property
     def claims(self) -> dict[str, tuple[str, ...]]:
-        """Structured claim to devices, as ``pool/device``."""
+        """The devices of each structured claim, as ``pool/device``."""
         return {name: tuple(devices) for name, devices in self._shape.claims.items()}
 
     @property
     def error(self) -> str:
-        """Why the container did not start; empty if it did."""
+        """Why the container did not start; empty if it started."""
         return self._shape.start_error or ""
 
     @property
     def run_options(self) -> RunOptions:
-        """The merged settings of all resources. Raises WireError if a plugin's response is
-        invalid."""
+        """The merged settings that all plugins returned for the container. Raises WireError if a
+        plugin's response is invalid."""
         if self._shape.settings is None:
-            raise WireError(self._shape.settings_error or "there are no settings")
+            raise WireError(self._shape.settings_error or f"container {self.name} has no settings")
         return self._shape.settings
 
     def oci(self) -> RemoteFragment:
-        """Return the settings for a container runtime of the kubelet's host. Raises
-        RequestError if that is not possible."""
+        """Return the settings as OCI configuration for a container runtime on the kubelet's host.
+        Raises RequestError if the settings cannot be converted."""
         if self._shape.oci is None:
-            raise RequestError(self._shape.oci_error or "there is no OCI configuration")
+            raise RequestError(
+                self._shape.oci_error or f"container {self.name} has no OCI configuration"
+            )
         return RemoteFragment(self._shape.oci)
 
 
 class RemoteAdmission:
-    """The result of ``admit``; see ``Admission``."""
+    """The result of admitting a pod. ``Admission`` documents the members."""
 
     def __init__(self, shape: shapes.Admission) -> None:
-        """Internal: ``MockKubeletClient.admit`` returns one."""
+        """Internal: use ``MockKubeletClient.admit``."""
         self.shape = shape
-        """The whole answer."""
+        """The response of the control API."""
 
     @property
     def uid(self) -> str:
@@ -217,30 +224,30 @@ class RemoteAdmission:
 
     @property
     def pod(self) -> PodInfo:
-        """The pod right after its admission."""
+        """The description of the pod, immediately after its admission."""
         return self.shape.pod
 
     @property
     def admitted(self) -> bool:
-        """False for a rejected pod."""
+        """True if the pod was admitted, False if it was rejected."""
         return self.shape.admitted
 
     @property
     def reason(self) -> str:
-        """The reason of the rejection; else empty."""
+        """The reason of the rejection; empty if the pod was admitted."""
         return self.shape.reason
 
     @property
     def message(self) -> str:
-        """The message of the rejection; else empty."""
+        """The message of the rejection; empty if the pod was admitted."""
         return self.shape.message
 
     @cached_property
     def containers(self) -> Mapping[str, RemoteContainer]:
-        """By name. A rejected pod has none, and looking one up raises KeyError with the
-        reason."""
+        """The containers by name. A rejected pod has none; looking one up raises KeyError with the
+        reason of the rejection."""
         if not self.admitted:
-            # Not at the top: most pods are admitted, and the module needs the kubelet.
+            # Imported here, because most pods are admitted, and the module needs the kubelet.
             from devicemanager.kubelet.pods.admission import NoContainers
 
             why = f"{self.reason}: {self.message}"
@@ -248,24 +255,26 @@ class RemoteAdmission:
         return {name: RemoteContainer(name, each) for name, each in self.shape.containers.items()}
 
     def explain(self) -> str:
-        """Return the explanation as text, with a drawing of NUMA nodes and devices."""
+        """Return the explanation of the admission as text, with a drawing of NUMA nodes and
+        devices."""
         return self.shape.explanation_text
 
     def raise_for_rejection(self) -> None:
-        """Raise Rejected if the pod was not admitted."""
+        """Raise Rejected, with reason and message, if the pod was rejected."""
         if not self.admitted:
             raise Rejected(self.reason, self.message)
 
     def __bool__(self) -> bool:
-        raise TypeError("use .admitted: an Admission is always true")
+        raise TypeError("the result of an admission has no truth value: use .admitted")
 
 
 # -- the user's documents as text for a request ------------------------------------------
 
 
 def manifest_text(source: Source) -> bytes:
-    """Return a pod's manifest as text. Raises ManifestError."""
-    # Text is sent unchanged: the server parses it, and its errors have the right lines.
+    """Return a pod's manifest as text for a request. Raises ManifestError if it cannot be written
+    as JSON."""
+    # Text is sent unchanged, so that the server's errors have the right line numbers.
     found = document(source)
     if isinstance(found, str):
         return found.encode()
@@ -276,8 +285,8 @@ def manifest_text(source: Source) -> bytes:
 
 
 def objects_text(source: ClaimSource) -> bytes:
-    """Return objects of structured claims as text. Raises InvalidObject."""
-    # Not at the top: most clients use no structured claims.
+    """Return objects of structured claims as text for a request. Raises InvalidObject."""
+    # Imported here, because most clients use no structured claims.
     from devicemanager.claims.files import read_source
     from devicemanager.claims.v1alpha1.writing import to_yaml
 

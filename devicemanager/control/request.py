@@ -1,8 +1,8 @@
-"""What arrives with a request: reading it within limits, and checking it.
+"""Read the body and the arguments of a request, within limits, and check them.
 
-Second of the three files that a request passes: router, request, answer. The limits keep one
-client from using the memory of all others: on the size of a body, on the time that it takes to
-arrive, and on the bytes of all requests and answers in progress together.
+This is the second of the three modules that a request passes: router, request, answer. Limits keep
+one client from using all memory. They apply to the size of a body, to its time of arrival, and to
+the bytes of all requests and responses in progress together.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ __all__ = [
 ]
 
 MAX_BODY: Final = 4 << 20
-"""Most bytes of a body."""
+"""Maximum size of a body, in bytes."""
 BODY_SECONDS: Final = 30.0
-"""Most seconds for a body to arrive."""
+"""Maximum time for a body to arrive, in seconds."""
 _IN_PROGRESS: Final = 128 << 20
-"""Most bytes of requests and answers in progress, all clients together."""
+"""Maximum bytes of all requests and responses in progress together."""
 
 
 # -- limits ------------------------------------------------------------------------------
 
 
 class Budget:
-    """Memory limit for bodies and responses in progress, all clients together."""
+    """The memory limit for all request and response bodies in progress together."""
 
     def __init__(self, limit: int = _IN_PROGRESS) -> None:
         self._limit = limit
@@ -51,7 +51,8 @@ class Budget:
 
     @contextlib.contextmanager
     def account(self) -> Iterator[Account]:
-        """Yield an account for one request; its bytes are subtracted at the end."""
+        """Yield an account for the bytes of one request; they are released at the end of the with
+        block."""
         account = Account(self)
         try:
             yield account
@@ -59,31 +60,32 @@ class Budget:
             self.used -= account.taken
 
     def take(self, count: int) -> None:
-        """Count the bytes. Raises HttpError if the limit does not allow it."""
+        """Count bytes as used. Raises HttpError if the limit would be exceeded."""
         if self.used + count > self._limit:
             raise HttpError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "too-much",
-                "requests and answers of other clients use all the memory for them: try again",
+                "the memory for requests and responses in progress is used up: try again later",
             )
         self.used += count
 
 
 class Account:
-    """The bytes of one request."""
+    """The bytes that one request and its response use."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self.taken = 0
 
     def take(self, count: int) -> None:
-        """Count the bytes. Raises HttpError if the limit does not allow it."""
+        """Count bytes as used by this request. Raises HttpError if the limit would be exceeded."""
         self._budget.take(count)
         self.taken += count
 
     @contextlib.contextmanager
     def holding(self, count: int) -> Iterator[None]:
-        """Count the bytes while a with block runs. Raises HttpError."""
+        """Count bytes as used while a with block runs. Raises HttpError if the limit would be
+        exceeded."""
         self.take(count)
         try:
             yield
@@ -93,9 +95,10 @@ class Account:
 
 
 async def read_body(request: Request, most: int = MAX_BODY) -> bytes:
-    """Read the whole body, at most ``most`` bytes, in the time for it. Raises HttpError."""
+    """Return the body of a request. Raises HttpError if it has more than ``most`` bytes, does not
+    arrive in time, or exceeds the memory limit."""
     account: Account = request.scope["account"]
-    # Counted as it arrives: a Content-Length can be missing or wrong.
+    # Bytes are counted as they arrive, because Content-Length can be missing or wrong.
     parts: list[bytes] = []
     size = 0
     try:
@@ -103,7 +106,7 @@ async def read_body(request: Request, most: int = MAX_BODY) -> bytes:
             async for part in request.stream():
                 size += len(part)
                 if size > most:
-                    text = f"the body has more than {most} bytes"
+                    text = f"the body is too large: the limit is {most} bytes"
                     raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", text)
                 account.take(len(part))
                 parts.append(part)
@@ -114,7 +117,7 @@ async def read_body(request: Request, most: int = MAX_BODY) -> bytes:
 
 
 async def disconnected(receive: Receive) -> None:
-    """Wait until the client has disconnected."""
+    """Wait until the client has disconnected. ``receive`` is the ASGI function of its request."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -123,12 +126,12 @@ async def disconnected(receive: Receive) -> None:
 
 
 async def read_arguments(operation: Operation[Any], request: Request) -> dict[str, Any]:
-    """Return what the operation's function is called with: names in the path, the parameters
-    of the query, and ``body``. Raises HttpError."""
-    # The body first: a client reads no answer while it is still sending.
+    """Return the keyword arguments for an operation's function: the names in the path, the
+    parameters of the query, and ``body``. Raises HttpError if they are invalid."""
+    # The body is read first, because clients read no response while they are still sending.
     data = await read_body(request)
     if data and operation.body is None:
-        raise _bad(f"{operation.method} {operation.path} takes no body")
+        raise _bad(f"unexpected body: send {operation.method} {operation.path} without one")
     arguments: dict[str, Any] = {
         name: unquote(value) for name, value in request.path_params.items()
     }
@@ -139,19 +142,20 @@ async def read_arguments(operation: Operation[Any], request: Request) -> dict[st
 
 
 class Query(Protocol):
-    """Names and values, in the order of the query."""
+    """The parameters of a URL query, as names and values."""
 
     def multi_items(self) -> list[tuple[str, str]]: ...
 
 
 def decode_query(operation: Operation[Any], query: Query) -> dict[str, Any]:
-    """Return the parameters by name, with their defaults. Raises HttpError."""
+    """Return the parameters of a query by name, including defaults. Raises HttpError if one is
+    invalid."""
     given: dict[str, Any] = {}
     if operation.query is None:
         for name, _ in query.multi_items():
-            raise _bad(f"query: unknown parameter {name!r}: this operation has none")
+            raise _bad(f"query: unknown parameter {name!r}: this operation has no parameters")
         return given
-    # msgspec would ignore a repeated parameter and report an unknown one without the others.
+    # Checked here, because msgspec ignores repeated parameters and does not list the known ones.
     fields = {each.name: each for each in msgspec.structs.fields(operation.query)}
     for name, value in query.multi_items():
         field = fields.get(name)
@@ -161,18 +165,19 @@ def decode_query(operation: Operation[Any], query: Query) -> dict[str, Any]:
         if _is_list(field):
             given.setdefault(name, []).append(value)
         elif name in given:
-            raise _bad(f"query: {name} is given twice")
+            raise _bad(f"query: duplicate parameter {name}: use it once")
         else:
             given[name] = value
     try:
-        # Not strict: in a query, numbers and booleans are text.
+        # Not strict, because numbers and booleans in a query are text.
         return msgspec.structs.asdict(msgspec.convert(given, operation.query, strict=False))
     except msgspec.ValidationError as error:
         raise _bad(f"query: {_where(error)}") from None
 
 
 def decode_body(operation: Operation[Any], body: bytes) -> Any:
-    """Return an instance of the operation's body, or a text. Raises HttpError."""
+    """Return the body of a request: an instance of the operation's type, or its text. Raises
+    HttpError if it is invalid."""
     assert operation.body is not None
     if isinstance(operation.body, Text):
         return _text(body, operation.body)
@@ -187,10 +192,10 @@ def decode_body(operation: Operation[Any], body: bytes) -> Any:
 
 def _text(body: bytes, kind: Text) -> str:
     if not body.strip():
-        raise _bad(f"body: empty: expected {kind.value}")
+        raise _bad(f"the body is empty: expected {kind.value}")
     try:
-        # The line end keeps a body of one line from being read as the name of a file.
-        # Editors on Windows begin a file with a byte order mark.
+        # The added line end keeps a body of one line from being read as a file name.
+        # utf-8-sig, because editors on Windows put a byte order mark at the start of a file.
         return body.decode("utf-8-sig") + "\n"
     except UnicodeDecodeError as error:
         raise _bad(f"body: not UTF-8 text (byte {error.start})") from None
@@ -204,7 +209,8 @@ def _is_list(field: msgspec.structs.FieldInfo) -> bool:
 
 
 def _where(error: Exception) -> str:
-    """Return ``timeout: Expected `float`, got `str```, from msgspec's text with a JSON path."""
+    """Return the text of a msgspec error with the JSON path first, as in ``timeout: Expected
+    `float`, got `str```."""
     what, _, path = str(error).partition(" - at `$.")
     return f"{path.rstrip('`')}: {what}" if path else what
 

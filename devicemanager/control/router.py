@@ -1,17 +1,18 @@
-"""From a request to the function of its operation, and to the answer.
+"""Route a request to the function of its operation, and send the response.
 
-First of the three files that a request passes: router, request, answer. ``OperationRouter``
-makes starlette routes from a table of operations. For each request it
+This is the first of the three modules that a request passes: router, request, answer.
+``OperationRouter`` creates starlette routes from a table of operations. For each request it does
+these steps:
 
-1. opens an account for the bytes of the request and its answer,
-2. checks who sent it (``access.Gate``),
-3. finds the operation by path and method,
-4. has ``request`` read and check the arguments,
-5. calls the operation's function on a worker thread,
-6. has ``answer`` send the result. An error on the way becomes a problem.
+1. It opens an account for the bytes of the request and its response.
+2. It checks who sent the request (``access.Gate``).
+3. It finds the operation by path and method.
+4. It reads and checks the arguments (``request``).
+5. It calls the operation's function on a worker thread.
+6. It sends the result (``answer``). An error in any step becomes a problem response.
 
-Waits and streams use no thread while nothing happens. A wait is checked again after each
-entry of its feed; a stream sends the entries of its feed.
+Waits and streams use no thread while nothing happens. A wait is checked again after each entry of
+its feed. A stream sends the entries of its feed.
 """
 
 from __future__ import annotations
@@ -43,26 +44,28 @@ from devicemanager.kubelet.waits import WaitTimeout
 __all__ = ["WORKERS", "HttpApplication", "OperationRouter"]
 
 WORKERS: Final = 16
-"""Threads that run operations."""
+"""Number of threads that run operations."""
 _CHECK_SECONDS: Final = 0.25
-"""A wait is checked this often without news: time alone can fulfil it."""
+"""Seconds between checks of a wait while its feed has no new entry, because a condition can become
+true without one."""
 
 _Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
 
 class HttpApplication(abc.ABC):
-    """An ASGI application: what all our HTTP applications do with a request."""
+    """Base class of the project's ASGI applications. It limits memory and turns errors into
+    responses."""
 
     def __init__(self) -> None:
         self._budget = Budget()
 
     @abc.abstractmethod
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check who sent the request, and answer it. An error goes to ``_rejection``."""
+        """Check who sent the request, and respond to it. Errors are passed to ``_rejection``."""
 
     @abc.abstractmethod
     def _rejection(self, error: Exception, scope: Scope) -> Answer:
-        """Return the answer for an error."""
+        """Return the response for an error."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # uvicorn also sends lifespan and websocket scopes if it is configured to.
@@ -76,22 +79,22 @@ class HttpApplication(abc.ABC):
             await send(message)
 
         with self._budget.account() as account:
-            scope.update(account=account, app=self)  # with an app, starlette's router raises
+            scope.update(account=account, app=self)  # app makes starlette's router raise errors
             try:
                 await self._answer(scope, receive, noting_send)
             except ClientDisconnect:
                 return
             except Exception as error:
-                # Made even if it cannot be sent: it also reports a bug.
+                # Created even if it cannot be sent, because _rejection also reports bugs.
                 answer = self._rejection(error, scope)
                 if started:
-                    raise  # uvicorn cuts the connection, so the client sees a broken answer
+                    raise  # uvicorn then closes the connection, which the client notices
                 await answer(scope, receive, send)
 
 
 class OperationRouter(HttpApplication):
-    """Router of requests to the operations of a table. Must be created on the server's event
-    loop."""
+    """ASGI application that routes requests to the operations of a table. Must be created on the
+    server's event loop."""
 
     def __init__(
         self,
@@ -103,9 +106,10 @@ class OperationRouter(HttpApplication):
         is_missing: Callable[[Mapping[str, str]], bool] = lambda _: False,
         feeds: Callable[[CapacityLimiter], Mapping[str, Feed[Any]]] = lambda _: {},
     ) -> None:
-        """``target`` is what the operations control. ``gate`` has the rules for requests over
-        TCP. ``is_missing`` returns True if what the names in a path stand for does not exist.
-        ``feeds`` makes the feeds of waits and streams."""
+        """Create the routes. ``target`` is the object that the operations control. ``gate`` has the
+        rules for requests over TCP. ``is_missing`` gets the names in a path, and returns True if
+        the object with these names does not exist. ``feeds`` creates the feeds for waits and
+        streams."""
         super().__init__()
         self._table = table
         self._target = target
@@ -114,7 +118,7 @@ class OperationRouter(HttpApplication):
         self._is_missing = is_missing
         self._workers = CapacityLimiter(WORKERS)
         self._feeds = feeds(self._workers)
-        # One route for each path: with several, starlette would answer 405 at the first.
+        # One route for each path. With several, starlette would return 405 at the first one.
         by_path: dict[str, dict[str, Operation[Any]]] = {}
         for each in table:
             by_path.setdefault(each.path, {})[each.method] = each
@@ -126,25 +130,25 @@ class OperationRouter(HttpApplication):
                 ),
                 Route("/openapi.json", self._document),
             ],
-            redirect_slashes=False,  # each path has one form, as in the document
+            redirect_slashes=False,  # each path has one form, as in the OpenAPI document
         )
 
     def close(self) -> None:
-        """The server stops: end streams and waits."""
+        """End streams and waits, because the server stops."""
         for feed in self._feeds.values():
             feed.close()
 
     # -- from the request to the operation -----------------------------------------------
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Not yet unquoted: a quoted slash belongs to a name and separates nothing.
+        # The raw path is still quoted, so a quoted slash stays a part of a name.
         scope["path"] = scope["raw_path"].decode("ascii")
         self._gate.check(scope)
         await self._router(scope, receive, send)
 
     def _endpoint(self, methods: Mapping[str, Operation[Any]]) -> _Endpoint:
         async def endpoint(request: Request) -> ASGIApp:
-            # uvicorn leaves out the body of the answer to HEAD.
+            # uvicorn omits the body of a response to HEAD.
             method = "GET" if request.method == "HEAD" else request.method
             operation = methods[method]
             arguments = await read_arguments(operation, request)
@@ -165,26 +169,27 @@ class OperationRouter(HttpApplication):
     # -- from the operation to the answer ------------------------------------------------
 
     def _call(self, operation: Operation[Any], arguments: dict[str, Any]) -> Any:
-        """Runs on a worker. Large answers are encoded there, too."""
+        """Call an operation's function, and encode its result unless it is a Wait or a Stream. Runs
+        on a worker thread."""
         found = operation.handler(self._target, **arguments)
         return found if isinstance(found, Wait | Stream) else encoded(found)
 
     async def _until(self, wait: Wait[Any]) -> bytes:
-        """Check, wait for news, check again. No thread is used while nothing happens."""
+        """Check until the wait succeeds, after every entry of its feed. Raises WaitTimeout."""
         feed = self._feeds[wait.feed]
         end = time.monotonic() + wait.timeout
         while True:
-            seen = feed.latest  # before the check, so that no entry is missed
+            seen = feed.latest  # read before the check, so that no entry is missed
             try:
                 found: bytes = await self._on_worker(lambda: encoded(wait.check()))
                 return found
             except WaitTimeout as error:
-                rest = end - time.monotonic()
-                if rest <= 0 or feed.closed:
-                    # Each check is a wait of 0 s; the client waited longer.
+                remaining = end - time.monotonic()
+                if remaining <= 0 or feed.closed:
+                    # Each check waits 0 s, but the client has waited longer.
                     text = str(error).replace("waited 0 s", f"waited {wait.timeout:g} s", 1)
                     raise WaitTimeout(text) from None
-                await feed.changes(seen, min(rest, _CHECK_SECONDS))
+                await feed.changes(seen, min(remaining, _CHECK_SECONDS))
 
     async def _on_worker(self, work: Callable[[], Any]) -> Any:
         return await anyio.to_thread.run_sync(work, limiter=self._workers)
@@ -192,7 +197,7 @@ class OperationRouter(HttpApplication):
     # -- errors --------------------------------------------------------------------------
 
     def _rejection(self, error: Exception, scope: Scope) -> Answer:
-        # A RequestError can mean "not found" or "not now"; only the path decides.
+        # A RequestError can mean "not found" or "conflict". Only the path shows which one.
         names = {name: unquote(text) for name, text in scope.get("path_params", {}).items()}
         missing = bool(names) and isinstance(error, RequestError) and self._is_missing(names)
         if isinstance(error, HTTPException):  # raised by starlette's router
@@ -200,7 +205,7 @@ class OperationRouter(HttpApplication):
             word = status.phrase.lower().replace(" ", "-")
             error = HttpError(status, word, self._unrouted(scope, status))
         problem = problem_of(error, missing=missing)
-        # The client gets the text, and so does the owner of the server.
+        # A bug is also reported to the owner of the server.
         if problem.reason == "internal":
             self._report_bug(problem.detail)
         return problem_answer(problem)
@@ -210,7 +215,7 @@ class OperationRouter(HttpApplication):
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             methods = sorted({each.method for each in self._table if _fits(each, path)})
             return f"{path} does not support {method}: use {' or '.join(methods)}"
-        return f"nothing is at {path[:200]!r}: /openapi.json lists all paths"
+        return f"unknown path {path[:200]!r}: /openapi.json lists all paths"
 
 
 def _fits(operation: Operation[Any], path: str) -> bool:

@@ -1,4 +1,4 @@
-"""The servers of control APIs: a unix socket, and TCP with a token if an address is given."""
+"""Servers of control APIs, on a unix socket and optionally on TCP with a token."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TOKEN_NAME: Final = "control.token"
 
 @attrs.frozen
 class Opened:
-    """Where a server listens, and who can send requests there."""
+    """The sockets on which a server listens, and the access rules for their requests."""
 
     listeners: list[socket.socket]
     gate: Gate
@@ -49,39 +49,41 @@ class ApiServer(HttpServerThread):
     what = "the control API"
 
     def __init__(self, directory: Path, tcp: str | None, allow_remote: bool) -> None:
-        """``directory`` must exist; for the rest see ``ControlServer``."""
+        """Create the server without listening. ``directory`` must exist. ``ControlServer``
+        documents ``tcp`` and ``allow_remote``."""
         super().__init__()
         self._directory = directory
         self._tcp = None if tcp is None else TcpAddress.allowed(tcp, allow_remote)
         self.allow_remote = allow_remote
         self.address: str | None = None
-        """The TCP address while it serves, with the actual port."""
+        """The TCP address with its actual port while the server serves; else None."""
 
     @abc.abstractmethod
     def _service(self, gate: Gate) -> HttpService:
-        """Return what answers the requests. Called on the server's loop."""
+        """Return the application that responds to requests. Called on the server's event loop."""
 
     @property
     def socket_path(self) -> Path:
-        """The unix socket."""
+        """The path of the unix socket."""
         return self._directory / _SOCKET_NAME
 
     @property
     def token_path(self) -> Path:
-        """The file with the token for TCP; it exists while the server serves on TCP."""
+        """The file with the token for TCP; it exists while the server listens on TCP."""
         return self._directory / _TOKEN_NAME
 
     def listen(self, stack: contextlib.ExitStack, also: TcpAddress | None = None) -> Opened:
-        """Internal: listen, and on ``also``, too, for a server that serves more than this API.
+        """Internal: listen on the configured addresses, and on ``also`` for a server that serves
+        more than this API.
 
-        Callbacks on the stack run when the server stops. Raises StartError.
+        Callbacks added to ``stack`` run when the server stops. Raises StartError.
         """
         listeners = [listen_unix(self.socket_path, stack)]
-        # Both can be the same address, which can be bound only once.
+        # Equal addresses are merged, because an address can be bound only once.
         addresses = list(dict.fromkeys(each for each in (self._tcp, also) if each is not None))
         token = new_token(self.token_path, stack) if addresses else None
         bound = [listen_tcp(each, stack) for each in addresses]
-        # Made after binding, because port 0 becomes an actual port.
+        # Created after binding, because port 0 becomes an actual port.
         rules = tuple(Access(TcpAddress.of(listener), token) for listener in bound)
         if rules:
             self.address = str(rules[0].address)
@@ -97,16 +99,17 @@ class ControlServer(ApiServer):
     """Server of the control API of a kubelet, on ``<root>/control.sock``, mode 0600.
 
     Use it as a context manager, or call ``start`` and ``stop``. The kubelet can be stopped and
-    started meanwhile, but its directory must exist.
+    started while the server runs, but its directory must exist.
     """
 
     def __init__(
         self, kubelet: MockKubelet, *, tcp: str | None = None, allow_remote: bool = False
     ) -> None:
-        """``tcp`` is another address to listen on, such as ``127.0.0.1:8001`` (port 0: any).
-        Every request there needs the token in ``<root>/control.token`` (mode 0600, new with
-        each start). ``allow_remote`` accepts an address that other hosts can reach; nothing is
-        encrypted. Raises ValueError for an invalid address, or one that is not accepted."""
+        """Create the server without listening. ``tcp`` is an additional address to listen on, such
+        as ``127.0.0.1:8001``; port 0 stands for any free port. Requests over TCP need the token in
+        ``<root>/control.token`` (mode 0600; each start creates a new one). ``allow_remote`` permits
+        an address that other hosts can reach; traffic is not encrypted. Raises ValueError for an
+        invalid or forbidden address."""
         super().__init__(kubelet.root, tcp, allow_remote)
         self._kubelet = kubelet
 
@@ -115,15 +118,16 @@ class ControlServer(ApiServer):
 
 
 def kubelet_router(kubelet: MockKubelet, gate: Gate) -> OperationRouter:
-    """Return what answers the requests for one kubelet. Must be called on the server's loop."""
+    """Return the application that responds to requests for one kubelet. Must be called on the
+    server's event loop."""
 
     def report_bug(text: str) -> None:
         kubelet.events.publish(EventKind.SERVER_ERROR, f"control API: {text}")
 
     def is_missing(names: Mapping[str, str]) -> bool:
         if "id" in names:
-            return True  # all that can be wrong with the ID of a fault
-        # While the kubelet is stopped, that is the reason, and the pod may well exist.
+            return True  # an operation on a fault ID fails only if there is no such fault
+        # If the kubelet is stopped, that is the reason for the error; the pod may exist.
         return kubelet.is_serving and not kubelet.has_pod(names["uid"])
 
     return OperationRouter(
@@ -132,6 +136,6 @@ def kubelet_router(kubelet: MockKubelet, gate: Gate) -> OperationRouter:
         gate,
         report_bug=report_bug,
         is_missing=is_missing,
-        # Made by the router, because they share its workers and must be created on its loop.
+        # Created by the router, because feeds share its worker threads and need its event loop.
         feeds=lambda workers: feeds_of(kubelet.events, kubelet.calls, workers),
     )

@@ -1,8 +1,8 @@
-"""JSON shapes of the control API that the core's own types do not already have.
+"""JSON shapes of the control API, except those that are types of the core or the kubelet.
 
-The OpenAPI document, the Go types and the options of ``devicemanager ctl`` are made from
-these classes; their docstrings and descriptions are the texts there. ``schema`` is the name of
-an answer's shape, as in docs/json.md.
+The OpenAPI document, the Go types and the options of ``devicemanager ctl`` are generated from these
+classes, with their docstrings and descriptions. The field ``schema`` of a response is the name of
+its shape, as in docs/json.md.
 """
 
 from __future__ import annotations
@@ -19,56 +19,60 @@ from devicemanager.events.calls.matching import Mark
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.pods.pod_info import PodInfo
 
-# Unknown fields of a request are rejected, because they are mistakes: a typing error must not
-# select a default. Unknown fields of an answer are ignored, so that answers can get new ones.
-# Fields that are absent in some answers are UNSET; all others are always there, null at least.
+# Unknown fields of a request are rejected, so that a misspelled field does not silently select the
+# default. Unknown fields of a response are ignored, so that later versions can add fields. Fields
+# that are absent in some responses have the default UNSET; all other fields are always present.
 
 DeviceIds = dict[str, list[str]]
 Count = Annotated[int, Meta(ge=0)]
-# Limited, so that a wait whose client has gone ends some time.
+# Limited, so that a wait ends even if its client has disconnected.
 Seconds = Annotated[
     float, Meta(ge=0, le=3600, description="time to wait, at most one hour, in seconds")
 ]
 OfResource = Annotated[str | None, Meta(description="only of this resource")]
-OfPlugin = Annotated[str | None, Meta(description="only of this endpoint")]
+OfPlugin = Annotated[str | None, Meta(description="only of the plugin with this endpoint")]
 OfRpc = Annotated[str | None, Meta(description="only of this method, such as Allocate")]
 WithCode = Annotated[str | None, Meta(description="only with this status code, such as OK")]
 
 
 def schema(name: str) -> str:
-    """Return the value of ``schema`` in an answer of this shape."""
+    """Return the value of the field ``schema`` for a shape, such as ``devicemanager.node/v1``."""
     return f"devicemanager.{name}/v1"
 
 
 class RpcStatus(Struct, kw_only=True, frozen=True):
-    """The status that a plugin returned for a call, or that stands for a missing response."""
+    """The gRPC status that a plugin returned, or that the kubelet set because there was no
+    response."""
 
     code: Annotated[str, Meta(description="the name of the code, such as NotFound")]
     message: str
 
 
-# RFC 9457 has the first four fields; `reason` replaces its `type`, which would need a URL for each.
+# RFC 9457 defines the first four fields. `reason` is used instead of its `type`, which needs URLs.
 class Problem(Struct, kw_only=True, frozen=True):
-    """Why a request failed (RFC 9457)."""
+    """Why a request failed, in the format of RFC 9457."""
 
     type: str = "about:blank"
     title: Annotated[str, Meta(description="the HTTP status in words")]
     status: int
-    detail: Annotated[str, Meta(description="one line: what, where, what to do")]
+    detail: Annotated[
+        str, Meta(description="one line for people: the problem, where it is, and what to do")
+    ]
     reason: Annotated[str, Meta(description="a fixed word for programs, such as not-found")]
     report: Annotated[
-        str | UnsetType, Meta(description="for a wait that timed out: the events so far, in lines")
+        str | UnsetType,
+        Meta(description="for a wait that timed out: the events so far, one per line"),
     ] = UNSET
     problems: Annotated[
-        list[str] | UnsetType, Meta(description="for invalid objects: a line for each broken rule")
+        list[str] | UnsetType, Meta(description="for invalid objects: one line per broken rule")
     ] = UNSET
     rpc_status: Annotated[
-        RpcStatus | UnsetType, Meta(description="for a call to a plugin that failed")
+        RpcStatus | UnsetType, Meta(description="status of a failed call to a plugin")
     ] = UNSET
 
 
 class Node(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("node")):
-    """The node and the paths of its kubelet's files."""
+    """The node's name, the kubelet's version and the paths of the kubelet's files."""
 
     name: str
     kubelet_version: str
@@ -86,14 +90,14 @@ class Node(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("no
 
 
 class NodeStatus(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("node-status")):
-    """Devices by resource as in the node's status, where a removed resource stays with 0."""
+    """Number of devices by resource, as in the node's status. A removed resource remains with 0."""
 
     capacity: dict[str, int]
     allocatable: dict[str, int]
 
 
 class Resource(Struct, kw_only=True, frozen=True):
-    """A resource of a device plugin that the kubelet knows."""
+    """A resource that the kubelet knows, with its numbers of devices."""
 
     name: str
     capacity: Annotated[int, Meta(description="number of devices, healthy or not")]
@@ -101,7 +105,7 @@ class Resource(Struct, kw_only=True, frozen=True):
 
 
 class ResourceList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("resources")):
-    """Resources, sorted by name."""
+    """The known resources, sorted by name."""
 
     items: list[Resource]
 
@@ -119,7 +123,7 @@ class DeviceList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=sche
 
 
 class PodList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("pod-list")):
-    """Pods, in the order in which they came."""
+    """Pods, in the order of their admission."""
 
     items: list[PodInfo]
 
@@ -127,10 +131,11 @@ class PodList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema(
 class ContainerOutcome(Struct, kw_only=True, frozen=True):
     """A container of an admitted pod: its devices and its settings, if they are valid."""
 
-    devices: Annotated[DeviceIds, Meta(description="resource to device IDs, sorted")]
-    claims: Annotated[DeviceIds, Meta(description="resource claim to devices, as pool/device")]
+    devices: Annotated[DeviceIds, Meta(description="sorted device IDs by resource")]
+    claims: Annotated[DeviceIds, Meta(description="devices by resource claim, as pool/device")]
     numa_nodes: Annotated[
-        list[int] | None, Meta(description="to which it is aligned; null for no affinity")
+        list[int] | None,
+        Meta(description="NUMA nodes to which it is aligned; null for no affinity"),
     ]
     settings: RunOptions | None
     settings_error: str | None
@@ -140,7 +145,7 @@ class ContainerOutcome(Struct, kw_only=True, frozen=True):
     ]
     oci_error: str | None
     start_error: Annotated[
-        str | None, Meta(description="why the container did not start; null if it did")
+        str | None, Meta(description="why the container did not start; null if it started")
     ]
 
 
@@ -152,26 +157,27 @@ class Admission(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schem
     reason: str
     message: str
     containers: Annotated[
-        dict[str, ContainerOutcome], Meta(description="by name; empty for a rejected pod")
+        dict[str, ContainerOutcome],
+        Meta(description="containers by name; empty for a rejected pod"),
     ]
     explanation: Annotated[
         dict[str, Any] | None, Meta(description="policy, steps, holders and text; see docs/json.md")
     ]
-    explanation_text: Annotated[str, Meta(description="the same for people, with a drawing")]
+    explanation_text: Annotated[str, Meta(description="the explanation as text, with a drawing")]
 
 
 class PodDevices(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("pod-devices")):
     """The devices allocated to a pod."""
 
     containers: Annotated[
-        dict[str, DeviceIds], Meta(description="container to resource to device IDs, sorted")
+        dict[str, DeviceIds], Meta(description="sorted device IDs by resource, by container")
     ]
 
 
 class PodResourcesStatus(
     Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("resources-status")
 ):
-    """allocatedResourcesStatus by container."""
+    """The field allocatedResourcesStatus of each container of a pod."""
 
     containers: dict[str, list[ResourceStatus]]
 
@@ -183,20 +189,20 @@ class Finished(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema
 
 
 class ContainerState(Struct, kw_only=True, frozen=True):
-    """One of the three; the others are null. Times are seconds since the epoch, and null if an
-    earlier kubelet started the container."""
+    """The state of a container: exactly one field is not null. Times are seconds since the epoch;
+    they are null if an earlier kubelet instance started the container."""
 
     waiting: Waiting | None = None
     running: Running | None = None
     terminated: Terminated | None = None
 
     def __post_init__(self) -> None:
-        # msgspec calls this for answers that a client reads, too.
+        # msgspec also calls this when a client decodes a response.
         if len(self.given()) != 1:
-            raise ValueError("Expected waiting, running or terminated")
+            raise ValueError("Expected exactly one of waiting, running and terminated")
 
     def given(self) -> list[State]:
-        """Return the state, in a list of one."""
+        """Return the field that is not null, as a list with one element."""
         states = (self.waiting, self.running, self.terminated)
         return [state for state in states if state is not None]
 
@@ -209,7 +215,7 @@ class ContainerStatus(
     name: str
     state: ContainerState
     last_termination: Annotated[
-        Terminated | None, Meta(description="how it terminated the time before")
+        Terminated | None, Meta(description="how the container terminated the last time")
     ]
     restart_count: int
 
@@ -223,8 +229,8 @@ class ContainerStatusList(
 
 
 class Event(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("event")):
-    """An event of the kubelet. Kind events-dropped stands for events that are no longer stored;
-    details.dropped is their number."""
+    """An event of the kubelet. An event of kind events-dropped stands for events that are no longer
+    stored; details.dropped is their number."""
 
     number: Annotated[int, Meta(description="events are numbered from 1")]
     time: Annotated[float, Meta(description="seconds since the epoch, by the kubelet's clock")]
@@ -236,10 +242,10 @@ class Event(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("e
     details: dict[str, Any]
 
 
-# The fields of ``call_data``, which also writes the file of `run --calls`, and the messages.
+# The fields of ``call_data``, which also writes the file of `run --calls`, plus the raw messages.
 class Call(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("call")):
-    """An RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. Rpc
-    "dropped" stands for calls that are no longer stored; response.dropped is their number."""
+    """An RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. A call with
+    rpc "dropped" stands for calls that are no longer stored; response.dropped is their number."""
 
     number: Annotated[int, Meta(description="calls are numbered from 1, in the order they ended")]
     time: Annotated[float, Meta(description="start of the call, in seconds since the epoch")]
@@ -250,63 +256,74 @@ class Call(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("ca
     stream_message: Annotated[
         int | None, Meta(description="number of the response in its stream, from 1")
     ]
-    request: Annotated[dict[str, Any], Meta(description="with the names of the .proto file")]
-    response: Annotated[dict[str, Any] | None, Meta(description="null if there was none")]
+    request: Annotated[
+        dict[str, Any], Meta(description="the message with the field names of the .proto file")
+    ]
+    response: Annotated[dict[str, Any] | None, Meta(description="null if there was no response")]
     code: Annotated[str, Meta(description="OK, or the name of the status code")]
     message: str
     duration: Annotated[float, Meta(description="seconds")]
-    after_event: Annotated[int, Meta(description="number of the latest event when it ended")]
-    fault: Annotated[str, Meta(description="injected faults that affected it; empty for none")]
-    request_bytes: Annotated[bytes | None, Meta(description="null unless requested")]
+    after_event: Annotated[int, Meta(description="number of the latest event when the call ended")]
+    fault: Annotated[
+        str, Meta(description="injected faults that affected the call; empty for none")
+    ]
+    request_bytes: Annotated[
+        bytes | None, Meta(description="encoded message, if requested; else null")
+    ]
     response_bytes: bytes | None
 
 
 class PendingCall(Struct, kw_only=True, frozen=True):
-    """A call without a response yet, or an open ListAndWatch stream."""
+    """A call without a response, or an open ListAndWatch stream."""
 
     time: Annotated[float, Meta(description="start of the call, in seconds since the epoch")]
     resource: str | None
     plugin: str
     direction: str
     rpc: str
-    messages: Annotated[int, Meta(description="messages of the stream so far")]
+    messages: Annotated[int, Meta(description="number of messages in the stream so far")]
 
 
 class PendingCallList(
     Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("pending-calls")
 ):
-    """Calls in progress, the oldest first."""
+    """Calls in progress, sorted by their start."""
 
     items: list[PendingCall]
 
 
 class Allocated(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("allocated")):
-    """The settings in each container response, as many as the plugin sent."""
+    """The settings in the container responses to an Allocate call, as many as the plugin sent."""
 
     containers: list[ContainerSettings]
 
 
 class Preferred(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("preferred")):
-    """The IDs in each container response, as many as the plugin sent and in its order."""
+    """The device IDs in the container responses to a GetPreferredAllocation call, as many as the
+    plugin sent and in its order."""
 
     containers: list[list[str]]
 
 
 class Fault(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("fault")):
-    """An injected fault; see docs/faults.md for the kinds and their options."""
+    """An injected fault. docs/faults.md has the kinds and their options."""
 
     id: Annotated[int, Meta(description="faults are numbered from 1")]
     kind: str
-    spec: Annotated[str, Meta(description="the line that sets it")]
-    options: Annotated[dict[str, Any], Meta(description="options that are not at their default")]
+    spec: Annotated[str, Meta(description="the line that sets this fault")]
+    options: Annotated[
+        dict[str, Any], Meta(description="options with a value other than the default")
+    ]
     seen: Annotated[int, Meta(description="how often its injection point was reached")]
     fired: Annotated[int, Meta(description="how often it fired")]
-    holding: Annotated[int, Meta(description="number of calls and streams that it delays now")]
-    spent: Annotated[bool, Meta(description="true if it does not fire any more")]
+    holding: Annotated[
+        int, Meta(description="number of calls and streams that it currently delays")
+    ]
+    spent: Annotated[bool, Meta(description="true if it can no longer fire")]
 
 
 class FaultList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("faults")):
-    """The faults that were set and not cleared, in the order in which they were set."""
+    """The faults that were set and not cleared, in the order of their IDs."""
 
     seed: Annotated[int, Meta(description="seed for faults with a probability")]
     items: list[Fault]
@@ -319,9 +336,9 @@ class Cleared(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema(
 
 
 class Clock(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("clock")):
-    """The kubelet's clock."""
+    """The time of the kubelet's clock."""
 
-    manual: Annotated[bool, Meta(description="true if time passes only when it is advanced")]
+    manual: Annotated[bool, Meta(description="true if time passes only when the clock is advanced")]
     monotonic: Annotated[float, Meta(description="seconds; never goes back")]
     time: Annotated[float, Meta(description="seconds since the epoch")]
 
@@ -330,55 +347,56 @@ class Clock(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("c
 
 
 class Finish(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """How the app containers of a pod terminate."""
+    """The exit codes with which the app containers of a pod terminate."""
 
     exit_codes: Annotated[
-        int | dict[str, int], Meta(description="one for all, or by container (0 if not given)")
+        int | dict[str, int],
+        Meta(description="one for all containers, or by container name (default 0)"),
     ] = 0
 
 
 class Delete(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """How long the containers of a pod have to terminate."""
+    """The time that the containers of a pod have to terminate."""
 
     grace_period: Annotated[
         Annotated[float, Meta(le=1e9)] | None,
-        Meta(description="seconds, 1 at least; null: the pod's terminationGracePeriodSeconds"),
+        Meta(description="seconds, at least 1; null: the pod's terminationGracePeriodSeconds"),
     ] = None
 
 
 class ExitContainer(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """How a container terminates."""
+    """The exit code and the reason with which a container terminates."""
 
     exit_code: Annotated[int, Meta(description="exit code of the container")] = 0
     reason: Annotated[
-        str, Meta(description="such as OOMKilled; by default Completed, or Error after a failure")
+        str, Meta(description="such as OOMKilled; by default Completed for exit code 0, else Error")
     ] = ""
 
 
 class Allocate(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Allocate for one container or for several: give either IDs or containers."""
+    """An Allocate call for one container (ids) or for several (containers)."""
 
     resource: str
     ids: Annotated[list[str] | None, Meta(description="device IDs of one container")] = None
     containers: Annotated[
-        list[list[str]] | None, Meta(description="device IDs of each container")
+        list[list[str]] | None, Meta(description="device IDs, one list per container")
     ] = None
     timeout: Seconds = 10.0
 
 
 class GetPreferred(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """GetPreferredAllocation for one container."""
+    """A GetPreferredAllocation call for one container."""
 
     resource: str
     available: Annotated[list[str], Meta(description="device IDs to choose from")]
     must_include: Annotated[list[str], Meta(description="device IDs that must be included")] = []
-    # Any int32, also invalid ones: this is for testing plugins.
-    size: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1, description="number of devices")]
+    # Any int32 is accepted, even an invalid size, to test how plugins handle it.
+    size: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1, description="number of devices to prefer")]
     timeout: Seconds = 10.0
 
 
 class PreStart(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """PreStartContainer with these devices."""
+    """A PreStartContainer call for the devices of one container."""
 
     resource: str
     ids: list[str]
@@ -386,65 +404,74 @@ class PreStart(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class GetOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """GetDevicePluginOptions."""
+    """A GetDevicePluginOptions call."""
 
     resource: str
     timeout: Seconds = 10.0
 
 
 class ResourceWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Wait for a number of allocatable devices of a resource."""
+    """A wait for allocatable devices of a resource."""
 
     resource: Annotated[str, Meta(description="such as vendor.com/gpu")]
-    count: Annotated[Count | None, Meta(description="exactly this number; by default any")] = None
+    count: Annotated[Count | None, Meta(description="exact number of devices; by default any")] = (
+        None
+    )
     timeout: Seconds = 10.0
 
 
 class EventWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Wait for the next event that matches."""
+    """A wait for the next event that matches all criteria."""
 
-    kinds: Annotated[list[str], Meta(description="one of these kinds; by default any")] = []
+    kinds: Annotated[list[str], Meta(description="kinds of events; by default any kind")] = []
     resource: OfResource = None
     pod: Annotated[str | None, Meta(description="only of the pod with this UID")] = None
-    text: Annotated[str | None, Meta(description="only with this text in its message")] = None
+    text: Annotated[str | None, Meta(description="only events with this text in the message")] = (
+        None
+    )
     after: Annotated[
         Count | None,
-        Meta(description="number of an event: only later ones; by default only new ones"),
+        Meta(description="only events with a larger number; by default only new events"),
     ] = None
     timeout: Seconds = 10.0
 
 
-_Part = Annotated[dict[str, Any] | None, Meta(description="the message has at least these fields")]
+_Part = Annotated[
+    dict[str, Any] | None, Meta(description="only if the message has at least these fields")
+]
 
 
 class CallWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Wait for the next call that matches to end."""
+    """A wait for the end of the next call that matches all criteria."""
 
     resource: OfResource = None
     rpc: OfRpc = None
     plugin: OfPlugin = None
     device_ids: Annotated[
-        list[str] | None, Meta(description="only with exactly these devices in the request")
+        list[str] | None, Meta(description="only calls with exactly these devices in the request")
     ] = None
     request: _Part = None
     response: _Part = None
     code: WithCode = None
     since: Annotated[
         Mark | None,
-        Meta(description="latest_event and latest_call of the node; by default those of now"),
+        Meta(
+            description="latest_event and latest_call of the node: only later calls; by default "
+            "only new calls"
+        ),
     ] = None
-    bytes: Annotated[bool, Meta(description="with the messages as base64")] = False
+    bytes: Annotated[bool, Meta(description="add the encoded messages, as base64")] = False
     timeout: Seconds = 10.0
 
 
 class Advance(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """How far to advance the clock."""
+    """The time by which to advance the clock."""
 
     seconds: Annotated[float, Meta(ge=0, le=1e9, description="time, in seconds")]
 
 
 class SetFault(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A fault to set: as one line, or by its kind and options."""
+    """A fault to set, as one line (spec) or as kind and options."""
 
     spec: Annotated[str, Meta(description="such as reject-register:code=UNAVAILABLE,times=2")] = ""
     kind: str = ""

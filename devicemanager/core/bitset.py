@@ -1,8 +1,7 @@
 """Sets of small numbers, represented as Python integers.
 
-Bit ``i`` of the integer stands for number ``i``. Union, difference and counting are then
-``|``, ``& ~`` and ``int.bit_count``: a few machine operations for eight devices as for
-thousands.
+Bit ``i`` of the integer stands for number ``i``. Union is ``|``, difference is ``& ~``, and the
+size is ``int.bit_count``. Each is fast even for sets of thousands of devices.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ T = TypeVar("T")
 _SELECTORS = bytes.maketrans(b"01", b"\x00\x01")
 
 _FEW = 16
-"""Up to this number of members are handled one by one. Each step creates an integer of the
-set's length, so the cost would be quadratic for large sets."""
+"""Largest set whose members are handled one by one. Each step creates an integer of the set's
+length, so the cost would be quadratic for large sets."""
 
 
 def of(numbers: Iterable[int]) -> int:
@@ -44,7 +43,7 @@ def union(sets: Iterable[int]) -> int:
 
 
 def from_flags(flags: Sequence[bool]) -> int:
-    """Return the set of positions at which ``flags`` is true, in linear time."""
+    """Return the set of positions at which ``flags`` is true; takes linear time."""
     if not flags:
         return 0
     # int() parses the digits 0 and 1 at C speed; shifting bit by bit would be quadratic.
@@ -52,12 +51,12 @@ def from_flags(flags: Sequence[bool]) -> int:
 
 
 def flags(bits: int) -> bytes:
-    """Return a byte per number up to the largest member: 1 for members, 0 for others."""
+    """Return the set as bytes, one per number up to the largest member: 1 for members, else 0."""
     return f"{bits:b}".encode()[::-1].translate(_SELECTORS)
 
 
 def numbers(bits: int) -> Iterator[int]:
-    """Iterate over the members in ascending order."""
+    """Iterate over the members of a set in ascending order."""
     if bits.bit_count() > _FEW:
         yield from compress(count(), flags(bits))
         return
@@ -68,26 +67,27 @@ def numbers(bits: int) -> Iterator[int]:
 
 
 def select(items: Sequence[T], bits: int) -> tuple[T, ...]:
-    """Return those of ``items`` whose position is in the set, in order."""
+    """Return the items whose position is in the set ``bits``, in order."""
     if bits.bit_count() <= _FEW:
         return tuple([items[number] for number in numbers(bits)])
     return tuple(compress(items, flags(bits)))
 
 
 def lowest(bits: int, wanted: int) -> int:
-    """Return the ``wanted`` lowest members, or all if there are fewer."""
+    """Return the set of the ``wanted`` lowest members of ``bits``, or ``bits`` if it has
+    fewer."""
     if wanted >= bits.bit_count():
         return bits
     if wanted > _FEW:
         return bits & _lower_part(bits, wanted)
-    rest = bits
+    higher = bits
     for _ in range(wanted):
-        rest &= rest - 1
-    return bits ^ rest
+        higher &= higher - 1
+    return bits ^ higher
 
 
 def _lower_part(bits: int, wanted: int) -> int:
-    """Return all numbers up to the ``wanted``-th member, found by bisection."""
+    """Return the set of all numbers up to the ``wanted``-th member of ``bits``, by bisection."""
     low, high = 0, bits.bit_length()
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""A device as its plugin advertises it."""
+"""Devices as their plugins advertise them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ WITHOUT_TOPOLOGY = -1
 
 
 Nodes = tuple[int, ...] | None
-"""NUMA nodes of a device, in the plugin's order; None if the plugin sent no topology. An
-empty topology counts as none (Q13), except in one rule about hints (``DeviceHintProvider``)."""
+"""NUMA nodes of a device, in the plugin's order; None if the plugin sent no topology. An empty
+topology counts as no topology (quirk Q13), except for the hints of old kubelets
+(``DeviceHintProvider``)."""
 
 
 @attrs.frozen
 class Device:
     """One device of a ListAndWatch response.
 
-    ``health`` is the plugin's text: anything other than ``Healthy`` counts as unhealthy.
+    ``health`` is the plugin's text. Any text other than ``Healthy`` counts as unhealthy.
     """
 
     id: DeviceId

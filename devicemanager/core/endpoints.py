@@ -1,38 +1,42 @@
-"""Plugin registrations and the device list that counts, per resource."""
+"""Plugin registrations, and the current device list of each resource."""
 
 # Theory of operation. Each registration is one ``EndpointInfo`` with a unique number. Plugins
 # register, send lists and disconnect on different threads, so events arrive late and out of
-# order. Every event names its registration's number, and four cases cover them:
+# order. Every event has the number of its registration. There are four cases:
 #
-# * A plugin connects. It becomes the newest endpoint of its resource and serves it. A
-#   registration on the same socket path is replaced (Q2), and so is any other if the kubelet
-#   version allows one plugin per resource only.
-# * A list arrives. It counts only if its endpoint is the newest connected one. A late list of
-#   a replaced endpoint is ignored, or counts with quirk Q24.
+# * A plugin connects. It becomes the newest endpoint of its resource and serves it. It replaces
+#   an older registration on the same socket path (Q2). If the kubelet version allows only one
+#   plugin per resource, it replaces all older registrations of the resource.
+# * A list arrives. It becomes the resource's current list only if its endpoint is the newest
+#   connected one. A late list of a replaced endpoint is ignored, except with quirk Q24.
 # * An endpoint disconnects and others of the resource are connected. The newest of them is
 #   promoted, with the last list that it sent, so that the counts do not drop to 0
 #   (k/k#135437).
 # * The last endpoint disconnects. The devices remain, but none of them may be allocated. After
 #   the grace period the resource is removed (``expire``).
 #
-# A registration that was replaced is no longer known by its number, so the late end of its
-# stream changes nothing. In kubelets from v1.25 to v1.36 it unregisters the new plugin (Q1).
+# The number of a replaced registration is no longer known, so the late end of its stream changes
+# nothing. In kubelets from v1.25 to v1.36 the late end unregisters the new plugin (Q1).
 #
 # Time is a parameter, in seconds of any clock that does not go back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import attrs
 
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceList
 
+_MOST_REMOVED: Final = 10_000
+"""Most devices of removed resources whose last lists are kept; a resource counts as one more."""
+
 
 @attrs.frozen
 class PluginOptions:
-    """DevicePluginOptions, as returned by GetDevicePluginOptions."""
+    """The options of a plugin, as GetDevicePluginOptions returns them."""
 
     pre_start_required: bool = False
     get_preferred_allocation_available: bool = False
@@ -40,8 +44,11 @@ class PluginOptions:
 
 @attrs.frozen(eq=False)
 class EndpointInfo:
-    """One registration (the kubelet's ``endpointInfo``). Immutable: a new list makes a new
-    value. ``Endpoints.is_connected`` says whether it is connected."""
+    """One plugin registration with its last device list (the kubelet's ``endpointInfo``).
+
+    Immutable: a new list creates a new object. ``Endpoints.is_connected`` says whether the plugin
+    is connected.
+    """
 
     id: EndpointId
     resource: ResourceName
@@ -49,32 +56,36 @@ class EndpointInfo:
     """File name of the socket, or its path if the plugin watcher found it."""
     options: PluginOptions = PluginOptions()
     devices: DeviceList | None = None
-    """The last list that this endpoint sent; None before the first."""
+    """The last device list that the plugin sent; None before the first one."""
 
 
 @attrs.define(eq=False, repr=False)
 class _Resource:
-    """State of one resource; mutable and private to ``Endpoints``."""
+    """Endpoints and current device list of one resource; mutable, private to ``Endpoints``."""
 
     endpoints: list[EndpointInfo] = attrs.field(factory=list)
     """The connected endpoints, newest last."""
     devices: DeviceList = EMPTY
     is_listed: bool = False
-    """True if a plugin has sent a list, or the checkpoint names the resource."""
+    """True if a plugin has sent a device list, or the checkpoint names the resource."""
     stopped_at: float | None = None
     last: EndpointInfo | None = None
     """The endpoint that disconnected last; it is the stopped endpoint of the resource."""
 
     @property
     def is_counted(self) -> bool:
-        """True if the node's capacity has the resource, possibly with 0 devices."""
+        """True if the node's capacity includes the resource, possibly with 0 devices."""
         # A plugin that disconnects before its first list leaves a resource without devices.
         return self.is_listed or self.stopped_at is not None
 
 
 @attrs.frozen(eq=False, repr=False)
 class Disconnection:
-    """What the end of one endpoint changed for its resource."""
+    """The effects of a plugin's disconnect on its resource.
+
+    ``endpoint`` disconnected, ``promoted`` serves the resource instead. ``before`` and ``after``
+    are the resource's device lists.
+    """
 
     endpoint: EndpointInfo
     promoted: EndpointInfo | None = None
@@ -83,15 +94,18 @@ class Disconnection:
 
 
 class Endpoints:
-    """All registered endpoints, and the device list that counts for each resource."""
+    """All plugin registrations, and the current device list of each resource."""
 
     def __init__(
         self, *, several: bool = True, lists_of_all: bool = False, list_stays: bool = False
     ) -> None:
-        """Without ``several``, a resource has one plugin and the newest replaces the others
-        (before v1.37). With ``lists_of_all``, the last list of any plugin counts (Q24). With
-        ``list_stays``, it also counts after its plugin has disconnected, if another one serves
-        (Q30)."""
+        """Create an empty registry; the arguments select the behaviour of a kubelet version.
+
+        Without ``several``, a resource has one plugin, and a new plugin replaces the old one
+        (before v1.37). With ``lists_of_all``, the last list of any plugin of a resource is the
+        current one, not that of the newest plugin (Q24). With ``list_stays``, the list of a
+        plugin that disconnects stays current while another plugin serves the resource (Q30).
+        """
         self._list_stays = list_stays
         self._several = several
         self._lists_of_all = lists_of_all
@@ -102,38 +116,52 @@ class Endpoints:
         self._removed: dict[ResourceName, DeviceList] = {}
 
     def __contains__(self, resource: object) -> bool:
-        """True if admissions know the resource: it has a device list, and a connected endpoint
-        or one in its grace period.
+        """True if the resource has a device list and a plugin that is connected or in its grace
+        period.
 
-        A registered plugin that has not sent a list yet does not make its resource known
+        A plugin that has registered but not sent a list does not count
         (``isDevicePluginResource`` reads ``healthyDevices``, v1.36).
         """
         found = self._resources.get(resource)  # type: ignore[call-overload]
         return found is not None and found.is_listed
 
     def resources(self) -> Iterator[tuple[ResourceName, DeviceList]]:
-        """Iterate over the resources with a device list, sorted by name."""
+        """Iterate over the resources of the node's capacity and their current device lists, sorted
+        by name."""
         for name in sorted(self._resources):
             if self._resources[name].is_counted:
                 yield name, self._resources[name].devices
 
     def devices(self, resource: ResourceName) -> DeviceList | None:
-        """Return the list that counts for a resource; None if there is none."""
+        """Return the current device list of a resource; None if the node's capacity does not
+        include the resource."""
         found = self._resources.get(resource)
         return found.devices if found is not None and found.is_counted else None
 
     def last_list(self, resource: ResourceName) -> DeviceList | None:
-        """Return the list that counts, or that counted when the grace period ended; None if there
-        was none (the kubelet's ``allDevices``)."""
+        """Return the current device list of a resource, or the last one before the resource was
+        removed; None without any (the kubelet's ``allDevices``)."""
         return self.devices(resource) or self._removed.get(resource)
 
-    def forget_list(self, resource: ResourceName) -> None:
-        """Forget the last list of a resource that was removed."""
-        self._removed.pop(resource, None)
+    def forget_lists(self, is_in_use: Callable[[ResourceName], bool]) -> None:
+        """Forget the oldest lists of removed resources if all lists have too many devices.
+
+        Lists of resources that are in use stay.
+        """
+        # The kubelet keeps all of them. Plugins with ever new resource names could fill the
+        # memory.
+        excess = sum(each.capacity + 1 for each in self._removed.values()) - _MOST_REMOVED
+        for resource, devices in list(self._removed.items()):
+            if excess > 0 and not is_in_use(resource):
+                del self._removed[resource]
+                excess -= devices.capacity + 1
 
     def serving(self, resource: ResourceName) -> EndpointInfo | None:
-        """Return the endpoint that allocates: the newest connected one, else the stopped one;
-        None if the resource is unknown."""
+        """Return the endpoint on which Allocate is called for a resource.
+
+        It is the newest connected endpoint, or else the one that disconnected last. None if the
+        resource is unknown.
+        """
         found = self._resources.get(resource)
         if found is None:
             return None
@@ -150,10 +178,10 @@ class Endpoints:
     def connect(
         self, resource: ResourceName, name: str, options: PluginOptions
     ) -> tuple[EndpointInfo, tuple[EndpointInfo, ...]]:
-        """Add the endpoint of a plugin that has registered.
+        """Add an endpoint for a plugin that has registered; ``name`` identifies its socket.
 
-        Returns it and the endpoints that it replaces: older ones of the resource on the same
-        socket (Q2) or, without ``several``, on any socket.
+        Returns the new endpoint and the endpoints that it replaces: those of the resource with
+        the same name (Q2) or, without ``several``, all of the resource.
         """
         self._last_id += 1
         endpoint = EndpointInfo(EndpointId(self._last_id), resource, name, options)
@@ -169,20 +197,23 @@ class Endpoints:
         return endpoint, tuple(replaced)
 
     def resource_of(self, endpoint: EndpointId) -> ResourceName | None:
-        """Return the resource of an endpoint whose lists count; None if they are ignored."""
+        """Return the resource of an endpoint; None if device lists from the endpoint are
+        ignored."""
         current = self._by_id.get(endpoint)
         if current is not None:
             return current.resource
         return self._replaced.get(endpoint) if self._lists_of_all else None
 
     def pop_replaced(self, endpoint: EndpointId) -> ResourceName | None:
-        """Return and forget the resource of a replaced endpoint; None if it was not replaced
-        or its end has been handled before."""
+        """Return the resource of a replaced endpoint and forget the endpoint.
+
+        Returns None if the endpoint was not replaced, or for a second call.
+        """
         return self._replaced.pop(endpoint, None)
 
     def update(self, endpoint: EndpointId, devices: DeviceList) -> bool:
-        """Store a list that an endpoint sent. Returns whether it now counts for the resource;
-        the list of an endpoint that is not connected is ignored."""
+        """Store a device list that an endpoint sent; return True if it is now the current list of
+        the resource. The list of a disconnected endpoint is ignored."""
         old = self._by_id.get(endpoint)
         if old is None:
             return self._update_late(endpoint, devices)
@@ -197,7 +228,8 @@ class Endpoints:
         return True
 
     def _update_late(self, endpoint: EndpointId, devices: DeviceList) -> bool:
-        """Handle a list of a replaced endpoint; it counts only with Q24."""
+        """Store a device list of a replaced endpoint if quirk Q24 is enabled; return True if it
+        is now the current list of the resource."""
         resource = self.resource_of(endpoint)
         if resource is None or resource not in self._resources:
             return False
@@ -206,8 +238,10 @@ class Endpoints:
         return True
 
     def disconnect(self, endpoint: EndpointId, now: float) -> Disconnection | None:
-        """Remove an endpoint whose ListAndWatch stream has ended. Returns None if it was not
-        connected."""
+        """Remove an endpoint whose ListAndWatch stream ended at the time ``now``.
+
+        Returns the effects, or None if the endpoint was not connected.
+        """
         old = self._by_id.pop(endpoint, None)
         if old is None:
             return None
@@ -220,7 +254,7 @@ class Endpoints:
 
     def _promote(self, entry: _Resource, stopped: EndpointInfo, now: float) -> EndpointInfo | None:
         if not entry.endpoints:
-            # The devices stay known: containers use them, and the kubelet's node status keeps
+            # The devices are kept: containers use them, and the node status includes them in
             # the capacity until the grace period is over.
             entry.devices = entry.devices.disconnected()
             entry.stopped_at = now
@@ -247,7 +281,8 @@ class Endpoints:
         return tuple(sorted(expired))
 
     def oldest_stop(self) -> float | None:
-        """Return the time of the earliest stop among stopped resources; None without any."""
+        """Return the earliest time at which a resource lost its last plugin; None if every
+        resource has a plugin."""
         return min((at for _, at in self._stopped()), default=None)
 
     def _stopped(self) -> Iterator[tuple[ResourceName, float]]:

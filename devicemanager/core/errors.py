@@ -1,8 +1,8 @@
-"""Errors, by who is at fault.
+"""Exceptions of the kubelet's side, grouped by what caused the error.
 
-``EndpointError``: a plugin misbehaved. ``RequestError``: the request cannot be met. Any other
-exception from the core is a bug in it; the core raises ``InternalError`` where it detects a
-violated invariant.
+``EndpointError``: a plugin misbehaved. ``RequestError``: a request cannot be met. Any other
+exception from ``devicemanager.core`` is a bug in that package. It raises ``InternalError`` if an
+invariant is violated.
 """
 
 from __future__ import annotations
@@ -11,41 +11,44 @@ from devicemanager.core import messages
 
 
 class DeviceManagerError(Exception):
-    """Base class of the errors that the kubelet's side raises on purpose.
+    """Base class of the errors that the mock kubelet raises deliberately.
 
     ``checkpoint``, ``podresources`` and ``devicemanager.plugin`` have separate base classes.
     """
 
 
 class EndpointError(DeviceManagerError):
-    """A registered or registering plugin misbehaved or could not be reached.
+    """Error caused by a plugin that misbehaved or could not be reached.
 
-    The plugin's side raises ``devicemanager.plugin.PluginError`` instead.
+    Code on the plugin's side of the socket raises ``devicemanager.plugin.PluginError`` instead.
     """
 
 
 class RequestError(DeviceManagerError):
-    """A request that cannot be met."""
+    """Error for a request that cannot be met, such as a pod that does not fit."""
 
 
 class StartError(DeviceManagerError):
-    """A kubelet cannot start here; the message says what to do."""
+    """Error for a kubelet that cannot start; the message says what to do."""
 
 
 class StopError(DeviceManagerError):
-    """A kubelet has stopped without removing all of its files; the message names them."""
+    """Error for a kubelet that stopped without removing all of its files.
+
+    The message names the files that remain.
+    """
 
 
 class InternalError(DeviceManagerError):
-    """A bug in devicemanager: an invariant does not hold."""
+    """Error for a bug in devicemanager: an invariant does not hold."""
 
 
 class KubeletPanic(DeviceManagerError):
-    """The real kubelet would panic here. Raised only if a quirk is enabled."""
+    """Error for a case in which the real kubelet would panic; raised only with a quirk."""
 
 
 class RpcError(EndpointError):
-    """An RPC to a plugin failed. The message is what grpc-go prints for the status.
+    """Error for a failed RPC to a plugin, with the message that grpc-go prints.
 
     ``code`` is the name of the status code as Go spells it (``Unknown``,
     ``DeadlineExceeded``).
@@ -59,7 +62,7 @@ class RpcError(EndpointError):
 
 
 class InjectedError(RpcError):
-    """An RPC failed because of the injected fault ``fault``."""
+    """Error for an RPC that failed because of an injected fault; ``fault`` is the fault's name."""
 
     def __init__(self, code: str, description: str, fault: str) -> None:
         super().__init__(code, description)
@@ -67,9 +70,9 @@ class InjectedError(RpcError):
 
 
 class AllocationError(RequestError):
-    """A failed allocation; the kubelet rejects the pod with ``UnexpectedAdmissionError``.
+    """Error for a failed allocation, which rejects the pod with ``UnexpectedAdmissionError``.
 
-    If kubelets of other versions would not reject it, ``behaviour`` names the field of
+    If other kubelet versions would admit the pod, ``behaviour`` names the field of
     ``devicemanager.core.versions.behaviour.Behaviour`` that differs.
     """
 

@@ -1,4 +1,4 @@
-"""Types of identifiers, so that a type checker detects swapped string arguments."""
+"""Types of identifiers, with which a type checker detects swapped arguments."""
 
 from typing import NewType
 
@@ -15,5 +15,5 @@ ContainerName = NewType("ContainerName", str)
 """Name of a container, unique within its pod."""
 
 EndpointId = NewType("EndpointId", int)
-"""Number of one registration. It is never reused, so that a late event of an old connection
-cannot affect the connection that replaced it (Q1)."""
+"""Number of one plugin registration. Numbers are never reused, so a late event of an old
+connection cannot affect the connection that replaced it (Q1)."""

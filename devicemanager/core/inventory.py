@@ -1,8 +1,8 @@
 """Device lists as plugins advertise them.
 
-A list numbers its devices in ID order. "The lowest numbers" are therefore "the first IDs", and
-sets of devices are integers (``bitset``). A list that only changes health shares the numbering
-of the list before, which makes one health change among 10,000 devices cheap.
+A device list numbers its devices in ID order, so the lowest numbers are the first IDs. Sets of
+devices are integers (``bitset``). A list in which only health has changed shares the numbering
+of the previous list. This makes one health change among 10,000 devices cheap.
 """
 
 from __future__ import annotations
@@ -20,29 +20,31 @@ from devicemanager.core.ids import DeviceId
 
 @attrs.frozen(eq=False, repr=False)
 class DeviceIndex:
-    """The numbering of devices. Compared by identity: two successive lists with the same IDs
-    and topology share one numbering."""
+    """Numbering of the devices of a list, with the devices of each NUMA node.
+
+    Compared by identity: successive lists with the same IDs and topology share one object.
+    """
 
     ids: tuple[DeviceId, ...]
     index: Mapping[DeviceId, int]
     numa: tuple[Nodes, ...]
     per_node: Mapping[int, int]
-    """NUMA node ID (below ``MAX_NUMA_NODES``) to the devices on that node. A device can be on
-    several nodes."""
+    """Map of a NUMA node ID (below ``MAX_NUMA_NODES``) to the devices on the node. A device can
+    be on several nodes."""
     with_topology: int
     """Devices that name at least one NUMA node."""
     without_nodes: int
     """Devices with a topology that has no nodes (Q13)."""
     impossible_node: int | None = None
-    """A node ID outside the valid range that a device names; it is in none of the sets."""
+    """The smallest invalid NUMA node ID that a device names; ``per_node`` does not have it."""
 
     def bits(self, ids: Iterable[DeviceId]) -> int:
-        """Return the set of ``ids``; IDs that have no number are left out."""
+        """Return the set of devices with the given IDs; unknown IDs are ignored."""
         index = self.index
         return bitset.of([index[id_] for id_ in ids if id_ in index])
 
     def select(self, bits: int) -> tuple[DeviceId, ...]:
-        """Return the IDs of a set, sorted."""
+        """Return the sorted IDs of the devices in the set ``bits``."""
         return bitset.select(self.ids, bits)
 
 
@@ -53,9 +55,9 @@ def _number(devices: Mapping[DeviceId, Nodes]) -> DeviceIndex:
 
 
 def _nodes(numa: Sequence[Nodes]) -> tuple[Mapping[int, int], int, int, int | None]:
-    """Return ``per_node``, ``with_topology``, ``without_nodes`` and ``impossible_node``."""
-    # A plugin may send anything, so the cost must stay linear in the message. Each node that
-    # a device names costs one step, and at most ``MAX_NUMA_NODES`` sets are created.
+    """Return the last four fields of ``DeviceIndex``, from the NUMA nodes of each device."""
+    # A plugin can send any message, so the cost must be linear in its size. Each node that a
+    # device names costs one step, and at most ``MAX_NUMA_NODES`` sets are created.
     by_nodes: dict[Nodes, list[int]] = {}
     for number, nodes in enumerate(numa):
         by_nodes.setdefault(nodes, []).append(number)
@@ -75,10 +77,10 @@ def _nodes(numa: Sequence[Nodes]) -> tuple[Mapping[int, int], int, int, int | No
 
 @attrs.frozen(eq=False, repr=False)
 class Columns:
-    """The devices of one ListAndWatch response, column by column, in its order."""
+    """Devices of one ListAndWatch response as columns, in the order of the message."""
 
-    # Columns, because one Python object per device would cost more than all other work on a
-    # list.
+    # Columns are used because one Python object per device would cost more than all other work
+    # on a list.
 
     ids: list[DeviceId]
     health: list[str]
@@ -86,14 +88,14 @@ class Columns:
 
     @classmethod
     def of(cls, devices: Iterable[Device]) -> Columns:
-        """Convert devices to columns."""
+        """Create columns from devices, in the given order."""
         rows = list(devices)
         return cls([d.id for d in rows], [d.health for d in rows], [d.numa for d in rows])
 
 
 @attrs.frozen(eq=False, repr=False)
 class DeviceList:
-    """The devices of one resource, as last advertised. Immutable."""
+    """Devices of one resource as its plugin last advertised them; immutable."""
 
     device_index: DeviceIndex
     health: tuple[str, ...]
@@ -104,13 +106,13 @@ class DeviceList:
     """Devices that the message lists several times, as healthy and as unhealthy. They may be
     allocated, and the kubelet counts each of them twice."""
     reported: Columns | None = None
-    """The message that the list was made from, to compare the next one with."""
+    """The message from which the list was made; the next message is compared with it."""
 
     @property
     def capacity(self) -> int:
-        """Number of devices in the node's capacity."""
-        # The kubelet adds the sizes of its sets of healthy and of unhealthy devices
-        # (``GetCapacity``, v1.36).
+        """Number of devices for the node's capacity."""
+        # The kubelet adds the size of its set of healthy devices to that of its set of unhealthy
+        # devices (``GetCapacity``, v1.36).
         return len(self.device_index.ids) + self.mixed.bit_count()
 
     @property
@@ -124,19 +126,20 @@ class DeviceList:
         return self.device_index.with_topology != 0
 
     def is_healthy(self, number: int) -> bool:
-        """True if a device may be allocated."""
+        """True if the device with this number may be allocated."""
         if self.mixed and self.mixed >> number & 1:
             return True
-        # Not by its bit in ``healthy``: each test would create an integer as long as the
-        # list, which is quadratic for callers that test all devices.
+        # A test of the device's bit in ``healthy`` would create an integer as long as the list,
+        # which is quadratic for callers that test all devices.
         return self.healthy != 0 and self.health[number] == HEALTHY
 
     def disconnected(self) -> DeviceList:
-        """Return the list after its plugin has disconnected: no device may be allocated."""
+        """Return the list as it is after the plugin has disconnected: no device may be
+        allocated."""
         return attrs.evolve(self, healthy=0, mixed=0, reported=None)
 
     def device(self, id_: DeviceId) -> Device:
-        """Return one device; raises KeyError for an unknown ID."""
+        """Return the device with this ID; raises KeyError for an unknown ID."""
         number = self.device_index.index[id_]
         return Device(id_, self.health[number], self.device_index.numa[number])
 
@@ -149,16 +152,15 @@ EMPTY = DeviceList(_number({}), (), 0)
 
 
 def device_list_from(columns: Columns, previous: DeviceList = EMPTY) -> DeviceList:
-    """Return the list that a message describes.
+    """Return the device list for a ListAndWatch response.
 
-    Of repeated IDs the last row counts, but the device may be allocated if any of its rows is
-    healthy (``genericDeviceUpdateCallback``, v1.36).
-
-    Shares the numbering of ``previous`` if IDs and topology are the same.
+    If an ID is repeated, its last row counts. A device may be allocated if any of its rows is
+    healthy (``genericDeviceUpdateCallback``, v1.36). The result shares the numbering of
+    ``previous`` if both have the same IDs and topology.
     """
     before = previous.reported
-    # The usual message repeats the last one with some health changed. Comparing columns is
-    # one C-level comparison; building rows is a loop over all devices.
+    # Most messages differ from the previous one only in health. Comparing columns runs at C
+    # speed; building rows is a loop over all devices.
     if before is not None and columns.ids == before.ids and columns.numa == before.numa:
         return _with_health(columns, previous.device_index)
     rows = dict(zip(columns.ids, columns.numa, strict=True))
@@ -177,7 +179,7 @@ def _same_devices(device_index: DeviceIndex, rows: Mapping[DeviceId, Nodes]) -> 
 
 def _with_health(columns: Columns, device_index: DeviceIndex) -> DeviceList:
     if len(columns.ids) == len(device_index.ids) and tuple(columns.ids) == device_index.ids:
-        health = tuple(columns.health)  # the usual case: the plugin sends sorted IDs
+        health = tuple(columns.health)  # most plugins send sorted IDs
     else:
         by_id = dict(zip(columns.ids, columns.health, strict=True))
         health = tuple([by_id[id_] for id_ in device_index.ids])
@@ -192,7 +194,7 @@ def _with_health(columns: Columns, device_index: DeviceIndex) -> DeviceList:
 
 @attrs.frozen(eq=False, repr=False)
 class Changes:
-    """What one list changed compared with the one before. IDs are sorted."""
+    """Difference between two successive device lists of a resource; IDs are sorted."""
 
     added: tuple[DeviceId, ...] = ()
     removed: tuple[DeviceId, ...] = ()
@@ -204,7 +206,10 @@ class Changes:
 
 
 def changes(before: DeviceList, after: DeviceList) -> Changes:
-    """Compare two lists. Health differs if only one of them allows an allocation."""
+    """Return the difference between two device lists.
+
+    The health of a device differs if only one of the lists allows it to be allocated.
+    """
     old, new = before.device_index, after.device_index
     if old is new:
         return Changes(changed=old.select(before.healthy ^ after.healthy))
@@ -224,13 +229,14 @@ def _differs(before: DeviceList, after: DeviceList, id_: DeviceId) -> bool:
 
 
 def list_warnings(columns: Columns, devices: DeviceList) -> tuple[str, ...]:
-    """Return one line for each problem of a list. The kubelet accepts the list regardless."""
+    """Return a warning for each problem of a device list. The kubelet accepts lists with such
+    problems."""
     device_index = devices.device_index
     found = []
     if repeated := len(columns.ids) - len(device_index.ids):
-        found.append(f"{repeated} duplicate device ids: the kubelet can count a device twice")
+        found.append(f"{repeated} duplicate device IDs: the kubelet can count a device twice")
     if "" in device_index.index:
-        found.append("a device has an empty id")
+        found.append("a device has an empty ID")
     unknown = sorted(set(columns.health) - {HEALTHY, UNHEALTHY})
     if unknown:
         found.append(f"invalid health {unknown[0][:80]!r}: counts as Unhealthy")

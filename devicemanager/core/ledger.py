@@ -1,30 +1,31 @@
-"""Source of truth for device allocations."""
+"""Ledger of device allocations: the only record of which container uses which devices."""
 
 # Theory of operation. A device is in one of three states:
 #
 # * free,
 # * *reserved* by the ``Draft`` of a pod whose admission is in progress,
-# * *allocated*: named in an entry, which is what a committed pod's containers have.
+# * *allocated*: named in an entry. A committed pod has an entry per container and resource.
 #
-# Reserved and allocated devices are *in use*. A draft is reserved piece by piece while the
-# allocator runs, so that no concurrent admission chooses the same device, and ends in one of
-# these ways:
+# Reserved and allocated devices are *in use*. The allocator reserves devices in the draft as it
+# chooses them, so no concurrent admission chooses the same devices. One of these methods closes
+# the draft:
 #
-# * ``commit``: the drafted devices become entries. Nothing else can fail after that except
-#   the checkpoint write, for which ``retract`` undoes the commit.
-# * ``drop``: the reservations are given back. A rejected pod leaves nothing behind.
-# * ``leak``: with quirk Q4, the reservations stay in use and belong to no pod.
-# * ``withdraw``: an interrupt hit the admission at an unknown point. The draft's part of the
-#   entries is removed, and the indexes are rebuilt instead of updated.
+# * ``commit``: the drafted devices become entries. If the checkpoint cannot be written after
+#   that, ``retract`` undoes the commit.
+# * ``drop``: the reserved devices are freed. A rejected pod has no devices.
+# * ``leak``: with quirk Q4, the reserved devices stay in use and belong to no pod.
+# * ``withdraw``: an interrupt stopped the admission at an unknown point. The entries that came
+#   from the draft are removed, and the indexes are rebuilt instead of updated.
 #
-# The kubelet has no drafts. It keeps a set of devices in use (``m.allocatedDevices``), adds to
-# it while it allocates, and at some events replaces it by the devices of all entries
-# (``m.podDevices.devices()``). Devices that are only reserved then become free by mistake: that
-# ends leaks (Q4) and is itself a defect (Q25). ``count_committed_only`` marks those events; it
-# has no effect unless one of these quirks is enabled.
+# The kubelet has no drafts. It has a set of devices in use (``m.allocatedDevices``) and adds
+# devices to it while it allocates. At some events it replaces the set by the devices of all
+# entries (``m.podDevices.devices()``). This frees leaked devices (Q4), but also, by mistake,
+# devices that are only reserved (Q25). ``count_committed_only`` is called at these events; it has
+# an effect only if one of the two quirks is enabled.
 #
-# Two indexes per resource make queries fast: device to the pods that use it, and the set in use
-# as an integer over one numbering. Both are private and derived. ``self_check`` recounts them.
+# Two indexes per resource make queries fast: a map of each device to the pods that use it, and
+# the set of devices in use as an integer. Both are private and computed from the entries and
+# drafts. ``self_check`` verifies them.
 
 from __future__ import annotations
 
@@ -38,33 +39,33 @@ from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceIndex
 
 DevicesPerNuma = Mapping[int, tuple[DeviceId, ...]]
-"""NUMA node ID to sorted device IDs; devices without topology are under
+"""Map of a NUMA node ID to sorted device IDs; devices without topology are under
 ``WITHOUT_TOPOLOGY``."""
 
 
 @attrs.frozen
 class AllocatedDevices:
-    """The devices of one resource that are allocated to one container, with the plugin's
-    response (the kubelet's ``deviceAllocateInfo``)."""
+    """Devices of one resource that are allocated to one container, with the plugin's response
+    (the kubelet's ``deviceAllocateInfo``)."""
 
     devices: DevicesPerNuma
     response: bytes | None
-    """The first ContainerAllocateResponse, serialized and not interpreted here."""
+    """The first ContainerAllocateResponse, serialized; the ledger does not read it."""
 
     @property
     def ids(self) -> frozenset[DeviceId]:
-        """The IDs of all devices."""
-        # Not stored: a set takes more memory than everything else in this object.
+        """The IDs of all allocated devices."""
+        # Computed at each call: a stored set would take more memory than all other fields.
         return frozenset().union(*self.devices.values())
 
 
 LEAKED = PodUid("")
-"""Stands for the pod of leaked devices (Q4)."""
+"""Stands for the pod of devices that are leaked with quirk Q4."""
 
 AllocatedByResource = Mapping[ResourceName, AllocatedDevices]
-"""Resource to the devices of one container."""
+"""Map of a resource to its devices that are allocated to one container."""
 AllocatedByContainer = Mapping[ContainerName, AllocatedByResource]
-"""Container to its devices by resource, for one pod."""
+"""Map of a container to its devices by resource, for one pod."""
 Entry = tuple[PodUid, ContainerName, ResourceName, AllocatedDevices]
 """One container's devices of one resource, as in the checkpoint."""
 
@@ -73,14 +74,16 @@ _NOTHING: Mapping[ResourceName, AllocatedDevices] = MappingProxyType({})
 
 @attrs.define(eq=False, repr=False)
 class _Index:
-    """Private index of one resource: which devices are in use, and by which pods."""
+    """Index of the devices of one resource that are in use, and of the pods that use them."""
 
     users: dict[DeviceId, tuple[PodUid, ...]] = attrs.field(factory=dict)
-    """Device to one pod per entry or reservation that names it. There are several only within
-    one pod (reuse), or in a checkpoint that another program wrote."""
+    """Map of a device to the pods of the entries and reservations that name it. A device has
+    several only if containers of one pod reuse it, or if another program wrote the
+    checkpoint."""
     device_index: DeviceIndex | None = None
-    """The numbering that ``bits`` belongs to."""
+    """The numbering of devices on which ``bits`` is based."""
     bits: int = 0
+    """The set of devices in use."""
 
     def add(self, pod: PodUid, ids: Iterable[DeviceId]) -> None:
         added = []
@@ -108,7 +111,7 @@ class _Index:
             self.bits ^= self.device_index.bits(ids)
 
     def in_use(self, device_index: DeviceIndex) -> int:
-        # A list with other devices has a new numbering, and the bits mean something else.
+        # A list with other devices has a new numbering, so the set must be built again.
         if self.device_index is not device_index:
             self.device_index = device_index
             self.bits = device_index.bits(self.users)
@@ -116,20 +119,20 @@ class _Index:
 
 
 class Draft:
-    """Devices that an admission in progress has reserved, and what it will commit."""
+    """Draft of one pod's allocation: devices reserved by an admission in progress."""
 
     def __init__(self, pod: PodUid) -> None:
         self.pod = pod
         self.allocated: dict[ContainerName, dict[ResourceName, AllocatedDevices]] = {}
-        """Devices with the plugin's response; they become entries."""
+        """Devices whose Allocate has returned; ``Ledger.commit`` turns them into entries."""
         self.reserved: dict[ResourceName, list[frozenset[DeviceId]]] = {}
 
     def __bool__(self) -> bool:
-        """True if there is something to commit."""
+        """True if the draft has devices whose Allocate has returned."""
         return bool(self.allocated)
 
     def without_response(self) -> dict[ResourceName, set[DeviceId]]:
-        """Return the reserved devices whose Allocate has not returned yet."""
+        """Return, by resource, the reserved devices whose Allocate has not returned yet."""
         found = {resource: set[DeviceId]().union(*ids) for resource, ids in self.reserved.items()}
         for by_resource in self.allocated.values():
             for resource, allocated in by_resource.items():
@@ -138,59 +141,67 @@ class Draft:
 
 
 class Ledger:
-    """Entries by pod, and the reservations of open drafts.
+    """Record of all allocated devices by pod, and of the devices reserved by open drafts.
 
-    Entries are replaced and never changed in place, so that callers can keep what a query
-    returned. Not thread-safe: callers hold the manager's lock.
+    An entry is replaced, never changed in place, so callers can keep the result of a query. Not
+    thread-safe: callers must hold the manager's lock.
     """
 
-    def __init__(self, *, ignores_drafts: bool = False) -> None:
-        """With ``ignores_drafts``, reserved devices count as free once devices of another
-        pod are freed (Q25)."""
+    def __init__(self, *, ignores_drafts: bool = False, keeps_requested: bool = False) -> None:
+        """Create an empty ledger.
+
+        With ``ignores_drafts``, reserved devices count as free after devices of another pod were
+        freed (quirk Q25). With ``keeps_requested``, a resource is in use after a failed allocation
+        that reserved none of its devices (quirk Q4).
+        """
         self._pods: dict[PodUid, AllocatedByContainer] = {}
         self._index: dict[ResourceName, _Index] = {}
         self._leaked: list[Draft] = []
-        # Only for Q4: resources of which a choice was tried, perhaps without success.
-        self._tried: set[ResourceName] = set()
-        # Resources of entries without devices, which only a foreign checkpoint has.
+        self._requested: set[ResourceName] | None = set() if keeps_requested else None
+        # Resources of entries without devices. Only checkpoints of other programs have such
+        # entries.
         self._without_devices: frozenset[ResourceName] = frozenset()
-        # Only for Q25: drafts with reservations, and the part of them that counts as free.
+        # Used only for Q25: drafts with reservations, and the reserved devices that count as free.
         self._open: list[Draft] | None = [] if ignores_drafts else None
         self._ignored: dict[ResourceName, set[DeviceId]] = {}
 
     # -- reading ---------------------------------------------------------------------
 
     def pods(self) -> Iterable[PodUid]:
-        """Return the pods with entries, in the order of their first allocation."""
+        """Return the UIDs of the pods with allocated devices, in the order of their first
+        allocation."""
         return self._pods.keys()
 
     def snapshot(self) -> Mapping[PodUid, AllocatedByContainer]:
-        """Return all entries of this moment, at the cost of one pointer per pod."""
+        """Return all present allocations by pod UID. Cheap: only the outer dict is copied."""
         return dict(self._pods)
 
     def __contains__(self, pod: object) -> bool:
-        """True if the pod has entries."""
+        """True if devices are allocated to the pod with this UID."""
         return pod in self._pods
 
     def pod(self, pod: PodUid) -> AllocatedByContainer:
-        """Return the entries of a pod."""
+        """Return the devices allocated to a pod, by container and resource."""
         return self._pods.get(pod, {})
 
     def container(self, pod: PodUid, container: ContainerName) -> AllocatedByResource:
-        """Return the entries of a container."""
+        """Return the devices allocated to a container, by resource."""
         return self._pods.get(pod, {}).get(container, _NOTHING)
 
     def allocated(
         self, pod: PodUid, container: ContainerName, resource: ResourceName
     ) -> frozenset[DeviceId] | None:
-        """Return a container's devices of a resource; None without an entry, which differs
-        from an entry without devices (``containerDevices``, v1.32)."""
+        """Return the IDs of a container's devices of a resource (``containerDevices``, v1.32).
+
+        Returns None if the resource was never allocated to the container. An empty set means an
+        allocation of no devices.
+        """
         entry = self.container(pod, container).get(resource)
         return None if entry is None else entry.ids
 
     def allocated_to_pod(self, pod: PodUid, resource: ResourceName) -> frozenset[DeviceId]:
-        """Return all devices of a resource that are allocated to a pod (``podDevices``,
-        v1.32)."""
+        """Return the IDs of all devices of a resource that are allocated to a pod
+        (``podDevices``, v1.32)."""
         ids: set[DeviceId] = set()
         for by_resource in self._pods.get(pod, {}).values():
             if resource in by_resource:
@@ -198,19 +209,22 @@ class Ledger:
         return frozenset(ids)
 
     def is_in_use(self, resource: ResourceName) -> bool:
-        """True if a device of the resource is in use, or an entry names the resource."""
+        """True if a device of the resource is in use, or an allocation of 0 devices names the
+        resource."""
         index = self._index.get(resource)
-        if index is not None and index.users:
-            return True
-        return resource in self._without_devices or resource in self._tried
+        return (
+            (index is not None and bool(index.users))
+            or resource in self._without_devices
+            or (self._requested is not None and resource in self._requested)
+        )
 
     def count(self, resource: ResourceName) -> int:
-        """Return the number of devices of a resource in use."""
+        """Return the number of devices of a resource that are in use."""
         index = self._index.get(resource)
         return 0 if index is None else len(index.users)
 
     def in_use(self, resource: ResourceName, device_index: DeviceIndex) -> int:
-        """Return the set of devices in use, by number."""
+        """Return the devices of a resource that are in use, as a set of the index's numbers."""
         index = self._index.get(resource)
         if index is None:
             return 0
@@ -219,9 +233,14 @@ class Ledger:
             bits &= ~device_index.bits(self._ignored.get(resource, ()))
         return bits
 
+    def unlisted(self, resource: ResourceName, device_index: DeviceIndex) -> list[DeviceId]:
+        """Return the devices in use that a list does not have, sorted."""
+        index = self._index.get(resource)
+        return [] if index is None else sorted(index.users.keys() - device_index.index.keys())
+
     def pods_using(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
-        """Return the pods that use any of the given devices of a resource, with those devices
-        (Q8: kubelets search all resources for an ID)."""
+        """Map each pod that uses any of the given devices of a resource to the devices it uses
+        (Q8: kubelets search all resources for a device ID)."""
         index = self._index.get(resource)
         found: dict[PodUid, set[DeviceId]] = {}
         if index is None:
@@ -235,13 +254,14 @@ class Ledger:
         return found
 
     def resources(self) -> Iterator[tuple[ResourceName, int]]:
-        """Iterate over resources with devices in use and their number, sorted by name."""
+        """Iterate over the resources with devices in use, sorted by name, and the number of these
+        devices."""
         for resource in sorted(self._index):
             if count := len(self._index[resource].users):
                 yield resource, count
 
     def leaked(self) -> Iterator[tuple[ResourceName, frozenset[DeviceId]]]:
-        """Iterate over leaked devices (Q4)."""
+        """Iterate over the devices that quirk Q4 has leaked, as pairs of resource and IDs."""
         for draft in self._leaked:
             for resource, reservations in draft.reserved.items():
                 for ids in reservations:
@@ -249,16 +269,13 @@ class Ledger:
 
     # -- writing ---------------------------------------------------------------------
 
-    def note_tried(self, resource: ResourceName) -> None:
-        """Count a resource as in use, because a choice of its devices begins (Q4).
-
-        The kubelet adds the resource to ``allocatedDevices`` before it has any device
-        (``devicesToAllocate``, v1.36).
-        """
-        self._tried.add(resource)
+    def request(self, resource: ResourceName) -> None:
+        """Note that devices of a resource are to be reserved."""
+        if self._requested is not None:
+            self._requested.add(resource)
 
     def reserve(self, draft: Draft, resource: ResourceName, ids: frozenset[DeviceId]) -> None:
-        """Mark devices as in use by a draft, before Allocate is called."""
+        """Reserve devices of a resource in a draft, before Allocate is called."""
         draft.reserved.setdefault(resource, []).append(ids)
         self._index.setdefault(resource, _Index()).add(draft.pod, ids)
         if self._open is not None:
@@ -269,21 +286,22 @@ class Ledger:
     def record(
         draft: Draft, container: ContainerName, resource: ResourceName, allocated: AllocatedDevices
     ) -> None:
-        """Add reserved devices and the plugin's response to a draft."""
+        """Add a container's reserved devices and the plugin's response to a draft."""
         draft.allocated.setdefault(container, {})[resource] = allocated
 
     def commit(self, draft: Draft) -> None:
-        """Turn a draft into entries."""
+        """Turn the devices of a draft into allocated devices, and close the draft."""
         if draft.allocated:
             pod = dict(self._pods.get(draft.pod, {}))
             for container, by_resource in draft.allocated.items():
                 pod[container] = {**pod.get(container, {}), **by_resource}
             self._pods[draft.pod] = pod
-        # The index is right already: what the draft reserved stays in use.
+        # The index does not change: the reserved devices stay in use.
         self._close(draft)
 
     def drop(self, draft: Draft) -> None:
-        """Free what a draft has reserved. Repeated, or after ``commit``, it does nothing."""
+        """Free the devices that a draft has reserved, and close the draft. A closed draft is not
+        changed."""
         for resource, reservations in draft.reserved.items():
             for ids in reservations:
                 self._index[resource].remove(draft.pod, ids)
@@ -295,7 +313,7 @@ class Ledger:
             self._open = [each for each in self._open if each is not draft]
 
     def leak(self, draft: Draft) -> None:
-        """Close a draft but leave its devices in use (Q4)."""
+        """Close a draft; its devices without a response to Allocate stay in use (quirk Q4)."""
         leaked = Draft(LEAKED)
         for resource, ids in draft.without_response().items():
             self.reserve(leaked, resource, frozenset(ids))
@@ -303,12 +321,14 @@ class Ledger:
         self.drop(draft)
 
     def count_committed_only(self) -> None:
-        """Apply the kubelet's ``m.allocatedDevices = m.podDevices.devices()``.
+        """Count only committed devices as in use, with quirk Q4 or Q25.
 
-        Leaked devices become free (Q4), and reserved devices count as free (Q25).
+        The kubelet does it with ``m.allocatedDevices = m.podDevices.devices()``. Leaked devices
+        become free (Q4), and reserved devices count as free (Q25).
         """
+        if self._requested:
+            self._requested.clear()
         leaked, self._leaked = self._leaked, []
-        self._tried.clear()
         for draft in leaked:
             self.drop(draft)
         if self._open is not None:
@@ -319,7 +339,7 @@ class Ledger:
                     self._ignored.setdefault(resource, set()).update(ids)
 
     def retract(self, draft: Draft) -> None:
-        """Undo a commit whose checkpoint could not be written."""
+        """Undo the commit of a draft, because the checkpoint could not be written."""
         pod = {name: dict(entries) for name, entries in self._pods.get(draft.pod, {}).items()}
         for container, by_resource in draft.allocated.items():
             for resource in by_resource:
@@ -334,11 +354,10 @@ class Ledger:
             self._pods.pop(draft.pod, None)
 
     def withdraw(self, draft: Draft, others: Iterable[Draft]) -> bool:
-        """Undo a draft of an interrupted admission; parts of it may have been committed or
-        dropped before. ``others`` are the drafts that are still open. Returns True if it had
-        entries.
+        """Undo the draft of an interrupted admission, of which a part may be committed or dropped.
 
-        The indexes are rebuilt, because the interrupt may have hit in the middle of an update.
+        ``others`` are the other open drafts. Returns True if devices of the draft had been
+        committed. The indexes are rebuilt, because the interrupt may have stopped an update.
         """
         pod = self._pods.get(draft.pod, {})
         had_entries = False
@@ -359,13 +378,14 @@ class Ledger:
         return had_entries
 
     def recount(self, drafts: Iterable[Draft] = ()) -> None:
-        """Rebuild every index from the entries and the given open drafts."""
+        """Rebuild all indexes from the allocated devices and the given open drafts."""
         self._index = {}
         for pod, resource, ids in self._all_in_use(drafts):
             self._index.setdefault(resource, _Index()).add(pod, ids)
 
     def enter(self, draft: Draft, containers: Iterable[ContainerName]) -> None:
-        """Turn a part of a dropped draft into entries (Q31)."""
+        """Turn the devices of some containers in a dropped draft into allocated devices (quirk
+        Q31)."""
         self.restore(
             (draft.pod, container, resource, allocated)
             for container in containers
@@ -373,9 +393,11 @@ class Ledger:
         )
 
     def restore(self, entries: Iterable[Entry]) -> None:
-        """Add entries, as from a checkpoint. Of several with the same pod, container and
-        resource the last one counts."""
-        # Copy each pod only once: a checkpoint can have any number of entries for one pod.
+        """Add allocated devices, from a checkpoint for example.
+
+        If several entries have the same pod, container and resource, the last one counts.
+        """
+        # Each pod is copied only once: a checkpoint can have any number of entries for a pod.
         pods: dict[PodUid, dict[ContainerName, dict[ResourceName, AllocatedDevices]]] = {}
         for pod, container, resource, allocated in entries:
             if pod not in pods:
@@ -391,7 +413,7 @@ class Ledger:
         self._pods.update(pods)
 
     def release(self, pod: PodUid) -> AllocatedByContainer:
-        """Free all devices of a pod and return its entries."""
+        """Free all devices of a pod; return the freed devices by container and resource."""
         released = self._pods.pop(pod, {})
         for by_resource in released.values():
             for resource, allocated in by_resource.items():
@@ -411,8 +433,8 @@ class Ledger:
     # -- checking --------------------------------------------------------------------
 
     def self_check(self, drafts: Iterable[Draft] = ()) -> None:
-        """Recount every index; raise InternalError if one differs from the entries and the
-        given open drafts."""
+        """Raise InternalError if an index differs from the allocated devices and the given open
+        drafts."""
         counted: dict[ResourceName, dict[DeviceId, list[PodUid]]] = {}
         for pod, resource, ids in self._all_in_use(drafts):
             users = counted.setdefault(resource, {})
@@ -422,12 +444,16 @@ class Ledger:
             recounted = counted.pop(resource, {})
             indexed = {id_: sorted(pods) for id_, pods in index.users.items()}
             if indexed != {id_: sorted(pods) for id_, pods in recounted.items()}:
-                raise InternalError(f"ledger: users of {resource} do not match the entries")
+                raise InternalError(
+                    f"inconsistent ledger: the indexed users of {resource} differ from the entries"
+                )
             device_index = index.device_index
             if device_index is not None and index.bits != device_index.bits(index.users):
-                raise InternalError(f"ledger: set in use of {resource} does not match")
+                raise InternalError(
+                    f"inconsistent ledger: the set in use of {resource} differs from its users"
+                )
         if counted:
-            raise InternalError(f"ledger: no index for {sorted(counted)}")
+            raise InternalError(f"inconsistent ledger: no index for {', '.join(sorted(counted))}")
 
     def _all_in_use(
         self, drafts: Iterable[Draft]

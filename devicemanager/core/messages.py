@@ -1,9 +1,8 @@
-"""The texts that the kubelet shows, exactly.
+"""The kubelet's messages, character by character.
 
-Users search logs and events for these texts, and recorded vectors are compared with them.
-That is why they are data in one module. Source: pkg/kubelet/cm/devicemanager,
-pkg/kubelet/lifecycle and pkg/kubelet/cm/topologymanager of Kubernetes v1.32. The last two
-texts are devicemanager's.
+They are exact because users search logs and events for them, and because recorded scenarios are
+compared with them. Source: pkg/kubelet/cm/devicemanager, pkg/kubelet/lifecycle and
+pkg/kubelet/cm/topologymanager of Kubernetes v1.32. The last two messages are devicemanager's.
 """
 
 # Reasons and messages of rejected pods.
@@ -62,6 +61,9 @@ BAD_VERSION = (
 BAD_RESOURCE_NAME = 'the ResourceName "{resource}" is invalid'
 DEADLINE_EXCEEDED = "context deadline exceeded"
 DIAL_FAILED = "failed to dial device plugin: {error}"
+NOT_CONNECTED = (
+    'connection error: desc = "transport: Error while dialing: dial unix {path}: connect: {error}"'
+)
 ALREADY_CONNECTED = "device plugin already connected: {socket}"
 OPTIONS_FAILED = "failed to get device plugin options: {error}"
 REGISTRATION_SERVER_FAILED = (
@@ -73,12 +75,17 @@ BAD_SOCKET_PATH = "bad socketPath, must be an absolute path: {path}"
 
 
 def go_quoted(text: str) -> str:
-    """Quote text as Go's ``%q`` does, for the characters that occur in names and options."""
+    """Quote text as Go's ``%q`` does; only characters that occur in names and options are
+    escaped."""
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
     return '"' + "".join(escapes.get(char, char) for char in text) + '"'
 
 
 ALREADY_IN_USE = "device {device} of {resource} is already in use by pod {pod}"
+UNLISTED_DEVICES = (
+    "{count} allocated devices are no longer listed, such as {id!r}: a kubelet from v1.34 on "
+    "panics when it admits their pods again; list them as Unhealthy"
+)
 NO_SUCH_NUMA_NODE = (
     "a device is on NUMA node {node}, which this machine does not have: add it to the "
     "topology (Settings.numa, --numa)"

@@ -1,7 +1,8 @@
-"""The node check that follows allocation, and the device counts of the node's status.
+"""Check of a pod's requests against the node, and the device counts of the node's status.
 
-A pod's requests must fit into what the other pods on the node leave free
-(``predicateAdmitHandler``, pkg/kubelet/lifecycle/predicate.go, v1.32).
+The check follows the allocation of devices. A pod's requests must not exceed the resources that
+the other pods on the node leave free (``predicateAdmitHandler``,
+pkg/kubelet/lifecycle/predicate.go, v1.32).
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from devicemanager.core.rejection import Rejected
 
 PODS = ResourceName("pods")
 _FIRST = tuple(map(ResourceName, ("cpu", "memory", "ephemeral-storage")))
-"""``NodeResourcesFit`` checks ``pods``, then these, then all others in random order; here
-the others are sorted."""
+"""Resources that ``NodeResourcesFit`` checks after ``pods``, in this order. It checks all other
+resources in random order; here they are sorted."""
 _REQUESTS = attrgetter("requests")
 
 
 class Node:
-    """The requests of all pods on the node, updated as pods are placed and removed.
+    """Resources of the node, and the requests of all pods that are placed on it.
 
     ``fixed`` has the node's resources other than devices (``cpu`` in milli-CPUs, ``memory``
-    in bytes, ``pods``). Resources that are not in it are not checked.
+    in bytes, ``pods``). Other resources are checked only if they are device resources.
     """
 
     def __init__(
@@ -37,22 +38,27 @@ class Node:
         *,
         unknown_init_requests: bool = False,
     ) -> None:
-        """With ``unknown_init_requests``, an init container that requests an unknown device
-        resource is rejected, as kubelets up to v1.30 do."""
+        """Create a node without pods.
+
+        With ``unknown_init_requests``, a pod is rejected if an init container requests an unknown
+        device resource, as in kubelets up to v1.30.
+        """
         self._fixed = dict(fixed or {})
         self._unknown_init_requests = unknown_init_requests
         self._pods: dict[PodUid, Mapping[ResourceName, int]] = {}
-        # Successive pods often have equal requests. Sharing one mapping saves memory when
+        # Successive pods often have equal requests. One shared mapping saves memory if
         # thousands of pods are simulated.
         self._latest: Mapping[ResourceName, int] = {}
         self._used: dict[ResourceName, int] = {}
 
     def place(self, pod: Pod, devices: Callable[[ResourceName], int | None]) -> None:
-        """Place the pod on the node; a pod that is there already is not counted twice.
+        """Place a pod on the node if its requests fit; a pod that is already placed is not counted
+        twice.
 
         Raises Rejected (``OutOf<resource>``) for the first resource that does not fit.
-        ``devices`` returns the allocatable devices of a resource, or None for an unknown
-        resource, which is then not checked (``removeMissingExtendedResources``, v1.32).
+        ``devices`` returns the number of allocatable devices of a resource, or None for an
+        unknown resource. Unknown resources are not checked (``removeMissingExtendedResources``,
+        v1.32).
         """
         requests = _requests(pod)
         mine = self._pods.get(pod.uid, {})
@@ -90,12 +96,12 @@ class Node:
                 raise Rejected(messages.OUT_OF.format(resource=resource), message)
 
     def remove(self, pod: PodUid) -> None:
-        """Remove a pod; an unknown one is ignored."""
+        """Remove a pod from the node; ignore a pod that is not on it."""
         for resource, requested in self._pods.pop(pod, {}).items():
             self._used[resource] -= requested
 
     def recount(self) -> None:
-        """Recompute the sum of all requests, after an admission was interrupted."""
+        """Add up the requests of all pods again, after an interrupt stopped an admission."""
         self._used = {}
         for requests in self._pods.values():
             for resource, requested in requests.items():
@@ -104,7 +110,7 @@ class Node:
 
 @attrs.define
 class NodeStatus:
-    """``capacity`` and ``allocatable`` of device resources in the node's status.
+    """Device counts in the node's status: ``capacity`` and ``allocatable`` by resource.
 
     Resources that the device manager has removed remain, with a count of 0
     (``MachineInfo``, pkg/kubelet/nodestatus/setters.go, v1.32).
@@ -119,8 +125,10 @@ class NodeStatus:
         allocatable: Mapping[str, int],
         removed: Iterable[str] = (),
     ) -> None:
-        """Set the present counts, and 0 for ``removed`` resources. Resources of an earlier
-        kubelet instance keep their counts."""
+        """Set the counts to ``capacity`` and ``allocatable``, and to 0 for ``removed`` resources.
+
+        All other resources keep their counts, such as those of an earlier kubelet instance.
+        """
         for numbers, now in ((self.capacity, capacity), (self.allocatable, allocatable)):
             numbers.update(dict.fromkeys(removed, 0))
             numbers.update(now)
@@ -137,7 +145,7 @@ class NodeStatus:
 
 
 def _requests(pod: Pod) -> Mapping[ResourceName, int]:
-    """Return the pod's requests in the order of the check."""
+    """Return the pod's requests in the order in which the node check reads them."""
     requests = pod_requests(pod, _REQUESTS)
     first = {name: requests[name] for name in _FIRST if name in requests}
     return {PODS: 1, **first, **requests}

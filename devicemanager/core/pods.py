@@ -1,4 +1,4 @@
-"""The parts of a pod that matter to device allocation, and the arithmetic of its requests."""
+"""The fields of a pod that device allocation needs, and the sum of its containers' requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 
 
 class RestartPolicy(StrEnum):
-    """``spec.restartPolicy``: which containers the kubelet restarts."""
+    """Restart policy of a pod: which containers the kubelet restarts (``spec.restartPolicy``)."""
 
     ALWAYS = "Always"
     ON_FAILURE = "OnFailure"
@@ -25,8 +25,8 @@ class Container:
 
     ``limits`` maps each resource in ``resources.limits`` to a whole number: devices for
     extended resources, milli-CPUs for ``cpu``, bytes for ``memory`` and hugepages.
-    ``requests`` has given or defaulted requests in the same units. ``restartable`` is true
-    for an init container with ``restartPolicy: Always`` (a sidecar).
+    ``requests`` has the requests in the same units, including those defaulted from limits.
+    ``restartable`` is true for an init container with ``restartPolicy: Always`` (a sidecar).
     """
 
     name: ContainerName
@@ -34,14 +34,14 @@ class Container:
     requests: Mapping[ResourceName, int] = attrs.field(factory=dict)
     restartable: bool = False
     claims: tuple[str, ...] = ()
-    """``resources.claims``: the pod's names of resource claims."""
+    """``resources.claims``: names of the pod's resource claims that the container uses."""
     image: str = attrs.field(default="", eq=False)
     """Shown in the pod's status; no decision depends on it."""
 
 
 @attrs.frozen
 class Pod:
-    """A pod spec: identity and containers, in the order of the manifest."""
+    """A pod's identity and spec; the containers are in the order of the manifest."""
 
     uid: PodUid
     name: str
@@ -50,34 +50,37 @@ class Pod:
     init_containers: tuple[Container, ...] = ()
     restart_policy: RestartPolicy = RestartPolicy.ALWAYS
     resource_claims: Mapping[str, str | None] = attrs.field(factory=dict)
-    """``spec.resourceClaims``: the pod's name of a claim to the name of the ResourceClaim in
-    the pod's namespace; None if the claim is created from a template."""
+    """``spec.resourceClaims``: map of the pod's name for a claim to the name of the ResourceClaim
+    in the pod's namespace; None if the claim is created from a template."""
     termination_grace_period: int = 30
-    """``spec.terminationGracePeriodSeconds``: time for its containers to exit on deletion."""
+    """``spec.terminationGracePeriodSeconds``: seconds in which the containers must exit after
+    the pod is deleted."""
     has_resources: bool = False
     """True if the pod has ``spec.resources`` (pod-level resources)."""
     backed: frozenset[tuple[ContainerName, ResourceName]] = frozenset()
     """Extended resources of containers that a resource claim provides instead of a plugin
     (``status.extendedResourceClaimStatus``)."""
     forbidden_sidecar: ContainerName | None = None
-    """The first restartable init container, if the kubelet rejects these."""
+    """The first restartable init container, if the kubelet rejects pods with such containers."""
 
     def without_sidecars(self) -> Pod:
-        """Return the pod as seen by a kubelet without restartable init containers."""
+        """Return the pod for a kubelet that does not support restartable init containers: they
+        become ordinary init containers."""
         if not any(container.restartable for container in self.init_containers):
             return self
         ordinary = tuple(attrs.evolve(each, restartable=False) for each in self.init_containers)
         return attrs.evolve(self, init_containers=ordinary)
 
     def with_forbidden_sidecars(self) -> Pod:
-        """Return the pod as seen by a kubelet that rejects restartable init containers."""
+        """Return the pod for a kubelet that rejects restartable init containers: the first one is
+        in ``forbidden_sidecar``."""
         names = [each.name for each in self.init_containers if each.restartable]
         return attrs.evolve(self, forbidden_sidecar=names[0]) if names else self
 
     def without_backed(self, *, limits: bool) -> Pod:
-        """Return the pod without requests for resources that a resource claim provides.
+        """Return the pod without requests for the resources that resource claims provide.
 
-        With ``limits``, the limits are removed as well, so that no plugin is called.
+        With ``limits``, the limits are removed, too, so that no plugin is called for them.
         """
 
         def strip(amounts: Amounts, container: Container) -> Amounts:
@@ -101,15 +104,19 @@ class Pod:
         )
 
     def all_containers(self) -> Iterator[tuple[Container, bool]]:
-        """Iterate over all containers in admission order, with True for init containers."""
+        """Iterate over pairs of a container and True if it is an init container, in admission
+        order."""
         return chain(zip(self.init_containers, repeat(True)), zip(self.containers, repeat(False)))
 
 
 def effective_request(pod: Pod, request_of: Callable[[Container], int]) -> int:
-    """Return the largest amount that the pod needs at any time (``PodRequests``,
-    k8s.io/component-helpers/resource, v1.32)."""
-    # Sidecars run until the pod ends, so they add to every later step. Ordinary init
-    # containers run one at a time.
+    """Return the largest amount of a resource that the pod needs at any time (``PodRequests``,
+    k8s.io/component-helpers/resource, v1.32).
+
+    ``request_of`` returns the amount that one container requests.
+    """
+    # Sidecars run until the pod ends, so their requests add to those of all later containers.
+    # Ordinary init containers run one at a time.
     sidecars = largest_step = 0
     for container in pod.init_containers:
         request = request_of(container)
@@ -122,12 +129,16 @@ def effective_request(pod: Pod, request_of: Callable[[Container], int]) -> int:
 
 
 Amounts = Mapping[ResourceName, int]
-"""A container's limits or requests."""
+"""A container's limits or requests: map of a resource to an amount."""
 
 
 def pod_requests(pod: Pod, amounts_of: Callable[[Container], Amounts]) -> Amounts:
-    """Return ``effective_request`` for each resource of any container, sorted by name."""
-    # The usual pod; the general case below costs a closure per resource.
+    """Return the largest amount that the pod needs at any time of each resource, sorted by
+    resource.
+
+    ``amounts_of`` returns one container's limits or requests.
+    """
+    # Most pods have one container; the general case below costs a closure per resource.
     if len(pod.containers) == 1 and not pod.init_containers:
         amounts = amounts_of(pod.containers[0])
         return {name: amounts[name] for name in sorted(amounts)}

@@ -11,22 +11,22 @@ import re
 from collections.abc import Sequence
 
 LONGEST = 2048
-"""Number of characters that are shown of one text. The kubelet's messages are far shorter."""
+"""Longest text, in characters, that is shown uncut. The kubelet's messages are far shorter."""
 
-# Control characters (C0, DEL, C1), Unicode's bidirectional controls, which reorder the text
-# around them, line and paragraph separators, and surrogates, which cannot be encoded.
-# Compiled at first use: few texts need it, and compiling takes longer than this import.
+# Control characters (C0, DEL, C1), Unicode's bidirectional controls (they reorder the text
+# around them), line and paragraph separators, and surrogates (they cannot be encoded).
+# Compiled at first use, because few texts need it and compiling slows down the import.
 _UNSAFE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
     """Return ``text`` on one line, with unsafe characters escaped, such as ``\\x1b``.
 
-    A line end becomes a space. Text longer than ``longest`` is cut, with the number of
-    omitted characters.
+    A newline becomes a space. If the text has more than ``longest`` characters, the rest is
+    replaced by the number of omitted characters.
     """
     if text.isascii() and text.isprintable() and len(text) <= longest:
-        return text  # the usual case, without a regular expression
+        return text  # most texts need no regular expression
     left_out = len(text) - longest
     if left_out > 0:
         text = text[:longest]
@@ -35,7 +35,7 @@ def printable(text: str, longest: int = LONGEST) -> str:
 
 
 def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Join the texts; of more than ``most`` only the first, with the number of the others."""
+    """Join the first ``most`` texts with ``separator``; if there are more, add their number."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return separator.join(texts[:most]) + more
 

@@ -1,9 +1,9 @@
 """Exact resource quantities such as ``500m``, ``1Gi`` or ``1e3``.
 
-Amounts are whole numbers of nano-units, the smallest step of a quantity, so comparisons are
+An amount is a whole number of nano-units, the smallest step of a quantity, so comparisons are
 exact. Grammar, rounding and canonical text are those of k8s.io/apimachinery/pkg/api/resource
-(``quantity.go``, ``suffix.go``; v1.32). Unlike there, amounts have no upper bound unless
-``largest`` sets one.
+(``quantity.go``, ``suffix.go``; v1.32). Unlike in that package, an amount has no upper bound
+unless the argument ``largest`` sets one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NANOS = 10**9
 """Nano-units in one unit."""
 NANOS_PER_MILLI = 10**6
 LARGEST = (2**63 - 1) * NANOS
-"""``maxAllowed`` of quantity.go: the kubelet counts larger amounts as this one."""
+"""``maxAllowed`` of quantity.go: the kubelet reduces larger amounts to this amount."""
 
 BAD_FORMAT = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -40,29 +40,32 @@ _FARTHEST = 2 * _LONGEST
 
 @attrs.frozen(order=True, hash=True)
 class Quantity:
-    """An amount and its format; equality, order and hash depend on the amount only."""
+    """A resource quantity: an amount in nano-units, and the format of its text.
+
+    Equality, order and hash depend only on the amount.
+    """
 
     nanos: int
     format: Format = attrs.field(default="DecimalSI", eq=False, order=False)
 
     @classmethod
     def parse(cls, text: str) -> Quantity:
-        """Parse a quantity, rounded away from zero to nano-units.
+        """Parse a quantity such as ``500m``, rounded away from zero to nano-units.
 
-        Raises ValueError with the message of ``ParseQuantity``.
+        Raises ValueError with the message of the Go function ``ParseQuantity``.
         """
         return cls(*_parsed(text))
 
     def __str__(self) -> str:
-        """Return the canonical text: the largest suffix that needs no fraction."""
+        """Return the canonical text, with the largest suffix that needs no fraction."""
         return canonical(self.nanos, self.format)
 
 
 def parse_quantity(text: str, largest: int | None = None) -> int:
-    """Parse a quantity to nano-units, rounded away from zero, and limit its absolute value
-    to ``largest``.
+    """Parse a quantity such as ``500m`` to nano-units, rounded away from zero.
 
-    Raises ValueError with the message of ``ParseQuantity``.
+    ``largest`` limits the absolute value, also in nano-units. Raises ValueError with the message
+    of the Go function ``ParseQuantity``.
     """
     nanos, _ = _parsed(text)
     return nanos if largest is None else max(-largest, min(nanos, largest))
@@ -82,7 +85,10 @@ def _parsed(text: str) -> tuple[int, Format]:
 
 
 def _scaled(digits: int, decimals: int, suffix: str) -> tuple[int, Format]:
-    """Return the value in nano-units, rounded up, and the format of the suffix."""
+    """Return a value in nano-units, rounded up, and the format of its suffix.
+
+    The value is ``digits`` with a decimal point before the last ``decimals`` digits.
+    """
     if suffix in _BINARY:
         return _ceil(digits * NANOS << _BINARY[suffix], 10**decimals), "BinarySI"
     exponent, format_ = _exponent(suffix)
@@ -99,7 +105,7 @@ def _exponent(suffix: str) -> tuple[int, Format]:
     match = _EXPONENT.match(suffix)
     if match is None:
         raise ValueError(BAD_SUFFIX)
-    # Bounds the work: without a limit, 1e999999999999 would fill the memory.
+    # The exponent is limited, because the number 1e999999999999 would fill the memory.
     return max(-_FARTHEST, min(int(match[1]), _FARTHEST)), "DecimalExponent"
 
 
@@ -119,7 +125,8 @@ def canonical(nanos: int, format_: Format = "DecimalSI") -> str:
 
 
 def _without_zeros(nanos: int) -> tuple[int, int]:
-    """Split into mantissa and exponent; the exponent is the largest possible multiple of 3."""
+    """Split an amount into mantissa and exponent; the exponent is the largest possible multiple
+    of 3."""
     exponent = -9
     while nanos % 1000 == 0:
         nanos //= 1000
@@ -144,20 +151,21 @@ def _away_from_zero(nanos: int, step: int) -> int:
 
 
 def whole_units(nanos: int) -> int:
-    """Return whole units, rounded away from zero (``Quantity.Value``, v1.32)."""
+    """Convert nano-units to whole units, rounded away from zero (``Quantity.Value``, v1.32)."""
     return _away_from_zero(nanos, NANOS)
 
 
 def milli_units(nanos: int) -> int:
-    """Return thousandths, rounded away from zero (``Quantity.MilliValue``, v1.32)."""
+    """Convert nano-units to thousandths, rounded away from zero (``Quantity.MilliValue``,
+    v1.32)."""
     return _away_from_zero(nanos, NANOS_PER_MILLI)
 
 
 def round_up(nanos: int, block: int) -> int:
-    """Round up to a multiple of ``block`` (> 0)."""
+    """Round an amount of nano-units up to a multiple of ``block`` (> 0)."""
     return _ceil(nanos, block) * block
 
 
 def round_down(nanos: int, block: int) -> int:
-    """Round down to a multiple of ``block`` (> 0)."""
+    """Round an amount of nano-units down to a multiple of ``block`` (> 0)."""
     return nanos // block * block

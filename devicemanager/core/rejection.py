@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Rejected(RequestError):
-    """A pod is not admitted. ``reason`` and ``message`` go into its status."""
+    """Rejection of a pod; ``reason`` and ``message`` are those of the pod's status."""
 
     def __init__(self, reason: str, message: str) -> None:
         self.reason = reason
@@ -22,15 +22,15 @@ class Rejected(RequestError):
         self.cause: Exception | None = None
         """The error of a failed allocation; None for other rejections."""
         self.behaviour = ""
-        """The field of ``devicemanager.core.versions.behaviour.Behaviour`` in which kubelets
-        that would admit the pod differ; empty if there are none."""
+        """If other kubelet versions would admit the pod: the name of the field of
+        ``devicemanager.core.versions.behaviour.Behaviour`` that differs. Otherwise empty."""
         self.explanation: AdmissionExplanation | None = None
         super().__init__(f"{reason}: {message}")
 
 
 def rejected_by_allocation(error: Exception) -> Rejected:
-    """Return the rejection for a failed allocation (``GetPodAdmitResult``,
-    pkg/kubelet/cm/admission/errors.go, v1.32)."""
+    """Return the rejection of a pod whose allocation failed with ``error``
+    (``GetPodAdmitResult``, pkg/kubelet/cm/admission/errors.go, v1.32)."""
     message = messages.ALLOCATE_FAILED.format(error=error)
     rejected = Rejected(messages.UNEXPECTED_ADMISSION_ERROR, message)
     rejected.cause = error
@@ -42,8 +42,8 @@ def rejected_by_allocation(error: Exception) -> Rejected:
 def rejected_by_topology(
     message: str = messages.TOPOLOGY_LOCALITY, behaviour: str = ""
 ) -> Rejected:
-    """Return the topology manager's rejection (``TopologyAffinityError``,
-    pkg/kubelet/cm/topologymanager, v1.32)."""
+    """Return the rejection of a pod that the topology manager does not admit
+    (``TopologyAffinityError``, pkg/kubelet/cm/topologymanager, v1.32)."""
     rejected = Rejected(messages.TOPOLOGY_AFFINITY_ERROR, message)
     rejected.behaviour = behaviour
     return rejected

@@ -1,8 +1,8 @@
-"""Merge the plugins' responses of one container into its run options.
+"""Merge the plugins' responses for one container into its run options.
 
-Allocate returns container settings per resource; the container runtime needs one set of run
+Allocate returns container settings per resource, but the container runtime needs one set of run
 options per container. If two resources set different values for one key, the first value wins,
-as in the kubelet. The other value is reported as a ``Conflict``, where the kubelet only logs.
+as in the kubelet. The dropped value is reported as a ``Conflict``; the kubelet only logs it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from devicemanager.core.ids import ResourceName
 
 @attrs.frozen(kw_only=True)
 class Mount:
-    """A host directory or file mounted into the container."""
+    """A host directory or file that is mounted into the container."""
 
     container_path: str
     host_path: str
@@ -29,7 +29,7 @@ class Mount:
 class DeviceSpec:
     """A device node in the container.
 
-    ``permissions`` is the plugin's text, made of the letters r (read), w (write), m (mknod).
+    ``permissions`` is the plugin's text with the letters r (read), w (write) and m (mknod).
     """
 
     container_path: str
@@ -51,9 +51,9 @@ class NetworkInterface:
 
 @attrs.frozen
 class PciDevice:
-    """A PCI device, identified by vendor and product ID of four hexadecimal digits each.
+    """A PCI device, identified by vendor ID and product ID of four hexadecimal digits each.
 
-    ``addresses`` (``0000:3b:00.0``) are empty until the IDs are resolved on a host.
+    ``addresses``, such as ``0000:3b:00.0``, is empty until the IDs are looked up on a host.
     """
 
     vendor_id: str
@@ -63,10 +63,10 @@ class PciDevice:
 
 @attrs.frozen
 class ContainerSettings:
-    """One ContainerAllocateResponse, in the plugin's order.
+    """Container settings of one resource, from a plugin's ContainerAllocateResponse.
 
-    ``filesystem_devices``, ``network_interfaces`` and ``pci_devices`` come from typed
-    devices, which a plugin can send in addition to the other fields.
+    The items are in the plugin's order. ``filesystem_devices``, ``network_interfaces`` and
+    ``pci_devices`` come from typed devices, which a plugin can send in addition.
     """
 
     envs: Mapping[str, str] = attrs.field(factory=dict)
@@ -81,12 +81,12 @@ class ContainerSettings:
 
 @attrs.frozen
 class Conflict:
-    """One key with two different values, from two sources or from the same one.
+    """A setting of a container for which two different values were returned.
 
-    ``kind`` is the setting: ``env``, ``mount``, ``mount access``, ``device``,
+    ``kind`` is the kind of setting: ``env``, ``mount``, ``mount access``, ``device``,
     ``device permissions``, ``annotation`` or ``network interface``. ``kept_by`` and
-    ``dropped_by`` are resource names, or other sources such as a CDI device. The value of
-    ``kept_by`` is used.
+    ``dropped_by`` are resource names, or other sources such as a CDI device; they can be equal.
+    ``kept_value`` is used.
     """
 
     kind: str
@@ -108,9 +108,9 @@ class RunOptions:
     """Merged settings of all resources of a container (``DeviceRunContainerOptions``, v1.32).
 
     The settings of one resource keep the plugin's order, because a runtime applies mounts,
-    devices and CDI names in that order. Resources are sorted by name, where the kubelet's order
-    is random, and so are environment variables and annotations. Typed filesystem devices are
-    part of ``devices``.
+    devices and CDI names in that order. Resources, environment variables and annotations are
+    sorted by name; their order in the kubelet is random. Typed filesystem devices are part of
+    ``devices``.
     """
 
     envs: Mapping[str, str] = attrs.field(factory=dict)
@@ -125,7 +125,7 @@ class RunOptions:
 
 _V = TypeVar("_V")
 _Facts = tuple[tuple[str, str], ...]
-"""Parts of a value that must agree for one key, as pairs of conflict kind and text."""
+"""The fields of a value that must be equal for one key, as pairs of conflict kind and text."""
 
 
 def _mount_facts(mount: Mount) -> _Facts:
@@ -138,7 +138,7 @@ def _device_facts(device: DeviceSpec) -> _Facts:
 
 
 class _FirstValues(Generic[_V]):
-    """The first value of each key, with its resource."""
+    """Store for the first value of each key, and for the resource that set the value."""
 
     def __init__(self, facts: Callable[[_V], _Facts], conflicts: list[Conflict]) -> None:
         self._facts = facts
@@ -146,7 +146,7 @@ class _FirstValues(Generic[_V]):
         self._values: dict[str, tuple[ResourceName, _V]] = {}
 
     def offer(self, resource: ResourceName, key: str, value: _V) -> None:
-        """Store ``value`` if the key is new; otherwise report the first difference."""
+        """Store ``value`` if the key is new; otherwise add a conflict if the values differ."""
         first, kept = self._values.setdefault(key, (resource, value))
         for (kind, mine), (_, other) in zip(self._facts(kept), self._facts(value), strict=True):
             if mine != other:
@@ -161,13 +161,13 @@ class _FirstValues(Generic[_V]):
 
 
 def merge(responses: Mapping[ResourceName, ContainerSettings]) -> RunOptions:
-    """Merge the settings of a container's resources, in sorted order of the resources.
+    """Merge the settings of a container's resources, in the order of resource names.
 
     Follows ``podDevices.deviceRunContainerOptions`` (v1.32): the first value of an
     environment variable, container path or annotation wins, and a CDI name is listed once.
     """
-    # The kubelet compares only host paths. Here different permissions or read-only flags are
-    # conflicts, too, because the container lacks what was dropped.
+    # The kubelet compares only host paths. Here, different permissions or read-only flags are
+    # also conflicts, because the container does not get the dropped value.
     ordered = [(resource, responses[resource]) for resource in sorted(responses)]
     conflicts: list[Conflict] = []
     envs = _FirstValues[str](lambda value: (("env", value),), conflicts)
@@ -203,8 +203,11 @@ def _once(names: Iterable[str]) -> tuple[str, ...]:
 def _merge_interfaces(
     ordered: Iterable[tuple[ResourceName, ContainerSettings]], conflicts: list[Conflict]
 ) -> tuple[NetworkInterface, ...]:
-    """Select one interface per container name, and each interface under one name only."""
-    # Both indexes are needed: two interfaces cannot have one name in the container, and one
+    """Select network interfaces: one per name in the container, and each host interface once.
+
+    All others are added to ``conflicts``.
+    """
+    # Two indexes are needed: two interfaces cannot have the same name in the container, and an
     # interface can be moved only once.
     kept: dict[str, tuple[ResourceName, NetworkInterface]] = {}
     moved: dict[tuple[str, str], tuple[ResourceName, NetworkInterface]] = {}
@@ -234,13 +237,13 @@ def _interface_conflict(
 
 
 def _merge_pci(groups: Iterable[tuple[PciDevice, ...]]) -> tuple[PciDevice, ...]:
-    """Join PCI devices; a resolved address is listed once."""
+    """Combine the PCI devices of all resources; an address is listed only once."""
     devices: list[PciDevice] = []
     seen: set[str] = set()
     for device in (device for group in groups for device in group):
         unseen = tuple(a for a in device.addresses if a not in seen)
         seen.update(unseen)
-        # Without addresses there is nothing to compare: each such request is listed.
+        # A device without addresses cannot be compared, so it is always listed.
         if unseen or not device.addresses:
             devices.append(attrs.evolve(device, addresses=unseen))
     return tuple(sorted(devices, key=attrgetter("vendor_id", "product_id", "addresses")))

@@ -1,9 +1,9 @@
 """``allocatedResourcesStatus``: the health of a container's allocated devices.
 
 Follows ``UpdateAllocatedResourcesStatus`` (pkg/kubelet/cm/devicemanager/manager.go, v1.32) with
-two differences. The result is sorted by resource and ID, where the kubelet's order is random
-(Q7). A device that has vanished is Unknown, and one whose plugin has disconnected is Unhealthy,
-where the kubelet reports the last health (Q9).
+two differences. The result is sorted by resource and ID; the kubelet's order is random (Q7). A
+device that has vanished is Unknown, and a device whose plugin has disconnected is Unhealthy; the
+kubelet reports the last health of both (Q9).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from devicemanager.core.ledger import AllocatedByContainer
 
 
 class Health(StrEnum):
-    """Health of a device, as ``ResourceHealthStatus`` in the Kubernetes API."""
+    """Health of a device (``ResourceHealthStatus`` in the Kubernetes API)."""
 
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
@@ -37,7 +37,7 @@ class ResourceHealth:
 
 @attrs.frozen
 class ResourceStatus:
-    """One resource of a container; the devices are sorted by ID."""
+    """The health of all devices of one resource in a container, sorted by ID."""
 
     name: ResourceName
     resources: tuple[ResourceHealth, ...]
@@ -48,9 +48,9 @@ def allocated_resources_status(
     devices: Callable[[ResourceName], DeviceList | None],
     quirks: frozenset[str] = frozenset(),
 ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
-    """Return the status of each container with devices.
+    """Return ``allocatedResourcesStatus`` of each container that has devices.
 
-    ``devices`` returns the list that counts for a resource. With quirk ``Q9``, a device that
+    ``devices`` returns the current device list of a resource. With quirk ``Q9``, a device that
     vanished or whose plugin disconnected keeps its last health.
     """
     health = _last_health if "Q9" in quirks else device_health
@@ -70,18 +70,18 @@ def allocated_resources_status(
 
 
 def device_health(devices: DeviceList | None, id_: DeviceId) -> Health:
-    """Return a device's present health; ``devices`` is the list that counts."""
+    """Return the present health of a device; ``devices`` is the current list of its resource."""
     number = None if devices is None else devices.device_index.index.get(id_)
     if devices is None or number is None:
         return Health.UNKNOWN
     if devices.is_healthy(number):
         return Health.HEALTHY
-    # The plugin's text can still be Healthy here: then the plugin has disconnected.
+    # If the plugin has disconnected, its last text for the device can still be Healthy.
     return Health.UNHEALTHY
 
 
 def _last_health(devices: DeviceList | None, id_: DeviceId) -> Health:
-    # The kubelet starts from Healthy and only changes it for devices that it finds (v1.32).
+    # The kubelet reports Healthy for a device that it does not find in its lists (v1.32).
     number = None if devices is None else devices.device_index.index.get(id_)
     if devices is None or number is None:
         return Health.HEALTHY

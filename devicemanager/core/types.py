@@ -1,7 +1,7 @@
-"""Types of the core that occur in public signatures, such as ``MockKubelet.pod()``.
+"""Types of ``devicemanager.core`` in public signatures, such as that of ``MockKubelet.pod()``.
 
-Import them from here for annotations, or to implement a ``HintProvider``; the modules that
-define them can change. Nothing in the program imports this module, so it costs nothing at start.
+Import the types from this module for annotations, or to implement a ``HintProvider``. The modules
+that define them can change. No other module imports this one, so it does not slow down a start.
 """
 
 from devicemanager.core.devices import Device

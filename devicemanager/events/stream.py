@@ -1,10 +1,10 @@
 """The event stream: publish, subscribe, remember and wait.
 
 Theory of operation. ``publish`` creates a numbered ``Event`` under the stream's lock, stores
-it, wakes waiting threads and releases the lock. Then it calls the subscribers, on the
-publishing thread. So a callback may publish, subscribe or read the stream, but a slow callback
-delays its publisher. Publishers must not hold a lock of the kubelet, because a callback may
-call the kubelet.
+it, wakes waiting threads and releases the lock. After that, it calls the subscribers on the
+publishing thread. A callback may therefore publish, subscribe or read the stream, but a slow
+callback delays its publisher. Publishers must not hold a lock of the kubelet, because a callback
+may call the kubelet.
 
 ``wait_for`` evaluates an arbitrary condition after each event. It notes the latest event number
 before it evaluates the condition and sleeps only if that number has not changed. An event
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class EventKind(StrEnum):
-    """Kind of an event."""
+    """What an event reports, such as a registration or a rejected pod."""
 
     STARTED = "started"
     """The kubelet started to serve its sockets."""
@@ -46,7 +46,8 @@ class EventKind(StrEnum):
     REGISTRATION_REJECTED = "registration-rejected"
     """A plugin that called Register, or that the plugin watcher found, was not registered."""
     REPLACED = "replaced"
-    """A plugin replaced another one, or its own older connection."""
+    """A plugin registered in place of another plugin, or again in place of its own older
+    registration."""
     PROMOTED = "promoted"
     """The plugin that served a resource disconnected, and another registered plugin serves it
     now."""
@@ -125,7 +126,7 @@ class EventKind(StrEnum):
 
 
 def event_kind(kind: EventKind | str) -> EventKind:
-    """Return the kind with this name. Raises RequestError for an unknown name."""
+    """Return the event kind with this name. Raises RequestError for an unknown name."""
     try:
         return EventKind(kind)
     except ValueError:
@@ -158,7 +159,7 @@ _WARNINGS = frozenset(
 
 @attrs.frozen
 class Event:
-    """One event."""
+    """Something that happened in a kubelet: its kind, its time and a message for people."""
 
     time: float
     """Seconds since the epoch, by the kubelet's clock."""
@@ -190,12 +191,15 @@ subdomain, slash, label), so only names that were rejected are cut."""
 _POLL_SECONDS = 0.25
 _FEW = 16
 _DELIVERING = threading.local()
-"""``streams``: those whose callbacks are running on the thread. Shared by all streams: a
-``threading.local`` for each would need more memory than the rest of a stream."""
+"""``streams`` has the streams whose callbacks are running on the current thread. All streams
+share this object: a ``threading.local`` for each would need more memory than a stream itself."""
 
 
 def notify(callbacks: Iterable[Callable[[T], None]], value: T, what: str) -> None:
-    """Call each callback with ``value``; log exceptions as ``what`` and continue."""
+    """Call each callback with ``value``; log exceptions, and continue with the next callback.
+
+    ``what`` names the callbacks in the log.
+    """
     for callback in callbacks:
         try:
             callback(value)
@@ -207,17 +211,15 @@ def notify(callbacks: Iterable[Callable[[T], None]], value: T, what: str) -> Non
 
 
 class EventStream:
-    """Publisher of events that also stores the latest ones and wakes waiters; thread-safe.
-
-    ``recent`` returns up to ``keep`` events.
-    """
+    """Publisher of events that stores the latest ``keep`` events and wakes threads that wait for
+    one; thread-safe."""
 
     def __init__(self, clock: Clock | None = None, keep: int = 1000) -> None:
         self._clock = clock or SystemClock()
         # Guards all fields below; not held during callbacks. Reentrant: a signal
         # handler may publish while the same thread holds it.
         self._lock = threading.RLock()
-        # Created by the first wait: it is most of a stream's memory, and few streams
+        # Created by the first wait: it needs most of a stream's memory, and few streams
         # are waited for.
         self._changed: threading.Condition | None = None
         self._waiting = 0
@@ -233,7 +235,7 @@ class EventStream:
         return self._latest
 
     def now(self) -> float:
-        """Return the time that an event published now would have."""
+        """Return the current time of the kubelet's clock, in seconds since the epoch."""
         return self._clock.time()
 
     @property
@@ -263,7 +265,7 @@ class EventStream:
             self._latest += 1
             event = Event(now, kind, message, resource, pod, details, self._latest)
             self._recent.append(event)
-            # Only for the list; a deque drops the oldest itself.
+            # Only a list needs this: a deque drops its oldest event itself.
             if len(self._recent) > self._keep:
                 del self._recent[0]
             # A tuple that is replaced, never changed: it can be used after the lock is released.
@@ -301,8 +303,7 @@ class EventStream:
             self._subscribers = tuple(c for c in self._subscribers if c is not callback)
 
     def recent(self, *kinds: EventKind | str) -> tuple[Event, ...]:
-        """Return the latest events, oldest first; if kinds are given, only events of these
-        kinds.
+        """Return the stored events, oldest first. If kinds are given, return only their events.
 
         Raises RequestError for an unknown kind.
         """
@@ -312,12 +313,12 @@ class EventStream:
         return tuple(e for e in events if e.kind in wanted) if wanted else events
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Wait until ``condition()`` is true; evaluate it after every event. True if it held in
-        time.
+        """Wait until ``condition()`` is true; return False after ``timeout`` seconds.
 
-        The condition runs without the stream's lock, so it may call the kubelet.
+        The condition is evaluated after every event. It runs without the stream's lock, so it
+        may call the kubelet.
         """
-        # Real time, also with a ManualClock: a wait of a test must end.
+        # Real time, also with a ManualClock: a wait in a test must always end.
         limit = SystemClock().monotonic() + timeout
         while True:
             with self._lock:
@@ -327,15 +328,15 @@ class EventStream:
             with self._lock:
                 if self._changed is None:
                     self._changed = threading.Condition(self._lock)
-                rest = limit - SystemClock().monotonic()
-                if rest <= 0:
+                remaining = limit - SystemClock().monotonic()
+                if remaining <= 0:
                     return False
-                # Otherwise an event came while the condition was evaluated: evaluate it again at
-                # once.
+                # If an event came while the condition was evaluated, do not sleep: evaluate the
+                # condition again.
                 if self._latest == seen:
-                    # Bounded: a condition can become true without an event, just by time.
+                    # Not longer: a condition can become true without an event, just by time.
                     self._waiting += 1
                     try:
-                        self._changed.wait(min(rest, _POLL_SECONDS))
+                        self._changed.wait(min(remaining, _POLL_SECONDS))
                     finally:
                         self._waiting -= 1

@@ -1,25 +1,26 @@
-"""Fault injection on the kubelet's side: what can be set, what is set, and when it fires.
+"""Fault injection in the mock kubelet: kinds of faults, faults that are set, and when they fire.
 
 Purpose: a plugin must survive a kubelet that rejects a registration, loses a stream or
 restarts at the wrong moment. A fault makes the mock kubelet do this when a test needs it.
 
-Inputs: faults as values, lines or files (``fault``), and the injection points that the
-kubelet's code reaches. Outputs: the faults that fire there (``registry``), as events and as
-``Fired`` values that the code at the injection point carries out.
+An injection point is a place in the kubelet's code where faults can fire. Inputs: faults as
+values, lines or files (``fault``), and calls of the code at injection points. Outputs: the faults
+that fire (``registry``), as events and as ``Fired`` values for this code.
 
-Theory of operation. ``kinds`` is the table of all kinds; each row names an ``Effect``, and
-each effect belongs to one ``InjectionPoint``. Code at an injection point calls
-``FaultRegistry.at(point, context)`` and selects what to do by the effect of the faults
-returned. It declares the effects that it implements with ``implements``, at import.
+Theory of operation. ``kinds`` is the table of all kinds of faults. A kind has one ``Effect``, and
+an effect belongs to one ``InjectionPoint``. The code at an injection point calls
+``FaultRegistry.at(point, context)`` and carries out the effects of the faults returned. At import
+it declares with ``implements`` which effects it implements.
 
 Invariants:
-* Nothing here acts: this package uses no gRPC, sockets or subprocesses (``[tool.rooms]``).
+* This package only decides which faults fire; other packages carry them out. It uses no gRPC,
+  sockets or subprocesses (``[tool.rooms]``).
 * A kind runs only the code of its effect. An effect without code is an error at import.
 * Decisions depend on counters and a seed, never on time: the same matches fire the same faults.
 * Without faults, an injection point costs one attribute lookup.
 
 Start reading in ``injection_point``, then ``kinds``. ``states`` has the counters of a fault
-that is set, ``chaos`` chooses faults at random.
+that is set, and ``chaos`` chooses faults at random.
 """
 
 from __future__ import annotations

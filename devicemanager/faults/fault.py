@@ -1,4 +1,6 @@
-"""One fault: what happens, to which plugin, and how often; as a value, as a line, in a file.
+"""Faults as values, as lines of text and in files: what fails, for which plugin and how often.
+
+A line has the kind and its options:
 
 ``reject-register:code=UNAVAILABLE,text=not now,times=2,resource=vendor.com/gpu``
 """
@@ -35,7 +37,7 @@ _AT = (
 )
 
 COMMON = (
-    Option("times", whole(1), "how often it fires at most (default: until it is cleared)"),
+    Option("times", whole(1), "how often it fires at most (default: no limit)"),
     Option("after", whole(0), "number of matches before it can fire", 0),
     Option("probability", probability, "probability that it fires at a match", 1.0),
     Option("seed", whole(0), "seed for the probability (default: the run's)"),
@@ -61,7 +63,7 @@ _LONGEST_TEXT = 1000
 
 
 class FaultError(RequestError):
-    """An invalid fault. The text is one line and names the choices."""
+    """Error of an invalid fault. The text is one line and names the valid choices."""
 
 
 def _fixed(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -70,24 +72,25 @@ def _fixed(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @attrs.frozen(repr=False)
 class Fault:
-    """A fault to set; see :data:`devicemanager.faults.KINDS` for the kinds and their options.
+    """A fault that can be set: its kind, its options, and when it fires.
 
-    Create one with :meth:`of`, :meth:`parse` or :meth:`from_data`.
+    Create faults with :meth:`of`, :meth:`parse` or :meth:`from_data`.
+    :data:`devicemanager.faults.KINDS` has the kinds and their options.
     """
 
     kind: Kind
     times: int | None = None
-    """How often it fires at most; None is until it is cleared."""
+    """How often the fault fires at most; None for no limit."""
     after: int = 0
-    """Number of matches before it can fire."""
+    """Number of matches before the fault can fire."""
     probability: float = 1.0
-    """Probability that it fires at a match."""
+    """Probability that the fault fires at a match."""
     seed: int | None = None
-    """Seed for the probability; None is the registry's."""
+    """Seed for the probability; None to use ``FaultRegistry.seed``."""
     resource: str | None = None
-    """Only for this resource."""
+    """The only resource for which the fault fires; None for all."""
     plugin: str | None = None
-    """Only for the plugin whose socket has this file name."""
+    """File name of the socket of the only plugin for which the fault fires; None for all."""
     at: str = NOW
     """When an action is executed: ``now``, an injection point or a call."""
     # Read-only, since faults are shared between threads.
@@ -96,7 +99,10 @@ class Fault:
 
     @classmethod
     def of(cls, kind: str, /, **given: Any) -> Self:
-        """Create a fault of a kind, with options as text or as values. Raises FaultError."""
+        """Create a fault of a kind, with options as text or as values.
+
+        Raises FaultError for an unknown kind, an unknown option or an invalid value.
+        """
         row = KINDS.get(kind)
         if row is None:
             raise FaultError(f"unknown fault {kind!r}: use one of {', '.join(KINDS)}")
@@ -119,26 +125,27 @@ class Fault:
                 f"{name}: invalid resource {self.resource!r}: expected a domain and a name, such "
                 "as vendor.com/gpu"
             )
-        # Without a point there are no matches to count: reject options that would have no effect.
+        # Without an injection point there are no matches to count: reject options that would
+        # have no effect.
         if self.is_immediate and (self.times, self.after, self.probability) != (None, 0, 1.0):
             raise FaultError(
                 f"{name} is executed at once: times, after and probability need at=POINT, where "
                 f"POINT is one of {', '.join(_AT[1:])}"
             )
 
-    # A restart that fires each time its point is reached would never let a plugin register.
+    # A restart that fires at every match would never let a plugin register.
     @property
     def _is_once(self) -> bool:
         return self.kind.is_action and not self.is_immediate and self.times is None
 
     @property
     def is_immediate(self) -> bool:
-        """True for an action that is executed at once when it is set."""
+        """True if the fault is an action that is executed at once when the fault is set."""
         return self.kind.is_action and self.at == NOW
 
     @property
     def point(self) -> InjectionPoint | None:
-        """The injection point where it can fire; None if it is executed at once."""
+        """The injection point where the fault can fire; None if it is executed at once."""
         if self.kind.point is not None:
             return self.kind.point
         if self.is_immediate:
@@ -147,21 +154,22 @@ class Fault:
 
     @property
     def rpc(self) -> str | None:
-        """The only call, or PodResources method, at which it fires; None for all."""
+        """Name of the only RPC for which the fault fires; None for all."""
         if self.at in RPCS:
             return self.at
         return self.options.get("rpc") or self.options.get("method")
 
     @property
     def phase(self) -> str:
-        """For a fault of calls: ``before`` the call is made, or ``after`` its response."""
+        """``before`` if a fault of calls fires before the call, ``after`` if after the response."""
         return "after" if self.options.get("when") == "after" else "before"
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """Parse ``KIND`` or ``KIND:NAME=VALUE,NAME=VALUE``.
+        """Create a fault from a line ``KIND`` or ``KIND:NAME=VALUE,NAME=VALUE``.
 
-        A comma in a text is written as ``\\,`` where ``name=`` follows. Raises FaultError.
+        A comma in a value is written as ``\\,`` if ``name=`` follows. Raises FaultError for an
+        invalid line.
         """
         kind, _, rest = line.strip().partition(":")
         given: dict[str, str] = {}
@@ -182,7 +190,7 @@ class Fault:
     def from_data(cls, data: Any) -> Self:
         """Create a fault from a line, or from a mapping with ``kind`` and options.
 
-        Raises FaultError.
+        Raises FaultError for an invalid line or mapping.
         """
         if isinstance(data, str):
             return cls.parse(data)
@@ -196,8 +204,11 @@ class Fault:
         return cls.of(given.pop("kind"), **given)
 
     def as_data(self) -> dict[str, Any]:
-        """Return what ``from_data`` accepts: ``kind``, common options that differ from their
-        defaults, and all options of the kind."""
+        """Return the fault as a mapping that ``from_data`` accepts.
+
+        It has ``kind``, all options of the kind, and the common options that differ from their
+        defaults.
+        """
         common = (*COMMON, AT) if self.kind.is_action else COMMON
         values = {option.name: getattr(self, option.name) for option in common}
         return {
@@ -247,7 +258,7 @@ def _written(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
-    # Only where the parser would otherwise begin another option.
+    # Escape a comma only where the parser would otherwise begin another option.
     return _COMMA.sub(r"\\,", str(value))
 
 
@@ -255,12 +266,12 @@ def _written(value: Any) -> str:
 
 
 def read_faults(path: Path) -> tuple[int | None, tuple[Fault, ...]]:
-    """Read a YAML or JSON file; return the seed, if the file has one, and its faults.
+    """Read a YAML or JSON file of faults; return its seed (None if it has none) and its faults.
 
-    The file is a list of faults, or a mapping with such a list in ``faults`` and a ``seed``.
+    The file is a list of faults, or a mapping with ``seed`` and the list as ``faults``.
     A fault is a line (``reject-register:times=2``) or a mapping with ``kind`` and options.
 
-    Raises FaultError with one line: the file, which fault, and what is wrong with it.
+    Raises FaultError with one line that names the file, the fault and the problem.
     """
     document = _document(path)
     seed = None

@@ -1,9 +1,9 @@
 """Injection points, and the effects that faults have there.
 
 An injection point is a place in the kubelet's code where a fault can fire. An effect is what
-happens when it fires. Each effect belongs to one injection point, and the module with that
-point implements it: ``implements`` checks at import that none is missing. A kind of fault
-(``kinds``) names its effect, so it can never run the code of another kind.
+the fault does there. Each effect belongs to one injection point, and the module that contains
+the point implements the effect: ``implements`` checks at import that no effect is missing. A
+kind of fault (``kinds``) names its effect, so it can never run the code of another kind.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["NO_CONTEXT", "Effect", "FaultContext", "InjectionPoint", "implements
 class InjectionPoint(StrEnum):
     """A place in the kubelet's code where a fault can fire.
 
-    Effects are implemented in ``devicemanager.kubelet``, in the module named for each point.
+    Each injection point names the module in ``devicemanager.kubelet`` that contains it.
     """
 
     REGISTER = "register"
-    """Register was received and has not been checked. (``registration.server``)"""
+    """A Register call was received and is not checked yet. (``registration.server``)"""
     REGISTERED = "registered"
     """A plugin was registered; its ListAndWatch stream is not open, and Register has no
     response yet. Only actions fire here. (``registration.registrar``)"""
@@ -38,17 +38,17 @@ class InjectionPoint(StrEnum):
     CHECKPOINT = "checkpoint"
     """The checkpoint is about to be written. (``checkpoint_faults``)"""
     START = "start"
-    """The kubelet starts and has not read its checkpoint. (``checkpoint_faults``)"""
+    """The kubelet starts and has not read its checkpoint yet. (``checkpoint_faults``)"""
     POD_RESOURCES = "pod-resources"
     """A PodResources call was received. (``pod_resources``)"""
 
 
 class Effect(Enum):
-    """What a fault does when it fires.
+    """What a fault does when it fires, with the injection point where it fires.
 
-    The first value is a unique name, the second the injection point that implements it. An
-    *action* has none: it acts on the kubelet as a whole, at once or at a point chosen with
-    ``at``. Actions are implemented in ``process_faults``.
+    An *action* has None as its injection point: it acts on the kubelet as a whole, at once or at
+    the injection point that the option ``at`` names. ``kubelet.process_faults`` implements
+    actions.
     """
 
     # The texts only keep the members distinct: an enum merges members with equal values.
@@ -85,21 +85,24 @@ class Effect(Enum):
 
 
 def implements(point: InjectionPoint | None, effects: Collection[Effect]) -> None:
-    """Declare at import that a module implements these effects, all those of ``point``.
+    """Check that a module implements exactly the effects of an injection point.
 
-    Raises TypeError if one is missing or belongs to another point. The effects should be the
-    keys of the table that selects the code, where the module has one.
+    The module calls this at import with the effects that it implements, which are best the keys
+    of the table that selects the code. Raises TypeError if an effect is missing or belongs to
+    another injection point.
     """
     # A test checks that each injection point has exactly one such declaration.
     wanted = {effect for effect in Effect if effect.point is point}
     if missing := wanted - set(effects):
-        raise TypeError(f"no code for {', '.join(sorted(map(str, missing)))} at {point}")
+        names = ", ".join(sorted(map(str, missing)))
+        raise TypeError(f"no code for {names} at injection point {point}")
     if others := set(effects) - wanted:
-        raise TypeError(f"{', '.join(sorted(map(str, others)))} cannot fire at {point}")
+        names = ", ".join(sorted(map(str, others)))
+        raise TypeError(f"{names} cannot fire at injection point {point}")
 
 
 class FaultContext(NamedTuple):
-    """What happens at an injection point: with which plugin, and in which call."""
+    """The plugin and the call for which the kubelet has reached an injection point."""
 
     resource: str | None = None
     plugin: str | None = None
@@ -107,7 +110,7 @@ class FaultContext(NamedTuple):
     rpc: str | None = None
     """Name of the call, or of the PodResources method."""
     phase: str = "before"
-    """For a call to a plugin: ``before`` it is made, or ``after`` its response."""
+    """``before`` a call to a plugin is made, or ``after`` its response has arrived."""
 
     def __str__(self) -> str:
         who = " of ".join(filter(None, (self.plugin, self.resource)))
@@ -115,4 +118,4 @@ class FaultContext(NamedTuple):
 
 
 NO_CONTEXT = FaultContext()
-"""A place without plugin and call, such as the kubelet's start."""
+"""Context of an injection point without plugin and call, such as the kubelet's start."""

@@ -1,4 +1,4 @@
-"""The kinds of faults, as one table: what each does, its options, and how chaos uses it.
+"""The table of all kinds of faults: what each kind does, its options, and its use by chaos.
 
 A row names the effect of its kind, and the effect names the injection point that implements
 it (``injection_point``). CONTRIBUTING.md has the steps to add a kind.
@@ -50,12 +50,12 @@ TEXT = "injected fault"
 _MOST = 1 << 62  # keeps sums of times and counters within 64 bits
 
 Read = Callable[[Any], Any]
-"""Converts a given value, text or not. Raises ValueError with the expected form."""
+"""Reader of an option's value, which may be text. Raises ValueError with the expected form."""
 
 
 @attrs.frozen
 class Option:
-    """An option of a fault. ``required`` options have no default."""
+    """An option of a fault: its name, its reader, its meaning and its default."""
 
     name: str
     read: Read
@@ -65,7 +65,8 @@ class Option:
 
 
 def _number(value: Any) -> float:
-    """Return a number; NaN, which every comparison rejects, for anything else."""
+    """Convert a value to a float. Return NaN, which every comparison rejects, if it is not a
+    number."""
     try:
         return math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -73,7 +74,7 @@ def _number(value: Any) -> float:
 
 
 def seconds(value: Any) -> float:
-    """Read a duration in seconds of the kubelet's clock."""
+    """Read a duration in seconds, at least 0."""
     number = _number(value)
     if not 0 <= number <= _MOST:
         raise ValueError("a number of seconds from 0")
@@ -81,7 +82,7 @@ def seconds(value: Any) -> float:
 
 
 def whole(least: int) -> Read:
-    """Return a reader of integers of at least ``least``."""
+    """Return a reader that accepts only integers of at least ``least``."""
 
     def read(value: Any) -> int:
         try:
@@ -96,7 +97,7 @@ def whole(least: int) -> Read:
 
 
 def probability(value: Any) -> float:
-    """Read a probability above 0."""
+    """Read a probability above 0 and at most 1."""
     number = _number(value)
     if not 0 < number <= 1:
         raise ValueError("a number above 0, at most 1")  # 0 would be a fault that never fires
@@ -104,14 +105,14 @@ def probability(value: Any) -> float:
 
 
 def text(value: Any) -> str:
-    """Read a text of one line."""
+    """Check that a value is a text of one line, and return it."""
     if not isinstance(value, str) or "\n" in value:
         raise ValueError("a text of one line")
     return value
 
 
 def switch(value: Any) -> bool:
-    """Read true or false."""
+    """Read ``true`` or ``false``, in upper or lower case, as a bool."""
     words = {"true": True, "false": False}
     if str(value).lower() not in words:
         raise ValueError("true or false")
@@ -119,7 +120,7 @@ def switch(value: Any) -> bool:
 
 
 def choice(*choices: str) -> Read:
-    """Return a reader of one of these words."""
+    """Return a reader that accepts only these words."""
 
     def read(value: Any) -> str:
         if value not in choices:
@@ -129,7 +130,7 @@ def choice(*choices: str) -> Read:
     return read
 
 
-_CODE = Option("code", choice(*CODES), "gRPC's name of the status code", "UNAVAILABLE")
+_CODE = Option("code", choice(*CODES), "status code, by its gRPC name", "UNAVAILABLE")
 _TEXT = Option("text", text, "text of the status", TEXT)
 _SECONDS = Option("seconds", seconds, "duration, by the kubelet's clock", required=True)
 _RPC = Option("rpc", choice(*RPCS), f"only this call: {', '.join(RPCS)}")
@@ -150,7 +151,7 @@ _CHAOS_AT = ("registered", "list", *RPCS)
 
 @attrs.frozen
 class Kind:
-    """One kind of fault."""
+    """A kind of fault: its name, meaning, effect and options."""
 
     name: str
     meaning: str
@@ -159,16 +160,17 @@ class Kind:
     ends_process: bool = False
     """True if the kubelet's process ends."""
     chaos: Mapping[str, Sequence[Any]] | None = None
-    """Values that chaos chooses from, by option; None if it never chooses this kind."""
+    """Values that chaos chooses from, by option; None if chaos never chooses this kind."""
 
     @property
     def point(self) -> InjectionPoint | None:
-        """The injection point where it fires; None for an action."""
+        """The injection point where faults of this kind fire; None for an action."""
         return self.effect.point
 
     @property
     def is_action(self) -> bool:
-        """True if it acts on the kubelet as a whole: at once, or at the point of option ``at``."""
+        """True if the fault acts on the kubelet as a whole, at once or at the injection point
+        that option ``at`` names."""
         return self.point is None
 
 
@@ -195,7 +197,7 @@ KINDS = _table(
         # The same effect: without the option ``seconds``, a delay lasts until it is released.
         Kind(
             "hang-register",
-            "as delay-register, until the fault is cleared",
+            "like delay-register, but until the fault is cleared",
             Effect.DELAY_REGISTER,
         ),
         Kind(
@@ -284,7 +286,7 @@ KINDS = _table(
             "fail-checkpoint",
             "a write of the checkpoint fails",
             Effect.FAIL_CHECKPOINT,
-            (Option("error", choice(*ERRORS), "the system's error", "ENOSPC"),),
+            (Option("error", choice(*ERRORS), "operating-system error", "ENOSPC"),),
             chaos={"error": ERRORS},
         ),
         Kind(
@@ -368,10 +370,12 @@ KINDS = _table(
         ),
         Kind(
             "restart-twice",
-            "the kubelet restarts, and again after a gap",
+            "the kubelet restarts twice, with a gap in between",
             Effect.RESTART_TWICE,
             (
-                Option("gap", seconds, "seconds between the two, by the kubelet's clock", 0.05),
+                Option(
+                    "gap", seconds, "seconds between the restarts, by the kubelet's clock", 0.05
+                ),
                 _KEEP,
             ),
             ends_process=True,

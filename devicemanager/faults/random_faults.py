@@ -1,9 +1,9 @@
 """Chaos: faults chosen at random from one seed.
 
 The chosen faults are ordinary faults, each with a probability and a separate seed. The same seed
-therefore chooses the same faults, and they decide the same at the same matches. Kinds
-and values come from the column ``chaos`` of the table of kinds. Faults that last until they
-are cleared are excluded: a plugin that retries must be able to succeed.
+therefore always chooses the same faults, and these fire at the same matches. Kinds and values
+come from the field ``chaos`` in the table of kinds. Faults that last until they are cleared are
+excluded: a plugin that retries must be able to succeed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["chaos"]
 _PROBABILITIES = (0.05, 0.1, 0.2, 0.3)
 _FEWEST, _MOST = 6, 12
 _TIMES = (1, 2, 3)
-"""Limits of how often an action is executed: a kubelet that keeps restarting tests nothing."""
+"""Choices for how often an action is executed; a kubelet that keeps restarting tests nothing."""
 
 
 def chaos(seed: int) -> tuple[Fault, ...]:
-    """Return the faults of a seed: 6 to 12 of different kinds, each with a probability."""
+    """Choose 6 to 12 faults of different kinds from a seed, each with a probability."""
     # A text as seed, so that other uses of the same number do not draw the same values.
     source = random.Random(f"chaos/{seed}")
     names = sorted(kind.name for kind in KINDS.values() if kind.chaos is not None)
@@ -37,7 +37,7 @@ def _choose(kind: Kind, source: random.Random) -> Fault:
         options["times"] = source.choice(_TIMES)
     return Fault.of(
         kind.name,
-        # Sometimes a few matches later, when the plugin is already registered.
+        # Skip up to two matches, so that some faults fire after the plugin has registered.
         after=source.randint(0, 2),
         probability=source.choice(_PROBABILITIES),
         seed=source.randrange(1 << 31),

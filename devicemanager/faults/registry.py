@@ -1,8 +1,8 @@
 """The faults that are set, and which of them fire at an injection point.
 
-A decision depends only on the seed and on counters: how often a fault matched, and for a
-fault with a probability, how often it matched for the resource. The same sequence of matches
-therefore has the same outcome, regardless of timing.
+Whether a fault fires depends only on the seed and on counters: how often the fault matched, and
+for a fault with a probability, how often it matched for the resource. The same sequence of
+matches therefore has the same outcome, regardless of timing.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ FaultSource = Any
 
 
 class Actions(Protocol):
-    """Executor of the faults that are actions."""
+    """Executor of actions: faults that act on the kubelet as a whole, such as a restart."""
 
     def prepare(self, fault: Fault) -> object:
-        """Return what the fault needs when it fires; called when it is set."""
+        """Collect the data that a fault needs when it fires; called when the fault is set."""
 
     def execute(self, fault: Fault, context: FaultContext) -> None:
-        """Execute an action on the calling thread. Raises what the action raises."""
+        """Execute an action on the calling thread. Errors of the action are raised."""
 
     def start(self, fault: Fault, context: FaultContext) -> None:
-        """Execute an action on another thread; report its errors."""
+        """Execute an action on another thread, and report its errors there."""
 
 
 class _NoActions:
@@ -53,8 +53,8 @@ class _NoActions:
 class FaultRegistry:
     """The faults of one kubelet; they outlive its restarts. Thread-safe.
 
-    Every injection point reads ``armed`` first and does nothing else while it is empty: a
-    kubelet without faults pays for one attribute.
+    Every injection point reads ``armed`` first and does nothing else if it is empty, so an
+    injection point without faults costs one attribute lookup.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class FaultRegistry:
         actions: Actions | None = None,
         seed: int = 0,
     ) -> None:
-        """Internal: a kubelet creates its registry."""
+        """Internal: create a registry without faults. Each kubelet creates its own registry."""
         self._clock = clock or SystemClock()
         self._events = events or EventStream(self._clock)
         self._actions: Actions = actions or _NoActions()
@@ -84,11 +84,12 @@ class FaultRegistry:
         """Set a fault, given as kind and options, as one line, as a mapping or as a ``Fault``.
 
         ``set("reject-register", times=2)`` is the same as ``set("reject-register:times=2")``.
-        Its counters begin at 0. An action without ``at`` is executed before this returns; later
-        parts of it (``away``, a gap) follow by the kubelet's clock.
+        The fault's counters begin at 0. An action without ``at`` is executed before this method
+        returns; only the second start of ``restart-twice`` and the start of ``away`` come later,
+        by the kubelet's clock.
 
-        Raises FaultError, which names the choices, for an invalid fault, and what an action
-        raises.
+        Raises FaultError, which names the choices, for an invalid fault. Errors of an action are
+        raised, too.
         """
         # Not at the top: a kubelet without faults does not load the table of kinds.
         from devicemanager.faults.states import Entry
@@ -107,7 +108,7 @@ class FaultRegistry:
             return entry.state()
 
     def _execute(self, entry: Entry) -> FaultState:
-        """Execute an action at once. It is published as an event and not stored."""
+        """Execute an action at once and publish it as an event, without storing the fault."""
         entry.seen = entry.fired = 1
         context = FaultContext(entry.fault.resource, entry.fault.plugin)
         self._publish(entry, context)
@@ -117,13 +118,14 @@ class FaultRegistry:
     def list(self) -> tuple[FaultState, ...]:
         """Return all faults that were set and not cleared, in the order in which they were set.
 
-        Faults that cannot fire any more are included, actions executed at once are not.
+        The list includes faults that cannot fire any more, but not actions that were executed at
+        once.
         """
         with self._lock:
             return tuple(entry.state() for entry in self._entries.values())
 
     def clear(self, which: int | str | None = None) -> int:
-        """Clear a fault by ID, all faults of a kind, or all; return how many.
+        """Clear a fault by its ID, all faults of a kind, or all faults; return their number.
 
         Calls that a cleared fault delays resume at once. Raises RequestError if no fault of the
         given ID or kind is set.
@@ -142,17 +144,17 @@ class FaultRegistry:
         for hold in holds:
             hold.release()
         if which is not None and not cleared:
-            raise RequestError(f"no fault {which!r} is set: {self._choices()}")
+            raise RequestError(f"unknown fault {which!r}: {self._choices()}")
         return len(cleared)
 
     def _choices(self) -> str:
         names = [f"{state.id} ({state.fault.kind.name})" for state in self.list()]
-        return f"use one of {', '.join(names)}" if names else "there is none"
+        return f"use one of {', '.join(names)}" if names else "no faults are set"
 
     def _rearm(self) -> None:
-        """Replace ``armed``; must be called with the lock held.
+        """Replace the mapping ``armed`` by a current one. Must be called with the lock held.
 
-        Readers have no lock, so the mapping is never changed in place.
+        ``armed`` is read without the lock, so the mapping is never changed in place.
         """
         armed: dict[InjectionPoint, tuple[Entry, ...]] = {}
         for entry in self._entries.values():
@@ -168,8 +170,8 @@ class FaultRegistry:
     ) -> tuple[Fired, ...]:
         """Internal: return the faults that fire now, in the order in which they were set.
 
-        Each is published as an event. Actions are started on another thread; without ``start``
-        the caller starts them.
+        Each fault is published as an event. Actions are started on another thread; with ``start``
+        false, the caller starts them with ``Fired.start``.
         """
         firing = []
         with self._lock:
@@ -213,10 +215,10 @@ class FaultRegistry:
                 entry.holds.discard(hold)
 
         hold = Hold(ended)
-        # Started before it is counted: a test that sees the count may advance the clock at once.
+        # Started before it is counted: a test can advance the clock as soon as it sees the count.
         hold.start(self._clock, seconds)
         with self._lock:
-            # The fault may have been cleared, or the stop begun, since it fired.
+            # Since the fault fired, it may have been cleared, or the kubelet may be stopping.
             is_over = self._is_stopping or entry.id not in self._entries
             if not (is_over or hold.is_over):
                 entry.holds.add(hold)
@@ -225,7 +227,10 @@ class FaultRegistry:
         return hold
 
     def stopping(self) -> None:
-        """Internal: end all delays, and begin none until ``starting``: the process stops."""
+        """Internal: end all delays, and allow no new delay until ``starting`` is called.
+
+        Called when the process stops.
+        """
         with self._lock:
             self._is_stopping = True
             holds = [hold for entry in self._entries.values() for hold in entry.holds]
@@ -233,12 +238,12 @@ class FaultRegistry:
             hold.release()
 
     def starting(self) -> None:
-        """Internal: allow delays again: a process starts."""
+        """Internal: allow delays again; called when a process starts."""
         self._is_stopping = False
 
 
 class Fired:
-    """A fault that fires now."""
+    """A fault that fires at an injection point now; the code there carries it out."""
 
     def __init__(self, registry: FaultRegistry, entry: Entry, context: FaultContext) -> None:
         self._registry = registry
@@ -248,7 +253,7 @@ class Fired:
         self.id = entry.id
 
     def __getitem__(self, option: str) -> Any:
-        """Return the value of one of the kind's options."""
+        """Return the value of an option of the fault by its name."""
         return self._entry.fault.options[option]
 
     def __str__(self) -> str:
@@ -256,34 +261,38 @@ class Fired:
 
     @property
     def effect(self) -> Effect:
-        """What the injection point has to do."""
+        """The effect that the code at the injection point carries out."""
         return self.kind.effect
 
     @property
     def prepared(self) -> Any:
-        """What ``Actions.prepare`` returned when the fault was set."""
+        """The data that ``Actions.prepare`` collected when the fault was set."""
         return self._entry.prepared
 
     def start(self) -> None:
-        """Start an action on another thread; do nothing for other kinds."""
+        """Start the fault on another thread if it is an action; otherwise do nothing."""
         if self.kind.is_action:
             self._registry._actions.start(self._entry.fault, self._context)
 
     def hold(self) -> Hold:
-        """Begin a delay of the fault's ``seconds``; without them, until it is cleared.
+        """Begin a delay and return it; ``wait`` of the result blocks until its end.
 
-        The delay is over at once if the fault has been cleared or the kubelet stops.
+        The delay lasts for the fault's option ``seconds``, or without it until the fault is
+        cleared. It ends early if the fault is cleared or the kubelet stops.
         """
         return self._registry._hold(self._entry, self._entry.fault.options.get("seconds"))
 
 
 def first(fired: Iterable[Fired], *effects: Effect) -> Fired | None:
-    """Return the first fault with one of these effects."""
+    """Return the first fault that has one of these effects; None if there is none."""
     return next((fault for fault in fired if fault.effect in effects), None)
 
 
 def as_fault(fault: FaultSource, options: Mapping[str, Any]) -> Fault:
-    """Convert what was given to a fault. Raises FaultError."""
+    """Convert a ``Fault``, a line, a mapping, or a kind with ``options`` to a fault.
+
+    Raises FaultError if it is invalid.
+    """
     from devicemanager.faults.fault import Fault, FaultError
 
     if isinstance(fault, Fault):
@@ -293,5 +302,7 @@ def as_fault(fault: FaultSource, options: Mapping[str, Any]) -> Fault:
     else:
         converted = Fault.from_data(fault)
     if options:
-        raise FaultError(f"options can only be given with a kind, not with {converted}")
+        raise FaultError(
+            f"cannot combine options with the fault {converted}: give the kind and its options"
+        )
     return converted

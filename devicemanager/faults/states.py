@@ -1,4 +1,4 @@
-"""A fault that is set: its counters, whether it fires, and the delays that it causes."""
+"""The state of a fault that is set: its counters, the decision to fire, and its delays."""
 
 from __future__ import annotations
 
@@ -19,26 +19,29 @@ __all__ = ["Entry", "FaultState", "Hold"]
 
 @attrs.frozen
 class FaultState:
-    """Snapshot of a fault that was set."""
+    """Snapshot of a fault that was set, with its ID and its counters."""
 
     id: int
-    """Number of the fault in its registry, from 1 in the order in which they were set."""
+    """Number of the fault; faults are numbered from 1, in the order in which they were set."""
     fault: Fault
     seen: int
-    """How often its injection point was reached by a match."""
+    """Number of matches: how often the fault's options matched at its injection point."""
     fired: int
-    """How often it fired."""
+    """How often the fault fired."""
     holding: int = 0
-    """Number of calls and streams that it delays now."""
+    """Number of calls and streams that the fault delays now."""
 
     @property
     def is_spent(self) -> bool:
-        """True if it cannot fire any more."""
+        """True if the fault cannot fire any more."""
         return self.fault.times == self.fired or self.fault.is_immediate
 
     def as_data(self) -> dict[str, Any]:
-        """Return ``id``, ``spec`` (the line that sets it), ``seen``, ``fired``, ``holding``,
-        ``spent``, and the fault's fields as :meth:`Fault.as_data` does."""
+        """Return the state as a mapping for JSON.
+
+        Its keys are ``id``, ``spec`` (the line that sets the fault), ``seen``, ``fired``,
+        ``holding``, ``spent``, and those of :meth:`Fault.as_data`.
+        """
         return {
             "id": self.id,
             "spec": str(self.fault),
@@ -52,23 +55,23 @@ class FaultState:
 
 @attrs.define(eq=False)
 class Entry:
-    """The registry's record of a fault; guarded by the registry's lock."""
+    """The registry's record of a fault that is set; guarded by the registry's lock."""
 
     id: int
     fault: Fault
     seen: int = 0
     fired: int = 0
     matches: Counter[str | None] = attrs.field(factory=Counter)
-    """``seen`` by resource."""
+    """Number of matches by resource; their sum is ``seen``."""
     holds: set[Hold] = attrs.field(factory=set)
     prepared: Any = None
-    """What ``Actions.prepare`` returned when the fault was set."""
+    """The data that ``Actions.prepare`` collected when the fault was set."""
 
     def state(self) -> FaultState:
         return FaultState(self.id, self.fault, self.seen, self.fired, len(self.holds))
 
     def concerns(self, context: FaultContext) -> bool:
-        """True if the context matches the fault's options."""
+        """True if the plugin and the call in ``context`` match the fault's options."""
         fault = self.fault
         wanted = fault.resource, fault.plugin, fault.rpc
         actual = context.resource, context.plugin, context.rpc
@@ -77,7 +80,7 @@ class Entry:
         return fault.point is not InjectionPoint.CALL or fault.phase == context.phase
 
     def fires(self, context: FaultContext, seed: int) -> bool:
-        """Count a match, and return True if the fault fires."""
+        """Count a match. Return True if the fault fires."""
         fault = self.fault
         self.seen += 1
         self.matches[context.resource] += 1
@@ -97,24 +100,25 @@ class Entry:
 
 
 class Hold:
-    """A delay that lasts until ``release``. Thread-safe."""
+    """A delay of a call or a stream, which ends with ``release`` or ``cancel``. Thread-safe."""
 
     def __init__(self, ended: Callable[[Hold], None] | None = None) -> None:
         """``ended`` is called when the delay ends, whether it is released or cancelled."""
         self._ended = ended
-        # Guards the two below.
+        # Guards _callbacks and is_over.
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
         self.is_over = False
         self._cancel: Cancel | None = None
 
     def start(self, clock: Clock, seconds: float | None) -> None:
-        """Release it after ``seconds`` of the clock; None needs an explicit ``release``."""
+        """Schedule the release after ``seconds`` of the clock. With None, only a call of
+        ``release`` or ``cancel`` ends the delay."""
         if seconds is not None:
             self._cancel = clock.call_at(clock.monotonic() + seconds, self.release)
 
-    def then(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when it is released; at once if the delay is over."""
+    def on_release(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when the delay is released, or now if the delay is over."""
         with self._lock:
             if not self.is_over:
                 self._callbacks.append(callback)
@@ -122,7 +126,7 @@ class Hold:
         callback()
 
     def release(self) -> None:
-        """End the delay: everything that waits resumes. Idempotent."""
+        """End the delay and call the callbacks, so that delayed calls resume. Idempotent."""
         self._end(call=True)
 
     def cancel(self) -> None:
@@ -144,8 +148,8 @@ class Hold:
             callback()
 
     def wait(self) -> None:
-        """Block this thread until the delay is over."""
-        # An event of this call, so that any number of threads can wait.
+        """Block the calling thread until the delay is released."""
+        # Each call has its own threading.Event, so any number of threads can wait.
         over = threading.Event()
-        self.then(over.set)
+        self.on_release(over.set)
         over.wait()

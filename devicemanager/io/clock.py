@@ -1,18 +1,19 @@
 """Time as a parameter: the system clock, and a clock that tests advance.
 
-Theory of operation. ``SystemClock`` calls timers on one daemon thread, which exists only while
+Theory of operation. ``SystemClock`` calls callbacks on one daemon thread, which exists only while
 timers wait. Callbacks run one after the other, without the clock's lock, so a callback may set
-and cancel timers. ``ManualClock`` has no thread: ``advance`` calls the timers that become due,
-in order, each at its own time.
+and cancel timers. ``ManualClock`` has no thread. ``advance`` calls the callbacks of the timers
+that become due, in order; during a callback, the clock shows the due time of its timer.
 
-``call_at`` returns a function that cancels the timer. After it returns, the callback is neither
-running nor will it run, so the caller can free what the callback uses. That makes cancelling
-the difficult part of ``SystemClock`` (``_cancel``). Three cases:
+``call_at`` returns a function that cancels the timer. After that function has returned, the
+callback is not running and will not run, so the caller can free what the callback uses. This
+guarantee makes cancelling the difficult part of ``SystemClock`` (``_cancel``). Three cases:
 
 1. The timer is waiting: remove it.
-2. Its callback is running on the timer thread: wait for it, unless the caller is that callback.
-3. It was the last timer: wait for the end of the thread as well, so that a kubelet leaves no
-   thread behind when it stops. A callback of another timer is not waited for.
+2. The timer's callback is running on the timer thread: wait until it returns, unless the callback
+   itself is the caller.
+3. The timer was the last one: also wait until the thread has ended, so that no thread of a kubelet
+   remains after it has stopped. Do not wait for the callback of another timer.
 """
 
 from __future__ import annotations
@@ -26,33 +27,35 @@ from itertools import count
 from typing import Protocol
 
 Cancel = Callable[[], None]
-"""Cancels a timer; no effect once it has fired. Waits for a callback in progress."""
+"""Function that cancels a timer and waits until the timer's callback is no longer running. It has
+no effect after the timer has fired."""
 
 _Timer = tuple[float, int, Callable[[], None]]
-"""Due time, unique number and callback; the number makes heap entries comparable."""
+"""Due time, unique number and callback of a timer; the number makes heap entries comparable."""
 
 
 class Clock(Protocol):
-    """Two readings, both in seconds, and timers."""
+    """A clock: monotonic time, time of day, and timers. All times are in seconds."""
 
     def monotonic(self) -> float:
-        """Return a time that never goes back; for intervals such as the grace period."""
+        """Return a time that never decreases, to measure intervals such as the grace period."""
 
     def time(self) -> float:
-        """Return the seconds since the epoch; for people."""
+        """Return the seconds since the epoch, for timestamps that people read."""
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Cancel:
         """Call ``callback`` once, on any thread, when ``monotonic()`` reaches ``when``.
 
-        If ``when`` is far away, the callback can be early and must read the clock again.
+        Returns a function that cancels the timer. If ``when`` is far away, the callback can be
+        called too early and must read the clock again.
         """
 
 
 class SystemClock:
-    """The machine's clock; thread-safe.
+    """Clock with the time of the operating system; thread-safe.
 
-    One daemon thread calls the timers in order, one at a time: a slow callback delays later
-    ones.
+    One daemon thread calls the callbacks of timers one at a time, so a slow callback delays later
+    timers.
     """
 
     def __init__(self) -> None:
@@ -64,12 +67,16 @@ class SystemClock:
         self._running: _Timer | None = None
         self._thread: threading.Thread | None = None
 
-    # The functions themselves: every admission reads the clock several times.
+    # Not wrapped in methods, because every admission reads the clock several times.
     monotonic = staticmethod(time.monotonic)
     time = staticmethod(time.time)
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Cancel:
-        """As ``Clock.call_at``. Raises RuntimeError if no thread can be started."""
+        """Call ``callback`` on the timer thread when ``monotonic()`` reaches ``when``.
+
+        Returns a function that cancels the timer. Raises RuntimeError if no thread can be
+        started. See ``Clock.call_at``.
+        """
         timer = when, next(self._numbers), callback
         with self._changed:
             heapq.heappush(self._timers, timer)
@@ -122,25 +129,25 @@ class SystemClock:
                 threading.excepthook(hook)
 
     def _next(self) -> _Timer | None:
-        """Wait for the next timer that is due and remove it; None if no timer is left."""
+        """Wait until a timer is due, remove it and return it; return None if there is no timer."""
         with self._changed:
             self._running = None
             self._changed.notify_all()
             while self._timers:
-                rest = self._timers[0][0] - time.monotonic()
-                if rest <= 0:
+                remaining = self._timers[0][0] - time.monotonic()
+                if remaining <= 0:
                     self._running = heapq.heappop(self._timers)
                     return self._running
                 # A wait longer than TIMEOUT_MAX, such as for math.inf, raises OverflowError.
-                self._changed.wait(min(rest, threading.TIMEOUT_MAX))
-            # Under the lock, so that a timer that is set now starts another thread.
+                self._changed.wait(min(remaining, threading.TIMEOUT_MAX))
+            # Set under the lock, so that a timer that is added now starts another thread.
             self._thread = None
             self._changed.notify_all()
             return None
 
 
 class ManualClock:
-    """A clock that a test advances; thread-safe."""
+    """Clock whose time changes only when a test calls ``advance``; thread-safe."""
 
     def __init__(self, start: float = 0.0) -> None:
         # Guards the fields below; not held during callbacks.
@@ -150,12 +157,13 @@ class ManualClock:
         self._numbers = count()
 
     def advance(self, seconds: float) -> None:
-        """Advance the time and call the timers that become due, in order, each at its own time.
+        """Advance the time and call the callbacks of the timers that become due, in order.
 
-        Raises ValueError for a negative step.
+        During a callback, the clock shows the due time of its timer. Raises ValueError for a
+        negative number of seconds.
         """
         if seconds < 0:
-            raise ValueError(f"invalid step {seconds} s: time does not go back")
+            raise ValueError(f"invalid number of seconds {seconds}: use 0 or more")
         with self._lock:
             until = self._now + seconds
         while (callback := self._due(until)) is not None:
@@ -164,17 +172,22 @@ class ManualClock:
             self._now = max(self._now, until)
 
     def _due(self, until: float) -> Callable[[], None] | None:
-        """Advance to the next timer that is due by ``until`` and remove it."""
+        """Remove the next timer that is due by ``until``, advance to its time, and return its
+        callback; return None if no timer is due."""
         with self._lock:
             if not self._timers or self._timers[0][0] > until:
                 return None
-            # The clock shows the timer's own time while its callback runs.
+            # During the callback, the clock shows the due time of the timer.
             when, _, callback = heapq.heappop(self._timers)
             self._now = max(self._now, when)
             return callback
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Cancel:
-        """As ``Clock.call_at``; ``advance`` calls the callback on its own thread."""
+        """Call ``callback`` when ``advance`` reaches the time ``when``, on the thread that calls
+        ``advance``.
+
+        Returns a function that cancels the timer.
+        """
         timer = when, next(self._numbers), callback
 
         def cancel() -> None:

@@ -1,9 +1,9 @@
-"""Follow a directory of files: read it at the start and after each change.
+"""Follow a directory of files: scan it at the start, and handle each later change.
 
-The watch starts before the first scan, so no change in between is lost; a change can therefore
-be handled twice, and subclasses must tolerate that. Changes are queued and handled on a
-separate thread, not on the watch's: stopping the watch waits for its thread, and a handler may
-take long.
+The watch starts before the scan, so no change is lost between them. Therefore a change can be
+handled twice, and subclasses must tolerate this. Changes are queued and handled on a separate
+thread, not on the thread of the watch. Stopping the watch waits for the thread of the watch, and
+handling a change can take long.
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ _PATIENCE = 0.5
 
 
 class FollowedDirectory(abc.ABC):
-    """A directory that is followed from ``start`` to ``stop``; a context manager.
+    """A directory whose files are followed from ``start`` to ``stop``; a context manager.
 
-    It is scanned on the caller's thread; later changes are handled on a thread of this object.
+    ``start`` scans the directory on the caller's thread. Later changes are handled on a thread of
+    this object.
     """
 
     what: ClassVar[str]
     """The directory's purpose, for error texts and the name of the thread."""
     error: ClassVar[type[Exception]]
-    """Raised for a directory that cannot be followed."""
+    """Type of the exception for a directory that cannot be followed."""
 
     def __init__(self, directory: Path, report: Callable[[str], None]) -> None:
-        """``report`` takes one line for the user."""
+        """Prepare to follow ``directory``; ``report`` is called with one-line messages for the
+        user."""
         self.directory = directory
         self._report = report
-        # Changes that the watch reported. Its own thread must not handle them: stopping
-        # the watch would wait for that.
+        # Changes that the watch reported. The thread of the watch must not handle them, because
+        # stopping the watch would wait for the handler.
         self._todo: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._watch = DirectoryWatch(
             directory, lambda change: self._todo.put(partial(self._react, change))
@@ -50,39 +52,44 @@ class FollowedDirectory(abc.ABC):
 
     @abc.abstractmethod
     def _scan(self) -> None:
-        """Read the whole directory. Raises ``error``, or OSError."""
+        """Read all files of the directory. Raises an exception of the type ``error``, or
+        OSError."""
 
     @abc.abstractmethod
     def _react(self, change: Change) -> None:
-        """Handle a change."""
+        """Handle one change of a file in the directory."""
 
     def _close(self) -> None:  # noqa: B027  # most subclasses have nothing to close
-        """End what was begun: no more changes follow."""
+        """Release the resources of the subclass. ``_react`` is called for no more changes."""
 
     def start(self) -> None:
-        """Scan the directory and follow it from now on. Raises ``error``."""
+        """Scan the directory, then follow its changes.
+
+        Raises an exception of the type ``error`` if the directory cannot be followed.
+        """
         check_directory(self.directory, self.what, self.error)
-        # Watched before the scan, so that no change in between is missed.
+        # The watch starts before the scan, so that no change between them is lost.
         try:
             self._watch.start()
             self._scan()
-            # After the scan, on the caller's thread: the first contents are there when ``start``
-            # returns.
+            # The thread starts after the scan on the caller's thread: when ``start`` returns, all
+            # files have been read.
             self._worker.start()
         except OSError as error:
             self._watch.stop()
-            why = f"cannot be watched: {error.strerror or error}"
-            raise self.error(f"{self.what} {self.directory} {why}") from error
+            raise self.error(
+                f"{self.what} {self.directory} cannot be watched: {error.strerror or error}"
+            ) from error
         except BaseException:
             self._watch.stop()
             raise
 
     def stop(self) -> None:
-        """Stop following. Idempotent."""
+        """Stop following the directory. Idempotent."""
         self._stopping.set()
         self._watch.stop()
         self._close()
-        # Wakes the thread, which may be waiting for a change.
+        # None wakes the thread if it waits for a change.
         self._todo.put(None)
         if self._worker.is_alive():
             self._worker.join(_PATIENCE)
@@ -103,26 +110,34 @@ class FollowedDirectory(abc.ABC):
         while (do := self._todo.get()) is not None and not self._stopping.is_set():
             try:
                 do()
-            # An exception here would end the thread silently.
+            # An uncaught exception would end the thread without a message.
             except Exception as error:
                 self._report(f"{self.what} {self.directory}: {error}")
 
 
 def check_directory(directory: Path, what: str, error: type[Exception]) -> None:
-    """Raise ``error``, with a one-line text, if the path is not a directory."""
+    """Raise an exception of the type ``error`` if the path is not a directory.
+
+    ``what`` names the purpose of the directory in the message.
+    """
     if not directory.is_dir():
         fault = "is not a directory" if directory.exists() else "does not exist"
         raise error(f"{what} {directory} {fault}")
 
 
 def is_pivot(change: Change) -> bool:
-    """True if the change is the atomic update of a mounted ConfigMap, which replaces ``..data``."""
+    """True if the change is the atomic update of a mounted ConfigMap.
+
+    Such an update replaces the symbolic link ``..data``.
+    """
     return "..data" in (change.name, change.new_name)
 
 
 def is_complete_at_once(path: Path) -> bool:
-    """True for a link: it is complete at once, while other new files are when their writer
-    closes them."""
+    """True if a new file is complete when it appears, because it is a symbolic or hard link.
+
+    Any other new file is complete when its writer closes it.
+    """
     try:
         return path.is_symlink() or path.stat().st_nlink > 1
     except OSError:

@@ -1,4 +1,4 @@
-"""Pools of idle background objects, such as threads, for the next user in the process."""
+"""Pools of idle background objects, such as threads, that other code of the process can reuse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class _Idle(Generic[T]):
-    """The idle objects of one process."""
+    """Storage for the idle objects of one process."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -27,12 +27,12 @@ class _Idle(Generic[T]):
 class IdlePool(Generic[T]):
     """Pool of idle objects; empty unless pooling is enabled. Thread-safe.
 
-    An object that was taken belongs to its user until it is given back. A forked child has an
-    empty pool, because threads of the parent do not exist there.
+    The caller of ``take`` owns the object until it calls ``give_back``. A forked child process
+    has an empty pool, because threads of its parent do not exist in it.
     """
 
     def __init__(self, most: int, end: Callable[[T], None]) -> None:
-        """Keep at most ``most`` objects; dispose of others with ``end``."""
+        """Create a pool of at most ``most`` objects; ``end`` disposes of an object."""
         self._most = most
         self._end = end
         self._idle: _Idle[T] = _Idle()
@@ -45,14 +45,14 @@ class IdlePool(Generic[T]):
 
     @contextlib.contextmanager
     def enabled(self) -> Iterator[None]:
-        """Enable pooling until the end of the block."""
+        """Enable pooling until the end of the ``with`` block."""
         idle = self._here()
         with idle.lock:
             idle.enablers += 1
         try:
             yield
         finally:
-            # In a child that was forked inside the block, the pool is another one.
+            # A child process that was forked inside the block has another pool.
             if idle is self._here():
                 self._disable(idle)
 
@@ -62,18 +62,20 @@ class IdlePool(Generic[T]):
             idle.enablers -= 1
             if not idle.enablers:
                 left, idle.objects = idle.objects, left
-        # Outside the lock: disposing can take milliseconds.
+        # Without the lock, because disposing can take milliseconds.
         for item in left:
             self._end(item)
 
     def take(self) -> T | None:
-        """Take the object that was given back last; None if there is none."""
+        """Return the object that was given back last, and remove it from the pool; return None if
+        the pool is empty."""
         idle = self._here()
         with idle.lock:
             return idle.objects.pop() if idle.objects else None
 
     def give_back(self, item: T) -> None:
-        """Give back an object that is idle now; it is pooled or disposed of."""
+        """Put an idle object into the pool, or dispose of it if pooling is disabled or the pool is
+        full."""
         idle = self._here()
         with idle.lock:
             if idle.enablers and len(idle.objects) < self._most:

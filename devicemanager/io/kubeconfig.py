@@ -1,4 +1,4 @@
-"""Checks around the Kubernetes client, which fails with obscure errors for invalid kubeconfigs."""
+"""Checks of kubeconfigs, because the Kubernetes client raises obscure errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ __all__ = ["check_kubeconfig", "client_errors"]
 
 
 def check_kubeconfig(path: str | os.PathLike[str]) -> None:
-    """Check that the file is a mapping, in YAML or JSON.
+    """Check that a kubeconfig file contains a mapping, in YAML or JSON.
 
-    Raises ValueError if it is not, OSError if it cannot be read.
+    Raises ValueError for any other content, and OSError if the file cannot be read.
     """
-    # Imported here: slow to load, as the client itself, which loads it, too.
+    # Imported here because yaml is slow to load. The Kubernetes client also loads it.
     import yaml
 
     try:
         content = yaml.safe_load(Path(path).read_bytes().decode())
     except UnicodeDecodeError as error:
-        raise ValueError(f"it is not UTF-8 text (byte {error.start})") from None
+        raise ValueError(f"not UTF-8 text (byte {error.start})") from None
     except yaml.YAMLError:
-        return  # the client's own error names the place
+        return  # the error of the Kubernetes client names line and column
     if not isinstance(content, dict):
-        raise ValueError("it is not a kubeconfig: expected clusters, contexts and users")
+        raise ValueError("not a kubeconfig file: expected the keys clusters, contexts and users")
 
 
 @contextlib.contextmanager
 def client_errors() -> Iterator[list[str]]:
-    """Collect what the client logs to the root logger, on this thread, during the block.
+    """Return a list to which the Kubernetes client's log messages are added, until the ``with``
+    block ends.
 
-    This is the only way to see that the program of an ``exec`` entry failed: the client logs
-    that and continues without credentials.
+    Only errors that this thread logs to the root logger are collected. The list is the only way to
+    detect that the program of an ``exec`` entry failed: the client logs the failure and continues
+    without credentials.
     """
     noted = _Noted(logging.ERROR)
     root = logging.getLogger()
@@ -53,6 +55,6 @@ class _Noted(logging.Handler):
         self._thread = threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
-        # Other threads may log at the same time.
+        # Other threads can log at the same time.
         if record.name == "root" and record.thread == self._thread:
             self.lines.append(record.getMessage())

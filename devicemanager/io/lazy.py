@@ -1,7 +1,7 @@
-"""Public names of a package that are loaded on first use.
+"""Public names of a package whose modules are imported at the first use of the name.
 
-``import devicemanager`` must cost next to nothing: gRPC alone takes tens of milliseconds, and
-the pytest plugin is part of every pytest session.
+``import devicemanager`` must be fast, because every pytest session loads the pytest plugin. gRPC
+alone takes tens of milliseconds to import.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["lazy_names"]
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for a package.
+    """Return the functions ``__getattr__`` and ``__dir__`` for a package with lazy names.
 
-    ``homes`` maps each name to the module, below ``package``, that defines it. With a leading dot
-    it is a module beside the package.
+    ``homes`` maps each public name to the module that defines the name, relative to ``package``.
+    A module with a leading dot is relative to the parent of ``package``.
     """
 
     def load(name: str) -> Any:

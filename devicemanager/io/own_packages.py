@@ -1,15 +1,16 @@
-"""Import this distribution's packages even if a project has modules of the same names.
+"""Import the packages of this distribution even if a project has modules of the same names.
 
-``checkpoint``, ``podresources`` and ``protos`` are names that a project can use, too: ``protos/``
-with generated code, ``checkpoint.py``. If the project comes first on ``sys.path``, its module
-*hides* ours: ``sys.modules`` has one entry per name. There are two cases.
+A project can also use the names ``checkpoint``, ``podresources`` and ``protos``, for example for a
+directory ``protos`` with generated code. If the project is first on ``sys.path``, its module
+*hides* our package, because ``sys.modules`` has one entry per name. There are two cases.
 
-1. Nothing is hidden, which is usual. The finder finds nothing, and every import is Python's own.
+1. No package is hidden, which is the usual case. The finder finds nothing, and Python's own import
+   runs.
 
-2. At least one package is hidden, for example ``protos``. Ours is then loaded from the directory of
-   ``devicemanager`` under another name, and only imports in our modules lead to it::
+2. At least one package is hidden, for example ``protos``. Our package is then loaded from the
+   directory of ``devicemanager`` under another name. Only imports in our modules get it::
 
-       import statement                          module that it gets
+       import statement                          imported module
        in project/train.py:  import protos       project/protos, as protos
        in podresources/*:    import protos       site-packages/protos, as _devicemanager_protos
        in project/train.py:  import checkpoint   site-packages/checkpoint (not hidden)
@@ -20,10 +21,10 @@ the module that contains the statement. In case 2, ``_Finder`` gives each of our
 prefix to hidden names, and ``_Finder`` finds the packages with the prefix. No other module is
 affected.
 
-Each of our packages is loaded once, under the name that the first import decides (``_hidden_by``).
-Limit: our modules that were loaded before ``sys.path`` changed keep Python's own imports.
+Each of our packages is loaded only once. The first import decides its name (``_hidden_by``).
+Limit: modules of ours that were loaded before ``sys.path`` changed still use Python's own imports.
 
-``docs/decisions/own-packages.md`` lists the alternatives and why they fail.
+``docs/decisions/own-packages.md`` has the alternatives and why they fail.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import os.path
 import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 
-TYPE_CHECKING = False  # importing typing takes longer than importing everything here
+TYPE_CHECKING = False  # importing typing takes longer than importing this module
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import ModuleType
@@ -49,25 +50,26 @@ _DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__
 
 
 def install() -> None:
-    """Make our modules get our own packages. Idempotent."""
+    """Install the finder that makes imports in our modules get our packages. Idempotent."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 def loaded(name: str) -> ModuleType | None:
-    """Return our module of a name such as ``podresources.errors``, if it is loaded."""
+    """Return our module for a name such as ``podresources.errors``; None if it is not loaded."""
     prefixed = sys.modules.get(PREFIX + name)
     return sys.modules.get(name) if prefixed is None else prefixed
 
 
 class _Finder:
-    """Finder of our modules in case 2, and of hidden packages by their prefixed names."""
+    """Finder for our modules while a package is hidden, and for hidden packages by their prefixed
+    names."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         top = fullname.partition(".")[0]
-        # Case 1, or not one of our modules.
+        # No package is hidden, or the module is not ours.
         if top not in _TOP_LEVEL or not any(map(_hidden_by, NAMES)):
             return None
         if fullname == top and top.startswith(PREFIX):
@@ -85,10 +87,10 @@ class _Finder:
 
 
 class _Loader(SourceFileLoader):
-    """Loader of one of our modules, with ``_import`` as its ``__import__``."""
+    """Loader for one of our modules that makes its import statements call ``_import``."""
 
     def exec_module(self, module: ModuleType) -> None:
-        # A copy: the builtins of other modules must not change.
+        # The builtins are copied, because those of other modules must not change.
         vars(module)["__builtins__"] = vars(builtins) | {"__import__": _import}
         super().exec_module(module)
 
@@ -100,7 +102,8 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> Any:
-    """Import as Python does, but import our hidden packages by their prefixed names."""
+    """Import a module like Python's ``__import__``, but use the prefixed name of a hidden
+    package."""
     top = name.partition(".")[0]
     if level == 0 and top in NAMES and (other := _hidden_by(top)) is not None:
         # The package `devicemanager` was copied without the packages beside it.
@@ -114,11 +117,12 @@ def _import(
 
 
 def _hidden_by(name: str) -> str | None:
-    """Return the file that an import would get instead of our package; None if it gets ours.
+    """Return the file that an import of ``name`` would get instead of our package; None if it
+    would get our package.
 
-    After our package is loaded, the answer never changes: it must not be loaded twice.
+    After our package is loaded, the result never changes, so the package is never loaded twice.
     """
-    # Loaded under the prefixed name: the name was hidden then.
+    # The package was loaded under the prefixed name because another module hid it.
     if (PREFIX + name) in sys.modules:
         return name
     module = sys.modules.get(name)
@@ -130,7 +134,7 @@ _found: dict[str, tuple[tuple[str, ...], str | None]] = {}
 
 
 def _find(name: str, path: tuple[str, ...]) -> str | None:
-    """Return the file that an import would load; cached until ``path`` changes."""
+    """Return the file that an import of ``name`` would load; cached until ``path`` changes."""
     cached = _found.get(name)
     if cached is None or cached[0] != path:
         spec = PathFinder.find_spec(name)
@@ -142,7 +146,7 @@ _ours: dict[tuple[str, str], bool] = {}
 
 
 def _is_ours(file: str, top: str) -> bool:
-    """True if the file is in our package of that name; cached, because resolving links is slow."""
+    """True if the file is in our package ``top``; cached, because resolving links is slow."""
     cached = _ours.get((file, top))
     if cached is None:
         home = os.path.join(_DIRECTORY, top.removeprefix(PREFIX), "")

@@ -1,4 +1,4 @@
-"""Retry calls with exponential backoff: the only set-up of tenacity."""
+"""Retry calls with exponential backoff; the only module that uses tenacity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["retry"]
 T = TypeVar("T")
 
 Report = Callable[[BaseException, float], object]
-"""Takes an error and the seconds until the next attempt."""
+"""Function that is called with an error and the seconds until the next attempt."""
 
 
 def retry(
@@ -26,14 +26,14 @@ def retry(
     jitter: bool = False,
     report: Report | None = None,
 ) -> T:
-    """Call a function until it raises no error of the type ``errors``, and return its result.
+    """Call a function again while it raises an error of the type ``errors``; return its result.
 
-    Waits, in seconds, double from ``first_wait`` to ``longest_wait``; with ``jitter`` each is a
-    random part of that. ``sleep`` does the waiting and may return early. ``report`` is called
-    with each error that is followed by another attempt.
+    The wait between calls doubles from ``first_wait`` to ``longest_wait`` seconds. With
+    ``jitter``, a wait is a random fraction of this. ``sleep`` is called to wait, and may return
+    early. ``report`` is called before each wait.
 
     The last error is raised after ``attempts`` calls, after ``seconds``, or when ``stopping``
-    returns True, whichever comes first; any other error is raised at once.
+    returns True. An error of another type is raised immediately.
     """
     # Imported here: most processes never retry anything, and start-up time matters.
     import tenacity

@@ -1,4 +1,4 @@
-"""Read a small file of unknown origin, safely for any kind of file."""
+"""Read a small file of unknown origin safely, whether it is a regular file or not."""
 
 from __future__ import annotations
 
@@ -20,29 +20,31 @@ _KINDS = {
 
 
 class FileRejected(Exception):
-    """A file that is not read. The text describes it: "a pipe, not a regular file"."""
+    """Error for a file that must not be read; the text describes the file, such as "a pipe, not a
+    regular file"."""
 
 
 class NotRegular(FileRejected):
-    """A directory, a device, a pipe or a socket."""
+    """Error for a path that is not a regular file: a directory, device, pipe or socket."""
 
 
 class TooLarge(FileRejected):
-    """More bytes than allowed."""
+    """Error for a file that has more bytes than allowed."""
 
 
 def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
     """Return the contents of a regular file of at most ``limit`` bytes.
 
-    Symbolic links are followed. The call never blocks, for example on a pipe without a writer.
-    Raises NotRegular, TooLarge or OSError.
+    Symbolic links are followed. The call never blocks, even on a pipe without a writer. Raises
+    NotRegular, TooLarge or OSError.
     """
-    # Checked before the open, too, since opening a device can have effects.
+    # The first check is before the open, because opening a device can have effects.
     _check(Path(path).stat(), limit)
-    # O_NONBLOCK: a FIFO without a writer opens at once. O_NOCTTY: a terminal does not become ours.
+    # With O_NONBLOCK, opening a FIFO without a writer does not block. With O_NOCTTY, a terminal
+    # does not become the controlling terminal.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        # Again, because the path can have been replaced between stat and open.
+        # The second check is needed because the path can be replaced between stat and open.
         _check(os.fstat(descriptor), limit)
         return _read(descriptor, limit)
     finally:
@@ -54,15 +56,16 @@ def _check(status: os.stat_result, limit: int) -> None:
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         raise NotRegular(f"{kind}, not a regular file")
     if status.st_size > limit:
-        raise TooLarge(f"{status.st_size} bytes, more than the {limit} allowed")
+        raise TooLarge(f"{status.st_size} bytes, more than the limit of {limit} bytes")
 
 
 def _read(descriptor: int, limit: int) -> bytes:
-    """Read and count the bytes: files in /proc have size 0, and others can grow meanwhile."""
+    """Return all bytes of an open file; raise TooLarge if there are more than ``limit``."""
+    # The bytes are counted, because files in /proc have size 0 and other files can grow.
     pieces, size = [], 0
     while piece := os.read(descriptor, _PIECE):
         pieces.append(piece)
         size += len(piece)
         if size > limit:
-            raise TooLarge(f"more than the {limit} bytes allowed")
+            raise TooLarge(f"more than the limit of {limit} bytes")
     return b"".join(pieces)

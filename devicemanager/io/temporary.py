@@ -1,4 +1,4 @@
-"""Temporary directories with short paths, for sockets."""
+"""Temporary directories whose paths are short enough for unix sockets."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ from pathlib import Path
 __all__ = ["ADVICE", "NoDirectory", "short_directory"]
 
 _LONGEST_TMPDIR = 30
-"""Bytes of TMPDIR. With it a plugin has 48 of the 107 bytes that a socket's path may have."""
+"""Longest path of TMPDIR in bytes. It leaves a plugin 48 of the 107 bytes that the path of a
+socket may have."""
 
 ADVICE = f"set TMPDIR to a directory of at most {_LONGEST_TMPDIR} bytes"
 
 
 class NoDirectory(Exception):
-    """No directory can be created. The text says where and why; ``ADVICE`` says what may help."""
+    """Error if no temporary directory can be created; the text says where and why.
+
+    ``ADVICE`` is a text with a possible fix.
+    """
 
 
 def short_directory() -> Path:
-    """Create a directory that only its owner can enter, under TMPDIR if that is short enough.
+    """Create a temporary directory that only its owner can enter.
 
-    Raises NoDirectory.
+    It is in TMPDIR if that is short enough, otherwise in ``/tmp``. Raises NoDirectory if the
+    directory cannot be created.
     """
-    # Many CI systems set a long TMPDIR, in which a socket's path would exceed 107 bytes.
+    # Many CI systems set a long TMPDIR, with which the path of a socket would exceed 107 bytes.
     where = "/tmp"
     try:
         chosen = tempfile.gettempdir()

@@ -1,22 +1,21 @@
-"""Watch one directory for changes, through inotify: the only set-up of watchdog.
+"""Watch one directory for changes, through inotify; the only module that uses watchdog.
 
 Theory of operation. watchdog's *observer* is an inotify instance with its threads. Closing an
-instance takes the kernel some 7 ms, because it waits for everything that may still use the
-watch; ending a watch within an instance takes microseconds. So each ``DirectoryWatch`` has a
-separate observer, but takes it from the pool ``observers`` and gives it back. A test session
-that starts hundreds of kubelets enables that pool; otherwise it is empty, and observers are
-closed.
+instance takes about 7 ms, because the kernel waits for all users of its watches. Removing a watch
+from an instance takes microseconds. Therefore each ``DirectoryWatch`` takes an observer from the
+pool ``observers`` and gives it back. A test session that starts hundreds of kubelets enables the
+pool. While it is disabled, it is empty, and observers are closed.
 
-An event is only a hint to read the directory. Several races make it unreliable:
+An event is only a hint to read the directory. Events are unreliable for several reasons:
 
 * The kernel drops events if too many are pending.
-* An idle observer can still deliver events of its previous watch of the same directory.
-* The watched directory can be replaced by another one of the same name. ``ensure`` compares file
-  identities and watches the new one. If a directory is deleted, its inode number can be reused at
-  once, so its deletion also clears the identity.
-* After a fork, the child has the parent's inotify instance, but not its threads. It must not
-  touch the instance, because that would end the parent's watch. ``_locked`` notices the fork and
-  starts from scratch.
+* An observer from the pool can still deliver events of its previous watch of the same directory.
+* The watched directory can be replaced by another directory with the same name. ``ensure``
+  compares file identities and watches the new directory. The inode number of a deleted directory
+  can be reused immediately, so a deletion also clears the identity.
+* After a fork, the child process has its parent's inotify instance, but not the threads. It must
+  not use the instance, because that would end the parent's watch. ``_locked`` detects the fork
+  and forgets the instance.
 """
 
 from __future__ import annotations
@@ -43,27 +42,28 @@ _log = logging.getLogger(__name__)
 
 
 def _take() -> BaseObserver:
-    """Take an idle observer, which runs, or create one, which does not run yet.
+    """Return a running observer from the pool, or a new observer that must be started.
 
-    An idle one can still report earlier changes if it watched the same directory. Raises
-    OSError if no inotify instance is left.
+    An observer from the pool can still report earlier changes if it watched the same directory.
+    Raises OSError if no inotify instance is left.
     """
     if (idle := observers.take()) is not None:
         return idle
-    # Imported here: start-up time matters to processes that never watch.
+    # Imported here to keep start-up fast for processes that watch no directory.
     from watchdog.observers.inotify import InotifyObserver
 
     logging.getLogger("watchdog.observers.inotify").addFilter(_is_worth_logging)
-    # Full events distinguish a file moved here, which is complete, from a file being created.
+    # Full events distinguish a file that was moved here, which is complete, from a new file.
     return InotifyObserver(generate_full_events=True)
 
 
 def _give_back(observer: BaseObserver) -> None:
-    """End the observer's watch; then pool or close it. Must not be called by a handler.
+    """Remove all watches of an observer, and put it into the pool or close it.
 
-    Its handlers are not called after that.
+    Afterwards the handlers of the watches are not called any more. A handler must not call this
+    function.
     """
-    # Waits for an event that is being delivered.
+    # This waits until a handler that is running has returned.
     observer.unschedule_all()
     if observer.is_alive():
         observers.give_back(observer)
@@ -79,24 +79,27 @@ def _end(observer: BaseObserver) -> None:
 
 
 observers: Final[IdlePool[BaseObserver]] = IdlePool(2, _end)
-"""Idle observers. A typical test uses two: one of its kubelet, one of its plugin."""
+"""Pool of idle observers. A typical test uses two: one for its kubelet and one for its plugin."""
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """False for an error that watchdog logs at nearly every stop under load: an event came when
-    the emitter was already stopping."""
+    """True unless the log record is a harmless error of watchdog.
+
+    Under load, watchdog logs this error at nearly every stop, because an event arrives while its
+    thread is stopping.
+    """
     stopped = getattr(threading.current_thread(), "stopped_event", None)
     is_stopping = stopped is not None and stopped.is_set()
     return not (is_stopping and "queue_events() called when" in record.getMessage())
 
 
 class ChangeKind(StrEnum):
-    """Kind of a change."""
+    """Kind of a change to a file."""
 
     CREATED = "created"
     MODIFIED = "modified"
     CLOSED = "closed"
-    """A writer has closed it."""
+    """A writer has closed the file."""
     MOVED = "moved"
     DELETED = "deleted"
     ATTRIBUTES = "attrib"
@@ -104,11 +107,11 @@ class ChangeKind(StrEnum):
 
 @attrs.frozen
 class Change:
-    """A change of one file.
+    """A change of one file in a watched directory.
 
-    ``name`` is the file's name, ``new_name`` the name it was moved to. For a move into or out
-    of the directory, the name outside is empty. If the directory itself is deleted, both are
-    empty.
+    ``name`` is the file's name, and ``new_name`` its name after a move. If a file is moved into
+    or out of the directory, its name outside of the directory is empty. If the directory itself
+    is deleted, both names are empty.
     """
 
     kind: ChangeKind
@@ -119,8 +122,8 @@ class Change:
 class DirectoryWatch:
     """Watch on the files in one directory, without subdirectories; thread-safe.
 
-    ``on_change`` is called on a thread of the watch, one change at a time, and must not call
-    :meth:`stop` or wait for it. A forked child watches nothing until it starts its own watch.
+    ``on_change`` is called on a thread of the watch, one change at a time. It must not call
+    :meth:`stop` or wait for it. A forked child process has no watch until it calls :meth:`start`.
     """
 
     def __init__(
@@ -136,7 +139,7 @@ class DirectoryWatch:
         self._reset()
 
     def _reset(self) -> None:
-        """Forget the current watch without ending it."""
+        """Set all fields as if no watch was started, without stopping the present one."""
         self._pid = os.getpid()
         # Guards the two fields below.
         self._lock = threading.Lock()
@@ -145,24 +148,26 @@ class DirectoryWatch:
         self._place = ""
 
     def _locked(self) -> threading.Lock:
-        # In a forked child the parent's lock may stay locked, and stopping its observer
-        # would end the parent's watch.
+        # In a forked child process, the parent's lock can stay locked, and stopping the parent's
+        # observer would end the parent's watch.
         if os.getpid() != self._pid:
             self._reset()
         return self._lock
 
     def start(self) -> None:
-        """Start watching. Raises OSError if there is no such directory or no inotify instance
-        left."""
+        """Start watching the directory.
+
+        Raises OSError if the directory does not exist or no inotify instance is left.
+        """
         with self._locked():
             self._start()
 
     def ensure(self) -> bool:
-        """Watch the directory that exists now. True if a new watch was started.
+        """Watch the directory that exists now; return True if a new watch was started.
 
-        For callers that also work without a watch, only slower: call it now and then, because a
-        directory that was deleted and created again needs a new watch. A failure is logged
-        once.
+        Call this method repeatedly, because a directory that was deleted and created again needs
+        a new watch. It is for callers that also work without a watch, only slower. A failure is
+        logged once and not raised.
         """
         with self._locked():
             current = FileIdentity.of(self._directory, follow_links=True)
@@ -179,12 +184,13 @@ class DirectoryWatch:
             return True
 
     def stop(self) -> None:
-        """Stop watching. No change is reported after that. Idempotent."""
+        """Stop watching the directory; no change is reported afterwards. Idempotent."""
         with self._locked():
             self._stop()
 
     def _start(self) -> None:
-        # Read before the watch starts: if the directory is replaced in between, ensure() notices.
+        # The identity is read before the watch starts, so that ensure() detects a directory that
+        # is replaced between the two.
         watched = FileIdentity.of(self._directory, follow_links=True)
         # Newer releases of watchdog do not follow symbolic links.
         self._place = os.path.realpath(self._directory)
@@ -208,12 +214,13 @@ class DirectoryWatch:
 
     def _report(self, event: FileSystemEvent) -> None:
         old, new = _name(event.src_path), _name(event.dest_path)
-        # Only the watched directory itself is of interest, not those inside it.
+        # Events about subdirectories are ignored; of the watched directory, only its deletion
+        # matters.
         if event.is_directory:
             if event.event_type != ChangeKind.DELETED or event.src_path != self._place:
                 return
-            # Its inode number can be reused at once; ensure() must not mistake the
-            # new directory for it.
+            # The inode number can be reused immediately; ensure() must not take a new directory
+            # with this number for the deleted one.
             self._watched = None
             old = ""
         try:
@@ -243,7 +250,8 @@ def _handler_class() -> Callable[[Callable[[FileSystemEvent], None]], FileSystem
 
 
 def _filter(kinds: Collection[ChangeKind]) -> list[type[FileSystemEvent]]:
-    """Return the event classes of the kinds, and always that of the directory's deletion."""
+    """Return watchdog's event classes for kinds of changes, and the class for the deletion of a
+    directory."""
     from watchdog import events
 
     classes = {

@@ -1,4 +1,4 @@
-"""The mock kubelet: its directories, its process, and what outlives the process.
+"""The mock kubelet: its process, its sockets and directories, and the state that a restart keeps.
 
 Purpose: run the kubelet's side of the device plugin API on real sockets, without a cluster,
 and let a test see and control all of it.
@@ -17,14 +17,14 @@ Invariants:
 * A start imports only what every kubelet needs; reports, manifests, claims and faults are
   loaded at first use (tests/kubelet/test_start_loads.py).
 
-Start reading in ``mock``, which shows every public member and the part it delegates to:
+Start reading in ``mock``, which shows every public member and the module it delegates to:
 ``lifecycle``, ``node_pods``, ``waits``, ``direct``, ``directories``. ``process`` puts one
 kubelet process together from ``manager``, ``pods`` and ``registration``. ``inmemory`` is the
-same kubelet without servers. ``interface`` is what a ``MockKubelet`` and the client of its
-control API have in common.
+same kubelet without servers. ``interface`` has the methods that a ``MockKubelet`` and the client
+of its control API have in common.
 
-The names below are the types of the arguments and results of these kubelets. Import
-``MockKubelet`` itself, ``Settings`` and events from ``devicemanager``.
+The names below are the types of arguments and results of the kubelets. Import ``MockKubelet``
+itself, ``Settings`` and events from ``devicemanager``.
 """
 
 from __future__ import annotations

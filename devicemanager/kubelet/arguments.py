@@ -1,4 +1,4 @@
-"""Checks of the arguments of a kubelet's methods, made before anything happens."""
+"""Checks of the arguments of a kubelet's methods, made before the method has any effect."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ __all__ = [
 
 
 def check_arguments(root: object, settings: object, clock: object = None) -> None:
-    """Raise TypeError for an invalid directory, settings or clock."""
+    """Raise TypeError if the root directory, the settings or the clock of a kubelet are invalid."""
     if isinstance(root, Settings):
-        raise TypeError("settings is a keyword argument: use MockKubelet(settings=…)")
+        raise TypeError("invalid root: settings were given as root: use MockKubelet(settings=…)")
     if root is not None and not isinstance(root, (str, os.PathLike)):
         raise TypeError(f"invalid root {root!r}: expected the path of a directory")
     if settings is not None and not isinstance(settings, Settings):
         raise TypeError(f"invalid settings {settings!r}: expected Settings(…)")
-    # Not isinstance: a clock of the user's implements a protocol. The class itself is rejected.
+    # Not isinstance: a user's clock only implements a protocol. A class instead of an instance is
+    # rejected.
     is_clock = callable(getattr(clock, "call_at", None)) and not isinstance(clock, type)
     if clock is not None and not is_clock:
         raise TypeError(f"invalid clock {clock!r}: expected a clock, such as ManualClock()")
 
 
 def check_resource(resource: object, count: object) -> ResourceName:
-    """Return the name of a resource to wait for.
+    """Check the resource name and the device count of a wait, and return the name.
 
-    Raises RequestError for a name that no plugin can register and for an invalid number of
-    devices (None is any number): waiting for either would end with a misleading timeout.
+    Raises RequestError for a name that no plugin can register, and for a count that is not an
+    integer from 0 or None. A wait for such a value would time out with a misleading report.
     """
     if not isinstance(resource, str) or not is_extended_resource_name(resource):
         raise RequestError(
@@ -60,28 +61,31 @@ def check_resource(resource: object, count: object) -> ResourceName:
 
 
 def check_seconds(timeout: object) -> None:
-    """Raise RequestError unless this is a number of seconds."""
-    # True is an int, and most likely a misplaced argument.
+    """Raise RequestError if a timeout is not a number of seconds."""
+    # bool is a subclass of int, but True is most likely a misplaced argument.
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
     if not is_number or timeout != timeout:  # NaN
         raise RequestError(f"invalid timeout {timeout!r}: expected a number of seconds")
 
 
 def check_function(given: object, name: str) -> None:
-    """Raise RequestError unless this can be called; a common mistake is to pass its result."""
+    """Raise RequestError if an argument is not callable. ``name`` is the parameter's name.
+
+    A common mistake is to call the function and to pass its result.
+    """
     if not callable(given):
         raise RequestError(f"invalid {name} {given!r}: expected a function")
 
 
 def check_exit_codes(codes: Iterable[object]) -> None:
-    """Raise RequestError unless all are integers."""
+    """Raise RequestError if one of the exit codes is not an integer."""
     for code in codes:
         if not isinstance(code, int):
             raise RequestError(f"invalid exit code {code!r}: expected an integer")
 
 
 def device_ids(given: Iterable[str]) -> list[DeviceId]:
-    """Return lists and tuples in their order, anything else sorted.
+    """Return device IDs as a list: a list or tuple in its order, any other iterable sorted.
 
     Raises RequestError for a single string.
     """
@@ -94,9 +98,9 @@ def device_ids(given: Iterable[str]) -> list[DeviceId]:
 
 @cache
 def parser() -> Callable[[Source], Pod]:
-    """Return the parser of manifests. Raises RequestError if it cannot be loaded now."""
+    """Import the parser of manifests and return it. Raises RequestError if the import fails."""
     try:
-        # Not at the top: a start does not need these modules, which are a fifth of all that it
+        # Not at the top: a start does not need these modules, and they are a fifth of what it
         # would import. All are loaded together, so that no admission fails halfway because a
         # module cannot be read any more.
         import devicemanager.kubelet.pods.admission

@@ -15,7 +15,7 @@ __all__ = ["FaultyFiles", "damage_checkpoint"]
 
 
 class FaultyFiles(FileOperations):
-    """File operations whose writes fail or are delayed while such a fault fires."""
+    """File operations whose writes fail or are delayed if a fault for the checkpoint fires."""
 
     def __init__(self, faults: FaultRegistry) -> None:
         self._faults = faults
@@ -38,7 +38,7 @@ def _fail(fault: Fired) -> None:
     raise OSError(code, os.strerror(code))
 
 
-# In this order: a write that is delayed and fails, fails late.
+# The delay comes first: if both faults fire, the write fails after the delay.
 _AT_WRITE: Mapping[Effect, Callable[[Fired], None]] = {
     Effect.DELAY_CHECKPOINT: _delay,
     Effect.FAIL_CHECKPOINT: _fail,
@@ -47,10 +47,10 @@ implements(InjectionPoint.CHECKPOINT, _AT_WRITE)
 
 
 def damage_checkpoint(faults: FaultRegistry, path: Path) -> None:
-    """Carry out the faults that fire before a kubelet reads its checkpoint."""
+    """Remove or truncate the checkpoint file if such a fault fires; called before it is read."""
     if faults.armed:
         for fault in faults.at(InjectionPoint.START):
-            # Actions cannot be set for this point, so every fault here has such an effect.
+            # Actions cannot be set for this point, so the table has the effect of every fault.
             _AT_START[fault.effect](path)
 
 
@@ -59,7 +59,7 @@ def _lose(path: Path) -> None:
 
 
 def _truncate(path: Path) -> None:
-    # As after a crash of a node whose file system had not written all blocks.
+    # The file looks as after a crash of the node before its file system had written all blocks.
     if path.exists():
         os.truncate(path, path.stat().st_size // 2)
 

@@ -40,12 +40,15 @@ T = TypeVar("T")
 
 
 class DirectCalls:
-    """Calls to the plugin that serves a resource. ``MockKubelet`` documents the methods."""
+    """Calls by a test to the plugin that serves a resource, without a pod.
+
+    ``MockKubelet`` documents the methods.
+    """
 
     def __init__(
         self, life: Lifecycle, plugin_dir: Path, calls: CallLog, max_list_bytes: int
     ) -> None:
-        """``max_list_bytes`` is the largest response accepted."""
+        """``max_list_bytes`` is the size of the largest accepted response, in bytes."""
         self._life = life
         self._plugin_dir = plugin_dir
         self._calls = calls
@@ -61,12 +64,14 @@ class DirectCalls:
         containers: Sequence[Iterable[str]] | None,
         timeout: float,
     ) -> tuple[ContainerSettings, ...]:
-        """Call Allocate."""
+        """Call Allocate and return the settings of each container response."""
         # Not at the top: a start must not load the conversion of container settings.
         from devicemanager.kubelet.wire.settings import settings_from_message
 
         if (ids is None) == (containers is None):
-            raise RequestError("give either the device ids of one container or containers=[…]")
+            raise RequestError(
+                "invalid arguments: use either ids (for one container) or containers, not both"
+            )
         wanted = [ids or ()] if containers is None else containers
         request = dp.AllocateRequest(
             container_requests=[
@@ -86,7 +91,7 @@ class DirectCalls:
         size: int,
         timeout: float,
     ) -> tuple[tuple[str, ...], ...]:
-        """Call GetPreferredAllocation."""
+        """Call GetPreferredAllocation and return the device IDs of each container response."""
         container = dp.ContainerPreferredAllocationRequest(
             available_deviceIDs=device_ids(available),
             must_include_deviceIDs=device_ids(must_include),
@@ -103,7 +108,7 @@ class DirectCalls:
         return tuple(tuple(each.deviceIDs) for each in response.container_responses)
 
     def pre_start(self, resource: str, ids: Iterable[str], timeout: float) -> None:
-        """Call PreStartContainer."""
+        """Call PreStartContainer with these device IDs."""
         request = dp.PreStartContainerRequest(devices_ids=device_ids(ids))
         self._call(
             resource,
@@ -114,7 +119,7 @@ class DirectCalls:
         )
 
     def options(self, resource: str, timeout: float) -> PluginOptions:
-        """Call GetDevicePluginOptions."""
+        """Call GetDevicePluginOptions and return the plugin's options."""
         path, read = dp_grpc.GET_DEVICE_PLUGIN_OPTIONS, dp.DevicePluginOptions.FromString
         response = self._call(resource, path, dp.Empty(), timeout, read)
         return PluginOptions(
@@ -122,7 +127,7 @@ class DirectCalls:
         )
 
     def watch(self, resource: str, timeout: float) -> DeviceLists:
-        """Open a ListAndWatch stream."""
+        """Open a ListAndWatch stream and return an iterator of its device lists."""
         channel, calls = self._connect(resource)
         return DeviceLists(resource, channel, calls.begin(dp_grpc.LIST_AND_WATCH, b""), timeout)
 
@@ -135,8 +140,7 @@ class DirectCalls:
         read: Callable[[bytes], T],
     ) -> T:
         channel, calls = self._connect(resource)
-        # Closed after one call: the kubelet's own connection decides about the registration, and
-        # the plugin must not see a second one that stays open.
+        # Closed after one call: the plugin must not see a second connection beside the kubelet's.
         with channel:
             return calls.make(path, request.SerializeToString(), timeout, read)
 
@@ -147,24 +151,29 @@ class DirectCalls:
             endpoint = state.endpoints.serving(ResourceName(resource))
             is_connected = endpoint is not None and state.endpoints.is_connected(endpoint.id)
         if endpoint is None or not is_connected:
-            raise RequestError(f"no plugin of {resource} is connected: it has to register first")
+            raise RequestError(
+                f"no plugin of {resource} is connected: wait until it has registered"
+            )
         path = self._plugin_dir / endpoint.name  # absolute for a plugin found by the watcher
         channel = grpc.insecure_channel(sockets.target(path), self._options)
         return channel, Calls(channel, self._calls.recorder(resource, endpoint.name))
 
 
 class DeviceLists(Iterator[tuple[Device, ...]]):
-    """The device lists of one ListAndWatch stream, devices in the plugin's order.
+    """Iterator of the device lists of one ListAndWatch stream, with devices in the plugin's order.
 
     The iteration stops when the plugin ends the stream or after ``close``. It raises RpcError
     if the stream fails, WireError for an invalid message, and WaitTimeout if the next list
-    takes longer than the timeout. A context manager that closes the stream.
+    takes longer than the timeout. As a context manager it closes the stream.
     """
 
     def __init__(
         self, resource: str, channel: grpc.Channel, call: CallInProgress | None, timeout: float
     ) -> None:
-        """Internal: opened by ``MockKubelet.watch``."""
+        """Internal: open the stream and start the thread that reads it.
+
+        ``MockKubelet.watch`` creates these objects.
+        """
         self._resource = resource
         self._timeout = timeout
         self._call = call
@@ -214,7 +223,7 @@ class DeviceLists(Iterator[tuple[Device, ...]]):
 
     def close(self) -> None:
         """End the stream. Idempotent."""
-        # Before cancel: the reader must not report the cancellation as an error of the plugin.
+        # Set before cancel: the reader must not report the cancellation as an error.
         self._closed = True
         self._stream.cancel()
         self._thread.join()

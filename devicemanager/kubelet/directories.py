@@ -37,7 +37,7 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @attrs.frozen(eq=False, repr=False)
 class Directories:
-    """The paths of a kubelet, all under one root directory."""
+    """The paths of a kubelet's sockets, directories and files, all under one root directory."""
 
     root: Path
 
@@ -78,19 +78,19 @@ class Directories:
         deprecation_file: bool = False,
         keeps_sockets: bool = False,
     ) -> None:
-        """Check the paths, create the directories (0750), and remove stale sockets.
+        """Check the paths, create the directories (mode 0750), and remove stale sockets.
 
-        ``removes_files``: also remove regular files, except the checkpoint and its set-aside
-        copies. ``deprecation_file``: create an empty file ``DEPRECATION``.
+        ``removes_files``: also remove all other files in ``plugin_dir``, except the checkpoint
+        and its set-aside copies. ``deprecation_file``: create an empty file ``DEPRECATION`` there.
         ``keeps_sockets``: leave the plugins' sockets in place.
 
-        Raises StartError, and removes nothing, if another kubelet is running here or if other
-        users could change one of the directories.
+        Raises StartError, and removes nothing, if another kubelet uses these directories or if
+        other users could change one of them.
         """
         if not self.root.is_absolute():
             raise StartError(messages.BAD_SOCKET_PATH.format(path=self.plugin_socket))
         served = (self.plugin_socket, self.pod_resources_socket)
-        # Before anything is created: a path that is too long can never work.
+        # Checked before anything is created: a path that is too long can never work.
         for socket in served:
             _check_length(socket)
         with contextlib.ExitStack() as stack:
@@ -110,7 +110,7 @@ class Directories:
                     plugins.remove(name)
             if deprecation_file:
                 plugins.touch("DEPRECATION")
-            # In this directory other servers may have sockets: remove only a kubelet's.
+            # Other servers may have sockets in this directory: remove only those of a kubelet.
             for name in pod_resources.sockets():
                 if _is_stale_kubelet_socket(pod_resources.path / name):
                     pod_resources.remove(name)
@@ -129,8 +129,10 @@ def _check_stale(socket: Path) -> None:
 
 
 def _is_stale_kubelet_socket(socket: Path) -> bool:
-    """True if a killed kubelet left this socket: under the public name or under the private
-    name that a server uses while it starts."""
+    """True if a killed kubelet left this socket.
+
+    The socket has the public name, or the private name that a server uses while it starts.
+    """
     is_kubelet = socket.name == KUBELET_SOCKET or sockets.is_private_name(socket.name)
     return is_kubelet and not sockets.is_alive(socket)
 
@@ -138,14 +140,15 @@ def _is_stale_kubelet_socket(socket: Path) -> bool:
 class OwnedDirectory:
     """An open directory that other users cannot change; a context manager that closes it.
 
-    Every method raises StartError with one line that names the path.
+    If an operation fails, the method raises StartError with one line that names the path.
     """
 
     def __init__(self, path: Path, parent: OwnedDirectory | None = None) -> None:
-        """Create the directory (0750) if it is missing, and open it.
+        """Create the directory (mode 0750) if it is missing, and open it.
 
-        ``parent`` is the open directory that contains it. Links, directories of other users and
-        world-writable directories are rejected. The group is the owner's choice.
+        ``parent`` is the open directory that contains it. Raises StartError for a link, a
+        directory of another user and a world-writable directory. The group may have any
+        permissions.
         """
         self.path = path
         name: str = os.fspath(path) if parent is None else path.name
@@ -169,35 +172,38 @@ class OwnedDirectory:
     def _explain(self, error: OSError) -> NoReturn:
         if self.path.is_symlink():
             raise StartError(
-                f"{self.path} is a link: give the kubelet the directory itself"
+                f"{self.path} is a symbolic link: use the path of the directory itself"
             ) from error
         if self.path.exists() and not self.path.is_dir():
-            raise StartError(f"{self.path} is not a directory: choose another one") from error
+            raise StartError(f"{self.path} is not a directory: choose another path") from error
         raise StartError(f"cannot use directory {self.path}: {error.strerror}") from error
 
     def _check(self) -> None:
         status, user = os.fstat(self._descriptor), os.geteuid()
         if status.st_uid != user:
             raise StartError(
-                f"directory {self.path} belongs to user {status.st_uid}, not to {user}, who runs "
-                "this: choose another one"
+                f"directory {self.path} belongs to user {status.st_uid}, but the kubelet runs as "
+                f"user {user}: choose another directory"
             )
         if status.st_mode & stat.S_IWOTH:
             raise StartError(
-                f"directory {self.path} is writable by others: run chmod o-w, or choose another one"
+                f"directory {self.path} is writable by others: run chmod o-w on it, or choose "
+                "another directory"
             )
-        # Tried here, although a later write would fail too: this error says what to do.
+        # A later write would fail as well, but without the advice in this error.
         if not os.access(".", os.W_OK | os.X_OK, dir_fd=self._descriptor):
             is_read_only = os.fstatvfs(self._descriptor).f_flag & os.ST_RDONLY
             reason = " on a read-only file system" if is_read_only else ""
-            raise StartError(f"cannot write in directory {self.path}{reason}: choose another one")
+            raise StartError(
+                f"cannot write in directory {self.path}{reason}: choose another directory"
+            )
 
     def sockets(self) -> Iterator[str]:
         """Return the names of the sockets and of links to sockets, sorted."""
         return (name for name in self._names() if self._is_socket(name, follow_links=True))
 
     def files(self) -> Iterator[str]:
-        """Return the names of everything except directories, sorted. Links are not followed."""
+        """Return the names of all entries except directories, sorted; a link counts as a file."""
         for name in self._names():
             with contextlib.suppress(OSError):  # removed in the meantime
                 status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
@@ -205,7 +211,7 @@ class OwnedDirectory:
                     yield name
 
     def touch(self, name: str) -> None:
-        """Create an empty file unless the file exists."""
+        """Create an empty file with this name; do nothing if the file exists."""
         try:
             flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
             os.close(os.open(name, flags, 0o644, dir_fd=self._descriptor))
@@ -220,18 +226,19 @@ class OwnedDirectory:
             raise StartError(f"cannot read directory {self.path}: {error.strerror}") from error
 
     def check_no_file(self, name: str) -> None:
-        """Raise StartError if the name exists and is not a socket."""
+        """Raise StartError if this name exists in the directory and is not a socket."""
         if _exists(name, self._descriptor) and not self._is_socket(name, follow_links=False):
             raise StartError(
-                f"{self.path / name} is not a socket: move it away, or choose another path"
+                f"{self.path / name} exists and is not a socket: remove it, or choose another "
+                "directory"
             )
 
     def remove(self, name: str) -> None:
-        """Remove a name; if it is a link, remove the link itself."""
+        """Remove the file, socket or link with this name; do nothing if it does not exist."""
         try:
             os.unlink(name, dir_fd=self._descriptor)
         except FileNotFoundError:
-            return  # its plugin has removed it
+            return  # for example, a plugin has removed its socket
         except OSError as error:
             path = self.path / name
             raise StartError(f"cannot remove {path}: {error.strerror}") from error
@@ -266,24 +273,25 @@ def _exists(name: str, at: int | None) -> bool:
 class TemporaryRoot:
     """A temporary root directory with a short path.
 
-    It is removed by ``remove``, with its owner, or at the end of the program, whichever comes
-    first. A forked child removes nothing.
+    The directory is removed by ``remove``, when its owner is garbage collected, or when the
+    program exits, whichever comes first. A forked child removes nothing.
     """
 
     def __init__(self, owner: object) -> None:
-        """Create the directory. Raises StartError if that fails."""
+        """Create the directory. Raises StartError if no directory can be created."""
         try:
             self.path = short_directory()
         except NoDirectory as error:
-            raise StartError(f"{error}: give the kubelet a root, or {ADVICE}") from error
-        # Weak references: the directory must not keep the kubelet alive, which it is part of.
+            raise StartError(f"{error}: choose a root directory, or {ADVICE}") from error
+        # Weak references: this object is part of its owner, and must not keep it alive.
         self._owner = weakref.ref(owner)
         self._remove = weakref.finalize(owner, _remove, self.path, os.getpid())
 
     def ensure(self) -> None:
-        """Create the directory again, under the same path, if ``remove`` removed it.
+        """Create the directory again under the same path if ``remove`` has removed it.
 
-        Raises StartError, also if the path exists: another program may own it now.
+        Raises StartError if that fails or if the path exists, because another program may own it
+        now.
         """
         owner = self._owner()
         if self._remove.alive or owner is None:

@@ -1,4 +1,4 @@
-"""What a wait expects: events and calls, and the search for them in order.
+"""Expected events and calls of a wait, and the search for them in order.
 
 Events and calls are recorded on different threads, and a call is recorded only when it has
 ended. ``place`` therefore defines one order for both, and ``Watch`` collects entries as they
@@ -31,25 +31,28 @@ Entry = Event | Call
 """An event or a call."""
 
 Place = tuple[int, int, int]
-"""Position of an entry among all events and calls: the number of the event that it is or
-follows, then 0 for an event and 1 for a call, then the number of the call."""
+"""Position of an event or call among all events and calls. For an event: its number, 0, 0. For a
+call: the number of the latest event when the call ended, 1, the call's number."""
 
 
 def place(entry: Entry) -> Place:
-    """Return the position of an entry among all events and calls of its kubelet."""
+    """Return the position of an event or call among all events and calls of its kubelet."""
     if isinstance(entry, Event):
         return entry.number, 0, 0
     return entry.after_event, 1, entry.number
 
 
 def is_later(entry: Entry, mark: Mark) -> bool:
-    """True if an entry comes after the mark."""
+    """True if an event or call comes after the mark."""
     return entry.number > (mark.event if isinstance(entry, Event) else mark.call)
 
 
 @attrs.frozen
 class Expected:
-    """An expected event or call; created with ``event`` and ``call``."""
+    """The criteria and the timeout of an event or call that a wait expects.
+
+    Create one with ``event`` or ``call``.
+    """
 
     within: float
     """Timeout in seconds, counted from the end of the previous step."""
@@ -76,11 +79,11 @@ class Expected:
         where: Callable[[Event], bool] | None = None,
         within: float = 10.0,
     ) -> Self:
-        """Expect an event of one of these kinds (default: any kind).
+        """Expect an event of one of these kinds (default: any kind) within ``within`` seconds.
 
-        ``resource`` and ``pod`` (a UID) must match. The message must contain ``text``, or match
-        it if it is a pattern. ``where`` must return True; it can be called more than once for
-        the same event.
+        The other criteria are optional. The event must have this ``resource`` and ``pod`` (a
+        UID). Its message must contain ``text``, or match it if it is a pattern. ``where(event)``
+        must return True; it can be called more than once for the same event.
 
         Raises RequestError for an unknown kind and for an invalid UID, text, function or time.
         """
@@ -99,13 +102,15 @@ class Expected:
         within: float = 10.0,
         **criteria: Unpack[CallCriteria],
     ) -> Self:
-        """Expect a call that meets these criteria (see ``CallLog``) and for which ``where``
-        returns True."""
+        """Expect a call that meets the criteria of ``CallCriteria`` within ``within`` seconds.
+
+        If ``where`` is given, ``where(call)`` must return True.
+        """
         return cls(within, where=where, criteria=CallFilter(resource, **criteria))
 
     @classmethod
     def of(cls, step: Step) -> Expected:
-        """Return the expectation for a step of ``MockKubelet.expect``.
+        """Convert a step of ``MockKubelet.expect`` to an ``Expected``.
 
         The name of an event kind, such as ``admitted``, expects an event; the name of an RPC,
         such as ``Allocate``, expects a call. Raises RequestError for any other name.
@@ -124,7 +129,7 @@ class Expected:
         )
 
     def matches(self, entry: Entry) -> bool:
-        """True if this is the expected entry."""
+        """True if the event or call meets all criteria, including ``where``."""
         # ``where`` comes last: it is the user's code, and must see only entries of its kind.
         if isinstance(entry, Call):
             fits = self.criteria is not None and bool(self.criteria.matching([entry]))
@@ -133,7 +138,7 @@ class Expected:
         return fits and (self.where is None or self.where(entry))
 
     def matches_without_where(self, entry: Entry) -> bool:
-        """True if the entry matches and no ``where`` had to be called."""
+        """True if the event or call matches; always False if there is a ``where`` function."""
         return self.where is None and self.matches(entry)
 
     def _matches_event(self, event: Event) -> bool:
@@ -168,10 +173,10 @@ Step = Expected | EventKind | str
 
 
 class Watch:
-    """Collector of all events and calls after ``since``; a context manager.
+    """Collector of all events and calls after the mark ``since``; a context manager.
 
-    ``wake`` is called after each of them, on the thread that published it. Entries from
-    before the watch was entered are included if they are still stored.
+    Entering it starts the collection, with earlier events and calls that are still stored.
+    ``wake`` is called for every new event and call, on the thread that published it.
     """
 
     def __init__(
@@ -183,12 +188,15 @@ class Watch:
         self._wake = wake
         self._arrived: deque[Entry] = deque()  # appended to by any thread
         self._entries: dict[Place, Entry] = {}
-        self._ends: list[Callable[[], None]] = []
+        self._unsubscribes: list[Callable[[], None]] = []
 
     def __enter__(self) -> Self:
-        # Subscribe before reading what is stored: nothing in between is lost, and an entry
+        # Subscribe before reading the stored entries: nothing in between is lost, and an entry
         # that arrives twice has the same place.
-        self._ends = [self._events.subscribe(self._take), self._calls.subscribe(self._take)]
+        self._unsubscribes = [
+            self._events.subscribe(self._take),
+            self._calls.subscribe(self._take),
+        ]
         self._arrived.extend((*self._events.recent(), *self._calls.all()))
         return self
 
@@ -198,18 +206,19 @@ class Watch:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for end in self._ends:  # a wait that is over must not be called any more
-            end()
+        for unsubscribe in self._unsubscribes:
+            unsubscribe()
 
     def _take(self, entry: Entry) -> None:
-        # On the publisher's thread: only note it. The waiting thread does the rest.
+        # This runs on the publisher's thread, so it only stores the entry. The waiting thread
+        # does the rest.
         self._arrived.append(entry)
         self._wake()
 
     def entries(self) -> Sequence[tuple[Place, Entry]]:
-        """Return all entries so far, in order.
+        """Return all events and calls collected so far, sorted by place.
 
-        An entry published by another thread can still appear between two others later.
+        A later result can have new entries between these, since several threads publish.
         """
         with contextlib.suppress(IndexError):
             while True:
@@ -222,7 +231,7 @@ class Watch:
 
 
 class Search:
-    """Search for a sequence of events and calls among the entries of a watch."""
+    """Search for expected events and calls, in order, among those that a ``Watch`` collects."""
 
     def __init__(self, steps: Sequence[Expected], watch: Watch) -> None:
         self._steps = steps
@@ -237,15 +246,17 @@ class Search:
 
     @property
     def current(self) -> Expected | None:
-        """The step to find next; None if all are found."""
+        """The step to find next; None if all steps are found."""
         number = len(self.found)
         return self._steps[number] if number < len(self._steps) else None
 
     def advance(self) -> float | None:
-        """Find as many steps as possible. Return None if all are found, otherwise the seconds
-        left for ``current``."""
+        """Find as many steps as possible among the collected events and calls.
+
+        Returns None if all steps are found, otherwise the seconds left for ``current``.
+        """
         while (wanted := self.current) is not None:
-            # From the beginning again: an earlier place may have been filled late.
+            # Search from the beginning: an entry with an earlier place may have arrived late.
             for place, entry in self._watch.entries():
                 if (not self._places or place > self._places[-1]) and wanted.matches(entry):
                     break

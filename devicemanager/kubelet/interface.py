@@ -1,8 +1,8 @@
-"""What a ``MockKubelet`` and the client of its control API have in common.
+"""The interface that ``MockKubelet`` and the client of its control API have in common.
 
-Both implement ``KubeletInterface``, so a test can be written once for either. A test checks
-that each member exists in both with the same parameters. The other protocols are what both
-return; the client's own classes have fewer members than the kubelet's.
+Both implement ``KubeletInterface``, so the same test can run with either of them. A test checks
+that both have every member, with the same parameters. The other protocols describe the results
+of its methods: the client's result classes have fewer members than the kubelet's.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ __all__ = [
 
 
 class FragmentView(Protocol):
-    """A part of an OCI configuration; see ``Fragment``."""
+    """A part of a container's OCI configuration; ``Fragment`` documents it."""
 
     @property
     def config(self) -> Mapping[str, Any]: ...
 
 
 class ContainerView(Protocol):
-    """One container of an admitted pod; see ``ContainerOutcome``."""
+    """A container of an admitted pod and its devices; ``ContainerOutcome`` documents it."""
 
     @property
     def name(self) -> str: ...
@@ -66,7 +66,7 @@ class ContainerView(Protocol):
 
 
 class AdmissionView(Protocol):
-    """Result of ``admit``; see ``Admission``."""
+    """Result of the admission of a pod; ``Admission`` documents it."""
 
     @property
     def uid(self) -> str: ...
@@ -83,7 +83,7 @@ class AdmissionView(Protocol):
 
 
 class EventsView(Protocol):
-    """Events of a kubelet; see ``EventStream``."""
+    """Events of a kubelet, for reading; ``EventStream`` documents the members."""
 
     @property
     def latest(self) -> int: ...
@@ -91,7 +91,7 @@ class EventsView(Protocol):
 
 
 class FaultsView(Protocol):
-    """Fault injection; see ``FaultRegistry``."""
+    """Fault injection in a kubelet; ``FaultRegistry`` documents the members."""
 
     def set(self, fault: Any, /, **options: Any) -> FaultState: ...
     def list(self) -> tuple[FaultState, ...]: ...
@@ -99,7 +99,7 @@ class FaultsView(Protocol):
 
 
 class ClockView(Protocol):
-    """Time of a kubelet; see ``Clock``."""
+    """Clock of a kubelet, for reading; ``Clock`` documents the members."""
 
     def monotonic(self) -> float: ...
     def time(self) -> float: ...

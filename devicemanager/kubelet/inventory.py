@@ -1,4 +1,4 @@
-"""Reports about plugins and devices: who registered a resource, and where a device is allocated."""
+"""Reports about plugins and devices: the plugin of each resource, the container of each device."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["DeviceStatus", "PluginStatus", "devices", "plugins"]
 
 @attrs.frozen
 class PluginStatus:
-    """The plugin of one resource."""
+    """The plugin that serves a resource, and the number of its devices."""
 
     resource: str
     endpoint: str
-    """File name of the socket; the path for a plugin found by the watcher, and the resource
-    name for a resource that is known only from the checkpoint."""
+    """File name of the plugin's socket. It is the socket's path if the plugin watcher found the
+    plugin, and the resource name if only the checkpoint names the resource."""
     connected: bool
-    """False when its ListAndWatch stream has ended, until the grace period expires."""
+    """False if the plugin's ListAndWatch stream has ended and the grace period is running."""
     pre_start_required: bool
     get_preferred_allocation_available: bool
     capacity: int
@@ -35,18 +35,18 @@ class PluginStatus:
 
 @attrs.frozen
 class DeviceStatus:
-    """One device."""
+    """A device with its health, and the container it is allocated to, if any."""
 
     resource: str
     id: str
     health: Health
-    """``Unknown`` if its plugin has disconnected or does not advertise it any more."""
+    """``Unknown`` if the plugin has disconnected or does not advertise the device any more."""
     numa_nodes: tuple[int, ...] | None
-    """NUMA nodes; None for a device without topology."""
+    """The device's NUMA nodes; None for a device without topology."""
     pod: str | None = None
-    """UID of the pod that it is allocated to."""
+    """UID of the pod that the device is allocated to; None if it is free."""
     container: str | None = None
-    """Name of the container that it is allocated to."""
+    """Name of the container that the device is allocated to; None if it is free."""
 
 
 def plugins(state: State) -> tuple[PluginStatus, ...]:
@@ -74,7 +74,8 @@ def _plugin(state: State, resource: ResourceName, devices: DeviceList) -> Plugin
 def devices(state: State) -> tuple[DeviceStatus, ...]:
     """Return every advertised or allocated device, sorted by resource and ID.
 
-    A device that several containers of a pod use one after another has a row for each.
+    If several containers of a pod use the same device one after another, the result has one
+    ``DeviceStatus`` for each container.
     """
     # Copied under the lock, sorted without it: an admission must not wait for this report.
     with state.lock:

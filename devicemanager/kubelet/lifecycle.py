@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 
 from devicemanager.core.errors import RequestError
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.kubelet.limits import check_address_space, check_descriptors, explained
+from devicemanager.kubelet.limits import as_start_error, check_address_space, check_descriptors
 from devicemanager.kubelet.process import KubeletProcess
 
 __all__ = ["Lifecycle"]
 
-_NOT_RUNNING = "the kubelet is not running: start it, or use it in a with block"
+_NOT_RUNNING = "the kubelet is not running: call start, or use it in a with block"
 
 
 def _nothing() -> None:
@@ -22,14 +22,13 @@ def _nothing() -> None:
 
 
 class Lifecycle:
-    """Sequence of processes, started and stopped one after another. Thread-safe.
+    """The kubelet's current process, if any: starts, stops and replaces it. Thread-safe.
 
-    There are two states: no process, or one that serves. ``start`` leads from the first to the
-    second, ``stop`` back, ``replace`` from either to the second. Each holds one lock from
-    beginning to end, so no caller sees a process that is only half started.
+    ``start``, ``stop`` and ``replace`` hold one lock from beginning to end, so no caller sees a
+    process that is only half started.
 
     A forked child has none of the kubelet's threads, and the files belong to its parent. In
-    the child ``stop`` does nothing, and every other change is rejected.
+    the child ``stop`` does nothing, and every other change raises RequestError.
     """
 
     def __init__(
@@ -38,19 +37,20 @@ class Lifecycle:
         new_process: Callable[[], KubeletProcess],
         started: Callable[[KubeletProcess], None],
     ) -> None:
-        """``started`` is called with each new process before it is published."""
+        """``new_process`` creates a process. ``started`` is called with every process that has
+        started, before other threads can use it."""
         self._events = events
         self._new_process = new_process
         self._started = started
         self._pid = os.getpid()
-        # Held during a whole start or stop; guards _process. Nothing that runs under it waits
-        # for a plugin, so a plugin that hangs cannot block a stop.
+        # Held during a whole start or stop; guards _process. No code that runs with this lock
+        # waits for a plugin, so a plugin that hangs cannot block a stop.
         self._turn = threading.Lock()
         self._process: KubeletProcess | None = None
 
     @property
     def process(self) -> KubeletProcess | None:
-        """The running process; None if there is none."""
+        """The running process; None if the kubelet is stopped."""
         return None if self.is_forked else self._process
 
     @property
@@ -59,7 +59,7 @@ class Lifecycle:
         return os.getpid() != self._pid
 
     def serving(self) -> KubeletProcess:
-        """Return the running process. Raises RequestError if there is none."""
+        """Return the running process. Raises RequestError if the kubelet is stopped."""
         self._check_not_forked()
         process = self._process
         if process is None:
@@ -67,9 +67,9 @@ class Lifecycle:
         return process
 
     def start(self) -> KubeletProcess:
-        """Start a process.
+        """Start a process and return it.
 
-        Raises StartError if it cannot start here, and RequestError if one is running.
+        Raises StartError if it cannot start, and RequestError if a process is already running.
         """
         with self._changing():
             if self._process is not None:
@@ -79,7 +79,7 @@ class Lifecycle:
     def stop(self) -> None:
         """Stop the process. Idempotent.
 
-        Raises StopError if something could not be cleaned up; the process has ended even then.
+        Raises StopError if something could not be cleaned up; the process has stopped even then.
         """
         if self.is_forked:
             return  # the servers and files are the parent's, which still uses them
@@ -89,10 +89,10 @@ class Lifecycle:
     def replace(
         self, between: Callable[[], None] = _nothing, *, first: Callable[[], None] = _nothing
     ) -> KubeletProcess:
-        """Call ``first``, stop the process if there is one, call ``between``, and start another.
+        """Call ``first``, stop the process if one runs, call ``between``, and start a new process.
 
-        Raises what ``first`` raises, before anything has changed, and what ``start`` and
-        ``stop`` raise; no process runs then.
+        If ``first`` raises an error, nothing changes. If the stop, ``between`` or the start raises
+        an error, no process runs afterwards.
         """
         with self._changing():
             first()
@@ -103,19 +103,21 @@ class Lifecycle:
     def _start(self) -> KubeletProcess:
         check_descriptors()
         check_address_space()
-        # Both checks come first: gRPC aborts the program without descriptors or threads.
-        with explained():
+        # Both checks come before gRPC is used: it aborts the program if it gets no descriptors or
+        # threads.
+        with as_start_error():
             process = self._new_process()
             process.start()
-        # Before the process is visible to others: it resets the node status after a fresh start.
+        # Called before other threads can see the process: after a start without a checkpoint, it
+        # resets the node status.
         self._started(process)
         self._process = process
-        # With the lock held, so that starts and stops alternate in the event stream.
+        # Published with the lock held, so that starts and stops alternate in the event stream.
         self._events.publish(EventKind.STARTED, f"kubelet serves {process.socket}")
         return process
 
     def _stop(self) -> None:
-        # First invisible, then stopped: requests are rejected instead of failing halfway.
+        # Hide the process before stopping it: requests are rejected instead of failing halfway.
         process, self._process = self._process, None
         if process is None:
             return
@@ -126,15 +128,15 @@ class Lifecycle:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
-        """Hold the lock during one change.
+        """Hold the lock during one start, stop or replacement of the process.
 
-        Event callbacks are rejected. A callback runs on one of the kubelet's threads, and the
-        change that holds the lock waits for that thread: waiting for the lock would deadlock.
+        Raises RequestError in an event callback. A callback runs on one of the kubelet's threads,
+        and a stop waits for that thread: if the callback waited for the lock, both would deadlock.
         """
         self._check_not_forked()
         if self._events.is_delivering:
             raise RequestError(
-                "an event callback cannot start or stop the kubelet: do it on another thread"
+                "cannot start or stop the kubelet in an event callback: use another thread"
             )
         with self._turn:
             yield
@@ -142,6 +144,6 @@ class Lifecycle:
     def _check_not_forked(self) -> None:
         if self.is_forked:
             raise RequestError(
-                f"this kubelet belongs to process {self._pid}: "
-                "after a fork, create another one in the child"
+                f"this kubelet belongs to process {self._pid}, not to its forked child "
+                f"{os.getpid()}: create another kubelet in the child"
             )

@@ -1,8 +1,8 @@
-"""What a kubelet needs of the system's resources to start in this process.
+"""Checks that enough file descriptors and memory are free to start a kubelet in this process.
 
-gRPC does not report that descriptors or threads are missing: it retries forever or aborts the
-program. Therefore a start checks them first, and translates every such error to a one-line
-StartError.
+Without free descriptors or threads, gRPC retries forever or aborts the program instead of
+raising an error. Therefore a start checks both first, and converts every operating-system error
+to a one-line StartError.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 
 from devicemanager.core.errors import StartError
 
-__all__ = ["check_address_space", "check_descriptors", "explained", "reason"]
+__all__ = ["as_start_error", "check_address_space", "check_descriptors", "reason"]
 
 _DESCRIPTORS = 16
-"""A start opens up to a dozen at a time; gRPC aborts the program if it gets none."""
+"""Number of free descriptors that a start needs: it opens up to a dozen at a time."""
 
 
 def check_descriptors() -> None:
-    """Raise StartError unless enough file descriptors are free."""
+    """Raise StartError if fewer than 16 file descriptors are free."""
     opened: list[int] = []
     # Duplicates of one descriptor need no other resource, so the count is exact.
     try:
@@ -32,7 +32,7 @@ def check_descriptors() -> None:
     except OSError as error:
         raise StartError(
             f"the kubelet cannot start: {error.strerror}: it needs {_DESCRIPTORS} free file "
-            f"descriptors, {len(opened)} are left: raise the limit (ulimit -n)"
+            f"descriptors, but only {len(opened)} are free: raise the limit (ulimit -n)"
         ) from error
     finally:
         for descriptor in opened:
@@ -40,15 +40,14 @@ def check_descriptors() -> None:
 
 
 _ADDRESS_SPACE = 104 << 20
-"""Bytes for a dozen threads with stacks of 8 MiB. If gRPC gets none for its own threads, it
-retries forever or aborts the program."""
+"""Bytes of address space that a start needs: a dozen threads with stacks of 8 MiB."""
 
 
 @cache
 def check_address_space() -> None:
-    """Raise StartError unless there is room for the kubelet's threads.
+    """Raise StartError if the address space is too small for the kubelet's threads.
 
-    Checked once per process: later starts reuse gRPC's threads.
+    A successful check is not repeated in this process: later starts reuse gRPC's threads.
     """
     # Not at the top: needed only once per process.
     import resource
@@ -62,16 +61,17 @@ def check_address_space() -> None:
     if left < _ADDRESS_SPACE:
         raise StartError(
             f"the kubelet cannot start: out of memory: its threads need {_ADDRESS_SPACE >> 20} MiB "
-            f"of address space, {max(left, 0) >> 20} are left: raise the limit (ulimit -v)"
+            f"of address space, but only {max(left, 0) >> 20} MiB are free: raise the limit "
+            "(ulimit -v)"
         )
 
 
 @contextlib.contextmanager
-def explained() -> Iterator[None]:
-    """Translate errors of the system to a StartError of one line.
+def as_start_error() -> Iterator[None]:
+    """Convert operating-system errors in the ``with`` block to a StartError of one line.
 
-    They come from missing descriptors, threads or memory, and from modules that can no longer be
-    read.
+    Such errors come from missing descriptors, threads or memory, and from Python modules that
+    cannot be read any more.
     """
     try:
         yield
@@ -80,7 +80,7 @@ def explained() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """Return one line: what the system reported, and for which file."""
+    """Describe an error in one line: the operating system's text, with the file if there is one."""
     if isinstance(error, MemoryError):
         return "out of memory"  # its own text is empty
     if not isinstance(error, OSError):

@@ -1,14 +1,14 @@
 """``MockKubelet``: the kubelet's device manager with real sockets, in one directory.
 
-Theory of operation. ``MockKubelet`` is the object that a test holds. It outlives the kubelet's
+Theory of operation. ``MockKubelet`` is the object that a test uses. It outlives the kubelet's
 process: every start creates a ``KubeletProcess`` with a new device manager and new servers, as
-on a node. What a node keeps over a restart is owned here: directories, pods, structured
+on a node. ``MockKubelet`` has the state that a restart keeps: directories, pods, structured
 claims, injected faults, events and the call log.
 
-Each public member is documented here and delegates to one part:
+Each public member is documented here and delegates to one of these objects:
 
 * ``_life`` (``Lifecycle``): starts and stops the process, one change at a time.
-* ``_paths`` (``Directories``): where sockets and files are.
+* ``_paths`` (``Directories``): has the paths of sockets and files.
 * ``_pods`` (``NodePods``): pods, containers and devices, through the current process.
 * ``_waits`` (``Waits``): waits for devices, events and calls.
 * ``_direct`` (``DirectCalls``): calls to a plugin without a pod.
@@ -73,17 +73,17 @@ __all__ = ["MockKubelet", "WaitTimeout"]
 
 
 class MockKubelet:
-    """A kubelet's device manager, PodResources API and plugin watcher under ``root``.
+    """A mock kubelet: device manager, PodResources API and plugin watcher in directory ``root``.
 
-    Use it as a context manager, or call ``start`` and ``stop``. All methods are thread-safe;
-    event callbacks cannot start or stop the kubelet.
+    Use it as a context manager, or call ``start`` and ``stop``. All methods are thread-safe.
+    Event callbacks cannot start or stop the kubelet.
 
-    Without a root it creates a temporary directory with a short path at once, under TMPDIR if
-    that is short enough. The directory stays while the kubelet is stopped. It is removed by
-    ``close``, at the end of the with block, or when the program exits.
+    Without ``root``, the constructor creates a temporary directory with a short path, under
+    TMPDIR if that path is short enough. The directory stays while the kubelet is stopped. It is
+    removed by ``close``, at the end of the with block, or when the program exits.
 
-    Methods whose names end in ``_async`` do the same as those without, and do not block the
-    event loop. Cancelling a task ends its wait; the operation itself completes.
+    A method whose name ends in ``_async`` does the same as the method without this suffix, and
+    does not block the event loop. Cancelling its task ends only the wait: the operation continues.
 
     Raises StartError if no temporary directory can be created.
     """
@@ -124,34 +124,44 @@ class MockKubelet:
         self._faults = self._fault_actions.registry(self.events)
         self._lock = threading.Lock()  # guards _errors
         self._errors: list[BaseException] = []
-        # CPUs, memory and the like that pods hold survive a restart, as in the kubelet's state
-        # files: they are taken from here. Changed only by starts and stops, which are serialized.
+        # CPUs and memory that are allocated to pods survive a restart, as in the kubelet's state
+        # files: a new process takes them from this one. Changed only by starts, which are
+        # serialized.
         self._latest: KubeletProcess | None = None
 
     # -- life ------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start serving. Pods from before a ``stop`` are admitted again.
+        """Start the kubelet. Pods from before a ``stop`` are admitted again.
 
-        Raises StartError, with one line, if the kubelet cannot start here, and RequestError if
-        it is already running.
+        Raises StartError, with a text of one line, if the kubelet cannot start, RequestError if it
+        is already running, and KubeletPanic with a quirk that makes the real kubelet panic.
         """
         # Outside the lifecycle's lock: an admission calls plugins, and a stop must not wait for it.
-        self._life.start().workers.readmit()
+        process = self._life.start()
+        try:
+            process.workers.readmit()
+        except BaseException:
+            # A panic, or an interrupt: ``with`` would not stop a kubelet that did not start.
+            self.stop()
+            raise
         return self
 
     def stop(self) -> None:
-        """Stop serving. Pods and their containers do not change. Idempotent.
+        """Stop the kubelet. Pods and their containers do not change. Idempotent.
 
         Raises StopError if files could not be removed. The kubelet has stopped even then, and
         can be started again.
         """
-        # First, so that no action of a fault starts the kubelet again.
+        # Cancelled first, so that no action of a fault starts the kubelet again.
         self._fault_actions.cancel()
         self._life.stop()
 
     def close(self) -> None:
-        """Stop, and remove the temporary directory if there is one. Raises as ``stop`` does."""
+        """Stop the kubelet and remove its temporary directory, if it has one.
+
+        Raises StopError as ``stop`` does.
+        """
         try:
             self.stop()
         finally:
@@ -162,7 +172,7 @@ class MockKubelet:
         try:
             return self.start()
         except RequestError:
-            raise  # it is already running: do not close what another caller has started
+            raise  # it is already running: another caller has started it and will close it
         except BaseException:
             self.close()
             raise
@@ -179,25 +189,27 @@ class MockKubelet:
         """Restart the kubelet's process.
 
         Containers keep running. Plugins see a new ``kubelet.sock`` and must re-register.
-        Raises StartError and StopError.
+        Raises StartError or StopError if the start or the stop fails.
         """
         self._resume(self._life.replace())
 
     def reboot(self) -> None:
-        """Reboot the node: no container runs, and every pod is admitted again.
+        """Reboot the node: all containers stop, and every pod is admitted again.
 
-        A pod is rejected if its plugin has not re-registered, unless
-        ``Settings.wait_for_plugin`` gives the plugin time (Q6). Raises StartError and StopError.
+        A pod is rejected if its plugin has not re-registered. With ``Settings.wait_for_plugin``,
+        its admission waits for the plugin. Raises StartError or StopError if the start or
+        the stop fails.
         """
         self._resume(self._life.replace(self._store.containers_stop))
 
     def reset(self) -> None:
-        """Delete all pods, clear all faults and withdraw all objects of structured claims.
+        """Delete all pods, faults and objects of structured claims, and start the kubelet if it is
+        stopped.
 
-        The kubelet runs afterwards. Plugins stay registered, events and calls stay stored: see
-        ``mark``. Raises StartError.
+        Plugins stay registered. Events and calls stay stored: use ``mark`` to ignore earlier
+        ones. Raises StartError if the start fails.
         """
-        # Faults first, so that none fires during the rest; claims last, when no pod has any.
+        # Faults first, so that none fires during the reset; claims last, when no pod uses any.
         self._faults.clear()
         if not self.is_serving:
             self.start()
@@ -210,17 +222,17 @@ class MockKubelet:
         return self._life.process is not None
 
     def sources_ready(self) -> None:
-        """Declare that all pods of the node are known, and free the devices of all others.
+        """Declare that all pods of the node are known; devices of unknown pods become free.
 
-        A kubelet that starts with a checkpoint frees no devices until it knows every pod in
-        the checkpoint: when all of them have been admitted again, or when this is called.
-        Raises RequestError if the kubelet is stopped.
+        A kubelet that starts with a checkpoint frees no devices until every pod in the checkpoint
+        has been admitted again, or until this method is called. Raises RequestError if the
+        kubelet is stopped.
         """
         self._pods.workers.sources_ready()
 
     def check(self) -> None:
-        """Raise the first error that occurred on a server thread since the last call, if any."""
-        # Cleared, so that the end of a test reports an error only once.
+        """Raise the first error that occurred on a server thread since the last check, if any."""
+        # Cleared, so that each error is reported only once.
         with self._lock:
             errors, self._errors = self._errors, []
         if errors:
@@ -233,7 +245,7 @@ class MockKubelet:
 
     def _new_process(self) -> KubeletProcess:
         if self._temporary is not None:
-            self._temporary.ensure()  # ``close`` has removed it, and the kubelet starts again
+            self._temporary.ensure()  # a start after ``close`` needs the directory again
         latest = self._latest
         providers = None if latest is None else latest.manager.providers()
         return KubeletProcess(
@@ -257,7 +269,7 @@ class MockKubelet:
 
     @staticmethod
     def _resume(process: KubeletProcess) -> None:
-        # Takes the process that was started: another thread may have stopped it already.
+        # The argument is the process that was started: another thread may have stopped it already.
         process.workers.readmit()
         process.workers.sources_ready()
 
@@ -265,7 +277,7 @@ class MockKubelet:
 
     @property
     def root(self) -> Path:
-        """The kubelet's root directory."""
+        """The kubelet's root directory, which has all its sockets and files."""
         return self._paths.root
 
     @property
@@ -290,7 +302,7 @@ class MockKubelet:
 
     @property
     def checkpoint_path(self) -> Path:
-        """``kubelet_internal_checkpoint`` in ``plugin_dir``."""
+        """``kubelet_internal_checkpoint`` in ``plugin_dir``: the device manager's checkpoint."""
         return self._paths.checkpoint_path
 
     @property
@@ -301,10 +313,11 @@ class MockKubelet:
     # -- pods ------------------------------------------------------------------------
 
     def admit(self, manifest: Source, *, start: bool = True) -> Admission:
-        """Admit a pod: a manifest as dict, YAML text or path, or a ``kubernetes`` V1Pod.
+        """Admit a pod, and start its containers unless ``start`` is false.
 
-        With ``start`` its containers are started too: init containers in order, then app
-        containers, with PreStartContainer where the plugin requires it.
+        ``manifest`` is a dict, YAML text, the path of a file, or a V1Pod of the package
+        ``kubernetes``. Init containers start in order, then app containers, with
+        PreStartContainer if the plugin requires it.
 
         A rejection is a result, not an error: ``admitted`` is false, with the kubelet's reason
         and message. Raises ManifestError for a manifest that the API server would not accept,
@@ -322,21 +335,21 @@ class MockKubelet:
     ) -> Admission:
         """Take over a pod that another kubelet ran on this node before.
 
-        ``devices`` are allocated to it (container → resource → IDs), and ``statuses`` are its
-        container statuses. By default the devices come from the checkpoint, or from a new
-        admission if the checkpoint does not name the pod, and all containers run.
+        ``devices`` are the pod's devices (container → resource → IDs). By default they come from
+        the checkpoint, or from a new admission if the checkpoint does not name the pod.
+        ``statuses`` are its container statuses; by default all containers run.
 
-        A pod is rejected if one of its devices is allocated to another pod. Raises as ``admit``
-        does.
+        A pod is rejected if one of its devices is allocated to another pod. Raises the same
+        errors as ``admit``.
         """
         return self._pods.restore(manifest, devices, statuses, start_time)
 
     def start_pod(self, uid: str) -> None:
-        """Start every container of an admitted pod that was never started, in order.
+        """Start, in order, every container of an admitted pod that was never started.
 
-        A container that cannot be started waits for a retry; if it is an init container, the
-        rest is not started. Raises RequestError for an unknown UID and for a pod that has
-        ended or is being deleted.
+        A container that cannot be started waits for a retry. After an init container that cannot
+        be started, no further container is started. Raises RequestError for an unknown UID and
+        for a pod that has ended or is being deleted.
         """
         self._pods.workers.start(uid)
 
@@ -351,10 +364,10 @@ class MockKubelet:
     ) -> Phase:
         """End a pod as the kubelet does, for example in an eviction; return its phase.
 
-        Running containers exit with ``exit_code``, and the devices are free. The pod stays
-        known, Succeeded or Failed, until ``terminate``. With a ``reason``, such as
-        ``Evicted``, it is Failed regardless of its exit codes. ``disruption`` is the message
-        of the condition ``DisruptionTarget``. Does nothing if the pod has already ended.
+        Running containers exit with ``exit_code``, and the pod's devices become free. The pod
+        stays known, in phase Succeeded or Failed, until ``terminate``. With a ``reason``, such as
+        ``Evicted``, its phase is Failed regardless of the exit codes. ``disruption`` is the
+        message of its condition ``DisruptionTarget``. A pod that has ended does not change.
         Raises RequestError for an unknown UID.
 
         docs/testing-plugins.md compares this with ``finish``, ``delete`` and ``terminate``.
@@ -365,10 +378,10 @@ class MockKubelet:
         """Let every app container of a pod exit by itself, and return the pod's phase.
 
         The phase is Succeeded if all exit codes are 0, otherwise Failed. ``exit_codes`` is one
-        code for all containers, or codes by container (default 0). The devices are free; the
-        pod stays known until ``terminate``.
+        code for all containers, or codes by container (default 0). The pod's devices become
+        free; the pod stays known until ``terminate``.
 
-        Raises RequestError for an unknown UID, a pod that is not active, one whose
+        Raises RequestError for an unknown UID, a pod that is not active, a pod whose
         restartPolicy makes the kubelet restart its containers, and an invalid exit code.
 
         docs/testing-plugins.md compares this with ``stop_pod``, ``delete`` and ``terminate``.
@@ -376,12 +389,12 @@ class MockKubelet:
         return self._pods.finish(uid, exit_codes)
 
     def delete(self, uid: str, grace_period: float | None = None) -> None:
-        """Delete a pod gracefully: stop its containers and start no container any more.
+        """Delete a pod gracefully: request that its containers exit, and start no more of them.
 
         The pod keeps its devices until all containers have exited (``exit_container``), or
-        until they are killed after the grace period. Then it is removed, as by ``terminate``.
-        The grace period is in seconds of the kubelet's clock, at least 1; the default is the
-        pod's ``terminationGracePeriodSeconds``. A second call can only shorten it.
+        until they are killed after the grace period. The pod is removed afterwards, as by
+        ``terminate``. The grace period is in seconds of the kubelet's clock, at least 1; the
+        default is the pod's ``terminationGracePeriodSeconds``. A second call can only shorten it.
 
         Raises RequestError for an unknown UID.
 
@@ -390,9 +403,9 @@ class MockKubelet:
         self._pods.delete(uid, grace_period)
 
     def terminate(self, *uids: str) -> None:
-        """End and remove pods at once; their devices are free.
+        """End and remove pods without a grace period, and free their devices.
 
-        Raises RequestError, and terminates none, if one of the UIDs is unknown.
+        If one of the UIDs is unknown, raises RequestError and terminates no pod.
 
         docs/testing-plugins.md compares this with ``stop_pod``, ``finish`` and ``delete``.
         """
@@ -401,7 +414,8 @@ class MockKubelet:
     def pod(self, uid: str) -> PodInfo:
         """Describe a pod that is not deleted: its containers, their states and their devices.
 
-        While the kubelet is stopped it has no devices. Raises RequestError for an unknown UID.
+        The result has no devices while the kubelet is stopped. Raises RequestError for an unknown
+        UID.
         """
         return self._pods.pod(uid)
 
@@ -415,13 +429,13 @@ class MockKubelet:
 
     @property
     def pod_store(self) -> PodStore:
-        """Internal: the records of the pods, for nodes in a cluster and views."""
+        """Internal: the records of all pods, for nodes in a cluster and for views."""
         return self._store
 
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
         """Return the pod's status as the kubelet reports it to the API server.
 
-        ``gates`` are its readiness gates. Raises RequestError for an unknown UID.
+        ``gates`` are the pod's readiness gates. Raises RequestError for an unknown UID.
         """
         return self._pods.pod_status(uid, gates)
 
@@ -430,16 +444,16 @@ class MockKubelet:
     def start_container(self, uid: str, container: str) -> RunOptions:
         """Start a container of an admitted pod and return the merged settings of its devices.
 
-        Calls PreStartContainer where the plugin requires it, and allocates devices if none are
-        recorded. Raises AllocationError, with the kubelet's text, if the container must not
+        Calls PreStartContainer if the plugin requires it, and allocates devices if the container
+        has none. Raises AllocationError, with the kubelet's text, if the container must not
         start, and RequestError for an unknown pod or container or a rejected pod.
         """
         return self._pods.workers.start_container(uid, container)
 
     def restart_container(self, uid: str, container: str) -> RunOptions:
-        """Start a container again, with the same devices and no second Allocate.
+        """Start a container again with the same devices, without calling Allocate again.
 
-        Raises as ``start_container`` does.
+        Raises the same errors as ``start_container``.
         """
         return self.start_container(uid, container)
 
@@ -451,19 +465,20 @@ class MockKubelet:
         ``reason`` is for example ``OOMKilled``; the default is ``Completed`` for exit code 0,
         otherwise ``Error``.
 
-        The restartPolicy decides what follows. The kubelet restarts the container with the
-        same devices, and with PreStartContainer where the plugin requires it: at once, then
-        after 10 s, 20 s and so on up to 5 min of the kubelet's clock. The backoff is reset
-        when the container has run for more than 10 min. If the container is not restarted and
-        was the last one, the pod has Succeeded or Failed and its devices are free.
+        If the restartPolicy requires it, the kubelet restarts the container with the same
+        devices, calling PreStartContainer if the plugin requires it. The first restart is
+        immediate; later restarts wait 10 s, 20 s and so on up to 5 min of the kubelet's clock.
+        The backoff is reset when the container has run for more than 10 min. When the last
+        container of a pod exits without a restart, the pod's phase is Succeeded or Failed and
+        its devices become free.
 
-        Raises RequestError for an unknown pod or container, a container that does not run, and
+        Raises RequestError for an unknown pod or container, a container that is not running, and
         an invalid exit code.
         """
         return self._pods.exit_container(uid, container, exit_code, reason)
 
     def container_statuses(self, uid: str) -> dict[str, ContainerStatus]:
-        """Return the status of each container by name, init containers first.
+        """Return the status of each container of a pod by name, init containers first.
 
         A status has the state (waiting, running or terminated), the last termination and the
         number of restarts. Raises RequestError for an unknown UID.
@@ -475,33 +490,35 @@ class MockKubelet:
     def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
         """Return a pod's allocated devices: container → resource → sorted device IDs.
 
-        Raises RequestError if neither the pods nor the checkpoint have this UID.
+        Raises RequestError if neither a known pod nor the checkpoint has this UID.
         """
         return self._pods.devices(uid)
 
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
-        """Return ``allocatedResourcesStatus`` by container, sorted.
+        """Return ``allocatedResourcesStatus`` of each app container of a pod, sorted by resource.
 
         Each allocated resource lists its devices with ``Healthy``, ``Unhealthy`` or
-        ``Unknown``. As in the API, only app containers are included. Raises RequestError for
-        an unknown UID.
+        ``Unknown``. Raises RequestError for an unknown UID.
         """
         return self._pods.allocated_resources_status(uid)
 
     def capacity(self) -> dict[str, int]:
-        """Return the number of devices per resource, healthy or not.
+        """Return the number of devices of each resource, healthy or not.
 
-        A resource is removed when its plugin has been disconnected for longer than the grace
+        The result omits a resource whose plugin has been disconnected for longer than the grace
         period.
         """
         return dict(self._pods.capacity().capacity)
 
     def allocatable(self) -> dict[str, int]:
-        """Return the number of healthy devices per resource, in use or not."""
+        """Return the number of healthy devices of each resource, in use or not."""
         return dict(self._pods.capacity().allocatable)
 
     def node_status(self) -> NodeStatus:
-        """Return capacity and allocatable as in the Node object; removed resources stay at 0."""
+        """Return capacity and allocatable as in the status of the Node object.
+
+        A resource that was removed after its grace period stays in the status with 0 devices.
+        """
         return self._pods.node_status()
 
     def plugins(self) -> tuple[PluginStatus, ...]:
@@ -511,13 +528,13 @@ class MockKubelet:
     def inventory(self) -> tuple[DeviceStatus, ...]:
         """Return every device that is advertised or allocated, sorted by resource and ID.
 
-        Each has its health and the container it is allocated to.
+        A ``DeviceStatus`` has the device's health and the container it is allocated to.
         """
         return self._pods.inventory()
 
     @property
     def health_updates(self) -> HealthUpdates:
-        """UIDs of pods whose devices changed health, oldest first."""
+        """Queue of the UIDs of pods whose devices changed health, oldest first."""
         return self.manager.health_updates
 
     @property
@@ -530,7 +547,7 @@ class MockKubelet:
 
     @property
     def telemetry(self) -> Telemetry:
-        """Internal: what ``run --http`` serves: health, counters, and pods with their statuses."""
+        """Internal: the data that ``run --http`` serves: health, counters and pods."""
         from devicemanager.kubelet.telemetry import Telemetry
 
         # Functions instead of values: telemetry outlives processes, and is read while stopped.
@@ -546,32 +563,33 @@ class MockKubelet:
     # -- waiting ---------------------------------------------------------------------
 
     def mark(self) -> Mark:
-        """Return the current position among events and calls.
+        """Return a mark of the current position among events and calls.
 
-        Take a mark before an action and pass it as ``since`` to the methods that wait for the
-        consequences. A call is recorded when it has ended: the Register of a plugin can come
-        after a mark that was taken when its devices were already counted. Therefore name the
-        RPC you mean.
+        Take a mark before an action, and pass it as ``since`` to the methods that wait for the
+        consequences. A call is recorded when it ends. A plugin's Register can therefore end after
+        a mark that was taken when its devices were already allocatable: name the RPC that you
+        expect.
         """
         return self._waits.mark()
 
     def wait_for_resource(
         self, resource: str, count: int | None = None, timeout: float = 10.0
     ) -> None:
-        """Wait until ``count`` devices of the resource are allocatable (None: any number).
+        """Wait until ``count`` devices of the resource are allocatable (None: at least one).
 
-        A resource that no plugin has registered has no count, not even 0. Raises WaitTimeout
-        after ``timeout`` seconds, with what did happen, and RequestError at once for an
-        invalid resource name or count.
+        With ``count`` 0, a plugin must have registered the resource. Raises WaitTimeout after
+        ``timeout`` seconds, with a report of what happened, and RequestError for an invalid
+        resource name or count.
         """
         self._waits.resource(resource, count, timeout)
 
     def wait_for(
         self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
     ) -> None:
-        """Wait until ``condition()`` is true; it is checked again after every event.
+        """Wait until ``condition()`` is true, checking it after every event.
 
-        Raises WaitTimeout after ``timeout`` seconds, with what did happen.
+        ``what`` names the condition in the report. Raises WaitTimeout after ``timeout`` seconds,
+        with a report of what happened.
         """
         self._waits.condition(condition, timeout, what)
 
@@ -588,15 +606,15 @@ class MockKubelet:
     ) -> Event:
         """Wait for the next event of one of these kinds (default: any kind) and return it.
 
-        It must match the given criteria: the resource, the pod (a UID), a message that contains
-        ``text`` or matches the pattern, and ``where(event)``.
+        The event must match all given criteria: the resource, the pod (a UID), a message that
+        contains ``text`` or matches it if it is a pattern, and ``where(event)``.
 
-        By default only events after this call count. With ``since``, events after a ``mark``
-        or after the event with that number count. ``after`` is the same for a number: 0
-        includes everything since the kubelet was created.
+        By default the event must come after the start of the wait. ``since`` selects events after
+        a ``mark``, or after the event with that number. ``after`` does the same as ``since`` with
+        a number; 0 includes all stored events.
 
-        Raises WaitTimeout after ``timeout`` seconds, with what did happen, and RequestError
-        for an unknown kind.
+        Raises WaitTimeout after ``timeout`` seconds, with a report of what happened, and
+        RequestError for an unknown kind.
         """
         expected = Expected.event(
             *kinds, resource=resource, pod=pod, text=text, where=where, within=timeout
@@ -614,29 +632,30 @@ class MockKubelet:
     ) -> Call:
         """Wait for the next call that matches these criteria, and return it.
 
-        The criteria are those of ``calls``. The call must end after now, or after the mark
-        ``since``. Raises WaitTimeout after ``timeout`` seconds, with what did happen.
+        ``CallCriteria`` has the criteria. The call must end after the start of the wait, or after
+        the mark ``since``. Raises WaitTimeout after ``timeout`` seconds, with a report of what
+        happened.
         """
         expected = Expected.call(resource, where=where, within=timeout, **criteria)
         return self._waits.call(expected, since)
 
     def expect(self, *steps: Step, since: Mark | None = None) -> list[Entry]:
-        """Wait until all steps have happened, in this order, and return them.
+        """Wait until all steps have happened, in this order, and return their events and calls.
 
         A step is the name of an event kind (``registered``), the name of an RPC (``Allocate``),
-        or an ``Expected`` with more criteria and a separate timeout, which begins when the
-        previous step was found. Other events and calls can come in between. Only what happens
-        after this call counts, or after the mark ``since``.
+        or an ``Expected`` with more criteria and a separate timeout. The timeout of a step begins
+        when the previous step was found. Other events and calls can come in between. Only events
+        and calls after the start of the wait count, or after the mark ``since``.
 
-        Raises WaitTimeout for the first step that did not happen in time, with what did
-        happen, and RequestError for an unknown name.
+        Raises WaitTimeout for the first step that did not happen in time, with a report of what
+        happened, and RequestError for an unknown name.
         """
         return self._waits.sequence(steps, since)
 
     # -- direct calls ----------------------------------------------------------------
     #
-    # All raise RpcError with the status if the plugin responds with an error or not within
-    # ``timeout`` seconds, and RequestError if no plugin of the resource is connected.
+    # All raise RpcError with the status if the plugin responds with an error, or does not respond
+    # within ``timeout`` seconds. All raise RequestError if no plugin of the resource is connected.
 
     def allocate(
         self,
@@ -646,12 +665,13 @@ class MockKubelet:
         containers: Sequence[Iterable[str]] | None = None,
         timeout: float = 10.0,
     ) -> tuple[ContainerSettings, ...]:
-        """Call Allocate for one container, or for several: ``containers=[{"gpu-0"}, {"gpu-1"}]``.
+        """Call the plugin's Allocate with ``ids`` for one container, or with ``containers``.
 
-        The IDs need not exist. Lists and tuples are sent in their order, anything else sorted.
+        ``containers`` has the IDs of each container: ``[{"gpu-0"}, {"gpu-1"}]``. The IDs need not
+        exist. Lists and tuples are sent in their order, other iterables sorted.
 
-        Returns the settings of each container response, as many as the plugin sent. Raises
-        RpcError, RequestError, and WireError for a typed device of an unknown kind.
+        Returns the settings of each container response that the plugin sent. Raises RpcError,
+        RequestError, and WireError for a typed device of an unknown kind.
         """
         return self._direct.allocate(resource, ids, containers, timeout)
 
@@ -664,29 +684,32 @@ class MockKubelet:
         size: int,
         timeout: float = 10.0,
     ) -> tuple[tuple[str, ...], ...]:
-        """Call GetPreferredAllocation for one container, even if the plugin does not offer it.
+        """Call the plugin's GetPreferredAllocation for one container, even if it is not offered.
 
-        Returns the IDs of each container response, as many as the plugin sent and in its
-        order. Raises RpcError and RequestError.
+        Returns the device IDs of each container response that the plugin sent, in the plugin's
+        order. Raises RpcError if the call fails, and RequestError if no plugin is connected.
         """
         return self._direct.preferred(resource, available, must_include, size, timeout)
 
     def pre_start(self, resource: str, ids: Iterable[str], *, timeout: float = 10.0) -> None:
-        """Call PreStartContainer, even if the plugin does not require it.
+        """Call the plugin's PreStartContainer, even if the plugin does not require it.
 
-        Raises RpcError and RequestError.
+        Raises RpcError if the call fails, and RequestError if no plugin is connected.
         """
         self._direct.pre_start(resource, ids, timeout)
 
     def options(self, resource: str, *, timeout: float = 10.0) -> PluginOptions:
-        """Call GetDevicePluginOptions. Raises RpcError and RequestError."""
+        """Call the plugin's GetDevicePluginOptions and return its options.
+
+        Raises RpcError if the call fails, and RequestError if no plugin is connected.
+        """
         return self._direct.options(resource, timeout)
 
     def watch(self, resource: str, *, timeout: float = 10.0) -> DeviceLists:
-        """Open a second ListAndWatch stream and return an iterator of the plugin's lists.
+        """Open another ListAndWatch stream and return an iterator of the plugin's device lists.
 
-        It waits up to ``timeout`` seconds for each list. Close it, or use it in a with block.
-        Raises RequestError if no plugin is connected.
+        The iterator waits up to ``timeout`` seconds for the next list. Close the iterator, or use
+        it in a with block. Raises RequestError if no plugin is connected.
         """
         return self._direct.watch(resource, timeout)
 
@@ -694,9 +717,9 @@ class MockKubelet:
 
     @property
     def claims(self) -> ClaimManager:
-        """Pools, classes and claims of ``devmgmtproto.k8s.io``.
+        """Manager of the structured claims of ``devmgmtproto.k8s.io``: pools, classes and claims.
 
-        They outlive restarts; allocations are stored in ``<root>/device_claims_state``.
+        These objects outlive restarts. ``<root>/device_claims_state`` stores their allocations.
         """
         return self._claims.manager
 
@@ -705,7 +728,7 @@ class MockKubelet:
 
         Raises RequestError for an unknown UID.
         """
-        # Not of the claim manager, which would be created: most pods have no claims.
+        # Not through ``claims``, which would create the claim manager: most pods have no claims.
         pod = self._store.known(uid).pod
         return {
             str(container.name): self._claims.devices(pod, container.name)
@@ -714,23 +737,26 @@ class MockKubelet:
         }
 
     def publish(self, pool: ClaimSource) -> None:
-        """Publish pools as a driver: dict, YAML text, path or object.
+        """Publish device pools, given as dict, YAML text, path or object, as a driver does.
 
         A pool of the same name is replaced; allocated devices stay allocated. Objects of other
-        kinds are applied too. Raises InvalidObject with a line for each broken rule, and
+        kinds are applied, too. Raises InvalidObject with a line for each broken rule, and
         ClaimsError if the pool belongs to another driver.
         """
         self._apply(pool)
 
     def define(self, device_class: ClaimSource) -> None:
-        """Define device classes as an administrator. Accepts and raises what ``publish`` does."""
+        """Define device classes as an administrator does.
+
+        Accepts the same forms and raises the same errors as ``publish``.
+        """
         self._apply(device_class)
 
     def claim(self, claim: ClaimSource) -> None:
-        """Create claims as a user. Accepts and raises what ``publish`` does.
+        """Create claims as a user does. Accepts the same forms as ``publish``.
 
-        A pod that names a claim in ``spec.resourceClaims`` gets its devices. Raises ClaimsError
-        for a change of an allocated claim.
+        A pod that names a claim in ``spec.resourceClaims`` gets the claim's devices. Raises the
+        same errors as ``publish``, and ClaimsError for a change of an allocated claim.
         """
         self._apply(claim)
 
@@ -744,15 +770,15 @@ class MockKubelet:
 
     @property
     def faults(self) -> FaultRegistry:
-        """Fault injection: ``set``, ``list`` and ``clear``.
+        """Fault injection in the kubelet, with ``set``, ``list`` and ``clear``.
 
-        Faults outlive restarts; see docs/faults.md.
+        Faults outlive restarts. docs/faults.md describes them.
         """
         return self._faults
 
     # -- asyncio -----------------------------------------------------------------------
 
-    # On another thread, because the same loop may serve the plugin that the kubelet calls.
+    # These run on another thread: the same event loop may serve the plugin that the kubelet calls.
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)
@@ -766,39 +792,42 @@ class MockKubelet:
         await asyncio.to_thread(self.__exit__, kind, error, traceback)
 
     async def restart_async(self) -> None:
-        """``restart`` for asyncio."""
+        """Do what ``restart`` does without blocking the event loop."""
         await asyncio.to_thread(self.restart)
 
     async def reboot_async(self) -> None:
-        """``reboot`` for asyncio."""
+        """Do what ``reboot`` does without blocking the event loop."""
         await asyncio.to_thread(self.reboot)
 
     async def admit_async(self, manifest: Source, *, start: bool = True) -> Admission:
-        """``admit`` for asyncio; the same event loop can serve the plugin."""
+        """Do what ``admit`` does without blocking the event loop, which can serve the plugin."""
         return await asyncio.to_thread(self.admit, manifest, start=start)
 
     async def terminate_async(self, *uids: str) -> None:
-        """``terminate`` for asyncio."""
+        """Do what ``terminate`` does without blocking the event loop."""
         await asyncio.to_thread(self.terminate, *uids)
 
     async def finish_async(self, uid: str, exit_codes: int | Mapping[str, int] = 0) -> Phase:
-        """``finish`` for asyncio."""
+        """Do what ``finish`` does without blocking the event loop."""
         return await asyncio.to_thread(self.finish, uid, exit_codes)
 
     async def start_container_async(self, uid: str, container: str) -> RunOptions:
-        """``start_container`` for asyncio."""
+        """Do what ``start_container`` does without blocking the event loop."""
         return await asyncio.to_thread(self.start_container, uid, container)
 
     async def wait_for_resource_async(
         self, resource: str, count: int | None = None, timeout: float = 10.0
     ) -> None:
-        """``wait_for_resource`` for asyncio."""
+        """Do what ``wait_for_resource`` does without blocking the event loop."""
         await self._waits.resource_async(resource, count, timeout)
 
     async def wait_for_async(
         self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
     ) -> None:
-        """``wait_for`` for asyncio. The condition is called on another thread."""
+        """Do what ``wait_for`` does without blocking the event loop.
+
+        The condition is called on another thread.
+        """
         await self._waits.condition_async(condition, timeout, what)
 
     async def wait_for_event_async(
@@ -811,12 +840,12 @@ class MockKubelet:
         since: Mark | int | None = None,
         timeout: float = 10.0,
     ) -> Event:
-        """``wait_for_event`` for asyncio."""
+        """Do what ``wait_for_event`` does without blocking the event loop."""
         expected = Expected.event(
             *kinds, resource=resource, pod=pod, text=text, where=where, within=timeout
         )
         return await self._waits.event_async(expected, since)
 
     async def expect_async(self, *steps: Step, since: Mark | None = None) -> list[Entry]:
-        """``expect`` for asyncio."""
+        """Do what ``expect`` does without blocking the event loop."""
         return await self._waits.sequence_async(steps, since)

@@ -1,8 +1,8 @@
-"""The pods and devices of a node: a part of ``MockKubelet`` and of ``InMemoryKubelet``.
+"""The operations on pods and devices that ``MockKubelet`` and ``InMemoryKubelet`` share.
 
-Both kubelets have the same pods and devices and differ only in the process that serves them.
-Everything here therefore goes through ``_serving``, which returns the current process and
-raises RequestError while the kubelet is stopped. ``MockKubelet`` documents the methods.
+Both kubelets do the same with pods and devices, and differ only in the process that serves them.
+Every method therefore uses ``_serving``, which returns the current process and raises
+RequestError while the kubelet is stopped. ``MockKubelet`` documents the methods.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["NodePods", "Process"]
 
 
 class Process(Protocol):
-    """One instance of a kubelet's process, from start to stop."""
+    """One instance of a kubelet's process: its device manager and its pod workers."""
 
     @property
     def manager(self) -> DeviceManager: ...
@@ -48,7 +48,7 @@ class Process(Protocol):
 
 
 class NodePods:
-    """What a kubelet does with pods, and what it reports about pods and devices."""
+    """Operations on the pods of a kubelet, and reports about pods and devices."""
 
     # Slots: a cluster has thousands of in-memory kubelets in one process.
     __slots__ = ("_claims", "_lock", "_node_status", "_serving", "_settings", "_store")
@@ -60,9 +60,8 @@ class NodePods:
         claims: LazyClaims,
         settings: Settings,
     ) -> None:
-        """``serving`` returns the current process, or raises RequestError if there is none.
-
-        ``store`` and ``claims`` outlive every process.
+        """``serving`` returns the running process, or raises RequestError if the kubelet is
+        stopped. ``store`` and ``claims`` outlive every process.
         """
         self._serving = serving
         self._store = store
@@ -74,19 +73,19 @@ class NodePods:
 
     @property
     def manager(self) -> DeviceManager:
-        """Device manager of the current process."""
+        """Device manager of the running process."""
         return self._serving().manager
 
     @property
     def workers(self) -> PodWorkers:
-        """Pod workers of the current process."""
+        """Pod workers of the running process."""
         return self._serving().workers
 
     # -- pods ------------------------------------------------------------------------
 
     def admit(self, manifest: Source, *, start: bool) -> Admission:
-        """Parse the manifest and admit the pod."""
-        workers = self.workers  # a stopped kubelet is reported before a bad manifest
+        """Parse the manifest and admit the pod; with ``start``, start its containers."""
+        workers = self.workers  # a stopped kubelet is reported before an invalid manifest
         return workers.admit(parser()(manifest), start=start)
 
     def restore(
@@ -96,14 +95,14 @@ class NodePods:
         statuses: Mapping[str, ContainerStatus] | None,
         start_time: float | None,
     ) -> Admission:
-        """Parse the manifest and take over the pod."""
+        """Parse the manifest and take over a pod that another kubelet ran on this node."""
         workers = self.workers
         return workers.restore(parser()(manifest), devices or {}, statuses, start_time)
 
     def finish(self, uid: str, exit_codes: int | Mapping[str, int]) -> Phase:
-        """Check the exit codes and end all app containers."""
+        """Check the exit codes, let all app containers exit, and return the pod's phase."""
         workers = self.workers
-        # One code for all containers is expanded here, so that the workers know one form only.
+        # One code for all containers is expanded here: the workers accept only codes by container.
         if not isinstance(exit_codes, Mapping):
             check_exit_codes([exit_codes])
             record = self._store.known(uid)
@@ -114,14 +113,14 @@ class NodePods:
     def stop_pod(
         self, uid: str, exit_code: int, reason: str, message: str, disruption: str
     ) -> Phase:
-        """Check the exit code and stop the pod."""
+        """Check the exit code, stop the pod's containers, and return its phase."""
         check_exit_codes([exit_code])
         return self.workers.stop(
             uid, exit_code, reason=reason, message=message, disruption=disruption
         )
 
     def delete(self, uid: str, grace_period: float | None) -> None:
-        """Delete the pod gracefully."""
+        """Delete the pod after a grace period in seconds; by default, the pod's grace period."""
         if grace_period is None:
             grace_period = self._store.known(uid).pod.termination_grace_period
         self.workers.life.delete(uid, grace_period)
@@ -129,7 +128,7 @@ class NodePods:
     def exit_container(
         self, uid: str, container: str, exit_code: int, reason: str
     ) -> ContainerStatus:
-        """End one container and return its new status."""
+        """Let one running container exit, and return its new status."""
         # All arguments are checked before the container exits.
         check_exit_codes([exit_code])
         record = self._store.known(uid)
@@ -140,11 +139,11 @@ class NodePods:
     # -- reports about pods ------------------------------------------------------------
 
     def pod(self, uid: str) -> PodInfo:
-        """Describe one pod."""
+        """Describe one pod: its containers, their states and their devices."""
         return self._info(self._store.known(uid))
 
     def pods(self) -> dict[str, PodInfo]:
-        """Describe all pods, by UID."""
+        """Describe all pods that are not deleted, by UID."""
         return {record.pod.uid: self._info(record) for record in self._store.records()}
 
     def _info(self, record: PodRecord) -> PodInfo:
@@ -165,17 +164,17 @@ class NodePods:
             return pod_info(record, held, claims)
 
     def pod_status(self, uid: str, gates: Gates | None) -> PodStatus:
-        """Return the status of the Pod object."""
+        """Return the pod's status as in the Pod object; ``gates`` are its readiness gates."""
         from devicemanager.kubelet.pods.records import api_status
 
-        # Before the store is locked: this also takes the manager's lock.
+        # Called before the store is locked: this also takes the manager's lock.
         resources = self.workers.allocated_resources_status(uid)
         record = self._store.known(uid)
         with self._store.lock:
             return api_status(record, resources, gates)
 
     def container_statuses(self, uid: str) -> dict[str, ContainerStatus]:
-        """Return the status of each container, init containers first."""
+        """Return the status of each container of a pod by name, init containers first."""
         record = self._store.known(uid)
         with self._store.lock:
             return {
@@ -184,8 +183,8 @@ class NodePods:
             }
 
     def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
-        """Return the allocated devices: container → resource → sorted IDs."""
-        # Asked of the manager, which also has pods that only the checkpoint names.
+        """Return a pod's allocated devices: container → resource → sorted device IDs."""
+        # The manager also has the devices of pods that only the checkpoint names.
         holdings = self.manager.holdings(pod_uid(uid))
         if not holdings:
             self._store.known(uid)  # raises RequestError if no pod has this UID
@@ -195,7 +194,7 @@ class NodePods:
         }
 
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
-        """Return ``allocatedResourcesStatus`` by container."""
+        """Return ``allocatedResourcesStatus`` of a pod by container."""
         status = self.workers.allocated_resources_status(uid)
         if "Q7" in self._settings.quirks:
             return {name: _shuffled(resources) for name, resources in status.items()}
@@ -204,12 +203,12 @@ class NodePods:
     # -- reports about devices -----------------------------------------------------------
 
     def capacity(self) -> Capacity:
-        """Count the devices of each resource, after expired resources have been removed."""
+        """Count the devices of each resource; resources after their grace period are omitted."""
         return _counts(self.manager)
 
     def node_status(self) -> NodeStatus:
         """Return the device resources of the Node object's status."""
-        # One manager for both: a restart in between would combine two states.
+        # One manager for both calls: a restart in between would combine two states.
         manager = self.manager
         counts, removed = _counts(manager), manager.removed()
         with self._lock:
@@ -217,7 +216,8 @@ class NodePods:
             return self._node_status.copy()
 
     def reset_node_status(self) -> None:
-        """Forget removed resources: the kubelet started without a checkpoint."""
+        """Remove resources with 0 devices from the node status: the kubelet started without a
+        checkpoint."""
         with self._lock:
             self._node_status.reset()
 
@@ -229,7 +229,7 @@ class NodePods:
         return inventory.plugins(self.manager.state)
 
     def inventory(self) -> tuple[DeviceStatus, ...]:
-        """Return every listed or allocated device, sorted by resource and ID."""
+        """Return every advertised or allocated device, sorted by resource and ID."""
         from devicemanager.kubelet import inventory
 
         return inventory.devices(self.manager.state)
@@ -241,7 +241,7 @@ def _counts(manager: DeviceManager) -> Capacity:
 
 
 def _shuffled(resources: tuple[ResourceStatus, ...]) -> tuple[ResourceStatus, ...]:
-    """Return the statuses in the random order of a Go map (Q7)."""
+    """Return the statuses in the random order of a Go map (quirk Q7)."""
     mixed = [
         attrs.evolve(one, resources=tuple(random.sample(one.resources, len(one.resources))))
         for one in resources

@@ -1,4 +1,4 @@
-"""PodResources as a kubelet of a version serves it, with the faults that are set."""
+"""The PodResources API of a kubelet version, and the faults of PodResources calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["FaultyResponses", "api_profile", "prepare"]
 
 
 def api_profile(settings: Settings) -> Profile:
-    """Return the PodResources API of the settings' kubelet version."""
+    """Return the methods and fields that PodResources has in the settings' kubelet version."""
     behaviour = settings.behaviour
     disabled = behaviour.has_get_allocatable and not behaviour.get_allocatable_enabled
     return Profile(
@@ -45,17 +45,19 @@ def api_profile(settings: Settings) -> Profile:
 def prepare(
     fault: Fault, source: podresources.Source | None, profile: Profile
 ) -> Mapping[str, Method] | None:
-    """Return what a fault of PodResources needs when it fires; called when it is set.
+    """Return the data that a fault needs when it fires; called when the fault is set.
 
-    For a stale response these are methods, by path, that always return the current state of
-    the source; without a source (the kubelet is stopped), nothing.
+    For ``stale-pod-resources``, these are methods by gRPC path that always return the state that
+    ``source`` has when the fault is set. Without a source (the kubelet is stopped) they return
+    empty lists. For other faults, returns None.
     """
     if fault.kind.effect is not Effect.STALE_POD_RESOURCES:
         return None
     past = podresources.MemorySource()
     if source is not None:
         past.replace(pods=source.pods(), allocatable=source.allocatable())
-    # Without limiter and counters: the fault fires after the real service has applied both.
+    # Without a limiter, and with unused counters: the real service has applied both before the
+    # fault fires.
     service = Service(
         past,
         limiter=None,
@@ -67,23 +69,26 @@ def prepare(
 
 
 class FaultyResponses:
-    """Responses in place of a server's service. They outlive the kubelet's processes."""
+    """Responder to PodResources calls that applies the faults that are set.
+
+    It outlives the kubelet's processes.
+    """
 
     def __init__(self, faults: FaultRegistry) -> None:
         self._faults = faults
 
     def __call__(self, method: Method, request: bytes) -> bytes:
-        """Return the response to an accepted call.
+        """Return the response to an accepted call, after any delay by a fault.
 
-        Raises Rejection, and what the source raises.
+        Raises Rejection if a fault makes the call fail. Errors of the method are raised, too.
         """
         if not self._faults.armed:
-            return method.answer(request)  # every call comes here: without faults, do no more
+            return method.answer(request)  # the usual case, without faults, must be fast
         name = method.path.rpartition("/")[2]
         fired = self._faults.at(InjectionPoint.POD_RESOURCES, FaultContext(rpc=name))
         if (delay := first(fired, Effect.DELAY_POD_RESOURCES)) is not None:
             delay.hold().wait()
-        # If several faults replace the response, the one that was set first counts.
+        # If several faults would replace the response, the fault that was set first does.
         fault = first(fired, *_RESPONSES)
         if fault is None:
             return method.answer(request)

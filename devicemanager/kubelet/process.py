@@ -1,9 +1,9 @@
 """One instance of the kubelet's process: device manager and servers, from start to stop.
 
-The order of a start follows from what a plugin can observe. Directories are prepared and the
-checkpoint is restored before anything is served. PodResources is served before the
-Registration service publishes ``kubelet.sock``: a plugin that sees that socket finds a
-complete kubelet. A stop runs in the opposite order.
+A start takes its steps in an order that plugins can rely on. It prepares the directories and
+restores the checkpoint before it starts any server. It serves PodResources before it publishes
+``kubelet.sock``, so a plugin that sees ``kubelet.sock`` finds a complete kubelet. A stop takes the
+steps in the opposite order.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ OnError = Callable[[BaseException], None]
 
 @attrs.frozen(eq=False, repr=False)
 class FaultEquipment:
-    """What a process needs for fault injection."""
+    """The objects of fault injection that a new kubelet process uses."""
 
     faults: FaultRegistry
     responses: FaultyResponses
     keeps_sockets: bool
-    """True if the start does not remove the sockets of plugins."""
+    """True if the process keeps the sockets of plugins when it starts."""
 
 
 class KubeletProcess:
@@ -84,8 +84,8 @@ class KubeletProcess:
         self._settings = settings
         self._events = events
         self._freeing = checkpoint.Freeing()
-        # Freeing a replaced file takes long only on a real disk. Without flushes the write
-        # does not wait for the disk, and a thread for freeing would gain nothing.
+        # Freeing the blocks of a replaced file takes long only on a real disk. Without flushes,
+        # writes do not wait for the disk, so a separate thread for freeing would gain nothing.
         flushes = settings.durability is not checkpoint.Durability.PROCESS
         self._store = checkpoint.FileStore(
             directories.plugin_dir,
@@ -97,7 +97,7 @@ class KubeletProcess:
         self.manager = DeviceManager(
             settings, store=self._store, clock=clock, events=events, providers=providers
         )
-        # Events name pods as users know them, and only the pod store knows the names.
+        # Events show pod names, and only the pod store has them.
         self.manager.plugins.title_of = pods.title_of
         state = directories.claims_state_path
         self._claims = claims
@@ -141,7 +141,7 @@ class KubeletProcess:
             answer=equipment.responses,
         )
         self.is_fresh = False
-        """True if it started without a checkpoint."""
+        """True if the process started without a checkpoint."""
         self.registration_error: StartError | None = None
         """Error of the Registration service; None if plugins can register."""
         self.socket: Path = directories.plugin_socket
@@ -149,9 +149,9 @@ class KubeletProcess:
         self._stops: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Prepare the directories, restore the checkpoint, and serve.
+        """Prepare the directories, restore the checkpoint, and start all servers.
 
-        Raises StartError; everything that was started is stopped then.
+        If that fails, stops everything that was started and raises StartError.
         """
         behaviour = self._settings.behaviour
         self._directories.prepare(
@@ -159,7 +159,7 @@ class KubeletProcess:
             deprecation_file=behaviour.deprecation_file,
             keeps_sockets=self._keeps_sockets,
         )
-        # Delays may begin again before anything is served that could be delayed.
+        # Delays are allowed before the first server starts, because calls could be delayed then.
         self._faults.starting()
         try:
             self._serve()
@@ -168,8 +168,8 @@ class KubeletProcess:
             raise
 
     def _serve(self) -> None:
-        # Stopped in the opposite order: no device list may arrive after the manager has closed,
-        # and connections to plugins are closed before a timer's call to one is waited for.
+        # A stop calls these from last to first. The manager and the registrar close connections
+        # before ``life.close`` waits for timers, because a timer may be calling a plugin.
         self._stops += [
             self._freeing.close,
             self._claims.close,
@@ -189,7 +189,7 @@ class KubeletProcess:
 
         def wait_for_others() -> None:
             if not others_started.get():
-                raise StartError("the start was cancelled")
+                raise StartError("the start was cancelled: another server could not start")
 
         # gRPC sleeps for a millisecond when a server starts: start both servers in parallel.
         with ThreadPoolExecutor(1, thread_name_prefix="start") as parallel:
@@ -199,7 +199,7 @@ class KubeletProcess:
                 self._watcher.start()
                 others_started.put(True)
             finally:
-                # After a failure this is the first value, and kubelet.sock is not published.
+                # After a failure, False is the first value, and kubelet.sock is not published.
                 others_started.put(False)
             registration.result()
 
@@ -210,7 +210,10 @@ class KubeletProcess:
             raise StartError(str(error)) from error
 
     def recreate_socket(self) -> None:
-        """Serve on a new ``kubelet.sock``; change nothing else. Raises StartError."""
+        """Recreate ``kubelet.sock`` with a new Registration server; change nothing else.
+
+        Raises StartError if the server cannot start.
+        """
         self._registration.stop()
         self._registration = RegistrationServer(self.registrar, self.socket, self._on_error)
         try:
@@ -221,25 +224,27 @@ class KubeletProcess:
         self.registration_error = None
 
     def stop(self) -> None:
-        """Stop serving and wait for every thread.
+        """Stop all servers and wait for all threads.
 
         Raises StopError, after everything has stopped, if something could not be cleaned up.
         """
-        # A plugin that sees kubelet.sock disappear may end its stream before we do. Ignore it:
-        # a kubelet that is killed would not write it to the checkpoint either.
+        # A plugin that sees kubelet.sock disappear may end its stream before the stop does. Ignore
+        # such an end: a killed kubelet would not write it to the checkpoint either.
         self.manager.plugins.ignore()
-        # A delayed call would block the stop: release them all, then cancel registrations.
+        # A delayed call would block the stop: end all delays, then cancel registrations.
         self._faults.stopping()
         self.registrar.interrupt()
         failures = self._stop_all()
         if failures:
             reasons = "; ".join(map(reason, failures))
-            raise StopError(f"the kubelet has stopped, but: {reasons}") from failures[0]
+            raise StopError(
+                f"the kubelet has stopped, but could not clean up: {reasons}"
+            ) from failures[0]
 
     def _stop_all(self) -> list[Exception]:
-        """Stop everything that was started, the latest first, and return the errors.
+        """Call all functions in ``_stops``, the last one first, and return their errors.
 
-        An interrupt, such as Ctrl-C, is raised when everything has been stopped.
+        An interrupt, such as Ctrl-C, is raised after all of them have been called.
         """
         failures: list[Exception] = []
         interrupt: BaseException | None = None
@@ -276,7 +281,7 @@ class KubeletProcess:
         )
 
     def _read_checkpoint(self) -> Checkpoint:
-        """Read the checkpoint; retry, since a disk error or a lack of descriptors can pass."""
+        """Read the checkpoint, with two retries: a disk error or a lack of descriptors can pass."""
         for wait in _WAITS:
             try:
                 return self._store.load(v1=self._settings.behaviour.reads_v1)
@@ -285,10 +290,10 @@ class KubeletProcess:
         return self._store.load(v1=self._settings.behaviour.reads_v1)
 
     def _reject_to_start(self, error: checkpoint.CheckpointUnreadable) -> None:
-        """Raise StartError: the file was not read, so it may be valid.
+        """Raise StartError because the checkpoint cannot be read; with quirk Q21, continue.
 
-        A start without it would allocate devices that containers are using, and the next
-        write would replace the file.
+        The file may be valid. A start without it would allocate devices that containers are
+        using, and the next write would replace the file.
         """
         if "Q21" in self._quirks:
             self._events.publish(EventKind.CHECKPOINT_FAILED, f"{error}; it stays in place")
@@ -296,7 +301,10 @@ class KubeletProcess:
         raise StartError(str(error)) from error
 
     def _set_aside(self, error: checkpoint.CheckpointCorrupt) -> None:
-        """Rename a file that was read and is invalid, so that it is not overwritten (Q21)."""
+        """Rename an invalid checkpoint file, so that it is not overwritten.
+
+        With quirk Q21 the file stays in place, as in the kubelet.
+        """
         if "Q21" in self._quirks:
             self._events.publish(EventKind.CHECKPOINT_FAILED, f"{error}; it stays in place")
             return

@@ -1,4 +1,4 @@
-"""Faults that are actions: on ListAndWatch streams, on sockets, and on the kubelet's process."""
+"""Faults that act on ListAndWatch streams, on sockets, and on the kubelet's process."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["FaultActions"]
 
 
 class _Withdrawn(RequestError):
-    """The kubelet was stopped in the meantime."""
+    """Error of an action that is cancelled because the user has stopped the kubelet."""
 
 
 class FaultActions:
-    """Executor of actions on the running process. Thread-safe."""
+    """Executor of faults that act on the running process, such as a restart. Thread-safe."""
 
     def __init__(
         self,
@@ -41,58 +41,61 @@ class FaultActions:
         resume: Callable[[KubeletProcess], None],
         on_error: Callable[[BaseException], None],
     ) -> None:
-        """``resume`` is called with a process that has replaced another one."""
+        """``resume`` is called with each process that an action has started.
+
+        ``on_error`` is called with errors of actions that run on another thread.
+        """
         self._clock = clock
         self._settings = settings
         self._life = life
         self._plugin_dir = plugin_dir
         self._resume = resume
         self._on_error = on_error
-        # Guards the two below.
+        # Guards _stops and _waits.
         self._lock = threading.Lock()
         self._stops = 0
         self._waits: set[Hold] = set()
         self._keeps_sockets = False  # used only while a process is replaced
 
     def registry(self, events: EventStream) -> FaultRegistry:
-        """Create the registry whose actions are executed here. Called once."""
+        """Create the fault registry that executes its actions with this object. Called once."""
         self._faults = FaultRegistry(self._clock, events, self)
         self._responses = FaultyResponses(self._faults)
         return self._faults
 
     def equipment(self) -> FaultEquipment:
-        """Return what the process that starts now needs."""
+        """Return the objects of fault injection for the process that starts now."""
         keeps, self._keeps_sockets = self._keeps_sockets, False
         return FaultEquipment(self._faults, self._responses, keeps)
 
     def prepare(self, fault: Fault) -> object:
-        """See ``faults.registry.Actions``."""
+        """Collect the data that a fault needs when it fires; called when the fault is set."""
         process = self._life.process
         source = None if process is None else process.pod_source
         return prepare(fault, source, api_profile(self._settings))
 
     def execute(self, fault: Fault, context: FaultContext) -> None:
-        """See ``faults.registry.Actions``.
+        """Execute an action on the calling thread.
 
-        Raises RequestError if no kubelet is running whose streams or sockets are meant, and
-        what a start or a stop raises.
+        Raises RequestError if the kubelet is stopped and the action needs its streams or sockets.
+        Errors of a start or a stop are raised, too.
         """
         _ACTIONS[fault.kind.effect](self, fault, context, self._stops)
 
     def start(self, fault: Fault, context: FaultContext) -> None:
-        """See ``faults.registry.Actions``."""
-        # Read now: a stop after this moment cancels the action.
+        """Execute an action on another thread, and report its errors to ``on_error``."""
+        # Read before the thread starts: a stop after this moment cancels the action.
         stops = self._stops
         act = _ACTIONS[fault.kind.effect]
         threading.Thread(
             target=self._guarded,
             args=(lambda: act(self, fault, context, stops),),
             name="fault",
-            daemon=True,  # waits for nothing, and must not delay the end of the program
+            daemon=True,  # must not delay the exit of the program
         ).start()
 
     def cancel(self) -> None:
-        """Cancel what actions were to do later: the user stops the kubelet."""
+        """Cancel all scheduled parts of actions; called when the user stops the kubelet."""
         with self._lock:
             self._stops += 1
             waits, self._waits = self._waits, set()
@@ -152,7 +155,10 @@ class FaultActions:
         self._resume(self._life.replace(first=check))
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
-        """Act after ``seconds`` of the clock unless the kubelet is stopped; at once for 0."""
+        """Call ``act`` after ``seconds`` of the clock, unless the user stops the kubelet before.
+
+        With 0 seconds, ``act`` is called on this thread before the method returns.
+        """
         if not seconds:
             return act()
         from devicemanager.faults.states import Hold
@@ -166,7 +172,7 @@ class FaultActions:
 
         with self._lock:
             self._waits.add(wait)
-        wait.then(act_now)
+        wait.on_release(act_now)
         wait.start(self._clock, seconds)
 
     def _guarded(self, act: Callable[[], None]) -> None:

@@ -1,8 +1,8 @@
-"""The settings of a kubelet that are also flags of a command, as a table.
+"""The table of the settings of a kubelet that are also command-line flags.
 
-A command derives a flag from each row. The table is not metadata of the fields in ``settings``,
-because building ``--help`` must not load them: that takes as long as the whole command. A test
-compares the table with the fields: names, defaults, bounds and choices.
+A command creates a flag from each row. The table is not part of ``settings``, because building
+``--help`` must not load that module: the import takes as long as the rest of the command. A test
+compares the table with the fields of ``Settings``: names, defaults, bounds and choices.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["FLAGS", "Flag"]
 
 
 class Flag(NamedTuple):
-    """One setting as a flag."""
+    """Command-line flag for one field of ``Settings``."""
 
     field: str
     """The field of ``Settings``."""
@@ -27,14 +27,15 @@ class Flag(NamedTuple):
     least: float | None = None
     """Smallest number accepted."""
     default: str = ""
-    """The default for ``--help``; empty if there is nothing to show."""
+    """The default as ``--help`` shows it; empty to show none."""
     name: str = ""
-    """The flag without dashes, if it is not the name of the field."""
+    """Name of the flag without dashes; empty if it is the name of the field."""
     choices: tuple[str, ...] = ()
     repeated: bool = False
-    """True if the flag can be repeated; the field has all values."""
+    """True if the flag can be repeated; the field then has the values of all its uses."""
     off: str = ""
-    """Another flag, without a value, that sets the field to None: no limit."""
+    """Name of another flag, without a value, that removes the limit by setting the field to
+    None."""
 
     @property
     def option(self) -> str:

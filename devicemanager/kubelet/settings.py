@@ -1,7 +1,7 @@
-"""All settings of a kubelet, with the kubelet's own values as defaults.
+"""All settings of a kubelet. The defaults are the values of the real kubelet.
 
-Every field has a docstring with its unit and the value that switches it off. ``setting_flags`` has
-the fields that are also flags of a command.
+Every field has a docstring with its unit and the value that switches it off. ``setting_flags``
+lists the fields that are also command-line flags.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def _invalid(field: str, value: object, expected: str) -> ValueError:
 
 
 def _names(field: str, value: Iterable[str]) -> frozenset[str]:
-    """Return the names as a set. Reject a string: it would become a set of letters."""
+    """Convert the value of a field to a set of names. Raises ValueError for any other value.
+
+    A string is rejected, because it would become a set of letters.
+    """
     with contextlib.suppress(TypeError):
         # TypeError for a value that cannot be iterated or hashed: the error below names the field.
         names = frozenset(value)
@@ -62,7 +65,7 @@ def _as_quirks(value: Iterable[str]) -> frozenset[str]:
 
 def _as_resources(value: Iterable[ResourceName]) -> frozenset[ResourceName]:
     names = _names("declared_resources", value)
-    # Sorted, so that of several invalid names always the same one is reported.
+    # Sorted, so that the same error is raised each time if several names are invalid.
     for name in sorted(names):
         if not is_extended_resource_name(name):
             raise _invalid(
@@ -81,14 +84,18 @@ _Check = Callable[[object, "attrs.Attribute[Any]", Any], None]
 def _number(
     least: float = 0, *, none: bool = False, whole: bool = False, above: bool = False
 ) -> _Check:
-    """Check for a number from ``least`` on; with ``none``, None means no limit."""
+    """Return a validator of numbers of at least ``least``.
+
+    ``none``: accept None for no limit. ``whole``: accept only integers. ``above``: accept only
+    numbers greater than ``least``.
+    """
     bound = f"above {least:g}" if above else f"of at least {least:g}"
     expected = f"{'a whole' if whole else 'a'} number {bound}{', or None for no limit' * none}"
 
     def check(_: object, field: attrs.Attribute[Any], value: Any) -> None:
         if value is None and none:
             return
-        # bool is a subclass of int. nan compares false with everything, so it fails here, too.
+        # bool is a subclass of int. NaN fails every comparison, so it is rejected, too.
         is_number = isinstance(value, int if whole else (int, float))
         is_number &= not isinstance(value, bool)
         if not is_number or not (value > least if above else value >= least):
@@ -131,7 +138,10 @@ def _as_amounts(value: Any) -> Mapping[ResourceName, Quantity]:
 
 
 def _as_quantity(name: object, amount: object) -> Quantity:
-    """Convert any form that a manifest accepts: a string or a number, but not a bool."""
+    """Convert a string or a number, as in a manifest, to a quantity.
+
+    Raises ValueError that names the resource for any other value.
+    """
     from devicemanager.core.quantity import Quantity
 
     with contextlib.suppress(ValueError):
@@ -156,8 +166,10 @@ def _as_gates(value: Any) -> Mapping[str, bool]:
 
 
 def _options_rejected(settings: Settings) -> str:
-    """Return the kubelet's ``topology manager policy options … require …``
-    (cmd/kubelet/app/server.go, v1.28)."""
+    """Return the kubelet's error for topology options whose feature gates are disabled.
+
+    cmd/kubelet/app/server.go, v1.28.
+    """
     options = " ".join(f"{name}:{text}" for name, text in sorted(settings.topology_options.items()))
     gates = ", ".join(f'"{name}"' for name in settings.behaviour.topology_options_gates)
     return f"topology manager policy options map[{options}] require feature gates {gates} enabled"
@@ -168,102 +180,105 @@ _TIMEOUT = _number(none=True)
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """Behaviour of a kubelet. Times are in seconds; None switches a limit off.
+    """Settings of a kubelet. Times are in seconds; None switches a limit off.
 
     Raises ValueError, which names the field, for an invalid value, and TopologyConfigError for
-    topology settings that the kubelet would reject. As in the kubelet, policy ``none`` accepts
-    any options.
+    topology settings that the kubelet would reject. As in the kubelet, the topology policy
+    ``none`` accepts any topology options.
     """
 
     kubelet_version: str = attrs.field(default=f"1.{VERIFIED}", converter=_as_version)
-    """Kubelet version whose behaviour to follow, from 1.20 on: ``1.28`` (its newest patch) or
-    ``1.28.2``. Known bugs are not part of it; see ``quirks``."""
+    """Kubelet version to behave as, 1.20 or later: ``1.28`` (the newest patch of 1.28) or
+    ``1.28.2``. Known bugs of the version are enabled separately, with ``quirks``."""
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict, converter=_as_gates)
     """Feature gates of the kubelet that differ from the version's defaults."""
     behaviour: Behaviour = attrs.field(init=False, eq=False, repr=False)
-    """What the version does with these gates, wherever versions differ."""
+    """The differences between kubelet versions, for this version and these feature gates."""
 
     @behaviour.default
     def _behaviour(self) -> Behaviour:
         return resolve(KubeletVersion.parse(self.kubelet_version), self.feature_gates)
 
     dial_timeout: float = attrs.field(default=10.0, validator=_number())
-    """How long a registration waits for the plugin's own socket."""
+    """How long a registration tries to connect to the plugin's socket."""
     options_timeout: float | None = attrs.field(default=10.0, validator=_TIMEOUT)
-    """Timeout of GetDevicePluginOptions during Register. The kubelet sets none, but a plugin waits
-    for the response to Register; None waits indefinitely."""
+    """Timeout of GetDevicePluginOptions, which is called before Register is answered. None means no
+    timeout, as in the real kubelet: a plugin that hangs gets no response to Register."""
     allocate_timeout: float | None = attrs.field(default=None, validator=_TIMEOUT)
-    """Timeout of Allocate. The kubelet sets none: a plugin that hangs blocks the pod."""
+    """Timeout of Allocate. The kubelet has none: a plugin that hangs blocks the pod."""
     preferred_allocation_timeout: float | None = attrs.field(default=None, validator=_TIMEOUT)
-    """Timeout of GetPreferredAllocation. The kubelet sets none."""
+    """Timeout of GetPreferredAllocation. The kubelet has none."""
     pre_start_timeout: float | None = attrs.field(default=30.0, validator=_TIMEOUT)
-    """Timeout of PreStartContainer, the only one that the kubelet sets other than for dialing."""
+    """Timeout of PreStartContainer, 30 s as in the kubelet."""
     grace_period: float = attrs.field(default=300.0, validator=_number())
     """How long a resource remains after its last plugin disconnects."""
     max_list_bytes: int = attrs.field(default=KUBELET_LIST_LIMIT, validator=_number(-1, whole=True))
-    """The largest ListAndWatch message that is read (Q11). The kubelet's limit is gRPC's default of
-    4 MiB; -1 switches it off."""
+    """Size of the largest ListAndWatch message that is read, in bytes. The kubelet's limit is
+    gRPC's default of 4 MiB; -1 means no limit."""
     max_allocate_bytes: int | None = attrs.field(
         default=1 << 20, validator=_number(1, none=True, whole=True)
     )
-    """The largest response to Allocate that is stored for a container; a pod whose plugin sends
-    more is rejected. The checkpoint has all responses and is written with every admission. None
-    switches the limit off, as in the kubelet, where gRPC's 4 MiB remain."""
+    """Size of the largest Allocate response for a container, in bytes; a pod with a larger response
+    is rejected. The checkpoint has all responses and is written with every admission. None removes
+    the limit, as in the kubelet; gRPC's limit of 4 MiB remains."""
     max_registrations_per_process: int | None = attrs.field(
         default=100, validator=_number(1, none=True, whole=True)
     )
-    """How many registrations one process may have at a time. Each needs a connection and a thread
-    here; None switches the limit off, as in the kubelet. Plugins in the kubelet's own process, as
-    in tests, are not counted."""
+    """Number of registrations that one plugin process may have at a time, because each needs a
+    connection and a thread in the kubelet. None means no limit, as in the real kubelet. Plugins in
+    the kubelet's own process, as in tests, are not counted."""
     pod_resources_qps: float | None = attrs.field(validator=_number(none=True, above=True))
-    """PodResources requests per second: 100 where the version has a limit. None switches it
-    off."""
+    """Rate limit of PodResources, in requests per second. None means no limit. The default is 100
+    if the version has a limit."""
 
     @pod_resources_qps.default
     def _pod_resources_qps(self) -> float | None:
         return 100.0 if self.behaviour.rate_limited else None
 
     pod_resources_burst: int = attrs.field(default=10, validator=_number(1, whole=True))
-    """How many PodResources requests may come at once."""
+    """Number of PodResources requests that may exceed the rate limit in a burst."""
     pod_resources_list_inactive: bool = attrs.field(validator=_is(bool, "True or False"))
-    """True if v1 List includes rejected and finished pods until they are deleted, by default as in
-    the version (k/k#132028). v1alpha1 always does."""
+    """True if v1 List includes rejected and finished pods until they are deleted (k/k#132028). The
+    default depends on the version. v1alpha1 List always includes these pods."""
 
     @pod_resources_list_inactive.default
     def _pod_resources_list_inactive(self) -> bool:
         return self.behaviour.list_inactive
 
     calls_kept: int = attrs.field(default=5000, validator=_number(0, whole=True))
-    """How many calls ``MockKubelet.calls`` stores of those made for pods, and again of all others.
-    0 records none."""
+    """Number of calls that ``MockKubelet.calls`` stores: up to this number of calls made for pods,
+    and up to this number of other calls. 0 records no calls."""
     calls_bytes: int = attrs.field(default=16 << 20, validator=_number(0, whole=True))
-    """How many bytes of requests, responses and error texts these calls have, for each of the two
-    kinds."""
+    """Bytes of requests, responses and error texts that ``MockKubelet.calls`` stores: up to this
+    size for calls made for pods, and up to this size for other calls."""
     health_queue_size: int = attrs.field(default=100, validator=_number(1, whole=True))
-    """How many reports of changed device health wait for a reader; more are dropped."""
+    """Number of reports of changed device health that are stored until they are read; further
+    reports are dropped."""
     durability: Durability = attrs.field(default=Durability.KUBELET, converter=_as_durability)
-    """What an admission survives once it has returned: ``process`` a SIGKILL of the kubelet;
-    ``kubelet`` that, and a power failure leaves an intact file, as with the kubelet; ``power`` also
-    a power failure."""
+    """What the checkpoint survives. ``process``: a SIGKILL of the kubelet. ``kubelet``: as the real
+    kubelet, also a power failure, but the file can be an older one. ``power``: a power failure
+    loses no admission that has returned."""
     declared_resources: frozenset[ResourceName] = attrs.field(
         default=frozenset(), converter=_as_resources
     )
-    """Resources that this node should have: a pod that requests one before any plugin has
-    registered it is rejected (Q14)."""
+    """Resources that this node should have. A pod that requests such a resource is rejected until
+    a plugin has registered the resource (quirk Q14)."""
     strict: bool = attrs.field(default=False, validator=_is(bool, "True or False"))
-    """Reject pods that request a resource no plugin has registered, instead of running them without
-    it and with a warning event, as the kubelet does."""
+    """True to reject pods that request a resource no plugin has registered. By default such pods
+    run without the resource, as in the kubelet, and a warning event is published."""
     wait_for_plugin: float = attrs.field(default=0.0, validator=_number())
-    """How long an admission waits for the pod's plugins to re-register after a reboot (Q6). 0
-    rejects at once, as the kubelet does."""
+    """How long an admission waits for the pod's plugins to re-register after a reboot. With 0
+    the pod is rejected immediately, as by the kubelet."""
     topology_policy: str = attrs.field(default="none", validator=_is(str, "the name of a policy"))
-    """``none``, ``best-effort``, ``restricted`` or ``single-numa-node``."""
+    """Policy of the Topology Manager: ``none``, ``best-effort``, ``restricted`` or
+    ``single-numa-node``."""
     topology_scope: str = attrs.field(
         default="container", validator=_is(str, "the name of a scope")
     )
-    """``container`` or ``pod``."""
+    """Scope of the Topology Manager: ``container`` or ``pod``."""
     topology_options: Mapping[str, str] = attrs.field(factory=dict, validator=_texts)
-    """``prefer-closest-numa-nodes`` and ``max-allowable-numa-nodes``."""
+    """Policy options of the Topology Manager: ``prefer-closest-numa-nodes`` and
+    ``max-allowable-numa-nodes``."""
     node_allocatable: Mapping[ResourceName, Quantity] = attrs.field(
         factory=dict, converter=_as_amounts
     )
@@ -271,34 +286,35 @@ class Settings:
     on, as Kubernetes quantities such as ``2``, ``"500m"`` or ``"8Gi"``. Resources that are not
     named are not checked."""
     providers: tuple[HintProvider, ...] = ()
-    """CPUs and memory that take part in topology alignment and are allocated exclusively:
-    ``CpuProvider``, ``MemoryProvider`` or other hint providers."""
+    """Hint providers of topology alignment other than devices, such as ``CpuProvider`` for
+    exclusive CPUs and ``MemoryProvider`` for memory."""
     numa: NumaTopology | None = attrs.field(
         default=None,
         validator=_is(
             (NumaTopology, type(None)), "a NumaTopology, such as NumaTopology.of([0, 1])"
         ),
     )
-    """The node's NUMA nodes and distances. None takes those of ``providers`` or, without any, as
-    many nodes as the devices need."""
+    """The node's NUMA nodes and distances. With None they are those of ``providers``; without
+    providers, NUMA nodes are added when devices name them."""
     node_name: str = attrs.field(default="mock", validator=_node_name)
-    """Name of the node. Structured claims can use pools with this node name, and pools without
-    one."""
+    """Name of the node. Structured claims can use pools with this node name and pools without a
+    node name."""
     claims_admin_namespaces: frozenset[str] | None = attrs.field(
         default=None, converter=_as_namespaces
     )
     """Namespaces whose claims may use classes with admin access; None allows all."""
     sysfs: Path = attrs.field(default=Path("/sys"), converter=Path)
-    """Where to find PCI devices that a plugin names by vendor and product ID."""
+    """Directory of sysfs, which is searched for PCI devices that a plugin names by vendor and
+    product ID."""
     shuffle_seed: int | None = None
-    """Choose free devices in a random order from this seed, because plugins must tolerate any order
-    (Q22). None chooses the lowest IDs."""
+    """Seed of the random order in which free devices are chosen, because plugins must tolerate any
+    order. With None, devices with the lowest IDs are chosen."""
     quirks: frozenset[str] = attrs.field(default=frozenset(), converter=_as_quirks)
-    """Known bugs of the kubelet to enable for a test; see ``QUIRKS``. ``"reference"`` stands for
-    all that the version has. A bug that it never had is a ValueError."""
+    """Known bugs of the kubelet to enable, by their names in ``QUIRKS``. ``"reference"`` enables
+    all bugs of the version. A bug that the version does not have raises ValueError."""
 
     topology_manager: TopologyPolicy = attrs.field(init=False, eq=False, repr=False)
-    """The checked topology settings."""
+    """The topology policy that results from the ``topology_`` settings."""
 
     def __attrs_post_init__(self) -> None:
         version = self.behaviour.version
@@ -306,7 +322,7 @@ class Settings:
             others = self.quirks - {REFERENCE}
             object.__setattr__(self, "quirks", quirks_of(version) | others)
         check_quirks(self.quirks, version)
-        # Not a default: defaults are computed before the fields are validated.
+        # Not an attrs default: defaults are computed before the fields are validated.
         object.__setattr__(self, "topology_manager", self._topology_manager())
 
     def _topology_manager(self) -> TopologyPolicy:
@@ -334,12 +350,12 @@ class Settings:
 
     @property
     def topology(self) -> NumaTopology:
-        """The NUMA nodes known at startup."""
+        """The NUMA nodes that are known when the kubelet starts."""
         return self.numa or self._topology_of_providers() or NumaTopology.up_to(0)
 
     @property
     def topology_grows(self) -> bool:
-        """True if NUMA nodes are added when devices are found on them."""
+        """True if the topology gets a NUMA node when a plugin advertises a device on it."""
         return self.numa is None and self._topology_of_providers() is None
 
     def _topology_of_providers(self) -> NumaTopology | None:
@@ -348,9 +364,9 @@ class Settings:
 
     @property
     def node_amounts(self) -> Mapping[ResourceName, int]:
-        """``node_allocatable`` in the units of the node check.
+        """``node_allocatable`` as integers: ``cpu`` in thousandths, other resources in whole units.
 
-        ``cpu`` is in thousandths, everything else in whole units, rounded up.
+        Whole units are rounded up.
         """
         if not self.node_allocatable:
             return {}

@@ -1,4 +1,4 @@
-"""What a kubelet reports over HTTP: health, counters and pods."""
+"""The data that a kubelet reports over HTTP: health, counters and pods."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 @attrs.frozen
 class DeviceCounts:
-    """Number of devices of one resource."""
+    """Numbers of devices of one resource."""
 
     capacity: int
     allocatable: int
@@ -48,29 +48,33 @@ class DeviceCounts:
 
 @attrs.frozen
 class PodReport:
-    """One pod as the API would have it."""
+    """A pod with its status as the API server would store it."""
 
     pod: Pod
     status: PodStatus
     deletion_grace: float | None
-    """Seconds that its containers have to end, once it is to be deleted."""
+    """Seconds that the containers have to exit if the pod is being deleted; otherwise None."""
 
 
 @attrs.frozen(eq=False)
 class NodeTelemetry:
-    """Telemetry of either kind of kubelet. Thread-safe; never waits for a plugin.
+    """Telemetry of a ``MockKubelet`` or an ``InMemoryKubelet``. Thread-safe.
 
-    It also works while the kubelet is stopped.
+    Its methods never wait for a plugin, and also work while the kubelet is stopped.
     """
 
     _manager: Callable[[], DeviceManager]
-    """Returns the manager. Like ``_resources``, raises RequestError if the kubelet is stopped."""
+    """Returns the device manager. Raises RequestError if the kubelet is stopped."""
     _resources: Callable[[str], Mapping[str, tuple[ResourceStatus, ...]]]
-    """Returns ``allocatedResourcesStatus`` by container for the UID of a pod."""
+    """Returns ``allocatedResourcesStatus`` by container for the UID of a pod. Raises RequestError
+    if the kubelet is stopped."""
     _pods: PodStore
 
     def device_counts(self) -> Mapping[str, DeviceCounts]:
-        """Count the devices of each known resource, sorted; empty while the kubelet is stopped."""
+        """Count the devices of each known resource, sorted by resource.
+
+        The result is empty while the kubelet is stopped.
+        """
         try:
             state = self._manager().state
         except RequestError:
@@ -86,18 +90,20 @@ class NodeTelemetry:
             }
 
     def containers(self) -> tuple[tuple[Pod, tuple[ContainerStatus, ...]], ...]:
-        """The pods that are known, and those of their containers that were to be started."""
+        """Return all known pods, with the status of each container that was to be started."""
         with self._pods.lock:
             return tuple([(each.pod, (*each.statuses.values(),)) for each in self._pods.records()])
 
     def pods(self) -> tuple[PodReport, ...]:
-        """The pods that are known and not deleted, in the order they came; health of devices
-        only while the kubelet runs."""
-        # Each for itself: a thousand of them under one lock would hold up admissions.
+        """Return all pods that are not deleted, in the order of their admission.
+
+        Their statuses have the health of devices only while the kubelet is running.
+        """
+        # Locked once for every pod: a thousand reports under one lock would delay admissions.
         return tuple([self._report(record) for record in self._pods.records()])
 
     def pod(self, namespace: str, name: str) -> PodReport | None:
-        """The pod of that name; None if there is none."""
+        """Return the pod with this namespace and name; None if it is unknown."""
         for record in self._pods.records():
             if (record.pod.namespace, record.pod.name) == (namespace, name):
                 return self._report(record)
@@ -115,31 +121,34 @@ class NodeTelemetry:
 
 @attrs.frozen(eq=False)
 class Telemetry(NodeTelemetry):
-    """Telemetry of a ``MockKubelet``, which also has servers."""
+    """Telemetry of a ``MockKubelet``, which also has health checks and PodResources counters."""
 
     _check: HealthCheck
     _serving: Callable[[], KubeletProcess | None]
     _latest: Callable[[], KubeletProcess | None]
-    """Returns the running process, or the last one."""
+    """Returns the running process, or the last process if the kubelet is stopped."""
 
     def registration_failure(self) -> str:
-        """Return why no plugin can register, in the words of the ``/healthz`` check
-        ``device-plugin`` of this kubelet's version; empty if plugins can register or the
-        version has no such check."""
-        # Also of a process that has stopped: ``/healthz`` is served all the time.
+        """Return the error text of this kubelet version's ``/healthz`` check ``device-plugin``.
+
+        The text is empty if plugins can register, and if the version does not have this check.
+        """
+        # ``_latest`` also has a process that has stopped: ``/healthz`` is served all the time.
         process = self._latest()
         error = None if process is None else process.registration_error
         return registration_failure(self._check, has_started=process is not None, error=error)
 
     def pod_resources_counters(self) -> Mapping[tuple[str, str], int]:
-        """Count PodResources calls since the start: (metric name, ``server_api_version``) →
-        count. Empty while the kubelet is stopped."""
+        """Count PodResources calls since the kubelet started.
+
+        The keys are (metric name, ``server_api_version``). Empty while the kubelet is stopped.
+        """
         process = self._serving()
         return {} if process is None else process.pod_resources.counters()
 
 
 class NodeInfo(Protocol):
-    """What HTTP needs of a kubelet; both kinds have it."""
+    """Members of ``MockKubelet`` and ``InMemoryKubelet`` that the HTTP server uses."""
 
     @property
     def settings(self) -> Settings: ...
@@ -149,11 +158,11 @@ class NodeInfo(Protocol):
     def is_serving(self) -> bool: ...
     @property
     def telemetry(self) -> NodeTelemetry:
-        """Internal: what is served."""
+        """Internal: the data that the HTTP server serves."""
 
 
 def registration_failure(check: HealthCheck, *, has_started: bool, error: Exception | None) -> str:
-    """Return the result of the check ``device-plugin``; empty if it passes.
+    """Return the error text of the ``/healthz`` check ``device-plugin``; empty if it passes.
 
     Follows ``Check``, pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32.0 and
     v1.32.11.

@@ -1,11 +1,11 @@
 """The waits of a ``MockKubelet``, for threads and for event loops.
 
-A wait subscribes to the kubelet's events and calls, and checks its condition again whenever
-one is published. It never polls at a fixed interval, with one exception: a condition that only
-time fulfils, awaited on an event loop, is checked every ``_POLL_SECONDS`` seconds.
+A wait subscribes to the kubelet's events and calls, and checks its condition whenever one is
+published. A condition can also become true just by time, for example when a grace period expires.
+Therefore waits for conditions also check every ``_POLL_SECONDS`` seconds.
 
-A wait that times out raises ``WaitTimeout`` with a report: what was awaited, why it cannot
-come (if known), and the events and calls around the moment where the wait began.
+A wait that times out raises ``WaitTimeout`` with a report: what was expected, why it cannot
+happen (if known), and the events and calls around the start of the wait.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _SHOWN = 20
 _SHOWN_BEFORE = 10
 _POLL_SECONDS = 0.25
 _LONGEST_SECONDS = 3600.0
-"""Longest single wait for a lock; locks reject larger values, such as infinity."""
+"""Longest wait in one call, in seconds; Python's locks reject larger values, such as infinity."""
 
 
 class WaitTimeout(DeviceManagerError, AssertionError):
-    """A wait timed out; the text shows what did happen."""
+    """Error of a wait that timed out; its text shows the events and calls that happened."""
 
 
 class Waits:
@@ -57,7 +57,7 @@ class Waits:
     def __init__(
         self, events: EventStream, calls: CallLog, life: Lifecycle, socket: Callable[[], object]
     ) -> None:
-        """``socket`` returns the path of the Registration service, for reports."""
+        """``socket`` returns the path of ``kubelet.sock``, for reports."""
         self._events = events
         self._calls = calls
         self._life = life
@@ -66,21 +66,21 @@ class Waits:
     # -- conditions ------------------------------------------------------------------
 
     def resource(self, resource: str, count: int | None, timeout: float) -> None:
-        """Wait until ``count`` devices are allocatable; None waits for any."""
+        """Wait until ``count`` devices of a resource are allocatable; None means one or more."""
         name = check_resource(resource, count)
         check_seconds(timeout)
         if not self._events.wait_for(lambda: self._is_allocatable(name, count), timeout):
             raise self._no_devices(name, count, timeout)
 
     async def resource_async(self, resource: str, count: int | None, timeout: float) -> None:
-        """Wait as ``resource`` does, on the running event loop."""
+        """Wait as ``resource`` does, without blocking the running event loop."""
         name = check_resource(resource, count)
         check_seconds(timeout)
         if not await self._holds(lambda: self._is_allocatable(name, count), timeout):
             raise self._no_devices(name, count, timeout)
 
     def condition(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
-        """Wait until ``condition()`` is true."""
+        """Wait until ``condition()`` is true. ``what`` names the condition in the report."""
         check_function(condition, "condition")
         check_seconds(timeout)
         if not self._events.wait_for(condition, timeout):
@@ -89,7 +89,7 @@ class Waits:
     async def condition_async(
         self, condition: Callable[[], bool], timeout: float, what: str
     ) -> None:
-        """Wait as ``condition`` does, on the running event loop."""
+        """Wait as ``condition`` does, without blocking the running event loop."""
         check_function(condition, "condition")
         check_seconds(timeout)
         if not await self._holds(condition, timeout):
@@ -98,27 +98,30 @@ class Waits:
     async def _holds(self, condition: Callable[[], bool], timeout: float) -> bool:
         limit = time.monotonic() + timeout
         wakeup = _Wakeup()
-        # Subscribed before the first check: nothing that happens in between is missed.
-        end = self._events.subscribe(lambda _: wakeup.set())
+        # Subscribed before the first check: no event in between is missed.
+        unsubscribe = self._events.subscribe(lambda _: wakeup.set())
         try:
             while True:
                 wakeup.clear()
-                # Not on the loop: the condition can wait for a lock or write the checkpoint.
+                # On another thread: the condition can wait for a lock or write the checkpoint.
                 if await asyncio.to_thread(condition):
                     return True
-                rest = limit - time.monotonic()
-                if rest <= 0:
+                remaining = limit - time.monotonic()
+                if remaining <= 0:
                     return False
-                # Bounded, for conditions that time alone fulfils, such as a grace period.
-                await wakeup.wait(min(rest, _POLL_SECONDS))
+                # Not longer: a condition can become true without an event, just by time.
+                await wakeup.wait(min(remaining, _POLL_SECONDS))
         finally:
-            end()
+            unsubscribe()
 
     # -- events and calls ------------------------------------------------------------
 
     def mark(self, since: Mark | int | None = None, after: int | None = None) -> Mark:
-        """Return the given mark, the mark after the event with the given number, or now."""
-        # Read in any case: a number stands for an event, and calls begin now.
+        """Convert ``since`` or ``after`` to a mark; if both are None, return the current mark.
+
+        Both can be the number of an event; ``since`` can also be a mark.
+        """
+        # The number of an event does not say which calls are later: count calls from now.
         now = self._calls.mark()
         number = after if since is None else since
         if number is None:
@@ -130,47 +133,50 @@ class Waits:
         return number if isinstance(number, Mark) else Mark(number, now.call)
 
     def event(self, expected: Expected, since: Mark | int | None, after: int | None) -> Event:
-        """Wait for one event."""
+        """Wait for one event after ``since`` or ``after``, and return it."""
         (found,) = self.sequence([expected], self.mark(since, after))
         return cast(Event, found)
 
     async def event_async(self, expected: Expected, since: Mark | int | None) -> Event:
-        """Wait for one event on the running event loop."""
+        """Wait for one event as ``event`` does, without blocking the running event loop."""
         (found,) = await self.sequence_async([expected], self.mark(since))
         return cast(Event, found)
 
     def call(self, expected: Expected, since: Mark | None) -> Call:
-        """Wait for one call."""
+        """Wait for one call after ``since``, and return it."""
         (found,) = self.sequence([expected], since)
         return cast(Call, found)
 
     def sequence(self, steps: Iterable[Step], since: Mark | None) -> list[Entry]:
-        """Wait until all steps have happened after ``since``, in this order."""
+        """Wait until all steps have happened after ``since``, in this order.
+
+        Returns the events and calls of the steps.
+        """
         wanted, start = [*map(Expected.of, steps)], self.mark(since)
         woken = threading.Event()
         with Watch(self._events, self._calls, start, woken.set) as watch:
             search = Search(wanted, watch)
             while True:
                 woken.clear()
-                if (rest := search.advance()) is None:
+                if (remaining := search.advance()) is None:
                     return search.found
-                if rest <= 0:
+                if remaining <= 0:
                     raise self._not_found(wanted, search, start)
-                woken.wait(min(rest, _LONGEST_SECONDS))
+                woken.wait(min(remaining, _LONGEST_SECONDS))
 
     async def sequence_async(self, steps: Iterable[Step], since: Mark | None) -> list[Entry]:
-        """Wait as ``sequence`` does, on the running event loop."""
+        """Wait as ``sequence`` does, without blocking the running event loop."""
         wanted, start = [*map(Expected.of, steps)], self.mark(since)
         wakeup = _Wakeup()
         with Watch(self._events, self._calls, start, wakeup.set) as watch:
             search = Search(wanted, watch)
             while True:
                 wakeup.clear()
-                if (rest := search.advance()) is None:
+                if (remaining := search.advance()) is None:
                     return search.found
-                if rest <= 0:
+                if remaining <= 0:
                     raise self._not_found(wanted, search, start)
-                await wakeup.wait(rest)
+                await wakeup.wait(remaining)
 
     # -- state of a resource ---------------------------------------------------------
 
@@ -188,7 +194,7 @@ class Waits:
         return allocatable > 0 if count is None else allocatable == count
 
     def _missing_plugin(self, resource: ResourceName) -> str:
-        """Explain why a resource has no devices if it has no connected plugin."""
+        """Explain in words why no plugin of a resource is connected; empty if one is connected."""
         process = self._life.process
         if process is None:
             return "the kubelet is not running; "
@@ -213,17 +219,20 @@ class Waits:
         return WaitTimeout(f"{waited}what did happen:\n" + self._report(self._all()[-_SHOWN:]))
 
     def _not_found(self, steps: Sequence[Expected], search: Search, since: Mark) -> WaitTimeout:
-        """Report what happened around the mark, and which steps were found."""
+        """Return the error for the first step that was not found.
+
+        Its text shows the events and calls around the mark, and the steps that were found.
+        """
         wanted = steps[len(search.found)]
         which = f" (number {len(search.found) + 1} of {len(steps)})" if len(steps) > 1 else ""
         entries = self._all()
         before = [entry for entry in entries if not is_later(entry, since)]
-        # A common mistake: what is awaited happened just before the wait. ``where`` is not called
-        # for entries that it was not meant for.
+        # A common mistake: the expected entry came just before the wait began. ``where`` is not
+        # called here, because the user expects it to be called only for entries after the mark.
         came_before = not search.found and any(
             map(wanted.matches_without_where, before[-_SHOWN_BEFORE:])
         )
-        why = "it came before: take a mark before what causes it, and wait since that; "
+        why = "it came before the wait: take a mark before its cause, and pass it as since; "
         waited = printable(
             f"waited {wanted.within:g} s for {wanted}{which}; {why if came_before else ''}"
         )
@@ -240,7 +249,11 @@ class Waits:
         later: Sequence[Entry] | None = None,
         found: Sequence[Entry] = (),
     ) -> str:
-        """Return lines for people; ``later`` are the entries that the wait searched."""
+        """Return the lines of a report, for people.
+
+        ``before`` are the entries before the wait, ``later`` the entries that the wait searched,
+        and ``found`` the entries of its steps.
+        """
         lines = [f"  {entry}" for entry in before]
         if later is not None:
             numbers = {place(entry): f"   <- number {n}" for n, entry in enumerate(found, 1)}
@@ -259,7 +272,7 @@ class Waits:
 
 
 class _Wakeup:
-    """An event of the running loop that any thread can set."""
+    """An ``asyncio.Event`` of the running loop that any thread can set."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -5,17 +5,17 @@ Theory of operation.
 In:  a ``MockKubelet``, the PodResources responses of any kubelet, or the nodes of a cluster.
      They are read through the kubelet's public snapshots, events and calls.
 Out: ``view``      immutable values that describe a node or a cluster;
-     ``terminal``  these values as rows and columns, live on a terminal;
+     ``terminal``  a live view of these values on a terminal;
      ``web``       the kubelet's HTTP endpoints and the live page;
      ``metrics``   the kubelet's Prometheus metrics.
 
 Invariants:
-* Nothing here decides about devices or changes a node. The live page changes one only
-  through the control API and its token.
+* This package makes no decisions about devices and does not change a node. The live page
+  changes a node only through the control API and its token.
 * An admission never waits for an observer. Events and calls only set a flag or append to a
-  queue; the work happens on the observer's own thread.
-* Cost depends on what changed, not on the size of the node: unchanged parts of a view stay
-  the same objects, so differences are found by identity.
+  queue. An observer does its work on its own thread.
+* The cost of a refresh depends on the number of changes, not on the size of the node. Unchanged
+  parts of a view remain the same objects, so differences are found by identity.
 * Names and messages from plugins and manifests are untrusted. They cannot control the
   terminal and cannot become markup in a browser.
 

@@ -1,28 +1,30 @@
 """The plugin's side of the socket: write a device plugin, or run a simulated or recorded one.
 
 Theory of operation. A device plugin serves the DevicePlugin API on a unix socket in the kubelet's
-plugin directory, and registers that socket with the kubelet. This package does everything around
-an author's :class:`Plugin`. It uses nothing of the mock kubelet and runs against any kubelet.
+plugin directory, and registers that socket with the kubelet. An author writes a :class:`Plugin`,
+and this package serves and registers it. The package does not import the mock kubelet, and its
+plugins run with any kubelet.
 
-In:  a :class:`Plugin` (``devices`` and ``allocate``), or a :class:`Lister` of several; the plugin
-     directory; :class:`PluginSettings`.
+In:  a :class:`Plugin` (``devices`` and ``allocate``), or a :class:`Lister` of several plugins; the
+     plugin directory; :class:`PluginSettings`.
 Out: served sockets, registrations, device lists, checked responses.
 
-A :class:`Manager` runs each resource of a lister on its own thread. The thread repeats: observe
-the sockets and streams, decide, act. A session is one server with its registration. It ends when
-the kubelet restarts, when its socket is removed, or when the last ListAndWatch stream ends. Then
-the plugin re-registers.
+A :class:`Manager` runs each resource of a lister on its own thread. The thread repeats three
+steps: observe the sockets and streams, decide, act. A session is one server with its registration.
+A session ends when the kubelet restarts, when the plugin's socket is removed, or when the last
+ListAndWatch stream ends. Then the plugin re-registers in a new session.
 
 Invariants:
-* The author's code never gets a device ID that is not in the newest list.
-* Nothing that the author's code raises ends a thread of the framework or a kubelet's wait.
+* The author's code gets only device IDs that are in the newest list.
+* An exception in the author's code never ends a thread of the framework, and the kubelet always
+  gets a response.
 * A socket is visible only while it is served, and only its own server removes it.
-* A missed file event delays a reaction; it never prevents one.
+* A missed file event delays a reaction but never prevents it.
 
-Start reading at ``author`` (what authors write), then ``manager``, ``resource``, ``service``.
-``common`` has the parts that DRA drivers can use, too. ``simulated`` is a plugin with virtual
-devices and faults, ``recording`` records and replays plugins, ``processes`` runs plugins as
-processes.
+Start reading at ``author`` (base classes for authors), then ``manager``, ``resource``,
+``service``. ``common`` has modules that DRA drivers can also use. ``simulated`` is a plugin with
+virtual devices and faults, ``recording`` records and replays plugins, ``processes`` runs plugins
+as processes.
 """
 
 from __future__ import annotations

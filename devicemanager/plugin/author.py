@@ -1,4 +1,4 @@
-"""The base classes for authors: Plugin for one resource, Lister for several."""
+"""Base classes for plugin authors: Plugin for one resource, Lister for several resources."""
 
 from __future__ import annotations
 
@@ -28,68 +28,70 @@ DeviceLists = Iterable[Device | str] | Iterator[Iterable[Device | str]]
 """One device list (a list, tuple or set), or an iterator that yields whole lists."""
 
 NameLists = Iterable[str] | Iterator[Iterable[str]]
-"""One list of last names, or an iterator that yields whole lists."""
+"""One list of last names (resource names without namespace), or an iterator of whole lists."""
 
 
 class Plugin(ABC):
     """Base class for the plugin of one resource. Override ``devices`` and ``allocate``.
 
-    The rest is optional. ``preferred_allocation`` and ``pre_start_container`` are offered to the
-    kubelet if you override them. They and ``allocate`` can run in several threads at once.
+    All other methods are optional. If you override ``preferred_allocation`` or
+    ``pre_start_container``, the kubelet calls it. These two methods and ``allocate`` can run in
+    several threads concurrently.
     """
 
     @abstractmethod
     def devices(self) -> DeviceLists:
         """Return the devices: a list, or a generator that yields the whole list at each change.
 
-        A device is a :class:`Device`, or an ID for a healthy one. Called once, after ``start``, on
-        a separate thread that can block forever. If it raises, the error is logged and the method
-        is called again later; until then the last list stays valid.
+        A device is a :class:`Device`, or a string: the ID of a healthy device. The framework calls
+        this method once, after ``start``, on a separate thread that can block forever. If the
+        method raises, the error is logged and the method is called again later; until then the
+        last list stays valid.
         """
 
     @abstractmethod
     def allocate(self, device_ids: Sequence[str]) -> ContainerSettings | None:
-        """Return the settings of a container that these devices are allocated to, or None.
+        """Return the settings of the container that gets these devices; None for no settings.
 
-        The IDs are in the newest list, healthy, sorted and distinct. If it raises, the pod is
-        rejected with the error's type and text. There is no call that frees devices: the same IDs
-        can be allocated again at any time.
+        All IDs are in the newest list, sorted and distinct; their devices are healthy. If this
+        method raises, the pod is rejected with the error's type and text. The kubelet does not
+        report freed devices, so it can allocate the same IDs again at any time.
         """
 
     def preferred_allocation(
         self, available: Sequence[str], must_include: Sequence[str], size: int
     ) -> Iterable[str]:
-        """Return the ``size`` devices of ``available`` that fit together best.
+        """Return the IDs of the ``size`` devices from ``available`` that suit a container best.
 
-        They must contain ``must_include``. The framework completes and corrects the result before
-        it is sent to the kubelet.
+        The result must contain ``must_include``. The framework completes and corrects the result
+        before the kubelet gets it.
         """
         raise NotImplementedError
 
     def pre_start_container(self, device_ids: Sequence[str]) -> None:
-        """Prepare the devices of a container before each start of it, within 30 s."""
+        """Prepare devices before their container starts or restarts; return within 30 s."""
         raise NotImplementedError
 
     def start(self) -> None:  # noqa: B027 - a hook that most plugins leave empty
-        """Prepare the resource before it is served. Called up to 3 times while it raises."""
+        """Prepare the resource before it is served. If this raises, it is called up to 3 times."""
 
     def stop(self) -> None:  # noqa: B027 - see start
         """Clean up after the resource is no longer served."""
 
-    # Not in `__init__`: authors override it, and often do not call this one.
+    # Not set in `__init__`: authors override it, and often do not call `super().__init__`.
     @cached_property
     def stopping(self) -> threading.Event:
-        """Event that is set when the resource stops. Wait on it instead of sleeping."""
+        """Event that is set when the resource stops. Wait for this event instead of sleeping."""
         return threading.Event()
 
     def update(self, devices: Iterable[Device | str]) -> None:
-        """Replace the device list until ``devices`` yields the next one. Thread-safe."""
+        """Replace the device list until ``devices`` yields the next list. Thread-safe."""
         self._device_list.publish(devices)
 
     @cached_property
     def _device_list(self) -> DeviceList:
-        """The newest list, as sent to the kubelet."""
-        # Imported here: it imports protobuf, which a program needs only to serve.
+        """Newest device list, which the framework sends to the kubelet."""
+        # Imported here: the module imports protobuf, which only a served plugin needs.
         from devicemanager.plugin.lists import DeviceList
 
         return DeviceList()
@@ -97,13 +99,16 @@ class Plugin(ABC):
 
 def offers(plugin: Plugin, hook: Callable[..., object]) -> bool:
     """True if the plugin overrides ``hook``, a method of :class:`Plugin`."""
-    # Compare the class, not the instance: the options are sent once, at registration, and must not
+    # Check the class, not the instance: the options are sent once, at registration, and must not
     # depend on an attribute that is set later.
     return getattr(type(plugin), hook.__name__) is not hook
 
 
 def wrong_type(expected: str, given: object) -> str:
-    """Return the error text for an argument that is not a plugin or lister; often it is a class."""
+    """Return the error text for an argument that is not a plugin or lister.
+
+    ``expected``: "plugin" or "lister". A frequent mistake is to pass the class.
+    """
     if isinstance(given, type):
         return f"expected a {expected}, not a class: use {given.__name__}()"
     return f"expected a {expected}, not {given!r}"
@@ -116,10 +121,12 @@ class Lister(ABC):
 
     @abstractmethod
     def discover(self) -> NameLists:
-        """Return the last names, ``["red", "blue"]``: a list, or a generator of whole lists.
+        """Return the last names of the resources: a list, or a generator of whole lists.
 
-        Each list replaces the one before: a plugin is created for each new name, and plugins of
-        missing names are stopped. Called once, on a separate thread that can block forever.
+        The last names ``["red", "blue"]`` stand for ``vendor.com/red`` and ``vendor.com/blue``.
+        Each list replaces the previous one: a plugin is created for each new name, and plugins of
+        missing names are stopped. The manager calls this method once, on a separate thread that
+        can block forever.
         """
 
     @abstractmethod
@@ -133,9 +140,9 @@ class Lister(ABC):
 
 
 class StaticLister(Lister):
-    """A fixed list of resources: plugins by last name.
+    """Fixed list of resources, with one plugin per last name.
 
-    Raises ConfigurationError for a resource name that kubelets reject.
+    The constructor raises ConfigurationError for a resource name that kubelets reject.
     """
 
     def __init__(self, namespace: str, plugins: dict[str, Plugin]) -> None:

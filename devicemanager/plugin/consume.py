@@ -1,4 +1,4 @@
-"""Read an author's lists, of devices or of resources, which can change over time."""
+"""Read the lists of devices or resource names that an author's method returns or yields."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def consume(
 ) -> None:
     """Publish the list that ``produce`` returns, or each list that its iterator yields.
 
-    Returns after the last list, or when ``stopping`` is set. If ``produce`` raises, the error is
-    logged (its traceback at debug level) and ``produce`` is called again after ``backoff``
-    seconds, then after twice as long, up to 30 s.
+    Return after the last list, or when ``stopping`` is set. If ``produce`` raises, log the error
+    (its traceback at debug level) and call ``produce`` again after ``backoff`` seconds. The pause
+    doubles with each further error, up to 30 s. ``name`` identifies the method in the log.
     """
 
     def log(error: BaseException, outlook: str) -> None:
@@ -41,7 +41,7 @@ def consume(
     try:
         retry(
             lambda: call_hook(lambda: _publish_all(name, produce, publish, stopping)),
-            # Stops at once when `stopping` is set, also in the middle of a pause.
+            # Returns as soon as `stopping` is set, also during a pause.
             Exception,
             sleep=stopping.wait,
             first_wait=backoff,
@@ -59,8 +59,8 @@ def _publish_all(
     publish: Callable[[Iterable[T]], object],
     stopping: threading.Event,
 ) -> None:
-    # A list is an Iterable, a generator an Iterator. An Iterator of IDs would be a mistake, which
-    # `_checked` reports: a string is not a list.
+    # An Iterator, such as a generator, yields lists; any other Iterable is one list. An Iterator
+    # of IDs is a mistake, which `_checked` reports: a string is not a list.
     produced = produce()
     if isinstance(produced, Iterator):
         lists = 0
@@ -80,5 +80,5 @@ def _publish_all(
 def _checked(listed: Iterable[T] | object) -> Iterable[T]:
     # Reject a string, which would pass as a list of letters.
     if isinstance(listed, str) or not isinstance(listed, Iterable):
-        raise TypeError(f"expected a list, not {listed!r}")
+        raise TypeError(f"invalid list {listed!r}: expected a list, tuple or set")
     return listed

@@ -1,4 +1,4 @@
-"""Errors of the plugin's side, by cause: configuration, the kubelet, or a device."""
+"""Errors of device plugins, by cause: configuration, the kubelet, or a device."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ class PluginError(Exception):
 
 
 class ConfigurationError(PluginError):
-    """A setting cannot work; the text names the setting and the fix."""
+    """Error in a setting of a plugin. The text names the setting and the fix."""
 
 
 class RegistrationFailed(PluginError):
-    """The kubelet could not be reached or rejected the registration. A retry can succeed."""
+    """Registration that failed: the kubelet was unreachable or rejected it. A retry can succeed."""
 
 
 class DeviceRejected(PluginError):
-    """Base class of errors that a hook raises to fail the call with a certain gRPC code.
+    """Base class of errors that a plugin's method raises to fail a call with a gRPC code.
 
-    Any other exception reaches the kubelet as UNKNOWN, with its type and text.
+    For any other exception, the kubelet gets the code UNKNOWN and the exception's type and text.
     """
 
     code: ClassVar[str] = "UNKNOWN"
 
 
 class UnknownDevice(DeviceRejected):
-    """The plugin does not have the device, or no longer has it."""
+    """Requested device that the plugin does not have, or no longer has."""
 
     code = "NOT_FOUND"
 
 
 class UnhealthyDevice(DeviceRejected):
-    """The plugin has the device but cannot allocate it now."""
+    """Requested device that the plugin has but cannot allocate now."""
 
     code = "FAILED_PRECONDITION"

@@ -1,7 +1,7 @@
-"""The newest device list of a resource, and how a stream waits for a newer one.
+"""Newest device list of a resource, for which ListAndWatch streams wait.
 
-Only the newest state is stored. Each stream remembers the version that it sent last, so no
-stream can consume an update that another one needs.
+Only the newest list is stored. Each stream remembers the version that it sent last, so every
+stream sends every update.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _ID_LIMIT = 63
 
 @attrs.frozen(eq=False)
 class Snapshot:
-    """One state of the list.
+    """Snapshot of a device list.
 
-    ``version`` grows with every state. States with the same ``mark`` are the same for a stream:
-    it sends only the first of them.
+    ``version`` grows with every snapshot. A stream sends only the first of several consecutive
+    snapshots with the same ``mark``. ``published`` is False before the first list.
     """
 
     version: int = 0
@@ -47,12 +47,12 @@ class Snapshot:
 class DeviceList:
     """The newest device list of one resource. Thread-safe.
 
-    In a forked child, which serves no kubelet, :meth:`publish` raises PluginError.
+    In a forked child process, which serves no kubelet, :meth:`publish` raises PluginError.
     """
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        # Guards _snapshot. Streams wait on it for a newer version or for their own end.
+        # Guards _snapshot. Streams wait here for a newer version or until they are ended.
         self._changed = threading.Condition()
         self._snapshot = Snapshot()
 
@@ -61,15 +61,16 @@ class DeviceList:
         return self._snapshot
 
     def publish(self, devices: Iterable[Device | str]) -> bool:
-        """Replace the list. Return False if the new one equals the old one."""
+        """Replace the list. Return False if the new list equals the old one."""
         if os.getpid() != self._pid:
             raise PluginError(
                 "devices were updated in a forked child, which serves no kubelet: send them to "
                 "the process that serves the plugin"
             )
-        # Read `devices` with the lock held: the later of two publishers also has the later state.
+        # Read `devices` with the lock held: of two concurrent publishers, the later one must also
+        # have read the later state.
         with self._changed:
-            # An invalid list raises before anything changes: the former list stays valid.
+            # An invalid list raises before anything changes, so the previous list stays valid.
             listed = normalise(devices)
             old = self._snapshot
             if old.published and old.devices == listed:
@@ -80,31 +81,37 @@ class DeviceList:
                 old, version=old.version + 1, devices=listed, payload=payload, published=True
             )
             self._changed.notify_all()
-        # After the list is published: a warning must not prevent the rest from working.
+        # Log after the list is published: an error during logging must not prevent publishing.
         _log_problems(listed, payload)
         return True
 
     def resend(self) -> None:
-        """Send the list again: the kubelet has requested a device that is not in it."""
+        """Make all streams send the list again, because the kubelet uses an outdated list."""
         with self._changed:
             old = self._snapshot
             self._snapshot = attrs.evolve(old, version=old.version + 1, resends=old.resends + 1)
             self._changed.notify_all()
 
     def wait_published(self, timeout: float, given_up: Callable[[], bool]) -> bool:
-        """Wait for the first list; return False if there is none yet."""
+        """Wait until the first list is published, ``timeout`` seconds pass or ``given_up()``.
+
+        Return False if no list is published yet.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._snapshot.published or given_up(), timeout)
             return self._snapshot.published
 
     def wait_newer(self, version: int, ended: Callable[[], bool]) -> Snapshot | None:
-        """Wait for a state newer than ``version`` and return it; return None once ``ended``."""
+        """Wait for a snapshot newer than ``version``, and return it.
+
+        Return None as soon as ``ended()`` is true.
+        """
         with self._changed:
             self._changed.wait_for(lambda: ended() or self._snapshot.version > version)
             return None if ended() else self._snapshot
 
     def pause(self, seconds: float, ended: Callable[[], bool]) -> None:
-        """Wait ``seconds``, or until ``ended``."""
+        """Wait ``seconds``, or until ``ended()`` is true."""
         with self._changed:
             self._changed.wait_for(ended, seconds)
 
@@ -115,14 +122,14 @@ class DeviceList:
 
 
 def normalise(devices: Iterable[Device | str]) -> dict[str, Device]:
-    """Return the devices by ID. The last of two with the same ID counts, as in the kubelet."""
+    """Return the devices by ID. For a repeated ID, use the last device, as the kubelet does."""
     listed: dict[str, Device] = {}
     for entry in devices:
         device = Device(entry) if isinstance(entry, str) else entry
         if not isinstance(device, Device):
             raise TypeError(f"invalid device {entry!r}: expected a Device or an ID")
         if device.id in listed:
-            _log.warning("device ID %s is listed twice: only the last one counts", device.id)
+            _log.warning("device ID %s is listed twice: the last entry is used", device.id)
         listed[device.id] = device
     return listed
 
@@ -136,7 +143,7 @@ def _log_problems(listed: Mapping[str, Device], payload: bytes) -> None:
             len(payload),
             _MESSAGE_LIMIT,
         )
-    # The documentation of the API has this limit, but kubelets do not check it.
+    # The API documents this limit, but kubelets do not check it.
     for device_id in listed:
         if len(device_id) > _ID_LIMIT:
             _log.warning("device ID %s is longer than %d characters", device_id, _ID_LIMIT)

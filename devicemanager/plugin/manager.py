@@ -1,4 +1,4 @@
-"""Run all resources of a lister until it is stopped."""
+"""Run the plugins of all resources of a lister, each on its own thread."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _SOCKET_CHANGES = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
 
 
 class Manager:
-    """Manager of the resources of one lister, in one plugin directory.
+    """Manager that serves the resources of one lister in one plugin directory.
 
     ``directory`` is the kubelet's plugin directory, which need not exist yet. The default is the
     environment variable ``DEVICE_PLUGIN_DIRECTORY``, then ``/var/lib/kubelet/device-plugins``
     (``/var/lib/kubelet/plugins_registry`` with ``settings.announce``).
 
-    A context manager: entering starts, leaving stops and removes every socket. Raises
-    ConfigurationError if the directory's path is too long for a socket.
+    A context manager: entering it starts serving, leaving it stops and removes every socket. The
+    constructor raises ConfigurationError if the directory's path is too long for a socket.
 
-    It works only in the process that created it. In a forked child ``stop`` does nothing, and
-    everything else raises PluginError.
+    A manager works only in the process that created it. In a forked child process, ``stop`` does
+    nothing, and all other methods raise PluginError.
     """
 
     def __init__(
@@ -64,8 +64,7 @@ class Manager:
         default = PLUGINS_REGISTRY_DIRECTORY if self._settings.announce else PLUGIN_DIRECTORY
         chosen = directory or os.environ.get(DIRECTORY_VARIABLE) or default
         self._directory = Path(chosen).absolute()
-        # Raises ConfigurationError now if no socket name would fit, not when the first kubelet
-        # comes.
+        # If no socket name fits, raise ConfigurationError now, not when the first kubelet starts.
         next(socket_names("", str(self._directory), unique=True))
         self._lister = lister
         self._socket_name = socket_name
@@ -74,11 +73,11 @@ class Manager:
         # Created here, on one thread, because it is a cached property of the author's object.
         self._stopping = lister.stopping
         self._watch = DirectoryWatch(self._directory, self._file_changed, _SOCKET_CHANGES)
-        # Held while a watch starts or stops: none can start after the final stop.
+        # Held while a watch starts or stops, so that no watch can start after the final stop.
         self._watching = threading.Lock()
         self._signals: SignalWait | None = None
-        # Guards the two fields below; not held while waiting for a resource. `_leaving`: resources
-        # that are no longer listed and may still have sockets.
+        # Guards the two fields below; not held while waiting for a resource. `_leaving` has the
+        # resources that are no longer listed and may still have sockets.
         self._lock = threading.Lock()
         self._resources: dict[str, Resource] = {}
         self._leaving: list[Resource] = []
@@ -95,9 +94,10 @@ class Manager:
             return [self._resources[name].status for name in sorted(self._resources)]
 
     def wait_registered(self, timeout: float, *, streaming: bool = False) -> bool:
-        """Wait until there are resources and all of them are registered.
+        """Wait until there is at least one resource and all resources are registered.
 
         With ``streaming``, also wait until the kubelet has opened every ListAndWatch stream.
+        Return False after ``timeout`` seconds.
         """
 
         def ready() -> bool:
@@ -110,21 +110,21 @@ class Manager:
         return self._changed.wait_for(ready, timeout)
 
     def start(self) -> None:
-        """Serve in the background.
+        """Start to serve all resources on background threads.
 
-        Raises ConfigurationError if the directory is not one, or not writable.
+        Raises ConfigurationError if the plugin directory is not a directory or not writable.
         """
         self._check_process()
         if problem := directory_problem(self._directory):
             raise ConfigurationError(
-                f"plugin directory {self._directory} {problem}: set the kubelet's, with the "
-                f"argument directory or {DIRECTORY_VARIABLE}"
+                f"plugin directory {self._directory} {problem}: set the kubelet's plugin directory "
+                f"with the argument directory or the environment variable {DIRECTORY_VARIABLE}"
             )
         try:
-            # Before a socket is read for the first time, so that no change is missed in between.
+            # Start the watch before a socket is checked, so that no change is missed in between.
             self._ensure_watch()
             if type(self._lister) is StaticLister:
-                # Its only list is known: no thread has to wait for it.
+                # The list of a StaticLister never changes, so no thread is needed.
                 self._apply(self._lister.discover())
                 self._all_discovered()
             else:
@@ -134,18 +134,18 @@ class Manager:
             raise
 
     def stop(self) -> None:
-        """Stop all resources and remove their sockets; give up on a hanging hook after 8 s."""
+        """Stop all resources and remove their sockets; wait at most 8 s for hanging methods."""
         if os.getpid() != self._pid:
             # The threads and sockets belong to the parent.
             return
-        # First, so that no further resource is added.
+        # Set first, so that no further resource is added.
         self._stopping.set()
         self._changed.notify()
         with self._lock:
             resources = [*self._resources.values(), *self._leaving]
         for resource in resources:
             resource.ask_to_stop()
-        # While they stop: the removal of their sockets need not wake anything.
+        # Stop the watch while resources stop: the removal of their sockets needs no reaction.
         with self._watching:
             self._watch.stop()
         # Do not join the discovering thread: the author's generator can block forever.
@@ -159,7 +159,7 @@ class Manager:
         self.stop()
 
     def run(self) -> None:
-        """Serve until SIGTERM, SIGINT, SIGQUIT or SIGHUP. For the main thread only.
+        """Serve until SIGTERM, SIGINT, SIGQUIT or SIGHUP. Call this in the main thread.
 
         Raises PluginError if no resource could be started.
         """
@@ -167,7 +167,7 @@ class Manager:
             self._run_until(signals)
 
     def _run_until(self, signals: SignalWait) -> None:
-        """Do as :meth:`run`, with signals that the caller already handles."""
+        """Serve until a signal, like :meth:`run`, with signal handlers that the caller set."""
         if signals.is_pending():
             return
         self._signals = signals
@@ -186,14 +186,14 @@ class Manager:
             )
 
     def _file_changed(self, change: Change) -> None:
-        # Without a name, the directory itself has changed.
+        # A change without a name is a change of the directory itself.
         names = [name for name in (change.name, change.new_name) if name] or [""]
         if any(may_be_socket(name, self._socket_name) for name in names):
             self._notify_all()
 
     def _notify_all(self) -> None:
-        """Wake every resource and every waiter."""
-        # Outside the lock: `notify` wakes threads that can need it.
+        """Wake the threads of all resources, and all callers of ``wait_registered``."""
+        # Notify outside the lock, because the woken threads can need it.
         with self._lock:
             resources = list(self._resources.values())
         for resource in resources:
@@ -208,9 +208,12 @@ class Manager:
             self._signals.give_up()
 
     def _ensure_watch(self) -> None:
-        """Watch the directory that exists now; called before each observation."""
-        # `ensure` is cheap if the watch still works. It also notices a directory that was
-        # recreated, whose old inotify watch would stay silent.
+        """Start or replace the watch of the plugin directory if necessary.
+
+        Resources call this before each observation.
+        """
+        # `ensure` is cheap if the watch still works. It also replaces the watch of a directory
+        # that was recreated, because the old inotify watch would report no changes.
         with self._watching:
             is_new = not self._stopping.is_set() and self._watch.ensure()
         if is_new:
@@ -227,29 +230,29 @@ class Manager:
         self._notify_waiters()
 
     def _apply(self, last_names: Iterable[str]) -> None:
-        """Replace the resources by those of a list of last names."""
+        """Start resources for new last names, and stop resources that are no longer listed."""
         wanted = {f"{self._lister.namespace}/{name}": name for name in self._usable(last_names)}
         with self._lock:
             vanished = [self._resources.pop(name) for name in self._resources.keys() - wanted]
             new = sorted(wanted.keys() - self._resources.keys())
             self._leaving.extend(vanished)
-        # Ask all of them before joining one, so that they stop in parallel.
+        # Ask all resources to stop before joining one, so that they stop in parallel.
         for resource in vanished:
             resource.ask_to_stop()
         for name in new:
             self._add(name, wanted[name])
-        # After the new ones have started: a hanging `stop` must not delay them.
+        # Join after the new resources have started, so that a hanging `stop` does not delay them.
         _join(vanished)
         with self._lock:
             self._leaving = [left for left in self._leaving if left not in vanished]
         self._changed.notify()
 
     def _usable(self, last_names: Iterable[object]) -> Iterator[str]:
-        """Yield the valid last names; log the others."""
+        """Yield the valid last names; log the invalid ones."""
         for last_name in last_names:
             if not isinstance(last_name, str):
                 _log.error(
-                    "%s: discover() listed %r, which is not a name: skipped",
+                    "%s: discover() listed %r, which is not a string: skipped",
                     self._lister.namespace,
                     last_name,
                 )
@@ -285,24 +288,27 @@ class Manager:
             service=self._service,
         )
         with self._lock:
-            # With the lock held: either stop() finds the resource, or it never starts.
+            # With the lock held, either stop() finds the resource, or the resource never starts.
             if self._stopping.is_set():
                 return
-            # Started before it is added: stop() joins the thread of each resource that it finds.
+            # Start the resource before adding it: stop() joins the threads of all added resources.
             resource.start()
             self._resources[name] = resource
 
 
 class ManagedPlugin:
-    """Base class of a plugin that has a manager with one resource. Thread-safe.
+    """Base class of plugins that have a manager with one resource. Thread-safe.
 
-    A context manager: entering starts, leaving stops.
+    A context manager: entering it starts serving, leaving it stops.
     """
 
     manager: Manager
 
     def start(self) -> Self:
-        """Serve. Raises ConfigurationError if the directory is not one, or not writable."""
+        """Start to serve on background threads, and return this plugin.
+
+        Raises ConfigurationError if the plugin directory is not a directory or not writable.
+        """
         self.manager.start()
         return self
 
@@ -318,17 +324,20 @@ class ManagedPlugin:
 
     @property
     def status(self) -> ResourceStatus | None:
-        """State, socket and number of registrations; None before the start."""
+        """Status of the resource: state, socket and registrations; None before the start."""
         return next(iter(self.manager.resources()), None)
 
     def wait_registered(self, timeout: float = 10.0, *, streaming: bool = True) -> bool:
-        """Wait until it is registered and, with ``streaming``, the ListAndWatch stream is open."""
+        """Wait until the plugin is registered and, with ``streaming``, has a ListAndWatch stream.
+
+        Return False after ``timeout`` seconds.
+        """
         return self.manager.wait_registered(timeout, streaming=streaming)
 
 
 def _join(resources: Iterable[Resource]) -> None:
-    # One deadline for all: together they must not take longer than a container gets to stop.
+    # One deadline for all resources: a container must stop within its termination grace period.
     deadline = time.monotonic() + _STOP_LIMIT
     for resource in resources:
         if not resource.join(max(deadline - time.monotonic(), 0)):
-            _log.error("%s: a hook of its plugin does not return; not stopped", resource.name)
+            _log.error("%s: not stopped, because a method of its plugin hangs", resource.name)

@@ -1,4 +1,4 @@
-"""Check names of resources and namespaces as soon as an author passes them."""
+"""Check the names of resources and namespaces that an author passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 def check_resource_name(resource: object) -> None:
-    """Raise ConfigurationError unless a kubelet accepts this as an extended resource."""
+    """Raise ConfigurationError if ``resource`` is not a valid name of an extended resource."""
     if not isinstance(resource, str):
         raise ConfigurationError(
             f"invalid resource {resource!r}: use a name such as vendor.com/gpu"
@@ -23,12 +23,12 @@ def check_resource_name(resource: object) -> None:
 
 
 def check_namespace(namespace: object) -> None:
-    """Raise ConfigurationError unless resources can be named ``<namespace>/<last name>``."""
+    """Raise ConfigurationError if kubelets reject all names ``<namespace>/<last name>``."""
     if not isinstance(namespace, str):
         raise ConfigurationError(
             f"invalid namespace {namespace!r}: use a domain such as vendor.com"
         )
-    # Any last name will do: this checks the namespace with the rules for a whole name.
+    # Check the namespace with the rules for a whole name; the last name `x` is always valid.
     if reason := extended_resource_fault(f"{namespace}/x"):
         raise ConfigurationError(f"invalid namespace {namespace!r}: {reason}")
     if "." not in namespace:

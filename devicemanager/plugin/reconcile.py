@@ -1,8 +1,8 @@
-"""Decide what a resource must do next: a pure function of an observation.
+"""Decide the next action of a resource from an observation of sockets and streams. Pure.
 
-A registration is lost in three ways: the kubelet's socket was replaced, the plugin's socket was
-removed, or the last ListAndWatch stream ended. File events only trigger an observation, and the
-observation decides. So a missed event costs time, and nothing else.
+A registration can be lost in three ways: the kubelet's socket was replaced, the plugin's socket
+was removed, or the last ListAndWatch stream ended. File events only trigger an observation, and
+the decision depends on the observation. So a missed event only causes a delay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Action", "Decision", "Observation", "decide"]
 
 
 class Action(Enum):
-    """The next step."""
+    """Next action of a resource."""
 
     IDLE = auto()  # no kubelet: serve nothing
     SERVE = auto()  # stop the server, if there is one, and start a new one
@@ -29,11 +29,12 @@ class Action(Enum):
 
 @attrs.frozen(kw_only=True)
 class Observation:
-    """The state at ``now``, in seconds of the monotonic clock.
+    """State of a resource's sockets and streams at ``now``, in seconds of the monotonic clock.
 
-    ``kubelet`` identifies the kubelet's socket now, ``served_kubelet`` when the plugin's server
-    started (None: no server). ``short_streams`` counts consecutive registrations whose list
-    stream ended early.
+    ``kubelet`` identifies the kubelet's current socket; None: there is no kubelet.
+    ``served_kubelet`` identifies the kubelet's socket at the start of the plugin's server; None:
+    there is no server. ``own_socket`` is True if the plugin's socket exists. ``short_streams``
+    counts consecutive registrations whose ListAndWatch stream ended early.
     """
 
     now: float
@@ -47,7 +48,10 @@ class Observation:
 
 @attrs.frozen
 class Decision:
-    """The action, its reason, and for WATCH and IDLE the seconds until the next observation."""
+    """Next action of a resource with its reason.
+
+    ``timeout``: seconds until the next observation, for WATCH and IDLE.
+    """
 
     step: Action
     reason: str = ""
@@ -55,9 +59,9 @@ class Decision:
 
 
 def decide(observation: Observation, settings: PluginSettings) -> Decision:
-    """Return the first step that the observation requires."""
-    # The order matters. Without a kubelet there is nothing to register with. A server for a former
-    # kubelet is useless, even if its socket still exists. Only a served plugin can register.
+    """Return the next action that an observation requires."""
+    # The order matters. Without a kubelet, the plugin cannot register. A server for an earlier
+    # kubelet instance is useless, even if its socket exists. Only a served plugin can register.
     if observation.kubelet is None:
         return Decision(Action.IDLE, "there is no kubelet", settings.recheck)
     if observation.served_kubelet is None:
@@ -72,14 +76,14 @@ def decide(observation: Observation, settings: PluginSettings) -> Decision:
 
 
 def _watch(observation: Observation, registered_at: float, settings: PluginSettings) -> Decision:
-    """Decide for a registered plugin: watch while there is a stream or one can still open."""
+    """Decide for a registered plugin: watch while a stream is open or can still open."""
     streams = observation.streams
-    # An open stream is the proof of a registration: everything else can look fine without one.
+    # Only an open stream proves that the plugin is registered.
     if streams.open:
         return Decision(Action.WATCH, timeout=settings.recheck)
     if streams.opened:
-        # The stream was open before: the kubelet knows the plugin, and has restarted or closed it.
-        # Bounded only against overflow: stream_delay_limit applies far earlier.
+        # The kubelet had opened a stream, and has restarted or closed the stream since then.
+        # The bound of 30 only prevents an overflow: stream_delay_limit applies far earlier.
         delay = settings.stream_delay * 2 ** min(observation.short_streams, 30)
         due = streams.last_ended + min(delay, settings.stream_delay_limit)
         reason = "the kubelet ended the list stream"

@@ -1,8 +1,8 @@
-"""The two ways to register, and one attempt, which can be cancelled at any moment.
+"""The two modes of registration with a kubelet; an attempt can be cancelled at any time.
 
 ``DirectRegistration``: the plugin calls Register on the kubelet's socket. ``WatchedRegistration``:
-the kubelet's plugin watcher finds the plugin's socket, calls GetInfo there, and reports the
-outcome with NotifyRegistrationStatus.
+the kubelet's plugin watcher finds the plugin's socket, calls GetInfo on this socket, and reports
+the outcome with NotifyRegistrationStatus.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class PendingResponse(Protocol):
-    """A response that has not arrived yet."""
+    """Future response of the kubelet to a registration."""
 
     def add_done_callback(self, fn: Callable[[Any], None], /) -> None: ...
 
@@ -42,26 +42,29 @@ class PendingResponse(Protocol):
 
 
 class RegistrationMode(Protocol):
-    """How one resource registers, for one session at a time."""
+    """Mode in which one resource registers with the kubelet, for one session at a time."""
 
     path: Path
-    """The file or directory that must exist before anything is served."""
+    """File or directory that must exist before the plugin is served."""
 
     def kubelet(self) -> FileIdentity | None:
-        """Identify the running kubelet; None if there is none.
+        """Return the identity of the running kubelet; None if no kubelet is running.
 
         The identity changes when a restart requires a new registration.
         """
 
     def add_to(self, server: grpc.Server) -> None:
-        """Add the service that this mode needs; called once for each new server."""
+        """Add the gRPC service that this mode needs to a new server."""
 
     def register(self, server: PluginServer, wait: Callable[[PendingResponse], bool]) -> bool:
-        """Register once; return False if ``wait`` gave up. Raises RegistrationFailed."""
+        """Try to register once. Return False if ``wait`` returned False before the response.
+
+        Raises RegistrationFailed if the kubelet is unreachable or rejects the registration.
+        """
 
 
 class DirectRegistration:
-    """Register on the kubelet's own socket in the plugin directory."""
+    """Registration by a Register call on the kubelet's socket in the plugin directory."""
 
     def __init__(self, directory: Path, resource: str, settings: PluginSettings) -> None:
         self.path = directory / KUBELET_SOCKET
@@ -72,11 +75,11 @@ class DirectRegistration:
         return FileIdentity.of(self.path)
 
     def add_to(self, server: grpc.Server) -> None:
-        """Add nothing: the kubelet calls no other service."""
+        """Add no service, because the kubelet calls only the DevicePlugin service."""
 
     def register(self, server: PluginServer, wait: Callable[[PendingResponse], bool]) -> bool:
         # The kubelet dials the endpoint and opens the ListAndWatch stream before it responds. So
-        # the caller must not hold a lock that those need.
+        # the caller must not hold a lock that the handlers of these calls need.
         request = dp.RegisterRequest(
             version=VERSION,
             endpoint=server.endpoint,
@@ -97,9 +100,9 @@ class DirectRegistration:
 
 
 class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
-    """Be registered by the kubelet's plugin watcher.
+    """Registration by the kubelet's plugin watcher, which finds the plugin's socket.
 
-    A kubelet that starts processes every socket again, so its restarts need no detection.
+    A starting kubelet processes all existing sockets, so the plugin need not detect its restarts.
     """
 
     def __init__(self, directory: Path, resource: str) -> None:
@@ -108,7 +111,7 @@ class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
         self._outcome: Future[dp.Empty] = Future()
 
     def kubelet(self) -> FileIdentity | None:
-        # A constant: every socket that is created or removed changes the directory's times.
+        # Return a constant, because every created or removed socket changes the directory's times.
         return FileIdentity(0, 0, 0) if self.path.is_dir() else None
 
     def add_to(self, server: grpc.Server) -> None:
@@ -130,7 +133,8 @@ class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
     def NotifyRegistrationStatus(
         self, request: pr.RegistrationStatus, context: grpc.ServicerContext
     ) -> pr.RegistrationStatusResponse:
-        # Ignored after the first success: the end of the ListAndWatch stream is a better signal.
+        # Calls after the first success are ignored: the end of the ListAndWatch stream is a better
+        # signal that the registration was lost.
         with contextlib.suppress(InvalidStateError):
             if request.plugin_registered:
                 self._outcome.set_result(dp.Empty())
@@ -140,14 +144,14 @@ class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
 
 
 def registration_mode(directory: Path, resource: str, settings: PluginSettings) -> RegistrationMode:
-    """Return the mode that the settings select."""
+    """Return the registration mode that the settings select."""
     if settings.announce:
         return WatchedRegistration(directory, resource)
     return DirectRegistration(directory, resource, settings)
 
 
 def _text(error: grpc.RpcError) -> str:
-    """Return the kubelet's own text on one line, with the status code."""
+    """Return the kubelet's error text on one line, with the gRPC status code."""
     if not isinstance(error, grpc.Call):
         return str(error)
     text = " ".join((error.details() or "").split())

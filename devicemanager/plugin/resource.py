@@ -1,8 +1,8 @@
-"""One resource: run its start hook, serve, register, and repeat when the kubelet restarts.
+"""Run one resource: call its start hook, serve, register, and repeat when the kubelet restarts.
 
 The resource's thread repeats three steps: observe the sockets and streams, decide
-(``reconcile.decide``, pure), act. Only that thread uses the session. Other threads set a flag and
-notify it.
+(``reconcile.decide``, pure), act. Only this thread changes the session. Other threads set a flag
+and notify this thread.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = ["Resource", "ResourceState", "ResourceStatus", "ServiceFactory"]
 _log = logging.getLogger(__name__)
 
 _CLEARED_PAUSE = 0.02
-"""Seconds before the next attempt after a kubelet has cleared its directory."""
+"""Seconds before the next attempt to serve after a kubelet has cleared its plugin directory."""
 
 ServiceFactory = Callable[[Plugin, PluginSettings, Streams], Service]
-"""Creates the service of one server."""
+"""Function that creates the DevicePlugin service of one server."""
 
 
 class ResourceState(Enum):
-    """How far a resource has progressed."""
+    """State of a resource between start and stop."""
 
     STARTING = "starting"
     WAITING = "waiting for the kubelet"
@@ -55,10 +55,10 @@ class ResourceState(Enum):
 
 @attrs.frozen
 class ResourceStatus:
-    """State of a resource now.
+    """Current status of a resource.
 
-    ``registrations`` counts those that the kubelet accepted. ``endpoint`` is the file name of the
-    socket, ``streams`` the number of open ListAndWatch streams.
+    ``registrations`` counts the registrations that kubelets accepted. ``endpoint`` is the file
+    name of the socket, ``streams`` the number of open ListAndWatch streams.
     """
 
     name: str
@@ -69,7 +69,7 @@ class ResourceStatus:
 
 
 class Resource:
-    """One plugin under one resource name, on its own thread."""
+    """Plugin that is served under one resource name, on its own thread."""
 
     def __init__(
         self,
@@ -83,8 +83,11 @@ class Resource:
         socket_name: str | None = None,
         service: ServiceFactory = Service,
     ) -> None:
-        """``on_change`` is called after each change of state, ``before_observation`` before the
-        sockets are read."""
+        """Create the resource without starting it.
+
+        ``on_change`` is called after each change of state, ``before_observation`` before each
+        check of the sockets.
+        """
         self.name = name
         self.plugin = plugin
         self.notifier = Notifier()
@@ -103,10 +106,11 @@ class Resource:
         self._short_streams = 0
         self._state = ResourceState.STARTING
         self._logged = ""
-        # Both are cached properties: create them on this thread, before several threads use them.
+        # Both are cached properties: create them on this thread, before other threads use them.
         self._stopping = plugin.stopping
         self._devices = plugin._device_list
-        # It outlives kubelets and streams. A daemon: the author's generator can ignore `stopping`.
+        # This thread outlives kubelets and streams. It is a daemon thread, because the author's
+        # generator can ignore `stopping`.
         self._lists = threading.Thread(
             target=consume,
             name=f"devices of {name}",
@@ -136,20 +140,20 @@ class Resource:
         self._thread.start()
 
     def ask_to_stop(self) -> None:
-        """Begin to stop; see :meth:`join`."""
+        """Ask the resource's thread to stop, without waiting; :meth:`join` waits."""
         self._stopping.set()
         self._devices.notify_streams()
         self.notifier.notify()
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end after :meth:`ask_to_stop`; return False after ``timeout`` seconds."""
+        """Wait until the resource's thread has ended; return False after ``timeout`` seconds."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
-            # An exception of the author never gets here: `_call_start` and `_call_stop` handle
-            # theirs. What does is a bug of the framework, which must not affect other resources.
+            # `_call_start` and `_call_stop` handle exceptions of the author's code. Any other
+            # exception is a bug of the framework, which must not affect other resources.
             if self._call_start():
                 # Call stop() after a successful start(), even if nothing was served.
                 if not self._stopping.is_set():
@@ -165,7 +169,7 @@ class Resource:
             self._pool.close()
 
     def _serve_until_stopped(self) -> None:
-        # Without this wait, each kubelet would first see the resource with 0 devices, and reject
+        # Without this wait, the kubelet would first see the resource with 0 devices, and reject
         # pods until the real list arrives.
         self._devices.wait_published(self._settings.first_list_wait, self._stopping.is_set)
         while not self._stopping.is_set():
@@ -173,22 +177,24 @@ class Resource:
             try:
                 pause = self._step()
             except FileNotFoundError:
-                # A starting kubelet clears the directory, including a socket that is being created.
+                # A starting kubelet clears the directory, and has removed a socket in creation.
                 pause = _CLEARED_PAUSE
             except OSError as error:
                 self._log_once(str(error))
                 pause = self._settings.register_backoff
-            # `seen` is from before the step: a change during the step ends this wait at once.
+            # `seen` was read before the step, so a change during the step ends this wait
+            # immediately.
             if pause:
                 self.notifier.wait(seen, pause)
-        # First, so that the kubelet notices the end of the stream before a slow hook returns.
+        # End the session first, so that the kubelet notices the end of the stream before a slow
+        # hook returns.
         self._end_session()
         self._lists.join(self._settings.stop_grace)
         if self._lists.is_alive():
             _log.warning("%s: devices() ignores self.stopping and keeps running", self.name)
 
     def _step(self) -> float:
-        """Observe, decide and act. Return the seconds until the next observation."""
+        """Observe, decide and act once. Return the seconds until the next observation."""
         self._before_observation()
         decision = decide(self._observe(), self._settings)
         if decision.step is Action.SERVE:
@@ -199,7 +205,7 @@ class Resource:
         elif decision.step is Action.IDLE:
             self._end_session()
             if self._state is not ResourceState.WAITING:
-                # Unconfigured logging shows only warnings: warn at the first wait.
+                # Logging without configuration shows only warnings, so warn at the first wait.
                 first = self._state is ResourceState.STARTING
                 level = logging.WARNING if first else logging.INFO
                 text = "%s: waiting for a kubelet: there is no %s"
@@ -213,22 +219,22 @@ class Resource:
         return Observation(now=time.monotonic(), kubelet=self._mode.kubelet())
 
     def _serve(self) -> None:
-        # The old server ends before the new one starts. Otherwise the plain socket name would still
-        # be in use, and each restart of the kubelet would lead to another random suffix.
+        # Stop the old server before the new one starts. Otherwise the plain socket name would be
+        # in use, and each restart of the kubelet would lead to another random suffix.
         old = self._session
         self._end_session()
         kubelet = self._mode.kubelet()
         if kubelet is None:
             return
-        # Same kubelet as before: the plugin re-registers because its socket or stream was lost.
-        # A kubelet that still remembers the old path can reject it permanently (Q2): use another.
+        # With the same kubelet, the plugin re-registers because its socket or stream was lost. The
+        # kubelet may still know the old path and reject it permanently (Q2), so use a new path.
         again = old is not None and old.kubelet_identity == kubelet
         self._short_streams = self._short_streams + 1 if again and old and old.was_short else 0
         names = socket_names(
             self._socket_name, str(self._directory), unique=again or self._settings.unique_socket
         )
-        # Streams and service are new for each server: a late end of an old stream must not count as
-        # the end of a new one.
+        # Create streams and service for each server, so that a late end of an old stream does not
+        # count as the end of a new one.
         streams = Streams(self._settings.max_streams, self._streams_changed)
         service = self._make_service(self.plugin, self._settings, streams)
         server = PluginServer(self._directory, names, service, self._pool, self._mode.add_to)
@@ -251,16 +257,20 @@ class Resource:
             session.close()
 
     def _streams_changed(self) -> None:
-        # Called on a thread of gRPC: only wake the threads that have to act.
+        # gRPC threads call this method, so it only wakes the threads that must react.
         self._devices.notify_streams()
         self.notifier.notify()
         self._on_change()
 
     def _call_start(self) -> bool:
-        """Run the author's start hook, with the retries of kubevirt's dpm."""
+        """Call the author's ``start`` method, with as many retries as kubevirt's dpm.
+
+        Return False if all attempts fail or the resource stops.
+        """
         try:
             retry(
-                # Errors that are not Exceptions arrive as HookEnded, so one type is enough.
+                # `call_hook` raises HookEnded for errors that are not Exceptions, so one type is
+                # enough.
                 self._start_once,
                 Exception,
                 sleep=self._stopping.wait,
@@ -273,7 +283,7 @@ class Resource:
             if self._stopping.is_set():
                 self._enter(ResourceState.STOPPED)
             else:
-                _log.error("%s: start() keeps failing: not served", self.name)
+                _log.error("%s: not served, because start() keeps failing", self.name)
                 self._enter(ResourceState.FAILED)
             return False
         return True
@@ -296,7 +306,7 @@ class Resource:
         self._on_change()
 
     def _log_once(self, text: str) -> None:
-        # An unwritable directory is retried every second.
+        # Log a repeated text only once: serving in an unwritable directory is retried every second.
         if text != self._logged:
             self._logged = text
             _log.error("%s: cannot serve: %s", self.name, text)

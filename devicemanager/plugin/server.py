@@ -1,8 +1,9 @@
-"""One gRPC server on one socket, for one kubelet instance.
+"""gRPC server of a plugin on one socket, for one kubelet instance.
 
-gRPC binds a hidden name, which is then hard-linked to the real one. So a visible socket
-is always served, and it replaces a stale one without a gap. When gRPC stops, it removes the
-path that it bound without checking the owner; under the hidden name it finds nothing.
+gRPC binds a socket with a hidden name. Then the socket is hard-linked to its real name, and the
+hidden name is removed. So a visible socket is always served, and it replaces a stale socket without
+a gap. When gRPC stops, it removes the path that it bound without checking who owns it. Because
+this is the hidden name, gRPC removes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["PluginServer"]
 _OPTIONS = (
     # Two servers must never share a socket: one of them would silently get no calls.
     ("grpc.so_reuseport", 0),
-    # GetPreferredAllocation lists every free device.
+    # A GetPreferredAllocation request lists every free device, so its size must be unlimited.
     ("grpc.max_receive_message_length", -1),
     # A peer that pings often must not lose its ListAndWatch stream.
     ("grpc.http2.max_ping_strikes", 0),
@@ -32,11 +33,14 @@ _OPTIONS = (
 )
 
 _MIN_GRACE = 0.05
-"""Seconds. If a stop aborts a call at once, gRPC prints a line to the kubelet's standard error."""
+"""Minimum time in seconds that running calls get to finish when the server stops.
+
+If a stop aborts a call immediately, gRPC in the kubelet prints a line to standard error.
+"""
 
 
 class PluginServer:
-    """A served socket, from construction until :meth:`close`."""
+    """Server on one socket, which is served from construction until :meth:`close`."""
 
     def __init__(
         self,
@@ -46,7 +50,11 @@ class PluginServer:
         pool: DaemonThreadPoolExecutor,
         add_others: Callable[[grpc.Server], None],
     ) -> None:
-        """``add_others`` adds further services of the same socket."""
+        """Start to serve on the first usable name of ``names``.
+
+        ``add_others`` adds further services to the server. Raises OSError if the socket cannot be
+        created or was removed immediately.
+        """
         self._service = service
         self._server = grpc.server(pool.for_grpc(), options=_OPTIONS)
         service.add_to(self._server)
@@ -57,24 +65,24 @@ class PluginServer:
             self._server.start()
             self.path = claim(bound, names)
         except BaseException as error:
-            # Also for KeyboardInterrupt: a leaked server would keep its threads until the process
-            # exits.
+            # Clean up even after KeyboardInterrupt: the threads of a leaked server would run until
+            # the process exits.
             self._server.stop(None)
             bound.unlink(missing_ok=True)
             # gRPC reports a failed bind as a RuntimeError without errno.
             if isinstance(error, RuntimeError):
                 raise OSError(f"cannot listen in {directory}: {error}") from error
             raise
-        # A kubelet that starts at this moment removes all sockets, perhaps also this one.
+        # A kubelet that starts at this moment removes all sockets and may have removed this one.
         identity = FileIdentity.of(self.path)
         if identity is None:
             self._server.stop(None)
-            raise FileNotFoundError(f"{self.path} was removed right after it was created")
+            raise FileNotFoundError(f"socket {self.path} was removed right after it was created")
         self.identity = identity
 
     @property
     def endpoint(self) -> str:
-        """The socket's file name, as in RegisterRequest."""
+        """File name of the socket, which RegisterRequest contains."""
         return self.path.name
 
     @property
@@ -82,15 +90,15 @@ class PluginServer:
         return self._service
 
     def is_reachable(self) -> bool:
-        """True if the socket's path still leads to this server."""
+        """True if the socket's path still belongs to this server's socket."""
         return FileIdentity.of(self.path) == self.identity
 
     def close(self, grace: float) -> threading.Event:
         """Remove the socket and end the streams; give calls ``grace`` seconds to finish.
 
-        The returned event is set when the server has stopped and released its descriptors.
+        Return an event that is set when the server has stopped and released its descriptors.
         """
-        # Before the streams end: the kubelet must not dial a server that is about to stop.
+        # Remove the socket first: the kubelet must not dial a server that is about to stop.
         remove_if_same(self.path, self.identity)
         self._service.streams.end_all()
         gone: threading.Event = self._server.stop(max(grace, _MIN_GRACE))

@@ -1,8 +1,8 @@
-"""The DevicePlugin service around an author's plugin.
+"""DevicePlugin service that calls an author's plugin.
 
-Requests are checked before the author's code runs, and its results before they are sent. So an
-author never sees a device ID that is not in the newest list, and a kubelet never gets a malformed
-response.
+Requests are checked before the author's code runs, and its results before they are sent. So the
+author's code gets only device IDs of the newest list, and the kubelet gets only well-formed
+responses.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ T = TypeVar("T")
 
 
 class Service:
-    """The five RPCs. A subclass can return bytes instead of a message."""
+    """DevicePlugin service with its five RPCs.
+
+    A subclass can return serialized responses (bytes) instead of messages.
+    """
 
     def __init__(self, plugin: Plugin, settings: PluginSettings, streams: Streams) -> None:
         self.plugin = plugin
@@ -38,7 +41,7 @@ class Service:
         self.streams = streams
 
     def options(self) -> dp.DevicePluginOptions:
-        """Return the plugin's options: it offers the optional calls that it overrides."""
+        """Return the options of the plugin: True for each optional method that it overrides."""
         return dp.DevicePluginOptions(
             pre_start_required=offers(self.plugin, Plugin.pre_start_container),
             get_preferred_allocation_available=offers(self.plugin, Plugin.preferred_allocation),
@@ -56,13 +59,13 @@ class Service:
         devices = self.plugin._device_list
         sent: tuple[bytes, int] | None = None
         version = -1
-        # A slow kubelet misses intermediate states on purpose: only the newest list counts.
+        # A slow kubelet skips intermediate lists on purpose: only the newest list matters.
         while (snapshot := devices.wait_newer(version, stream.ended)) is not None:
             version = snapshot.version
             if snapshot.mark != sent:
                 sent = snapshot.mark
                 yield snapshot.payload
-                # Collect changes: a driver that reports each of 16 GPUs separately causes one list.
+                # Combine changes: a driver that reports each of 16 GPUs separately causes one list.
                 devices.pause(self.settings.list_interval, stream.ended)
 
     def Allocate(
@@ -71,7 +74,7 @@ class Service:
         requested = [_distinct(c.devices_ids) for c in request.container_requests]
 
         def allocate() -> dp.AllocateResponse:
-            # Check all containers before the author's code runs for any of them.
+            # Check the devices of all containers before the author's code runs.
             for device_ids in requested:
                 self._check(device_ids, reject_unhealthy=self.settings.reject_unhealthy)
             return dp.AllocateResponse(container_responses=map(self._allocate, requested))
@@ -82,7 +85,7 @@ class Service:
         self, request: dp.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> dp.PreferredAllocationResponse | bytes:
         if not offers(self.plugin, Plugin.preferred_allocation):
-            _abort(context, "UNIMPLEMENTED", "this plugin has no preferred_allocation")
+            _abort(context, "UNIMPLEMENTED", "this plugin does not implement preferred_allocation")
         return _respond(
             context,
             "GetPreferredAllocation",
@@ -95,7 +98,7 @@ class Service:
         self, request: dp.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> dp.PreStartContainerResponse | bytes:
         if not offers(self.plugin, Plugin.pre_start_container):
-            _abort(context, "UNIMPLEMENTED", "this plugin has no pre_start_container")
+            _abort(context, "UNIMPLEMENTED", "this plugin does not implement pre_start_container")
         device_ids = _distinct(request.devices_ids)
 
         def prepare() -> dp.PreStartContainerResponse:
@@ -113,8 +116,8 @@ class Service:
             device = devices.get(device_id)
             if device is not None and (device.healthy or not reject_unhealthy):
                 continue
-            # The kubelet works with an older list. Send the current one, so that it stops choosing
-            # the device.
+            # The kubelet uses an older list. Send the current list, so that the kubelet no longer
+            # allocates the device.
             self.plugin._device_list.resend()
             if device is None:
                 raise UnknownDevice(f"unknown device {device_id}")
@@ -134,7 +137,7 @@ class Service:
         available = _distinct(request.available_deviceIDs)
         must_include = _distinct(request.must_include_deviceIDs)
         size = request.allocation_size
-        # If the required devices already are enough, there is nothing for the author to choose.
+        # If the required devices are enough, the author's code has no device to choose.
         chosen: Iterable[str] = ()
         if size > len(must_include):
             chosen = _ids(self.plugin.preferred_allocation(available, must_include, size))
@@ -142,9 +145,9 @@ class Service:
         return dp.ContainerPreferredAllocationResponse(deviceIDs=complete)
 
     def add_to(self, server: grpc.Server) -> None:
-        """Add the handlers to a server.
+        """Add the handlers of the five RPCs to a server.
 
-        The generated function would not do: a response can be serialized already.
+        The generated function cannot be used, because some responses are already serialized.
         """
         unary: dict[str, Callable[[bytes], object]] = {
             "GetDevicePluginOptions": dp.Empty.FromString,
@@ -167,10 +170,10 @@ class Service:
 def complete_preference(
     chosen: Iterable[str], available: Sequence[str], must_include: Sequence[str], size: int
 ) -> list[str]:
-    """Return ``size`` IDs: first those that must be included, then the chosen ones, then others.
+    """Return ``size`` available IDs: first ``must_include``, then ``chosen``, then others.
 
-    IDs are distinct and available. The result can be shorter: one unplugged device must not
-    reject every pod.
+    The IDs are distinct. If too few are available, return fewer: one removed device must not
+    cause the rejection of every pod.
     """
     usable = set(available)
     ordered = dict.fromkeys([*must_include, *chosen, *sorted(available)])
@@ -178,7 +181,10 @@ def complete_preference(
 
 
 def _ids(chosen: Iterable[str] | object) -> list[str]:
-    """Return the result of preferred_allocation as a list. Raises TypeError if it is invalid."""
+    """Check the result of ``preferred_allocation`` and return it as a list.
+
+    Raises TypeError if it is not a list of strings.
+    """
     # A string would pass as a list of letters.
     listed = list(chosen) if isinstance(chosen, Iterable) and not isinstance(chosen, str) else None
     if listed is None or not all(isinstance(device_id, str) for device_id in listed):
@@ -187,7 +193,8 @@ def _ids(chosen: Iterable[str] | object) -> list[str]:
 
 
 def _distinct(device_ids: Iterable[str]) -> tuple[str, ...]:
-    # Sorted: a kubelet takes them from unordered sets, and equal requests get equal responses.
+    # Sort the IDs: the kubelet sends them in random order, and equal requests should have equal
+    # responses.
     return tuple(sorted(set(device_ids)))
 
 
@@ -198,12 +205,12 @@ def _abort(context: grpc.ServicerContext, code: str, text: str) -> NoReturn:
 
 
 def _respond(context: grpc.ServicerContext, call: str, respond: Callable[[], T]) -> T:
-    """Return the response; turn an error of the checks or of the author's code into a status."""
+    """Return the result of ``respond``; abort the call with a gRPC status if it raises."""
     try:
         return call_hook(respond)
     except DeviceRejected as rejection:
         _log.warning("%s rejected: %s", call, rejection)
         _abort(context, rejection.code, str(rejection))
     except Exception as error:
-        _log.exception("%s failed in the plugin's own code", call)
+        _log.exception("%s failed in the code of the plugin's author", call)
         _abort(context, "UNKNOWN", error_text(error))

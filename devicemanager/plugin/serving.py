@@ -1,4 +1,4 @@
-"""Serve one resource as the whole purpose of a program."""
+"""Main function of a program that serves one resource."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def serve(
 ) -> None:
     """Serve one resource until SIGTERM, SIGINT, SIGQUIT or SIGHUP.
 
-    Raises ConfigurationError for a resource name or a directory that cannot work, PluginError
-    if ``start`` of the plugin keeps failing, and TypeError for a class instead of an instance.
-    A second signal during the stop ends the process at once, except SIGHUP: a closing terminal
+    Raises ConfigurationError for an invalid resource name or plugin directory, PluginError if the
+    plugin's ``start`` keeps failing, and TypeError for a class instead of an instance. A second
+    signal during the stop ends the process immediately, except SIGHUP, because a closing terminal
     sends several.
     """
     if not isinstance(plugin, Plugin):
@@ -34,7 +34,8 @@ def serve(
     # `check_resource_name` has ensured that there is exactly one slash.
     namespace, _, last_name = resource.partition("/")
     lister = StaticLister(namespace, {last_name: plugin})
-    # Before gRPC is imported, which takes a while: Ctrl-C would print a traceback of the import.
+    # Handle signals before gRPC is imported: the import is slow, and Ctrl-C during it would print
+    # a traceback.
     with SignalWait() as signals:
         from devicemanager.plugin.manager import Manager
 

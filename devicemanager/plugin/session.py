@@ -1,4 +1,4 @@
-"""One server and its registration with one kubelet instance."""
+"""Session of a plugin: one server and its registration with one kubelet instance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Session:
-    """A server and its registration, until the kubelet, the socket or the last stream is gone."""
+    """Server with its registration at one kubelet instance."""
 
     def __init__(
         self,
@@ -41,7 +41,10 @@ class Session:
         self._notifier = notifier
 
     def observe(self, short_streams: int) -> Observation:
-        """Observe the sockets and streams now."""
+        """Return the current state of the sockets and streams.
+
+        ``short_streams``: consecutive registrations whose ListAndWatch stream ended early.
+        """
         return Observation(
             now=time.monotonic(),
             kubelet=self._mode.kubelet(),
@@ -62,8 +65,8 @@ class Session:
     def register(self, stopping: Callable[[], bool]) -> bool:
         """Register, with exponential backoff between attempts.
 
-        Return False once a registration is obsolete: the plugin stops, the kubelet was replaced,
-        or the plugin's socket was removed.
+        Return False as soon as the registration becomes obsolete: the plugin stops, the kubelet
+        was restarted, or the plugin's socket was removed.
         """
 
         def obsolete() -> bool:
@@ -74,13 +77,13 @@ class Session:
             )
 
         def pause(seconds: float) -> None:
-            # Stream events notify as well, so a notification alone must not end the pause.
+            # Stream events also notify, so a notification alone must not end the pause.
             deadline = time.monotonic() + seconds
             while not obsolete() and (left := deadline - time.monotonic()) > 0:
                 self._notifier.wait(self._notifier.count, min(left, self._settings.recheck))
 
         # A rejection can be temporary, for example if the kubelet could not dial the plugin in
-        # time. So there is no maximum number of attempts: `obsolete` ends them.
+        # time. So attempts continue until the registration is obsolete.
         settings = self._settings
         if retry(
             lambda: self._attempt(obsolete),
@@ -95,7 +98,7 @@ class Session:
 
     def close(self) -> None:
         """Close the server and wait until its threads and descriptors are released."""
-        # gRPC cancels calls after the grace period. One more second is for its own threads.
+        # gRPC cancels calls after the grace period. Its threads get one more second to end.
         grace = self._settings.stop_grace
         self.server.close(grace).wait(grace + 1)
 
@@ -104,7 +107,7 @@ class Session:
             return False
 
         def wait(response: PendingResponse) -> bool:
-            # A kubelet that hangs in Register can be replaced: check after each notification.
+            # A kubelet that hangs in Register can be restarted: check after each notification.
             response.add_done_callback(lambda _response: self._notifier.notify())
             while not response.done():
                 seen = self._notifier.count

@@ -1,4 +1,4 @@
-"""Settings of the author framework, with default and meaning of each field."""
+"""Settings of the plugin framework, with default and meaning of each field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIRECTORY_VARIABLE = "DEVICE_PLUGIN_DIRECTORY"
 
 
 def _number(attribute: attrs.Attribute[Any], value: float) -> None:
-    """Raise ValueError unless the value is a finite number, and an integer where required."""
+    """Raise ValueError if a value is not a finite number, or not an integer where required."""
     # Annotations are strings here, because of `from __future__ import annotations`.
     kinds = int if attribute.type in (int, "int") else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value):
@@ -43,51 +43,64 @@ def _not_negative_or_none(
 
 @attrs.frozen(kw_only=True)
 class PluginSettings:
-    """Times and limits of the framework. Times are in seconds."""
+    """Settings of the plugin framework: times in seconds, and limits."""
 
     register_timeout: float = attrs.field(default=30.0, validator=_positive)
-    """Timeout of a Register call. The kubelet dials back for up to 10 s before it responds."""
+    """Timeout of a Register call; a kubelet dials the plugin for up to 10 s before it responds."""
 
     register_backoff: float = attrs.field(default=1.0, validator=_positive)
-    """Pause before the second attempt to register; doubles with each attempt."""
+    """Pause before the second attempt to register; it doubles with each further attempt."""
 
     register_backoff_limit: float = attrs.field(default=15.0, validator=_positive)
-    """Longest pause between two attempts."""
+    """Maximum pause between two attempts to register."""
 
     start_attempts: int = attrs.field(default=3, validator=_positive)
-    """How often a failing ``start`` hook is called before its resource is marked as failed."""
+    """Number of calls of a failing ``start`` method before its resource is marked as failed."""
 
     start_delay: float = attrs.field(default=3.0, validator=_not_negative)
-    """Pause between two calls of the ``start`` hook."""
+    """Pause between two calls of a failing ``start`` method."""
 
     first_list_wait: float = attrs.field(default=2.0, validator=_not_negative)
-    """How long to wait for the first device list before serving an empty one."""
+    """Time to wait for the first device list before an empty list is served."""
 
     list_interval: float = attrs.field(default=0.05, validator=_not_negative)
-    """Shortest time between two lists on one stream: of a burst, only the last state is sent.
-    With 0, every state is sent that the reader is fast enough for."""
+    """Minimum time between two lists on one ListAndWatch stream; lists in between are skipped.
+
+    With 0, a list is skipped only if the kubelet reads too slowly.
+    """
 
     list_backoff: float = attrs.field(default=1.0, validator=_positive)
-    """Pause before a failing ``devices`` method is called again; doubles, up to 30 s."""
+    """Pause before a failing ``devices`` method is called again; it doubles, up to 30 s."""
 
     stream_delay: float = attrs.field(default=1.0, validator=_not_negative)
-    """Pause between the end of the last ListAndWatch stream and the next registration. A restarting
-    kubelet also ends the stream; the pause avoids a useless registration with the old one."""
+    """Pause between the end of the last ListAndWatch stream and the next registration.
+
+    A restarting kubelet also ends the stream. The pause avoids a useless registration with the
+    old kubelet instance.
+    """
 
     stream_wait: float | None = attrs.field(default=20.0, validator=_not_negative_or_none)
-    """Pause before the next registration if the kubelet opened no ListAndWatch stream: it does so
-    at once or, if its connection broke at that moment, never. None: wait forever."""
+    """Pause before the next registration if the kubelet opened no ListAndWatch stream.
+
+    A kubelet opens the stream right after the registration or, if the connection broke at that
+    moment, never. None: wait forever.
+    """
 
     stream_settled: float = attrs.field(default=10.0, validator=_not_negative)
-    """A stream shorter than this doubles ``stream_delay``, up to ``stream_delay_limit``. So a
-    kubelet that always closes the stream does not get constant registrations."""
+    """Minimum duration of a ListAndWatch stream that is not considered short.
+
+    Each consecutive short stream doubles ``stream_delay``, up to ``stream_delay_limit``. This
+    limits the registrations with a kubelet that always closes the stream.
+    """
 
     stream_delay_limit: float = attrs.field(default=30.0, validator=_positive)
-    """Longest pause between the end of a stream and the next registration."""
+    """Maximum pause between the end of a ListAndWatch stream and the next registration."""
 
     recheck: float = attrs.field(default=2.0, validator=_positive)
-    """Interval at which the sockets are read without a file event. Reading decides; events only
-    make it happen at once."""
+    """Interval between checks of the sockets without a file event.
+
+    A file event triggers a check immediately.
+    """
 
     stop_grace: float = attrs.field(default=2.0, validator=_not_negative)
     """Time that running calls get to finish when the plugin stops."""
@@ -96,18 +109,22 @@ class PluginSettings:
     """Maximum number of threads that serve the calls and streams of one resource."""
 
     max_streams: int = attrs.field(default=8, validator=_positive)
-    """Maximum number of ListAndWatch streams of one resource; beyond it, the oldest is ended."""
+    """Maximum number of ListAndWatch streams of one resource; a further one ends the oldest."""
 
     reject_unhealthy: bool = True
     """True if allocating an unhealthy device fails with FAILED_PRECONDITION."""
 
     announce: bool = False
-    """True if the kubelet's plugin watcher registers the plugin, instead of a Register call. The
-    default directory is then ``/var/lib/kubelet/plugins_registry``."""
+    """True if the kubelet's plugin watcher registers the plugin, instead of a Register call.
+
+    If True, the default directory is ``/var/lib/kubelet/plugins_registry``.
+    """
 
     unique_socket: bool = False
-    """True if every socket gets a random suffix. Otherwise a socket gets one only if another
-    running plugin uses its plain name, so instances never share a path."""
+    """True if the name of every socket gets a random suffix.
+
+    If False, a socket's name gets a suffix only if another running plugin uses the plain name.
+    """
 
     @max_streams.validator
     def _room_for_calls(self, _attribute: object, streams: int) -> None:

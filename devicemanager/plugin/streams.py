@@ -14,7 +14,10 @@ __all__ = ["Stream", "StreamCounts", "Streams"]
 
 @attrs.frozen
 class StreamCounts:
-    """Numbers of streams: ``open`` now, ``opened`` ever. Times are of the monotonic clock."""
+    """Number of ListAndWatch streams that are open now, and that were ever opened.
+
+    Times are in seconds of the monotonic clock.
+    """
 
     open: int = 0
     opened: int = 0
@@ -23,7 +26,7 @@ class StreamCounts:
 
 
 class Stream:
-    """One ListAndWatch call, which either side can end."""
+    """One ListAndWatch call, which the kubelet or the plugin can end."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()
@@ -36,9 +39,9 @@ class Stream:
 
 
 class Streams:
-    """The open streams of one server, oldest first.
+    """Open ListAndWatch streams of one server, oldest first.
 
-    ``on_change`` must wake the streams that wait for a list, so that ended ones return.
+    ``on_change`` must wake all streams that wait for a list, so that ended streams return.
     """
 
     def __init__(self, limit: int, on_change: Callable[[], None]) -> None:
@@ -54,9 +57,9 @@ class Streams:
         return self._counts
 
     def open(self, context: grpc.ServicerContext) -> Stream:
-        """Add a new stream; end the oldest if there are too many.
+        """Add and return a new stream; end the oldest stream if there are too many.
 
-        A kubelet opens one stream per registration, so older ones belong to dead connections.
+        A kubelet opens one stream per registration, so older streams belong to dead connections.
         """
         stream = Stream()
         with self._lock:
@@ -78,7 +81,7 @@ class Streams:
         return stream
 
     def end_all(self) -> None:
-        # On a copy: `end` wakes the call, whose `_close` needs the lock.
+        # Iterate over a copy: `end` wakes the call, whose `_close` needs the lock.
         with self._lock:
             streams = list(self._open)
         for stream in streams:

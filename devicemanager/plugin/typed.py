@@ -1,8 +1,8 @@
 """Typed devices: a path, a network interface or a PCI device.
 
 The standard Allocate response can contain only paths. Typed devices are sent in an additional
-field of the same message, which a kubelet without support skips. A path is also added to the
-standard list, so every kubelet mounts it. Interfaces and PCI devices need a kubelet with support.
+field of the response, which a kubelet without support ignores. Paths are also added to the
+standard list, so every kubelet mounts them. Interfaces and PCI devices need a kubelet with support.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _pci_id(text: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class FilesystemDevice:
-    """A device that is used through a path, by default the same path in the container."""
+    """Device that a container uses through a path; the default path is that on the host."""
 
     host_path: str = attrs.field(converter=path_text, validator=absolute_path)
     container_path: str = attrs.field(
@@ -71,9 +71,9 @@ class FilesystemDevice:
 
 @attrs.frozen
 class NetlinkDevice:
-    """A network interface that moves into the container, by default with the same name.
+    """Network interface that is moved into the container; by default, it keeps its name.
 
-    ``net_ns`` is the path of its network namespace on the host; empty for the host's own.
+    ``net_ns`` is the path of the network namespace of the interface; empty is the host's namespace.
     """
 
     interface_name: str = attrs.field(validator=_interface)
@@ -86,7 +86,7 @@ class NetlinkDevice:
 
 @attrs.frozen
 class PciDevice:
-    """A PCI device with these IDs; the kubelet finds its address on the host.
+    """PCI device given by vendor and product ID; the kubelet finds its address on the host.
 
     IDs are four hexadecimal digits, with or without ``0x``.
     """
@@ -96,16 +96,16 @@ class PciDevice:
 
 
 class ApiType(enum.Enum):
-    """The kernel interface through which a flat device is used."""
+    """Kernel interface through which a container uses a flat device."""
 
     PATH = "PATH"
     NETLINK = "NETLINK"
 
     @classmethod
     def of(cls, value: ApiType | str | int) -> ApiType:
-        """Return the API type of a value, of a name in any case, or of a number (PATH is 0).
+        """Convert a name (in any case) or a number (PATH is 0, NETLINK is 1) to an API type.
 
-        Raises ValueError.
+        Raises ValueError for any other name or number.
         """
         members = list(cls)
         if isinstance(value, ApiType):
@@ -124,10 +124,11 @@ def _api_type(value: ApiType | str | int) -> ApiType:
 
 @attrs.frozen(kw_only=True)
 class FlatDevice:
-    """A device in the flat form: an identifier in the container, one on the host, and a type.
+    """Typed device in the flat form: container identifier, host identifier and API type.
 
-    ``api_type`` can also be given by name, in any case, or by number. ``permissions`` are for
-    paths only; the default is ``rw``. Raises ``ValueError`` as the class of its type does.
+    ``api_type`` can be given as a name (in any case) or a number. ``permissions`` are only for
+    paths; the default is ``rw``. Raises ``ValueError`` for values that ``FilesystemDevice`` or
+    ``NetlinkDevice`` reject.
     """
 
     identifier_container: str = attrs.field(converter=path_text)
@@ -136,11 +137,11 @@ class FlatDevice:
     permissions: str = ""
 
     def __attrs_post_init__(self) -> None:
-        # Convert once, so that a mistake shows where it is made, not when a pod arrives.
+        # Convert once, so that a mistake raises an error here, not when a pod is admitted.
         self.typed()
 
     def typed(self) -> FilesystemDevice | NetlinkDevice:
-        """Return the device in the form that is sent."""
+        """Convert this flat device to a ``FilesystemDevice`` or ``NetlinkDevice``."""
         if self.api_type is ApiType.PATH:
             permissions = self.permissions or "rw"
             return FilesystemDevice(
@@ -156,16 +157,16 @@ class FlatDevice:
 
 
 TypedDevice: TypeAlias = FilesystemDevice | NetlinkDevice | PciDevice
-"""A device in the form that is sent."""
+"""Typed device in the form of the Allocate response."""
 
 
 def add_typed_devices(
     response: dp.ContainerAllocateResponse, devices: Iterable[TypedDevice | FlatDevice]
 ) -> None:
-    """Append devices to a container's response; append paths to the standard list as well.
+    """Append typed devices to a container's response; also append paths to the standard list.
 
-    Raises ``ValueError`` if the standard list already has the container path with another host
-    path. Nothing is appended in that case.
+    Raises ``ValueError``, and appends nothing, if the standard list already has the container path
+    with another host path.
     """
     from protos import deviceplugin_v1beta1 as dp
 
@@ -180,14 +181,15 @@ def add_typed_devices(
         known = standard.setdefault(device.container_path, device.host_path)
         if known != device.host_path:
             raise ValueError(
-                f"two host paths for {device.container_path}: {known} and {device.host_path}"
+                f"two host paths for container path {device.container_path}: {known} and"
+                f" {device.host_path}"
             )
     response.devices.extend(missing)
     response.typed_devices.extend(map(_message, typed))
 
 
 def _message(device: TypedDevice) -> dp.TypedDevice:
-    # Imported here: programs that only use the values must not pay for protobuf.
+    # Imported here: programs that only use the value classes should not import protobuf.
     from protos import deviceplugin_v1beta1 as dp
 
     match device:

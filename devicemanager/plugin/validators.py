@@ -1,4 +1,4 @@
-"""Converters and validators of the value classes. Each error is a one-line ValueError."""
+"""Converters and validators of an author's values. Each error is a one-line ValueError."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ T = TypeVar("T")
 
 
 def check_text(what: str, value: object) -> None:
-    """Raise ValueError unless ``value`` is text that a protobuf message can contain."""
+    """Raise ValueError if ``value`` is not a string that a protobuf message can contain.
+
+    ``what`` names the value in the error.
+    """
     if not isinstance(value, str):
         raise ValueError(f"{what} must be text, not {value!r}")
     try:
@@ -24,12 +27,12 @@ def check_text(what: str, value: object) -> None:
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
-    """Convert a ``Path`` to text; leave any other value to the validator."""
+    """Convert a ``Path`` to a string; return any other value unchanged, for the validator."""
     return os.fspath(path) if isinstance(path, os.PathLike) else path
 
 
 def absolute_path(_instance: object, attribute: attrs.Attribute[str], path: str) -> None:
-    """Check that ``path`` is an absolute path."""
+    """Raise ValueError if ``path`` is not an absolute path."""
     check_text(attribute.name, path)
     if not path.startswith("/"):
         raise ValueError(f"{attribute.name} must be an absolute path: {path!r}")
@@ -38,14 +41,14 @@ def absolute_path(_instance: object, attribute: attrs.Attribute[str], path: str)
 
 
 def permission_letters(_instance: object, _attribute: attrs.Attribute[str], text: str) -> None:
-    """Check permissions of the devices cgroup: each letter at most once."""
+    """Raise ValueError if ``text`` is not a permission: some of ``r``, ``w``, ``m``, each once."""
     valid = isinstance(text, str) and not set(text) - set("rwm") and len(set(text)) == len(text)
     if not text or not valid:
         raise ValueError(f"invalid permissions {text!r}: use some of the letters r, w and m")
 
 
 def several(what: str, values: Iterable[T]) -> tuple[T, ...]:
-    """Return the values as a tuple. Reject a string, which would pass as a list of letters."""
+    """Return the values as a tuple. Raises ValueError for a string, which is not a list."""
     if isinstance(values, str | os.PathLike) or not isinstance(values, Iterable):
         raise ValueError(f"{what} must be a list, not {values!r}")
     return tuple(values)

@@ -1,7 +1,7 @@
-"""The plain values that an author's methods take and return.
+"""Values that the methods of a plugin author take and return.
 
-A value that a container runtime would reject raises a ValueError that names it. So the mistake
-shows where it was made, and not when a pod arrives.
+A value that a container runtime would reject raises a ValueError that names the value. So the
+error is raised in the author's code, not when a pod is admitted.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def _nodes(numa: SupportsIndex | Iterable[SupportsIndex] | None) -> tuple[int, .
 
 
 def _is_index(value: object) -> TypeGuard[SupportsIndex]:
-    # As isinstance with the protocol, ten times as fast: lists can have many devices.
+    # Same result as isinstance with the protocol, but ten times as fast: lists can have many
+    # devices.
     return hasattr(value, "__index__")
 
 
@@ -70,17 +71,19 @@ def _node(node: SupportsIndex) -> int:
 
 
 def _not_a_node(value: object) -> ValueError:
-    return ValueError(f"invalid numa {value!r}: expected a node number, a list of them, or None")
+    return ValueError(
+        f"invalid numa {value!r}: expected a node number, a list of node numbers, or None"
+    )
 
 
 def _device_id(_instance: object, _attribute: object, device_id: str) -> None:
     check_text("device ID", device_id)
     if not device_id:
-        raise ValueError("device ID must not be empty")
+        raise ValueError("invalid device ID '': expected a non-empty string")
 
 
 def _health(healthy: bool | str) -> bool:
-    # Every non-empty string is true: as a bool, "Unhealthy" would advertise a broken device.
+    # Reject other strings: as a bool, every non-empty string would mean a healthy device.
     if not isinstance(healthy, bool | str) or healthy not in _HEALTH:
         raise ValueError(f"invalid health {healthy!r}: use a bool, {HEALTHY!r} or {UNHEALTHY!r}")
     return _HEALTH[healthy]
@@ -88,11 +91,12 @@ def _health(healthy: bool | str) -> bool:
 
 @attrs.frozen
 class Device:
-    """One device of a resource.
+    """Device that a plugin advertises.
 
-    ``id`` is unique within the resource, the same after every restart, and has at most 63
-    characters. ``healthy`` is a bool, ``Healthy`` or ``Unhealthy``. ``numa`` is its NUMA affinity:
-    a node number, a list of them, or None. As in sysfs, -1 means unknown and is ignored.
+    ``id`` must be unique within the resource, unchanged after restarts, and at most 63 characters
+    long. ``healthy`` is a bool, ``Healthy`` or ``Unhealthy``. ``numa`` is the device's NUMA
+    affinity: a node number, a list of node numbers, or None. As in sysfs, -1 means unknown and is
+    ignored.
     """
 
     id: str = attrs.field(validator=_device_id)
@@ -102,7 +106,7 @@ class Device:
 
 @attrs.frozen(kw_only=True)
 class Mount:
-    """A host path that is mounted into the container."""
+    """Host path that is mounted into the container."""
 
     container_path: str = attrs.field(converter=path_text, validator=absolute_path)
     host_path: str = attrs.field(converter=path_text, validator=absolute_path)
@@ -111,7 +115,7 @@ class Mount:
 
 @attrs.frozen(kw_only=True)
 class DeviceSpec:
-    """A device node of the host in the container, by default under the same path.
+    """Device node of the host that the container gets; the default path is that on the host.
 
     ``permissions`` are some of ``r``, ``w`` and ``m``, as in the devices cgroup.
     """
@@ -175,7 +179,9 @@ def _environment(
     for name, value in envs.items():
         check_text("name of an environment variable", name)
         if not name or "=" in name or "\0" in name:
-            raise ValueError(f"invalid name of an environment variable: {name!r}")
+            raise ValueError(
+                f"invalid name of an environment variable {name!r}: expected text without = and NUL"
+            )
         check_text(f"environment variable {name}", value)
         if "\0" in value:
             raise ValueError(f"environment variable {name} must not contain a NUL: {value!r}")
@@ -187,9 +193,11 @@ def _annotations(
     _mapping(attribute.name, annotations)
     for key, value in annotations.items():
         check_text("annotation key", key)
-        # The rules of the API server, whose annotations have the same keys.
+        # Annotation keys have the same rules as in the API server.
         if not is_qualified_name(key):
-            raise ValueError(f"invalid annotation key: {key!r}")
+            raise ValueError(
+                f"invalid annotation key {key!r}: expected a name such as vendor.com/key"
+            )
         check_text(f"annotation {key}", value)
 
 
@@ -205,20 +213,22 @@ def _one_source_each(
     attribute: attrs.Attribute[Any],
     entries: Iterable[Mount | DeviceSpec],
 ) -> None:
-    # The same entry twice is harmless, and common with several devices of one card.
+    # A repeated entry is harmless, and common with several devices of one card.
     sources: dict[str, str] = {}
     for entry in entries:
         if sources.setdefault(entry.container_path, entry.host_path) != entry.host_path:
-            raise ValueError(f"{attribute.name}: two host paths for {entry.container_path}")
+            raise ValueError(
+                f"{attribute.name}: two host paths for container path {entry.container_path}"
+            )
 
 
 @attrs.frozen
 class ContainerSettings:
-    """What a container needs to use its devices: environment variables, mounts, device nodes.
+    """Settings that a container needs to use its devices: variables, mounts, device nodes.
 
     A device node can be given as a path. ``cdi_devices`` are fully qualified CDI names,
-    ``vendor/class=name``. ``typed_devices`` are those of :mod:`devicemanager.plugin.typed`: only
-    some kubelets support them, except paths, which every kubelet mounts.
+    ``vendor/class=name``. ``typed_devices`` are values of :mod:`devicemanager.plugin.typed`: every
+    kubelet mounts paths, but only some kubelets support the other types.
     """
 
     envs: Mapping[str, str] = attrs.field(factory=dict, validator=_environment)

@@ -1,4 +1,4 @@
-"""Convert an author's plain values to messages of deviceplugin v1beta1."""
+"""Convert the values of a plugin author to messages of the API deviceplugin/v1beta1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["container_response", "device_message", "encode_list", "to_bytes"]
 
 
 def device_message(device: Device) -> dp.Device:
-    """Return the message of one device."""
+    """Convert one device to its message."""
     message = dp.Device(ID=device.id, health=HEALTHY if device.healthy else UNHEALTHY)
     # Without NUMA nodes, leave the field unset: an empty topology hides the device (Q13).
     for node in device.numa:
@@ -24,12 +24,12 @@ def device_message(device: Device) -> dp.Device:
 
 
 def encode_list(devices: Iterable[Device]) -> bytes:
-    """Return a serialized ListAndWatchResponse, shared by all streams."""
+    """Return a serialized ListAndWatchResponse with these devices."""
     return dp.ListAndWatchResponse(devices=map(device_message, devices)).SerializeToString()
 
 
 def container_response(settings: ContainerSettings) -> dp.ContainerAllocateResponse:
-    """Return the Allocate response for one container."""
+    """Convert the settings of one container to its message in the Allocate response."""
     response = dp.ContainerAllocateResponse(
         envs=settings.envs,
         mounts=[
@@ -50,5 +50,5 @@ def container_response(settings: ContainerSettings) -> dp.ContainerAllocateRespo
 
 
 def to_bytes(message: Message | bytes) -> bytes:
-    """Serialize a response; bytes are returned unchanged."""
+    """Serialize a response; return bytes unchanged."""
     return message if isinstance(message, bytes) else message.SerializeToString()

@@ -1,15 +1,15 @@
 """Node snapshots: what a node knows about its devices, in one archive, and what is wrong there.
 
-Theory of operation. A snapshot is taken where one may only read, possibly without root, and is
-inspected anywhere else. Three steps, each a package or module of its own:
+Theory of operation. A snapshot is taken on a node with read access only, possibly without root. It
+can be inspected on any other machine. There are three steps:
 
 1. ``collect(Places)`` reads the node: PodResources, the checkpoint, sockets, state files,
-   configuration, pods and NUMA nodes. Each part is read on its own. If one fails, the snapshot
-   says why, and the others are still there (``collecting``).
+   configuration, pods and NUMA nodes. If one of these parts cannot be read, the snapshot contains
+   the reason, and the other parts are still read (``collecting``).
 2. ``archive`` and ``read_snapshot`` convert a ``Snapshot`` to a file and back (``writing``,
    ``reading``, ``packing``; the files are listed in ``layout``).
-3. ``findings`` applies the rules (``rules``) to a ``Node``, which derives what the rules ask
-   for. ``report`` prints the result.
+3. ``findings`` applies the rules (``rules``) to a ``Node``, which derives facts about pods and
+   devices from the snapshot. ``report`` prints the result.
 
 In:  paths on a node, or the bytes of an archive.
 Out: a ``Snapshot``, an archive, a list of ``Finding``.
@@ -18,12 +18,13 @@ Invariants:
 
 * Collecting changes nothing on the node: it reads files, makes two PodResources calls, and
   connects to each socket and closes at once.
-* An archive can come from anyone. It is never unpacked to disk, its size is limited before
-  anything is read, and any other file is rejected with a one-line ``SnapshotError``.
+* Archives are untrusted. They are never unpacked to disk, and their size is limited. A file that
+  is not a snapshot is rejected with a one-line ``SnapshotError``.
 * A finding claims only what the snapshot shows. A part that could not be read leads to no
-  finding; ``tools/damage`` checks this for damaged files.
-* Only fields of the kubelet's configuration that concern devices are read; others can be secret.
-* No decision of the kubelet is repeated here; those are in ``devicemanager.core``.
+  finding. ``tools/damage`` verifies this with damaged files.
+* Of the kubelet's configuration, only fields that concern devices are read: other fields can be
+  secret.
+* The package makes no decisions of a kubelet; ``devicemanager.core`` does.
 
 Start reading with ``model``, ``node`` and ``rules/__init__``.
 """

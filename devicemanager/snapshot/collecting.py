@@ -1,5 +1,4 @@
-"""Collect a snapshot from a node. Each part is read on its own, so that one that cannot be read
-does not affect the others."""
+"""Collect a snapshot from a node. A part that cannot be read does not affect the other parts."""
 
 from __future__ import annotations
 
@@ -41,17 +40,20 @@ __all__ = ["collect"]
 
 T = TypeVar("T")
 
-# Far above any real node; a limit, because the directory is not under our control.
+# Far more pods than on any real node. The limit is needed because other programs can fill the
+# directory.
 _MOST_PODS: Final = 20_000
-# Kubelets limit PodResources calls, and other clients on the node use up the same limit.
+# Kubelets limit the rate of PodResources calls, and the calls of other clients on the node count,
+# too.
 _RATE_LIMIT_ATTEMPTS: Final = 8
 _CHECKPOINT_ATTEMPTS: Final = 3
 
 
 def collect(places: Places, now: Callable[[], float] = time.time) -> Snapshot:
-    """Read everything that is readable on a node. ``now`` returns seconds since the epoch.
+    """Collect a snapshot: read everything that is readable on a node. ``now`` returns seconds since
+    the epoch.
 
-    Nothing is changed: files are read, two PodResources calls are made, and each socket is
+    The node is not changed: files are read, two PodResources methods are called, and each socket is
     connected to and closed. Raises SnapshotError if nothing can be read.
     """
     reader = _Reader()
@@ -74,7 +76,7 @@ def collect(places: Places, now: Callable[[], float] = time.time) -> Snapshot:
     if not reader.has_read:
         reason = next((part.problem for part in reader.parts if not part.absent), None)
         raise SnapshotError(
-            f"no kubelet found in {places.root} and {places.plugin_dir}"
+            f"no files of a kubelet found in {places.root} and {places.plugin_dir}"
             + (f" ({reason})" if reason else "")
             + ": use --root for its directory, or --host for the file system of the node"
         )
@@ -83,23 +85,24 @@ def collect(places: Places, now: Callable[[], float] = time.time) -> Snapshot:
 
 
 class _Reader:
-    """Reader of parts; records for each whether it could be read, and why not."""
+    """Reader of the parts of a snapshot. It records which parts could not be read, and why."""
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
         self.has_read = False
 
     def forget(self, *names: str) -> None:
-        """Remove the records of these parts."""
+        """Remove the records of the parts with these names."""
         self.parts = [part for part in self.parts if part.name not in names]
 
     def get(self, name: str, path: Path, read: Callable[[Path], T]) -> T | None:
-        """Return the result of ``read``; None if it fails."""
+        """Return the result of ``read`` for ``path``; None if it fails. Record the result as part
+        ``name``."""
         source = text_of(path)
         try:
             value = read(path)
-        # A missing file is often normal, for example without the static CPU manager policy. So it
-        # is not reported like a missing permission.
+        # A missing file is often normal, for example without the static CPU manager policy.
+        # Therefore it is not reported as a problem, unlike a missing permission.
         except (FileNotFoundError, NotADirectoryError, SocketNotFound):
             self.parts.append(Part(name, source, "no such file", absent=True))
         except (OSError, FileRejected, PodResourcesError, DeviceManagerError) as error:
@@ -114,8 +117,11 @@ class _Reader:
 def _checkpoint_and_pods(
     reader: _Reader, places: Places
 ) -> tuple[bytes | None, tuple[Pod, ...] | None]:
-    """Return the checkpoint and the pods at one moment. Rules compare the two, and a change in
-    between would look like a fault. So both are read again if the file has changed meanwhile."""
+    """Return the checkpoint and the pods of PodResources, read while neither has changed.
+
+    Rules compare the two, so a change in between would look like a fault. If the checkpoint has
+    changed during the call, both are read again, up to three times.
+    """
     path = places.plugin_dir / CHECKPOINT_NAME
     for _ in range(_CHECKPOINT_ATTEMPTS):
         reader.forget(layout.POD_RESOURCES, layout.CHECKPOINT)
@@ -137,7 +143,7 @@ def _reason(error: Exception) -> str:
 
 
 def _host_name(host: Path) -> str:
-    # The kernel knows the name of this machine even without /etc/hostname.
+    # The kernel knows the name of the local machine even if there is no /etc/hostname.
     if host == Path("/"):
         return platform.node()
     try:
@@ -157,7 +163,7 @@ def _listed(socket: Path) -> tuple[Pod, ...]:
 
 
 def _check_reachable(socket: Path) -> None:
-    # Before the call: gRPC's messages about a socket that cannot be used are long and unclear.
+    # Checked before the call: gRPC's messages about an unusable socket are long and unclear.
     seen = listener_of(socket)
     if seen.state is not Listening.LISTENING and socket.exists():
         raise SnapshotError(seen.problem or "no process is listening")
@@ -179,7 +185,7 @@ def _sockets(places: Places) -> tuple[SocketSeen, ...]:
 
 def _config(reader: _Reader, places: Places) -> KubeletConfig | None:
     path = places.config
-    # Without the file, flags of the running kubelet are still useful.
+    # If there is no file, the flags of the running kubelet are still useful.
     settings = None if path is None else reader.get(layout.CONFIG, path, _settings(places))
     if settings is None and not places.flags:
         return None
@@ -198,7 +204,7 @@ def _settings(places: Places) -> Callable[[Path], dict[str, object]]:
 
 
 def _directories(reader: _Reader, places: Places) -> PodDirectories | None:
-    # On disk, only the names of log directories have both the name and the UID of a pod.
+    # On disk, only the names of log directories contain both the name and the UID of a pod.
     uids = reader.get(layout.PODS, places.pods, _names)
     try:
         logged = tuple(filter(None, map(_logged, _names(places.logs))))
@@ -213,6 +219,7 @@ def _names(directory: Path) -> tuple[str, ...]:
 
 
 def _logged(name: str) -> LoggedPod | None:
-    # BuildPodLogsDirectory (kuberuntime/helpers.go, v1.36): no part can contain "_".
+    # The format is that of BuildPodLogsDirectory (kuberuntime/helpers.go, v1.36). Namespace, name
+    # and UID cannot contain "_".
     parts = name.split("_")
     return LoggedPod(*parts) if len(parts) == 3 and all(parts) else None

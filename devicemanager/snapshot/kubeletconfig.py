@@ -1,6 +1,6 @@
-"""Configuration of a kubelet for devices and alignment, from its file and its flags.
+"""Read a kubelet's configuration for devices and alignment from its file and its flags.
 
-No other fields and flags are read: some of them name credentials.
+Other fields and flags are not read, because some of them name credentials.
 """
 
 from __future__ import annotations
@@ -41,16 +41,18 @@ _FLAGS: Final = {
     "reserved-cpus": "reservedSystemCPUs",
     "feature-gates": "featureGates",
 }
-"""Flags and the fields that they set."""
+"""Field of ``KubeletConfiguration`` that each flag sets."""
 _PATHS: Final = ("config", "config-dir", "root-dir")
-"""Flags that say where files are."""
+"""Flags that contain paths of the kubelet's files."""
 _NAME: Final = b"kubelet"
 
 
 def running_kubelet(proc: Path) -> tuple[int, dict[str, str]] | None:
-    """Return the process ID and the relevant flags of the kubelet that runs on the machine with
-    this ``/proc``; None if there is none. Raises OSError if the directory cannot be read."""
-    # In numerical order, so that the result is the same each time.
+    """Return the process ID and the relevant flags of the running kubelet. None if no kubelet runs.
+
+    ``proc`` is the ``/proc`` of the machine. Raises OSError if it cannot be read.
+    """
+    # In numerical order, so that the result is always the same.
     for entry in sorted(os.listdir(proc), key=lambda name: (len(name), name)):  # noqa: PTH208  # text
         if entry.isdecimal() and (words := _command(proc / entry)) is not None:
             wanted = {*_FLAGS, *_PATHS}
@@ -61,7 +63,7 @@ def running_kubelet(proc: Path) -> tuple[int, dict[str, str]] | None:
 
 def _command(process: Path) -> list[str] | None:
     try:
-        # By the name of the program, because its path differs between distributions.
+        # Found by the name of the program, because its path differs between distributions.
         if read_regular(process / "comm", _MAX_SIZE).strip() != _NAME:
             return None
         data = read_regular(process / "cmdline", _MAX_SIZE)
@@ -73,14 +75,17 @@ def _command(process: Path) -> list[str] | None:
 def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
     for word, after in zip(words, [*words[1:], ""], strict=True):
         name, equals, value = word.lstrip("-").partition("=")
-        # Both forms are valid: --flag=value and --flag value.
+        # A flag can be written as --flag=value or --flag value.
         if word.startswith("-"):
             yield name, value if equals else "" if after.startswith("-") else after
 
 
 def merged_settings(file: Path, directory: Path | None = None) -> dict[str, Any]:
-    """Return the relevant fields of a configuration file, overridden by the files of a drop-in
-    directory. Raises OSError, FileRejected and ManifestError."""
+    """Return the relevant fields of a configuration file, overridden by the files in a drop-in
+    directory.
+
+    Raises OSError, FileRejected and ManifestError.
+    """
     settings: dict[str, Any] = {}
     # Drop-in files are applied in the order of their names (kubelet --config-dir).
     others = [] if directory is None else sorted(directory.glob("*.conf"))
@@ -95,7 +100,7 @@ def merged_settings(file: Path, directory: Path | None = None) -> dict[str, Any]
 def _merge(settings: dict[str, Any], document: Mapping[Any, Any]) -> None:
     for name in _FIELDS:
         value = document.get(name)
-        # As the kubelet does: maps are merged by key, other values are replaced.
+        # Like the kubelet, merge maps by key and replace other values.
         if isinstance(value, Mapping):
             settings[name] = {**settings.get(name, {}), **value}
         elif value is not None:
@@ -104,7 +109,8 @@ def _merge(settings: dict[str, Any], document: Mapping[Any, Any]) -> None:
 
 @attrs.frozen
 class Alignment:
-    """Effective configuration; a field that is not set has the kubelet's default."""
+    """Effective configuration of the topology, CPU and memory manager. A field that is not
+    configured has the kubelet's default."""
 
     policy: str = "none"
     scope: str = "container"
@@ -112,12 +118,14 @@ class Alignment:
     cpu_policy: str = "none"
     memory_policy: str = "None"
     reserved_cpus: str = ""
-    """In the kernel's list format."""
+    """CPUs in the kernel's list format, such as ``0-3,8``."""
 
 
 def alignment(config: KubeletConfig | None) -> Alignment:
-    """Return the effective configuration: flags, then the file, then defaults. Values of a wrong
-    type are ignored, because no kubelet starts with them."""
+    """Return the effective configuration: flags override the file, and the file overrides defaults.
+
+    Values of a wrong type are ignored, because no kubelet starts with them.
+    """
     if config is None:
         return Alignment()
     settings = {**config.settings}
@@ -134,7 +142,7 @@ def alignment(config: KubeletConfig | None) -> Alignment:
 
 
 def _text(value: object) -> str:
-    # YAML parses a single CPU, such as 0, as a number.
+    # YAML parses a list of one CPU, such as 0, as a number.
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 

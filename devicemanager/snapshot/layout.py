@@ -1,7 +1,7 @@
-"""Files of a snapshot archive (docs/snapshot.md), and limits of their size.
+"""Names of the files in a snapshot archive (docs/snapshot.md), and limits of their sizes.
 
-The version changes only if an older reader would misinterpret a file. New files and fields do not
-change it: readers ignore what they do not know.
+The version in ``SCHEMA`` changes only if an older reader would misinterpret a file. New files and
+fields do not change it, because readers ignore files and fields that they do not know.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 SCHEMA: Final = "devicemanager.snapshot/v1"
 DIRECTORY: Final = "snapshot"
-"""Directory of all files in the archive."""
+"""Directory in the archive that contains all files."""
 
 INDEX: Final = "snapshot.json"
 POD_RESOURCES: Final = "pod-resources.json"
@@ -37,8 +37,9 @@ FILES: Final = (
 )
 
 MAX_FILE: Final = 64 << 20
-"""Bytes of one file. The checkpoint of a node with 1,000 pods has half a megabyte."""
+"""Largest size of one file, in bytes. The checkpoint of a node with 1,000 pods has half a
+megabyte."""
 MAX_UNPACKED: Final = 128 << 20
-"""Bytes of the whole tar archive."""
+"""Largest size of the decompressed tar archive, in bytes."""
 MAX_PACKED: Final = 64 << 20
 MAX_MEMBERS: Final = 64

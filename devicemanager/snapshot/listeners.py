@@ -1,4 +1,4 @@
-"""Find the process behind a socket by connecting and closing at once."""
+"""Find the process that listens on a socket: connect to it and close the connection."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from devicemanager.snapshot.model import Listening, SocketSeen
 __all__ = ["MOST_SOCKETS", "listener_of", "sockets_in", "text_of"]
 
 MOST_SOCKETS: Final = 1000
-"""Maximum number of sockets that are read in one directory."""
-# A connection to a unix socket is immediate, unless the backlog is full.
+"""Maximum number of sockets that are checked in one directory."""
+# A unix socket accepts a connection immediately, unless its backlog is full.
 _CONNECT_SECONDS: Final = 1.0
 _CREDENTIALS: Final = struct.Struct("3i")
 _LONGEST_NAME: Final = 64
 
 
 def sockets_in(directory: Path) -> Iterator[SocketSeen]:
-    """Iterate over the sockets of a directory by name. Raises OSError."""
+    """Iterate over the states of all sockets in a directory, sorted by file name. Raises
+    OSError."""
     with os.scandir(directory) as entries:
         names = sorted(
             entry.name
@@ -39,12 +40,14 @@ def sockets_in(directory: Path) -> Iterator[SocketSeen]:
 
 
 def listener_of(path: Path) -> SocketSeen:
-    """Return the state of a socket, and the process that listens. Raises nothing."""
+    """Return the state of the socket at ``path``, and the process that listens on it. Raises
+    nothing."""
     shown = text_of(path)
     try:
         pid = _listener(path)
     except (OSError, ValueError) as error:
-        # Refused: the file is left from a process that has exited. Missing: removed just now.
+        # If the connection is refused, the process that created the file has exited. If the file is
+        # missing, it has just been removed.
         if getattr(error, "errno", None) in (errno.ECONNREFUSED, errno.ENOENT):
             return SocketSeen(shown, Listening.DEAD)
         reason = getattr(error, "strerror", None) or str(error)
@@ -53,23 +56,25 @@ def listener_of(path: Path) -> SocketSeen:
 
 
 def text_of(path: Path | str) -> str:
-    """Return a path as text for JSON, even if it is not valid UTF-8."""
+    """Return a path as text that JSON can contain, even if the path is not valid UTF-8."""
     return os.fsencode(path).decode(errors="replace")
 
 
 def _listener(path: Path) -> int:
-    """Return the process that listens, 0 if it is not visible from here. Raises OSError."""
+    """Return the ID of the process that listens; 0 if the process is not visible. Raises
+    OSError."""
     with contextlib.ExitStack() as stack:
         directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, directory)
         probe = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         probe.settimeout(_CONNECT_SECONDS)
-        # Through the directory, because the path may be too long for a socket address.
+        # Connect through a descriptor of the directory, because the path may be too long for a
+        # socket address.
         try:
             probe.connect(f"/proc/self/fd/{directory}/{path.name}")
         except BlockingIOError:
             return 0  # its backlog is full, so a process is listening
-        # The kernel gives the process that called listen().
+        # The kernel returns the ID of the process that called listen().
         data = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         pid: int = _CREDENTIALS.unpack(data)[0]
         return pid

@@ -27,7 +27,8 @@ __all__ = [
 
 
 class SnapshotError(RequestError):
-    """An invalid archive, or a node on which nothing can be read. The text is one line."""
+    """Error for an invalid archive, or for a node on which nothing can be read. The text is one
+    line."""
 
     def __init__(self, text: str) -> None:
         super().__init__(printable(" ".join(text.split())))
@@ -35,66 +36,69 @@ class SnapshotError(RequestError):
 
 @attrs.frozen
 class Part:
-    """One part of the node, read or not."""
+    """Part of a snapshot, such as the checkpoint, and whether it could be read."""
 
     name: str
-    """Its file in the archive (``layout``)."""
+    """File name of the part in the archive (see ``layout``)."""
     source: str
-    """Where it was read from."""
+    """Path that the part was read from."""
     problem: str | None = None
-    """Why it is not in the snapshot, in one line; None if it is."""
+    """Reason for which the part is not in the snapshot, in one line; None if it is in the
+    snapshot."""
     absent: bool = False
-    """True if the problem is that the file does not exist, which may be normal."""
+    """True if the file does not exist, which may be normal."""
 
 
 class Listening(enum.StrEnum):
     """State of a socket."""
 
     LISTENING = "listening"
+    """A process is listening on the socket."""
     DEAD = "dead"
-    """Stale: no process is listening."""
+    """The socket is stale: no process is listening on it."""
     UNKNOWN = "unknown"
-    """The connection failed for another reason, usually missing permission."""
+    """The connection failed for another reason, usually because of missing permission."""
 
 
 @attrs.frozen
 class SocketSeen:
-    """Socket in one of the directories for plugins."""
+    """Socket in a directory of the kubelet, with its state."""
 
     path: str
     state: Listening
     pid: int | None = None
-    """Process that listens; None if the kernel does not say, as for a process in another PID
+    """ID of the process that listens. None if it is unknown, as for a process in another PID
     namespace."""
     process: str | None = None
-    """Name of that process."""
+    """Name of the process that listens."""
     problem: str | None = None
-    """Why the state is unknown."""
+    """Reason for which the state is unknown."""
 
     @property
     def name(self) -> str:
-        """File name of the socket."""
+        """File name of the socket, without its directory."""
         return self.path.rpartition("/")[2]
 
 
 @attrs.frozen
 class KubeletConfig:
-    """Part of a kubelet's configuration that concerns devices and alignment."""
+    """Fields and flags of a kubelet's configuration that concern devices and alignment."""
 
     source: str | None = None
-    """Configuration file; None if there is none."""
-    # Not converted: rules interpret values as the kubelet does, and people read the originals.
+    """Path of the configuration file; None if no file was read."""
+    # The values are not converted: rules interpret them as the kubelet does, and people read the
+    # originals.
     settings: Mapping[str, Any] = attrs.field(factory=dict)
-    """Fields of ``KubeletConfiguration`` with the values in the file."""
+    """Fields of ``KubeletConfiguration`` with their values in the file."""
     flags: Mapping[str, str] = attrs.field(factory=dict)
-    """Flags of the running kubelet, without dashes; they override the file."""
+    """Flags of the running kubelet, without dashes. Flags override the file."""
     pid: int | None = None
-    """Process of the running kubelet; None if there is none."""
+    """Process ID of the running kubelet; None if no kubelet was found."""
 
 
 @attrs.frozen
 class LoggedPod:
-    """Pod with a directory for container logs; the pod itself may be gone."""
+    """Pod that has a directory for container logs. The pod may have been deleted since."""
 
     namespace: str
     name: str
@@ -103,23 +107,26 @@ class LoggedPod:
 
 @attrs.frozen
 class PodDirectories:
-    """Pods that the node's directories name."""
+    """Pods that have a directory on the node."""
 
     uids: tuple[str, ...] | None = None
-    """Pods that the kubelet knows or has not cleaned up; None if they could not be read."""
+    """UIDs of the pods that have a directory of the kubelet. None if these directories could not be
+    read."""
     logged: tuple[LoggedPod, ...] = ()
+    """Pods that have a directory for container logs."""
 
 
 @attrs.frozen
 class Snapshot:
-    """Everything that was read. What could not be read is None, and its part says why."""
+    """Everything that was read on a node. A part that could not be read is None, and ``parts`` has
+    the reason."""
 
     taken: str
-    """Time in UTC, such as ``2026-01-31T12:00:00Z``."""
+    """Time at which the snapshot was taken, in UTC, such as ``2026-01-31T12:00:00Z``."""
     tool: str
     """Version of devicemanager that took the snapshot."""
     node: str
-    """Host name."""
+    """Host name of the node."""
     root: str
     """Directory of the kubelet."""
     parts: tuple[Part, ...] = ()

@@ -1,4 +1,4 @@
-"""Names of the pods in a checkpoint, which contains only their UIDs."""
+"""Find the names of the pods in a checkpoint, which contains only their UIDs."""
 
 from __future__ import annotations
 
@@ -13,27 +13,36 @@ from podresources.values import Pod, ids_by_resource
 __all__ = ["Names", "from_directories", "from_kubectl", "from_pod_resources", "ids_of", "matches"]
 
 Names: TypeAlias = Mapping[str, str]
-"""UID to ``namespace/name``."""
+"""Names of pods as ``namespace/name``, by UID."""
 
-# A static pod has one UID on its node, computed from its manifest, and another one in the API.
+# A static pod has two UIDs: one on its node, computed from its manifest, and another one in the
+# API. Its annotations contain the UID of the node.
 _STATIC = ("kubernetes.io/config.hash", "kubernetes.io/config.mirror")
 
 
 def from_directories(directories: PodDirectories | None) -> Names:
-    """Return the names in the directories of container logs."""
+    """Return the pod names that the directories of container logs contain."""
     logged = () if directories is None else directories.logged
     return {pod.uid: f"{pod.namespace}/{pod.name}" for pod in logged}
 
 
 def from_pod_resources(saved: Checkpoint, pods: Iterable[Pod]) -> Names:
-    """Return the names of pods with a container that has exactly the devices of an entry:
-    PodResources has no UIDs. If two pods match, the UID gets no name."""
+    """Return the names of the checkpoint's pods, found by comparing their devices with
+    PodResources.
+
+    PodResources has names, but no UIDs. A pod matches if it has a container with exactly the
+    devices of an entry. A UID that matches several pods gets no name.
+    """
     found = matches(saved, pods)
     return {uid: name for uid, names in found.items() if len(names) == 1 for name in names}
 
 
 def matches(saved: Checkpoint, pods: Iterable[Pod]) -> Mapping[str, frozenset[str]]:
-    """Return the names of the pods that match a UID, for each UID with a match."""
+    """Return the names of the matching pods in PodResources for each UID of a checkpoint that
+    matches any.
+
+    A pod matches if it has a container with exactly the devices of one of the UID's entries.
+    """
     # Container name, resource and devices together are almost always unique on a node.
     holdings: dict[tuple[str, str, frozenset[str]], set[str]] = {}
     for pod in pods:
@@ -49,16 +58,18 @@ def matches(saved: Checkpoint, pods: Iterable[Pod]) -> Mapping[str, frozenset[st
 
 
 def ids_of(entry: PodDevicesEntry) -> frozenset[str]:
-    """Return the devices of an entry, each once."""
+    """Return the device IDs of a checkpoint entry, without duplicates."""
     return frozenset(id_ for ids in (entry.device_ids or {}).values() for id_ in ids or ())
 
 
 def from_kubectl(data: bytes, source: str) -> Names:
-    """Return the names in the output of ``kubectl get pods -o json``, for one pod or many. Raises
-    SnapshotError for any other data."""
+    """Return the pod names in the output of ``kubectl get pods -o json``, for one pod or a list.
+
+    ``source`` is the file's name in errors. Raises SnapshotError for any other data.
+    """
     try:
         content = json.loads(data)
-    # RecursionError, because the file may come from anyone: nested lists can be very deep.
+    # RecursionError: the file is untrusted, and its lists can be nested very deeply.
     except (ValueError, RecursionError):
         raise SnapshotError(f"{source}: not JSON: {_EXPECTED}") from None
     return dict(_pods(content, source))
@@ -70,7 +81,7 @@ _EXPECTED = "expected the output of `kubectl get pods --all-namespaces -o json`"
 def _pods(content: Any, source: str) -> Iterator[tuple[str, str]]:
     items = content.get("items", [content]) if isinstance(content, dict) else None
     if not isinstance(items, list):
-        raise SnapshotError(f"{source}: {_EXPECTED}")
+        raise SnapshotError(f"{source}: no list of pods: {_EXPECTED}")
     for item in items:
         metadata = _mapping(_mapping(item).get("metadata"))
         uid, name = metadata.get("uid"), metadata.get("name")
@@ -78,7 +89,7 @@ def _pods(content: Any, source: str) -> Iterator[tuple[str, str]]:
             raise SnapshotError(f"{source}: a pod without name or UID: {_EXPECTED}")
         title = f"{metadata.get('namespace') or 'default'}/{name}"
         yield uid, title
-        # The checkpoint has the UID of the node for a static pod, so add both.
+        # The checkpoint of a static pod has the UID of the node, so add both UIDs.
         annotations = _mapping(metadata.get("annotations"))
         for key in _STATIC:
             if isinstance(static := annotations.get(key), str):

@@ -1,9 +1,9 @@
-"""Facts about pods and devices, derived from one snapshot for the rules and the report.
+"""Derive facts about pods and devices from one snapshot, for the rules and the report.
 
-A node has two sources for the question which pod has which device. PodResources shows what the
-running kubelet knows, by pod name and without init containers. The checkpoint shows what it will
-know after a restart, by pod UID. Most rules compare the two, so both are here as mappings from a
-device: ``allocated_to`` and ``saved_for``. ``names`` connects UIDs with names.
+Two parts of a snapshot show which pod has which device. PodResources shows the allocations of the
+running kubelet, by pod name and without init containers. The checkpoint shows the allocations that
+a restarted kubelet will load, by pod UID. Most rules compare the two. Therefore both are mappings
+from a device to its pods: ``allocated_to`` and ``saved_for``. ``names`` has the names of the UIDs.
 """
 
 from __future__ import annotations
@@ -30,47 +30,48 @@ from podresources.values import ids_by_resource
 __all__ = ["DeviceKey", "Node"]
 
 DeviceKey: TypeAlias = tuple[str, str]
-"""Resource and device ID."""
+"""Resource name and device ID."""
 
 
 @attrs.frozen(slots=False)
 class Node:
-    """Facts derived from one snapshot, each computed on first use."""
+    """Facts about a node, derived from one snapshot. Each fact is computed on first use."""
 
     snapshot: Snapshot
 
     @cached_property
     def saved(self) -> Inspection | None:
-        """What is readable of the checkpoint; None if there is no checkpoint."""
+        """Readable contents of the checkpoint; None if the snapshot has no checkpoint."""
         data = self.snapshot.checkpoint
         return None if data is None else inspect(data)
 
     @property
     def saved_entries(self) -> tuple[PodDevicesEntry, ...]:
-        """Readable entries of the checkpoint."""
+        """Readable entries of the checkpoint, each for one container and resource."""
         return () if self.saved is None else self.saved.checkpoint.entries or ()
 
     @cached_property
     def names(self) -> Names:
-        """Names of the checkpoint's pods, by UID, as far as they are known."""
+        """Names of the checkpoint's pods by UID. Pods whose name is unknown are left out."""
         return self.names_in(None if self.saved is None else self.saved.checkpoint)
 
     def names_in(self, saved: Checkpoint | None) -> Names:
-        """Return the names of the pods in a checkpoint of this node, which may differ from the
-        one in the snapshot."""
+        """Return the names of the pods in ``saved``, a checkpoint of this node. It may differ from
+        the one in the snapshot."""
         names = dict(from_directories(self.snapshot.directories))
         if saved is not None and self.snapshot.pods is not None:
             names |= from_pod_resources(saved, self.snapshot.pods)
         return names
 
     def title(self, uid: str) -> str:
-        """Return a pod for people: its UID, with its name if that is known."""
+        """Return a text for a pod: its UID, after its name if that is known."""
         name = self.names.get(uid)
         return uid if name is None else f"{name} ({uid})"
 
     @cached_property
     def allocated_to(self) -> Mapping[DeviceKey, tuple[str, ...]]:
-        """Pods of each allocated device by PodResources, as ``namespace/name``, each once."""
+        """Pods that each device is allocated to according to PodResources, as ``namespace/name``
+        without duplicates."""
         pods: dict[DeviceKey, dict[str, None]] = {}
         for pod in self.snapshot.pods or ():
             for container in pod.containers:
@@ -81,7 +82,8 @@ class Node:
 
     @cached_property
     def saved_for(self) -> Mapping[DeviceKey, tuple[str, ...]]:
-        """Pods of each allocated device by the checkpoint, as UIDs, each once."""
+        """Pods that each device is allocated to according to the checkpoint, as UIDs without
+        duplicates."""
         pods: dict[DeviceKey, dict[str, None]] = {}
         for entry in self.saved_entries:
             for id_ in ids_of(entry):
@@ -90,7 +92,8 @@ class Node:
 
     @cached_property
     def allocatable(self) -> Mapping[str, frozenset[str]] | None:
-        """Allocatable devices by resource; None if they are unknown."""
+        """Allocatable device IDs by resource, according to PodResources; None if it could not be
+        read."""
         allocatable = self.snapshot.allocatable
         if allocatable is None:
             return None
@@ -98,23 +101,24 @@ class Node:
 
     @cached_property
     def registered(self) -> Mapping[str, frozenset[str]]:
-        """Healthy devices in the checkpoint, by resource."""
+        """Healthy device IDs by resource, according to the checkpoint."""
         devices = (self.saved and self.saved.checkpoint.registered_devices) or {}
         return {name: frozenset(ids or ()) for name, ids in devices.items()}
 
     @cached_property
     def gone(self) -> Mapping[str, bool]:
-        """UIDs in the checkpoint that no pod of the node has; True if that is certain.
+        """UIDs of pods that are in the checkpoint but not on the node; the value is True if this is
+        certain.
 
-        The kubelet's directory of pods makes it certain. PodResources does not, because it has
-        neither UIDs nor init containers. Without that directory, a pod counts as gone if none
-        of its devices is allocated.
+        It is certain if the kubelet's directory of pods was read and does not contain the UID.
+        PodResources alone has neither UIDs nor init containers. If only PodResources was read, a
+        pod counts as gone if none of its devices is allocated.
         """
         uids = {uid for each in self.saved_for.values() for uid in each}
         directories = self.snapshot.directories
         known = None if directories is None else directories.uids
         shown = self._shown()
-        # Not a pod that PodResources shows: it was deleted while the snapshot was taken.
+        # A pod that PodResources shows is not gone: it was deleted while the snapshot was taken.
         if known is not None:
             return {uid: True for uid in uids if uid not in known and uid not in shown}
         if self.snapshot.pods is None:
@@ -123,7 +127,7 @@ class Node:
         return {uid: False for uid in uids - in_use if uid not in shown}
 
     def _shown(self) -> frozenset[str]:
-        """Return the UIDs of pods whose devices PodResources lists."""
+        """Return the UIDs in the checkpoint that match a pod of PodResources."""
         if self.saved is None or self.snapshot.pods is None:
             return frozenset()
         return frozenset(matches(self.saved.checkpoint, self.snapshot.pods))
@@ -135,18 +139,19 @@ class Node:
 
     @cached_property
     def plugin_sockets(self) -> tuple[SocketSeen, ...]:
-        """Sockets of plugins."""
+        """Sockets in the kubelet's directories, without the kubelet's own."""
         sockets = self.snapshot.sockets or ()
         return tuple(each for each in sockets if each.name != KUBELET_SOCKET)
 
     def kubelet_socket(self, directory: str) -> SocketSeen | None:
-        """Return the kubelet's socket in a directory with this name; None if there is none."""
+        """Return the kubelet's socket in the directory of this name; None if there is no such
+        socket."""
         end = f"/{directory}/{KUBELET_SOCKET}"
         sockets = self.snapshot.sockets or ()
         return next((each for each in sockets if each.path.endswith(end)), None)
 
     def sockets_text(self) -> str:
-        """Return which plugin sockets have a process behind them, for people."""
+        """Return a text that lists the plugin sockets with and without a listening process."""
         sockets = self.plugin_sockets
         live = [each.name for each in sockets if each.state is Listening.LISTENING]
         stale = [each.name for each in sockets if each.state is Listening.DEAD]

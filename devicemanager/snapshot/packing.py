@@ -1,12 +1,12 @@
-"""The archive: a few regular files in a gzip-compressed tar.
+"""Pack files into a snapshot archive, and unpack them. The archive is a gzip-compressed tar.
 
-An archive can come from anyone, so reading it must be safe:
+Archives are untrusted, so unpacking must be safe:
 
-* nothing is unpacked to disk, so names and links cannot reach outside of a directory;
-* only headers of regular files and of the directory are accepted: no links, devices, or
-  extension headers;
-* decompression stops at a limit, so a small file cannot fill the memory;
-* every size in a header is checked against the data that is really there.
+* Nothing is unpacked to disk, so names and links cannot lead to other directories.
+* Only headers of regular files and of directories are accepted: no links, devices or extension
+  headers.
+* Decompression stops at a limit, so a small archive cannot fill the memory.
+* The size in each header is compared with the size of the remaining data.
 """
 
 from __future__ import annotations
@@ -32,13 +32,18 @@ _MODE: Final = 0o600
 
 
 def is_packed(data: bytes) -> bool:
-    """True if the data may be a snapshot archive; no checkpoint begins like one."""
+    """True if the data may be a snapshot archive: it starts like a gzip file. A checkpoint never
+    does."""
     return data.startswith(_MAGIC)
 
 
 def pack(files: Mapping[str, bytes], modified: int) -> bytes:
-    """Return an archive of files by name. The same files and time give the same bytes."""
-    # The fixed mode and time make archives comparable, and hide who took the snapshot.
+    """Return an archive of ``files``, which maps file names to contents.
+
+    ``modified`` is the time of all files in seconds since the epoch. Equal arguments lead to equal
+    bytes.
+    """
+    # Fixed mode and time make archives comparable and hide the user who took the snapshot.
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, data in files.items():
@@ -49,7 +54,8 @@ def pack(files: Mapping[str, bytes], modified: int) -> bytes:
 
 
 def unpack(data: bytes, source: str) -> dict[str, bytes]:
-    """Return the files by name. ``source`` names the archive in errors. Raises SnapshotError."""
+    """Return the files of an archive: contents by file name. ``source`` is the archive's name in
+    errors. Raises SnapshotError."""
     files: dict[str, bytes] = {}
     for name, content in _members(_inflated(data, source), source):
         if name in files:
@@ -63,36 +69,41 @@ def unpack(data: bytes, source: str) -> dict[str, bytes]:
 def _inflated(data: bytes, source: str) -> bytes:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-            # One byte more than allowed, to notice a larger archive without reading all of it.
+            # Read one byte more than allowed, to detect a larger archive without reading all of it.
             tar = stream.read(layout.MAX_UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise SnapshotError(
             f"{source}: not a snapshot, or damaged: it cannot be decompressed ({error})"
         ) from None
     if len(tar) > layout.MAX_UNPACKED:
-        raise SnapshotError(f"{source}: more than {layout.MAX_UNPACKED} bytes when decompressed")
+        raise SnapshotError(
+            f"{source}: not a snapshot: decompressed size exceeds {layout.MAX_UNPACKED} bytes"
+        )
     return tar
 
 
 def _members(tar: bytes, source: str) -> Iterator[tuple[str, bytes]]:
-    # Not with tarfile itself: it would seek, follow extension headers and accept damaged ones.
+    # Parsed without the loop of tarfile: it would seek, follow extension headers and accept damaged
+    # ones.
     position = count = 0
     while position + _BLOCK <= len(tar) and any(tar[position : position + _BLOCK]):
         count += 1
         if count > layout.MAX_MEMBERS:
-            raise SnapshotError(f"{source}: more than {layout.MAX_MEMBERS} files")
+            raise SnapshotError(f"{source}: not a snapshot: more than {layout.MAX_MEMBERS} files")
         member = _member(tar[position : position + _BLOCK], source)
         start = position + _BLOCK
         # A size in base-256 encoding can be negative or huge.
         if not 0 <= member.size <= len(tar) - start:
-            raise SnapshotError(f"{source}: {member.name!r} is truncated")
+            raise SnapshotError(f"{source}: damaged: the contents of {member.name!r} are truncated")
         if member.type in _REGULAR and member.size <= layout.MAX_FILE:
             yield _name(member, source), tar[start : start + member.size]
         elif member.type in _REGULAR:
-            raise SnapshotError(f"{source}: {member.name!r} has more than {layout.MAX_FILE} bytes")
+            raise SnapshotError(
+                f"{source}: not a snapshot: {member.name!r} has more than {layout.MAX_FILE} bytes"
+            )
         elif member.type != tarfile.DIRTYPE or member.size:
-            raise SnapshotError(f"{source}: {member.name!r} is not a regular file")
-        # Contents are padded to whole blocks; this rounds up.
+            raise SnapshotError(f"{source}: not a snapshot: {member.name!r} is not a regular file")
+        # Contents are padded to whole blocks, so round the size up.
         position = start + -(-member.size // _BLOCK) * _BLOCK
 
 

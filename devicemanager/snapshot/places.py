@@ -1,4 +1,4 @@
-"""Paths of a node's files, on this machine or where its file system is mounted."""
+"""Find the paths of a node's files, on the local machine or below a mount point."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ KUBELET_ROOT: Final = "var/lib/kubelet"
 
 @attrs.frozen
 class Places:
-    """Paths to open from here."""
+    """Paths of a node's files. A node whose file system is mounted elsewhere has paths below its
+    mount point."""
 
     host: Path
-    """Root of the node's file system."""
+    """Root of the node's file system: ``/`` or its mount point."""
     root: Path
     """Directory of the kubelet."""
     plugin_dir: Path
@@ -28,7 +29,7 @@ class Places:
     """Configuration file of the kubelet; None if it is unknown."""
     config_dir: Path | None = None
     pid: int | None = None
-    """Process of the running kubelet."""
+    """Process ID of the running kubelet; None if no kubelet was found."""
     flags: Mapping[str, str] = attrs.field(factory=dict)
 
     @classmethod
@@ -39,9 +40,12 @@ class Places:
         plugin_dir: Path | None = None,
         config: Path | None = None,
     ) -> Places:
-        """Find the paths of the kubelet that runs on ``host``, or of the one with directory
-        ``root``. With ``root``, a running kubelet is ignored: it is another one."""
-        # A kubelet can have another directory and configuration; only its flags show that.
+        """Find the paths of a kubelet: the one that runs on ``host``, or the one with the directory
+        ``root``.
+
+        If ``root`` is given, a running kubelet is ignored, because it is a different kubelet.
+        """
+        # A kubelet can have another directory and configuration file; only its flags show this.
         pid, flags = (_running(host) if root is None else None) or (None, {})
         below = root or _on_host(host, flags.get("root-dir")) or host / KUBELET_ROOT
         fixed = host / KUBELET_ROOT / "device-plugins"
@@ -49,7 +53,8 @@ class Places:
         return cls(
             host=host,
             root=below,
-            # Real kubelets always have it there; mock kubelets have it in their own directory.
+            # Real kubelets always use this fixed directory; mock kubelets use one in their own
+            # directory.
             plugin_dir=plugin_dir or (fixed if root is None else plugins),
             config=config or _on_host(host, flags.get("config")) or below / "config.yaml",
             config_dir=_on_host(host, flags.get("config-dir")),
@@ -59,22 +64,22 @@ class Places:
 
     @property
     def pod_resources(self) -> Path:
-        """PodResources socket."""
+        """Path of the PodResources socket."""
         return self.root / "pod-resources" / "kubelet.sock"
 
     @property
     def registry(self) -> Path:
-        """Directory of sockets for the plugin watcher."""
+        """Directory of the sockets that the kubelet's plugin watcher finds."""
         return self.root / "plugins_registry"
 
     @property
     def pods(self) -> Path:
-        """Directory with a subdirectory per pod, named by its UID."""
+        """Directory with one subdirectory per pod, named by the pod's UID."""
         return self.root / "pods"
 
     @property
     def logs(self) -> Path:
-        """Directory with a subdirectory per pod, named by namespace, name and UID."""
+        """Directory with one subdirectory per pod, named by the pod's namespace, name and UID."""
         return self.host / "var/log/pods"
 
 
@@ -86,5 +91,5 @@ def _running(host: Path) -> tuple[int, dict[str, str]] | None:
 
 
 def _on_host(host: Path, path: str | None) -> Path | None:
-    """Return the path to open from here for a path on the node."""
+    """Return the local path of ``path``, which is a path on the node; None for None."""
     return host / path.lstrip("/") if path else None

@@ -1,7 +1,7 @@
-"""Read a snapshot from its archive. Needs the extra ``snapshot``.
+"""Read a snapshot from its archive. Needs the extra ``snapshot`` of the package.
 
-The shapes here are those of the JSON commands that write the same data, such as
-``devicemanager pods -o json``. Wrong types are rejected, unknown fields are ignored.
+The classes in this module describe the JSON files of an archive. They have the fields that commands
+such as ``devicemanager pods -o json`` print. Wrong types are rejected, unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ T = TypeVar("T")
 
 
 def read_snapshot(data: bytes, source: str = "snapshot") -> Snapshot:
-    """Return the snapshot in an archive. ``source`` names the archive in errors. Raises
-    SnapshotError if it is not one, or has an unknown version."""
+    """Return the snapshot in the archive ``data``. ``source`` is the archive's name in errors.
+
+    Raises SnapshotError if the data is not a snapshot or has an unknown version.
+    """
     files = _Files(unpack(data, source), source)
     index = files.index()
     pods, allocatable = files.get(layout.POD_RESOURCES, _Pods), files.allocatable()
@@ -63,7 +65,7 @@ def read_snapshot(data: bytes, source: str = "snapshot") -> Snapshot:
 
 
 class _Files:
-    """Files of one archive, as values."""
+    """Decoder of the files in one archive."""
 
     def __init__(self, files: Mapping[str, bytes], source: str) -> None:
         self._files = files
@@ -73,7 +75,7 @@ class _Files:
         return self._files.get(name)
 
     def get(self, name: str, kind: type[T]) -> T | None:
-        """Return the value of a JSON file; None if the file is missing."""
+        """Return the decoded value of the JSON file ``name``; None if the archive lacks it."""
         data = self._files.get(name)
         if data is None:
             return None
@@ -83,8 +85,8 @@ class _Files:
             raise SnapshotError(f"{self._source}: {name}: {error}") from None
 
     def index(self) -> _Index:
-        """Return the index, after a check of its version."""
-        # The version first: with another one, the other fields may be different, too.
+        """Return the index of the archive. Raises SnapshotError if its version is unknown."""
+        # Check the version first: an index of another version may have different fields.
         head = self.get(layout.INDEX, _Head)
         if head is None or head.schema != layout.SCHEMA:
             schema = "" if head is None else head.schema
@@ -101,7 +103,8 @@ class _Files:
         return None if found is None else Allocatable(*found.values())
 
     def numa(self) -> Any:
-        # Not through msgspec, because `--numa FILE` reads the same shape with the same checks.
+        # Read without msgspec: from_content also reads the files of `--numa FILE`, which have the
+        # same fields.
         data = self._files.get(layout.NUMA)
         if data is None:
             return None
@@ -139,7 +142,7 @@ class _Memory(msgspec.Struct):
 
 
 class _Holdings(msgspec.Struct):
-    """Output of ``resources -o json``."""
+    """Devices, CPUs and memory in the output of ``resources -o json``."""
 
     devices: tuple[_Devices, ...] = ()
     cpu_ids: tuple[int, ...] = ()
@@ -148,7 +151,7 @@ class _Holdings(msgspec.Struct):
     def values(
         self,
     ) -> tuple[tuple[ContainerDevices, ...], tuple[int, ...], tuple[ContainerMemory, ...]]:
-        """Return devices, CPUs and memory."""
+        """Return devices, CPUs and memory as PodResources values."""
         devices = (
             ContainerDevices(each.resource_name, each.device_ids, each.numa_nodes)
             for each in self.devices
@@ -168,7 +171,7 @@ class _Container(_Holdings, kw_only=True):
 
 
 class _Pod(msgspec.Struct):
-    """A pod in the output of ``pods -o json``."""
+    """Pod in the output of ``pods -o json``."""
 
     namespace: str
     name: str

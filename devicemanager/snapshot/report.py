@@ -1,4 +1,5 @@
-"""A snapshot as text for people and as data for programs: findings first, then the node."""
+"""Convert a snapshot to text for people and to data for programs: findings first, then the node's
+state."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ _HEADINGS = ("RESOURCE", "IN CHECKPOINT", "ALLOCATABLE", "ALLOCATED", "DEVICES")
 
 
 def lines(node: Node, found: Sequence[Finding]) -> Iterator[str]:
-    """Iterate over the lines of the report; they are safe for a terminal."""
-    # Texts of a snapshot are untrusted: a terminal must not interpret them.
+    """Iterate over the lines of a node's report. Control characters are escaped for the
+    terminal."""
+    # The texts in a snapshot are untrusted: the terminal must not interpret them.
     for line in _lines(node, found):
         yield printable(line)
 
@@ -31,7 +33,8 @@ def _lines(node: Node, found: Sequence[Finding]) -> Iterator[str]:
     for finding in found:
         yield ""
         yield from _finding(finding)
-    # What was not read comes before the tables, because these are incomplete then.
+    # The parts that could not be read come before the tables, because without them the tables are
+    # incomplete.
     yield from _unread(node)
     yield from _resources(node)
     yield from _pods(node)
@@ -40,7 +43,8 @@ def _lines(node: Node, found: Sequence[Finding]) -> Iterator[str]:
 
 
 def _summary(node: Node, found: Sequence[Finding]) -> str:
-    # With findings, unread parts follow below; without any, they limit what "no problems" means.
+    # If there are findings, only they are counted. Otherwise mention unread parts, because they
+    # limit what "no problems" means.
     counts = {each: sum(one.severity is each for one in found) for each in Severity}
     if found:
         return ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items() if n)
@@ -77,7 +81,7 @@ def _resources(node: Node) -> Iterator[str]:
 
 
 def _allocated(node: Node) -> list[tuple[str, int]]:
-    """Return every resource by name, with the number of its allocated devices."""
+    """Return all resource names, sorted, each with the number of its allocated devices."""
     counts = Counter(resource for resource, _ in node.allocated_to)
     names = {*node.registered, *(node.allocatable or ()), *counts}
     return [(name, counts[name]) for name in sorted(names)]
@@ -89,7 +93,7 @@ def _resource(node: Node, name: str, allocated: int) -> tuple[str, ...]:
     return (
         name,
         "-" if registered is None else str(len(registered)),
-        # 0 and "unknown" mean very different things here.
+        # A count of 0 and an unknown count are shown differently.
         "?" if allocatable is None else str(len(allocatable.get(name, ()))),
         "?" if node.snapshot.pods is None else str(allocated),
         _some(sorted(ids)),
@@ -148,7 +152,7 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def as_data(node: Node, found: Sequence[Finding]) -> dict[str, Any]:
-    """Return the report as plain data, as described in docs/json.md."""
+    """Return the report as JSON data, as described in docs/json.md."""
     snapshot = node.snapshot
     return {
         "node": snapshot.node,

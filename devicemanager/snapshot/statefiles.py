@@ -1,7 +1,7 @@
-"""State files of the CPU manager and the memory manager. Needs the extra ``snapshot``.
+"""Read the state files of the CPU manager and the memory manager. Needs the extra ``snapshot``.
 
-A kubelet does not start if one of them is invalid. A damaged device checkpoint, in contrast, is
-only logged.
+A kubelet does not start if one of these files is invalid. In contrast, it only logs that a device
+checkpoint is damaged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ T = TypeVar("T")
 STATIC_CPU: Final = "static"
 STATIC_MEMORY: Final = "Static"
 _POD_LEVEL: Final = " PodEntries:(state.PodCPUAssignments)map[]"
-"""Addition to the hashed text since v1.36 with gate PodLevelResourceManagers."""
+"""Text that is added to the hashed text since v1.36 with the feature gate
+PodLevelResourceManagers."""
 
 
 @attrs.frozen
@@ -32,33 +33,37 @@ class CpuState:
 
     policy: str
     default: frozenset[int]
-    """Shared CPUs, which no container has exclusively."""
+    """Shared CPUs: no container has them exclusively."""
     assigned: Mapping[str, Mapping[str, frozenset[int]]]
-    """By pod UID and container."""
+    """Exclusive CPUs by pod UID and container name."""
     checksum: int
     expected: tuple[int, ...]
-    """Correct checksums for this data; empty if they cannot be computed."""
+    """Correct checksums for this data: a kubelet writes one of them. Empty if they cannot be
+    computed."""
 
     @property
     def known(self) -> frozenset[int]:
-        """All CPUs in the file."""
+        """All CPUs in the file, shared and exclusive."""
         return self.default.union(*self.exclusive)
 
     @property
     def exclusive(self) -> tuple[frozenset[int], ...]:
-        """Exclusive CPUs of each container that has some."""
+        """Exclusive CPUs of each container that has exclusive CPUs."""
         return tuple(cpus for containers in self.assigned.values() for cpus in containers.values())
 
     @property
     def is_intact(self) -> bool:
-        """False if the checksum is wrong. 0 means that there is none (VerifyChecksum, v1.36)."""
-        # An unknown checksum counts as intact: a false alarm would make an admin drain the node.
+        """False if the checksum is wrong. A checksum of 0 means that there is none (VerifyChecksum,
+        v1.36)."""
+        # If the correct checksum is unknown, the file counts as intact: after a false alarm, an
+        # administrator would drain the node.
         return not self.checksum or not self.expected or self.checksum in self.expected
 
 
 @attrs.frozen
 class MemoryBlock:
-    """Memory of one type on some NUMA nodes, assigned to a container."""
+    """Memory of one type on some NUMA nodes that is assigned to a container. ``size`` is in
+    bytes."""
 
     type: str
     size: int
@@ -67,21 +72,22 @@ class MemoryBlock:
 
 @attrs.frozen
 class MemoryState:
-    """Contents of ``memory_manager_state``. Its checksum is not verified."""
+    """Contents of ``memory_manager_state``. The checksum of the file is not verified."""
 
     policy: str
     totals: Mapping[int, Mapping[str, int]]
-    """Bytes by NUMA node and type of memory."""
+    """Bytes of memory by NUMA node and memory type."""
     allocatable: Mapping[str, Mapping[int, int]]
-    """Bytes for containers, by type of memory and NUMA node."""
+    """Bytes of memory for containers, by memory type and NUMA node."""
     assigned: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]]
-    """By pod UID and container."""
+    """Memory blocks by pod UID and container name."""
 
 
 def cpu_state(data: bytes) -> CpuState:
-    """Read ``cpu_manager_state``. Raises SnapshotError."""
+    """Parse the contents of ``cpu_manager_state``. Raises SnapshotError."""
     file = _decoded(data, _CpuFile)
-    # The text of pod-level assignments is not known, so a file with some is not verified.
+    # The hashed text of pod-level assignments is unknown, so the checksum of a file with such
+    # assignments is not verified.
     expected: tuple[int, ...] = ()
     if not file.podEntries and all(isinstance(each, dict) for each in file.entries.values()):
         expected = tuple(_checksum(file, more) for more in ("", _POD_LEVEL))
@@ -94,13 +100,13 @@ def cpu_state(data: bytes) -> CpuState:
 
 
 def memory_state(data: bytes) -> MemoryState:
-    """Read ``memory_manager_state``. Raises SnapshotError."""
+    """Parse the contents of ``memory_manager_state``. Raises SnapshotError."""
     file = _decoded(data, _MemoryFile)
     totals = {
         node: {type_: table.total for type_, table in state.memoryMap.items()}
         for node, state in file.machineState.items()
     }
-    # The file has a table per node and type; the users ask by type.
+    # The file has one table per NUMA node and type. Callers need the values by type.
     allocatable: dict[str, dict[int, int]] = {}
     for node, state in file.machineState.items():
         for type_, table in state.memoryMap.items():
@@ -130,8 +136,12 @@ def _cpus(text: str) -> frozenset[int]:
 
 
 def _checksum(file: _CpuFile, more: str) -> int:
-    """Return FNV-1a 32 of the value's text as Go prints it (CPUManagerCheckpoint, v1.36)."""
-    # Go prints maps sorted by key, so the text does not depend on their order.
+    """Return the 32-bit FNV-1a hash of the value's text as Go prints it (CPUManagerCheckpoint,
+    v1.36).
+
+    ``more`` is text that newer versions add.
+    """
+    # Go prints maps sorted by key, so the order in the file does not matter.
     entries = _printed((uid, _printed(each.items())) for uid, each in file.entries.items())
     text = (
         f"(*state.CPUManagerCheckpoint){{PolicyName:(string){file.policyName} "
@@ -145,7 +155,7 @@ def _printed(items: Iterable[tuple[str, str]]) -> str:
     return f"map[{' '.join(f'{name}:{value}' for name, value in sorted(items))}]"
 
 
-# The fields have the names of the files.
+# The fields of the following classes have the names of the fields in the JSON files.
 class _CpuFile(msgspec.Struct):
     policyName: str = ""
     defaultCpuSet: str = ""
@@ -155,9 +165,11 @@ class _CpuFile(msgspec.Struct):
 
     def __post_init__(self) -> None:
         for each in self.entries.values():
-            # Before v1.19, entries had the CPUs by container ID, without pods.
+            # Before v1.19, entries mapped container IDs to CPUs and had no pods.
             if not isinstance(each, str) and not _is_texts(each):
-                raise ValueError("entries: expected CPUs by pod and container")
+                raise ValueError(
+                    "invalid entries: expected a list of CPUs by pod UID and container"
+                )
 
 
 def _is_texts(value: object) -> bool:

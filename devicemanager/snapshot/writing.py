@@ -21,13 +21,13 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def archive(snapshot: Snapshot) -> bytes:
-    """Return the bytes of the archive; the same snapshot gives the same bytes."""
+    """Return the bytes of a snapshot's archive. Equal snapshots lead to equal bytes."""
     return pack(dict(_files(snapshot)), calendar.timegm(time.strptime(snapshot.taken, TIME)))
 
 
 def _files(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     yield layout.INDEX, _index(snapshot)
-    # A part without data has no file, so that readers can distinguish empty from unread.
+    # A part that was not read has no file, so that readers can distinguish it from an empty part.
     if snapshot.pods is not None:
         pods = [pod_data(pod) for pod in snapshot.pods]
         yield layout.POD_RESOURCES, _json({"pod_resources": pods})

@@ -1,10 +1,10 @@
 """Test device plugins and PodResources clients: fixtures, plugin processes, fake hardware.
 
-Theory of operation. ``pytest_plugin`` is loaded into every pytest session on a machine where this
-distribution is installed, so at import it loads nothing but pytest. Each fixture imports a factory
-when a test uses it. A factory creates kubelets, plugins or servers, and its context manager stops
-them in reverse order. After a failed test, the plugin adds the kubelets' events and the output of
-plugin processes to the report.
+Theory of operation. If this distribution is installed, every pytest session loads
+``pytest_plugin``, so this module imports only pytest. When a test uses a fixture, the fixture
+imports its factory. A factory creates kubelets, plugins or servers, and its context manager stops
+them in reverse order. After a failed test, the pytest plugin adds the kubelets' events and the
+output of plugin processes to the report.
 
 In:  ``Settings``, plugin commands, recordings, mock PodResources scripts.
 Out: running kubelets and plugins; failures that show what happened.
@@ -12,7 +12,7 @@ Out: running kubelets and plugins; failures that show what happened.
 Invariants:
 * Importing this package loads no third-party module.
 * An error on a server thread of a kubelet fails the test that uses the kubelet.
-* Nothing that a test started outlives the test, not even if pytest is killed.
+* Processes that a test started end with the test, even if pytest is killed.
 
 Start reading at ``pytest_plugin``, then ``factories`` and ``processes``. ``mock_podresources`` is a
 PodResources server without a kubelet. ``hardware`` writes fake ``/sys`` and ``/dev`` trees.
@@ -71,7 +71,7 @@ _load, _names = lazy_names(
 
 def __getattr__(name: str) -> Any:
     if name == "KUBELET_VERSIONS":
-        # Has another name at its home, so `lazy_names` cannot load it.
+        # The name in its own module differs, so `lazy_names` cannot load it.
         from devicemanager.core.versions.version import ANCHORS
 
         return ANCHORS

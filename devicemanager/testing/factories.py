@@ -1,4 +1,4 @@
-"""The factories behind the fixtures: they create kubelets and plugins, and stop them afterwards."""
+"""Factories of the pytest fixtures, which create kubelets and plugins and stop them afterwards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SHOWN_EVENTS = 50
 
 
 class Factory:
-    """Base class of factories: a context manager that stops what it created, the latest first."""
+    """Base class of factories: a context manager that stops created objects, the latest first."""
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
@@ -53,7 +53,7 @@ class MockKubeletFactory(Factory):
     """Factory of kubelets; a context manager that stops them and removes their directories."""
 
     def __init__(self, settings: Settings) -> None:
-        """``settings`` is the default for kubelets that are created without settings."""
+        """Create a factory; ``settings`` are the default settings of its kubelets."""
         super().__init__()
         self._settings = settings
         self._kubelets: list[MockKubelet] = []
@@ -68,18 +68,18 @@ class MockKubeletFactory(Factory):
     ) -> MockKubelet:
         """Create a kubelet, and start it unless ``start`` is false.
 
-        Without ``root``, it gets a new directory, which exists until the end of the test, also
-        while the kubelet is stopped. Raises StartError.
+        Without ``root``, the kubelet gets a new directory, which exists until the end of the test,
+        even while the kubelet is stopped. Raises StartError if the kubelet cannot start.
         """
         kubelet = MockKubelet(root, settings or self._settings, clock=clock)
         self._kubelets.append(kubelet)
-        # The stack runs in reverse: close first, then raise what failed while it stopped.
+        # The stack runs in reverse order: close the kubelet, then raise errors of its threads.
         self._stack.callback(kubelet.check)
         self._stack.callback(kubelet.close)
         return kubelet.start() if start else kubelet
 
     def check(self) -> None:
-        """Raise the first error that occurred on a server thread, if there is one."""
+        """Raise the first error that occurred on a server thread of a kubelet, if any."""
         for kubelet in self._kubelets:
             kubelet.check()
 
@@ -89,7 +89,7 @@ class MockKubeletFactory(Factory):
 
 
 def _events(kubelet: MockKubelet, after: int) -> str:
-    # `recent` has a limited number of events; older ones are already dropped.
+    # `recent` returns a limited number of events; older events have already been dropped.
     events = [event for event in kubelet.events.recent() if event.number > after]
     if not events:
         return ""
@@ -107,36 +107,36 @@ def _line(event: Event, start: float) -> str:
 
 
 class SharedKubelet(Factory):
-    """A kubelet for several tests, to be reset after each; a context manager that stops it."""
+    """Kubelet that several tests share and reset; a context manager that stops it."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
-        # A separate factory, which has the checks and reports.
+        # A factory with one kubelet provides `check` and `report`.
         self._factory = self._stack.enter_context(MockKubeletFactory(settings))
         self.kubelet = self._factory()
         self._last_event = 0
 
     def check(self) -> None:
-        """Raise the first error that occurred on a server thread, if there is one."""
+        """Raise the first error that occurred on a server thread of the kubelet, if any."""
         self._factory.check()
 
     def reset(self) -> None:
-        """Prepare the kubelet for the next test."""
+        """Prepare the kubelet for the next test: remove pods, faults and claims."""
         self.kubelet.reset()
         self._last_event = self.kubelet.events.latest
 
     def report(self) -> str:
-        """Return the latest events since the reset, as text."""
+        """Return the latest events since the last reset, as text."""
         return self._factory.report(self._last_event)
 
 
 def with_marks(
     settings: Settings, marks: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]]
 ) -> Settings:
-    """Return the settings with the fields of marks ``mock_kubelet``.
+    """Return ``settings`` changed by the arguments of pytest marks named ``mock_kubelet``.
 
-    ``marks``: positional and keyword arguments of each mark, the closest to the test first. Raises
-    TypeError for an argument that is not a field of Settings.
+    ``marks``: positional and keyword arguments of each mark; the mark closest to the test comes
+    first and has precedence. Raises TypeError for an argument that is not a field of Settings.
     """
     changes: dict[str, Any] = {}
     for args, kwargs in marks:
@@ -147,7 +147,7 @@ def with_marks(
         changes = {**kwargs, **changes}
     if unknown := changes.keys() - attrs.fields_dict(Settings).keys():
         raise TypeError(f"mark mock_kubelet: Settings has no field {min(unknown)!r}")
-    # The same object if nothing changes: settings are validated when they are created.
+    # Return the same object if nothing changes, because creating settings validates them again.
     return attrs.evolve(settings, **changes) if changes else settings
 
 
@@ -155,7 +155,7 @@ class SimulatedPluginFactory(Factory):
     """Factory of plugins with virtual devices; a context manager that stops them."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
-        """``kubelet`` is the default for plugins that are created without a kubelet."""
+        """Create a factory; ``kubelet`` is the default kubelet of its plugins."""
         super().__init__()
         self._kubelet = kubelet
 
@@ -168,12 +168,12 @@ class SimulatedPluginFactory(Factory):
         timeout: float | None = 10.0,
         **settings: Any,
     ) -> SimulatedPlugin:
-        """Create a plugin with ``count`` devices; wait until they are registered and listed.
+        """Create a plugin with ``count`` devices; wait until it is registered and they are listed.
 
-        The IDs are ``gpu-mock-0``, ``gpu-mock-1`` for ``vendor.com/gpu``. ``settings`` are further
-        fields of SimulationSettings, such as ``numa=(0, 1)``. With ``timeout=None``, do not wait,
-        for example for a plugin that must fail. Raises WaitTimeout, and ConfigurationError for
-        invalid settings.
+        The device IDs of ``vendor.com/gpu`` are ``gpu-mock-0``, ``gpu-mock-1`` and so on.
+        ``settings`` are further fields of SimulationSettings, such as ``numa=(0, 1)``. With
+        ``timeout=None``, do not wait, for example for a plugin that must fail. Raises WaitTimeout,
+        and ConfigurationError for invalid settings.
         """
         name = resource.rpartition("/")[2]
         # A fixed node name makes the device IDs predictable.
@@ -182,7 +182,7 @@ class SimulatedPluginFactory(Factory):
             resource_name=resource, number_devices=count, **(defaults | settings)
         )
         kubelet = kubelet or self._kubelet
-        # Entered before the wait: if that fails, the plugin is still stopped.
+        # Enter the context before the wait, so that the plugin is stopped if the wait fails.
         plugin = self._stack.enter_context(SimulatedPlugin(chosen, kubelet.plugin_dir))
         if timeout is not None:
             _wait(plugin, kubelet, resource, timeout)
@@ -192,7 +192,7 @@ class SimulatedPluginFactory(Factory):
 def _wait(plugin: SimulatedPlugin, kubelet: MockKubelet, resource: str, timeout: float) -> None:
     healthy = sum(device.healthy for device in plugin.devices)
     kubelet.wait_for_resource(resource, healthy, timeout=timeout)
-    # With 0 healthy devices, the line above was true from the start.
+    # With 0 healthy devices, the wait above returns even before the plugin is registered.
     if not plugin.wait_registered(timeout):
         raise WaitTimeout(f"waited {timeout:g} s for the plugin of {resource} to be registered")
 
@@ -209,11 +209,11 @@ class PodResourcesServerFactory(Factory):
     ) -> MockPodResources:
         """Create and start a server with a script: a Script, a dict, or the path of a file.
 
-        Without a script, it serves no pods. Without ``socket_path``, the socket is in a new
+        Without a script, the server has no pods. Without ``socket_path``, the socket is in a new
         directory. With a ``ManualClock``, the test decides when steps and delays are due. Raises
-        ScriptError.
+        ScriptError for an invalid script.
         """
-        # Imported here: most tests use the other factories only.
+        # Imported here, because most tests do not use this factory.
         from devicemanager.testing.mock_podresources import (
             MockPodResources,
             Script,

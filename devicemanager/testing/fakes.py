@@ -1,8 +1,8 @@
-"""Plugins without a socket, for tests of the device manager and everything above it.
+"""Fake plugins without a socket, for tests of the device manager and of its callers.
 
-``FakePlugin`` implements the manager's interface to a plugin. It responds as its fields say and
-records its calls. A hook runs between a call and its response (``before_answer``), so tests can
-reproduce races without threads.
+``FakePlugin`` implements the manager's interface to a plugin. Its fields determine its responses,
+and it records its calls. The hook ``before_answer`` runs between a call and its response, so tests
+can reproduce races without threads.
 """
 
 from __future__ import annotations
@@ -42,38 +42,38 @@ PRE_START_CONTAINER = "PreStartContainer"
 Ids = tuple[DeviceId, ...]
 
 Preference = Callable[[Ids, Ids, int], Ids]
-"""From available IDs, IDs to include and a size: the IDs that the plugin prefers."""
+"""Function that returns preferred IDs, given available IDs, IDs to include, and the size."""
 
 
 def first(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Prefer the IDs that must be included, then the first available ones, sorted."""
+    """Prefer the IDs that must be included, then the first available IDs in sorted order."""
     rest = sorted(set(available) - set(must_include))
     return (*sorted(must_include), *rest)[: max(size, len(must_include))]
 
 
 def last(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Prefer the IDs that must be included, then the last available ones, sorted."""
+    """Prefer the IDs that must be included, then the last available IDs in sorted order."""
     rest = sorted(set(available) - set(must_include), reverse=True)
     return (*sorted(must_include), *rest)[: max(size, len(must_include))]
 
 
 def one_short(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Prefer as ``first``, with one ID too few unless all of them must be included."""
+    """Prefer the same IDs as ``first``, without the last ID if it need not be included."""
     chosen = first(available, must_include, size)
     return chosen[:-1] if len(chosen) > len(must_include) else chosen
 
 
 def garbage(available: Ids, must_include: Ids, size: int) -> Ids:
-    """Prefer IDs that do not exist."""
+    """Prefer two device IDs that do not exist."""
     return (DeviceId("no-such-device"), DeviceId("another"))
 
 
 @attrs.frozen
 class FakeCall:
-    """One RPC as the plugin received it, with IDs in the order received.
+    """RPC that a fake plugin received, with IDs in the received order.
 
-    ``device_ids`` belongs to Allocate and PreStartContainer, the three others to
-    GetPreferredAllocation.
+    ``device_ids`` is set for Allocate and PreStartContainer. ``available``, ``must_include`` and
+    ``size`` are set for GetPreferredAllocation.
     """
 
     method: str
@@ -93,27 +93,29 @@ def _one_response() -> tuple[bytes, ...]:
 
 @attrs.define(eq=False)
 class FakePlugin:
-    """A plugin of ``resource`` without a socket.
+    """Fake plugin of ``resource`` without a socket.
 
-    Change the fields at any time to change the responses. Errors to raise are ``EndpointError``,
-    usually ``RpcError("Unknown", "…")``; None: respond successfully.
+    Change the fields at any time to change the responses. A field ``..._error`` is the error of a
+    call, usually ``RpcError("Unknown", "…")``; None: the call succeeds.
     """
 
     resource: ResourceName = attrs.field(converter=ResourceName)
     preference: Preference | None = None
-    """Response of GetPreferredAllocation; None: the plugin does not offer it. Whether it does is
-    read when it registers."""
+    """Function that chooses the IDs of GetPreferredAllocation; None: the call is not available.
+
+    Registration reports whether the call is available.
+    """
     pre_start_required: bool = False
-    """True if the plugin requires PreStartContainer; read when it registers."""
+    """True if the plugin reports at registration that it requires PreStartContainer."""
     responses: tuple[bytes, ...] = attrs.field(factory=_one_response)
-    """Serialized container responses of each Allocate; by default one that sets A=1."""
+    """Serialized container responses of each Allocate call; the default one sets A=1."""
     allocate_error: EndpointError | None = None
     preference_error: EndpointError | None = None
     pre_start_error: EndpointError | None = None
     before_answer: Callable[[FakeCall], None] = _nothing
-    """Called on the caller's thread between an RPC and its response; can raise an error."""
+    """Hook that runs on the caller's thread between an RPC and its response; it can raise."""
     calls: list[FakeCall] = attrs.field(factory=list, init=False)
-    """Every RPC so far, oldest first."""
+    """All RPCs so far, oldest first."""
     closed: bool = attrs.field(default=False, init=False)
     """True if the manager has closed the connection."""
     _registered: tuple[ClientHandler, EndpointId] | None = attrs.field(default=None, init=False)
@@ -121,8 +123,8 @@ class FakePlugin:
     # -- actions of a plugin ---------------------------------------------------------
 
     def register(self, handler: ClientHandler, name: str = "plugin.sock") -> EndpointId:
-        """Connect to ``manager.plugins`` under a socket name, without sending a list."""
-        # As a real plugin: it offers a call only if it can respond to it.
+        """Register with ``manager.plugins`` under a socket name, without sending a device list."""
+        # Like a real plugin, report an optional call as available only if it is implemented.
         options = PluginOptions(self.pre_start_required, self.preference is not None)
         endpoint = handler.connect(self.resource, name, options, self)
         self._registered = handler, endpoint
@@ -140,7 +142,9 @@ class FakePlugin:
 
     def _connection(self) -> tuple[ClientHandler, EndpointId]:
         if self._registered is None:
-            raise ValueError(f"the fake plugin of {self.resource} has not registered yet")
+            raise ValueError(
+                f"the fake plugin of {self.resource} has not registered: call register first"
+            )
         return self._registered
 
     # -- calls to the plugin (PluginClient) ------------------------------------------
@@ -154,7 +158,7 @@ class FakePlugin:
             GET_PREFERRED_ALLOCATION, available=available, must_include=must_include, size=size
         )
         self._called(call, self.preference_error)
-        # A call although it is not offered gets no preference.
+        # A call that was not reported as available returns no preference.
         return self.preference(available, must_include, size) if self.preference else ()
 
     def pre_start_container(self, device_ids: Ids) -> None:
@@ -164,10 +168,10 @@ class FakePlugin:
         self.closed = True
 
     def join(self) -> None:
-        """Do nothing: there is no thread to wait for."""
+        """Do nothing, because a fake plugin has no thread to wait for."""
 
     def _called(self, call: FakeCall, error: EndpointError | None) -> None:
-        # Recorded first: `before_answer` can raise, and tests then still see the call.
+        # Record the call first, so that tests see it even if `before_answer` raises.
         self.calls.append(call)
         self.before_answer(call)
         if error is not None:

@@ -1,6 +1,6 @@
-"""Fake hardware: directory trees in the form of ``/sys`` and ``/dev`` for plugins that read them.
+"""Fake hardware: directory trees like ``/sys`` and ``/dev``, for plugins that read these.
 
-Use them with a plugin that has a flag such as ``--sysfs-root``, with ``plugin_process(...,
+Use the trees with a plugin that has a flag such as ``--sysfs-root``, with ``plugin_process(...,
 at_node_paths=True, sys=..., dev=...)``, or with ``devicemanager exec --sys DIR --dev DIR``. Links
 are relative, so a tree can be mounted anywhere.
 """
@@ -27,15 +27,15 @@ _ADDRESS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):[01][0-9a-f]\.[0-7]")
 _ID = re.compile(r"(?:0x)?([0-9a-fA-F]{4})")
 _DEFAULT_MEMORY = 1 << 30
 _NO_NODE = -1
-"""The NUMA node that the kernel shows for a device without affinity."""
+"""NUMA node that sysfs shows for a device without NUMA affinity."""
 
 
 class HardwareError(RequestError):
-    """Hardware that cannot exist; the text names the problem."""
+    """Error in the description of fake hardware, such as a device on an unknown NUMA node."""
 
 
 class FakeSysfs:
-    """The part of sysfs that plugins read: NUMA nodes, CPUs, PCI devices and their drivers.
+    """Fake sysfs with the files that plugins read: NUMA nodes, CPUs, PCI devices and drivers.
 
     ``directory`` replaces ``/sys``. Without a topology, there is one NUMA node, 0. Existing files
     are overwritten.
@@ -49,20 +49,26 @@ class FakeSysfs:
         cpus: dict[int, Iterable[int]] | None = None,
         memory: dict[int, int] | None = None,
     ) -> None:
-        """``cpus``: CPU IDs by NUMA node. ``memory``: bytes by NUMA node, default 1 GiB."""
+        """Write the tree without PCI devices.
+
+        ``cpus``: CPU IDs by NUMA node. ``memory``: bytes by NUMA node, 1 GiB by default. Raises
+        HardwareError for a NUMA node that is not in the topology.
+        """
         self.directory = Path(directory)
         self.topology = topology or NumaTopology.up_to(0)
         self._cpus = {node: sorted((cpus or {}).get(node, ())) for node in self.topology.nodes}
-        # Before anything is written, so that an error leaves no half tree.
+        # Check before anything is written, so that an error leaves no incomplete tree.
         for node in {*(cpus or {}), *(memory or {})} - set(self.topology.nodes):
-            raise HardwareError(f"unknown NUMA node {node}")
+            raise HardwareError(
+                f"unknown NUMA node {node}: use one of {_list(self.topology.nodes)}"
+            )
         self._write_cpus()
         for node in self.topology.nodes:
             self._write_node(node, (memory or {}).get(node, _DEFAULT_MEMORY))
 
     @classmethod
     def of_kubelet(cls, directory: str | os.PathLike[str], settings: Settings) -> Self:
-        """Create the tree for a kubelet's settings: NUMA nodes, CPUs and memory."""
+        """Write a tree with the NUMA nodes, CPUs and memory of a kubelet's settings."""
         cpus: dict[int, Iterable[int]] = {}
         memory: dict[int, int] = {}
         for provider in settings.providers:
@@ -88,18 +94,21 @@ class FakeSysfs:
 
         ``address`` has a form such as ``0000:3b:00.0``. ``vendor`` and ``device`` are four
         hexadecimal digits, such as ``10de``. The default class is a 3D controller; ``0x020000`` is
-        an Ethernet controller. Without ``numa_node``, it has no affinity (-1). ``driver``: name of
-        the driver that it is bound to. Raises HardwareError.
+        an Ethernet controller. Without ``numa_node``, the device has no NUMA affinity (-1).
+        ``driver``: name of the driver that the device is bound to. Raises HardwareError for an
+        invalid address, ID or NUMA node.
         """
         match = _ADDRESS.fullmatch(address)
         if match is None:
             raise HardwareError(f"invalid PCI address {address!r}: use a form such as 0000:3b:00.0")
         if numa_node is not None and numa_node not in self.topology.nodes:
-            raise HardwareError(f"{address}: unknown NUMA node {numa_node}")
+            raise HardwareError(
+                f"{address}: unknown NUMA node {numa_node}: use one of {_list(self.topology.nodes)}"
+            )
         ids = _id(vendor), _id(device)
-        # As the kernel: a device without affinity is local to all CPUs.
+        # Like in the kernel, a device without affinity is local to all CPUs.
         local = self._cpus[numa_node] if numa_node is not None else self._all_cpus
-        # Real devices are below their bus; everything else is a link to there.
+        # The device's directory is below its bus; all other paths are links to this directory.
         path = self.directory / f"devices/pci{match[1]}:{match[2]}" / address
         _write(path / "vendor", f"0x{ids[0]}")
         _write(path / "device", f"0x{ids[1]}")
@@ -148,24 +157,30 @@ class FakeSysfs:
 
 
 class FakeDev:
-    """Device nodes without root: each is a link to ``/dev/null``, which programs can open.
+    """Fake ``/dev`` without root: each device node is a link to ``/dev/null``.
 
     ``directory`` replaces ``/dev``.
     """
 
     def __init__(self, directory: str | os.PathLike[str], names: Iterable[str] = ()) -> None:
-        """``names`` can contain directories: ``infiniband/uverbs0``."""
+        """Create the directory with device nodes of these names.
+
+        A name can contain directories, such as ``infiniband/uverbs0``.
+        """
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         for name in names:
             self.add(name)
 
     def add(self, name: str) -> Path:
-        """Add a device node; return its path. Raises HardwareError for a path outside."""
+        """Add a device node; return its path.
+
+        Raises HardwareError for a name that leads outside the directory.
+        """
         # `name` can be absolute or contain `..`.
         path = Path(os.path.normpath(self.directory / name))
         if self.directory not in path.parents:
-            raise HardwareError(f"invalid name {name!r}: not a path below {self.directory}")
+            raise HardwareError(f"invalid name {name!r}: expected a path below {self.directory}")
         path.parent.mkdir(parents=True, exist_ok=True)
         # A device node needs CAP_MKNOD, a link does not.
         path.unlink(missing_ok=True)
@@ -173,7 +188,10 @@ class FakeDev:
         return path
 
     def remove(self, name: str) -> None:
-        """Remove a device node, as if a card is unplugged. Raises FileNotFoundError."""
+        """Remove a device node, as if a card was unplugged.
+
+        Raises FileNotFoundError if the device node does not exist.
+        """
         (self.directory / name).unlink()
 
 
@@ -192,13 +210,13 @@ def _write(path: Path, line: str) -> None:
 def _link(path: Path, target: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    # Relative, so that the tree works at any mount point.
+    # Use relative links, so that the tree works at any mount point.
     path.symlink_to(os.path.relpath(target, path.parent))
 
 
 def _list(ids: Collection[int]) -> str:
     """Return IDs in the kernel's list format: ``0-3,8``."""
-    # In consecutive IDs, the difference of index and ID is constant.
+    # The difference of ID and index is constant for consecutive IDs.
     runs = groupby(enumerate(sorted(ids)), key=lambda pair: pair[1] - pair[0])
     parts = [[each for _, each in run] for _, run in runs]
     return ",".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)

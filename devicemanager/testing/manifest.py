@@ -1,4 +1,4 @@
-"""Manifests of pods for tests in which only the devices matter."""
+"""Create pod manifests for tests in which only the devices matter."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def pod_manifest(
 ) -> dict[str, Any]:
     """Return the manifest of a pod, with one mapping of ``resources.limits`` per container.
 
-    ``pod_manifest("train", {"vendor.com/gpu": 2})`` has one container, ``main``. Further ones are
-    ``main-2``, ``main-3``; those of ``init`` are ``init``, ``init-2``. ``claims`` are names of
-    DeviceClaims that all containers use. Without a uid, the kubelet derives one from namespace
-    and name.
+    ``pod_manifest("train", {"vendor.com/gpu": 2})`` has one container, ``main``. Further containers
+    are named ``main-2``, ``main-3``; init containers are named ``init``, ``init-2``. ``claims`` are
+    names of DeviceClaims that all containers use. Without ``uid``, the kubelet derives a UID from
+    namespace and name.
     """
     metadata = {"name": name, "namespace": namespace}
     if uid is not None:

@@ -1,9 +1,9 @@
-"""Plugins in separate processes: start, stop and watch them, restart them as a DaemonSet would.
+"""Run plugins in separate processes: start and stop them, and restart them as a DaemonSet would.
 
-Two threads change a ``PluginProcess``: the caller's, and the one that reads the output and notices
-the exit (``_exited``). A restart can also come from the kubelet's clock. All changes hold one lock,
-and each start names the run that it replaces (``_launch``). So a late exit of an old run cannot
-start anything.
+Two threads change a ``PluginProcess``: the caller's thread, and the thread that reads the output
+and notices the exit (``_exited``). The kubelet's clock can also cause a restart. All changes hold
+one lock, and each start names the run that it replaces (``_launch``). So a late exit of an old run
+cannot start another run.
 """
 
 from __future__ import annotations
@@ -36,20 +36,21 @@ _STOP_SECONDS = 10.0
 
 
 class ProcessEnded(DeviceManagerError, AssertionError):
-    """A process does not run, or exited unexpectedly; the text has its last lines of output."""
+    """Process that does not run or exited unexpectedly. The text has its last lines of output."""
 
 
 class PluginProcess:
-    """A plugin command in a separate process, with all its descendants.
+    """Plugin command in a separate process, with all its descendants.
 
     Use it as a context manager, or call ``start`` and ``stop``. In the command and in ``env``,
     ``{plugin_dir}``, ``{kubelet_socket}`` and ``{root}`` are replaced by the kubelet's paths. With
-    ``at_node_paths``, the command also finds them under ``/var/lib/kubelet``, without root.
+    ``at_node_paths``, the kubelet's directory is also mounted at ``/var/lib/kubelet`` for the
+    command; this needs no root.
 
-    ``restart="always"`` restarts it as the kubelet does: at once after the first exit, then after
-    10 s, 20 s and so on, up to 5 minutes, by the kubelet's clock.
+    With ``restart="always"``, the command is restarted as by a kubelet: immediately after the first
+    exit, then after 10 s, 20 s and so on, up to 5 minutes, measured by the kubelet's clock.
 
-    ``stop`` ends all of its processes, and so does the exit of this program, even by SIGKILL.
+    The command and its descendants end with ``stop``, and when this program exits, even by SIGKILL.
     """
 
     def __init__(
@@ -65,9 +66,13 @@ class PluginProcess:
         cdi: Path | None = None,
         restart: Literal["never", "always"] = "never",
     ) -> None:
-        """Without ``at_node_paths``, the command's environment has ``DEVICE_PLUGIN_DIRECTORY``,
-        which plugins of ``devicemanager.plugin`` read. ``env`` is added. With ``at_node_paths``,
-        ``dev``, ``sys`` and ``cdi`` are mounted at ``/dev``, ``/sys`` and the CDI directories."""
+        """Prepare a process without starting it.
+
+        ``env`` is added to this program's environment. Without ``at_node_paths``, the variable
+        ``DEVICE_PLUGIN_DIRECTORY``, which plugins of ``devicemanager.plugin`` read, is also added.
+        With ``at_node_paths``, ``dev``, ``sys`` and ``cdi`` are mounted at ``/dev``, ``/sys`` and
+        the CDI directories.
+        """
         if isinstance(command, str):
             raise TypeError(f"expected a command as a list of words, not the string {command!r}")
         if restart not in ("never", "always"):
@@ -78,7 +83,7 @@ class PluginProcess:
         self._binds = node_binds(kubelet.root, dev=dev, sys=sys, cdi=cdi) if at_node_paths else ()
         self._command = [os.fspath(word) for word in command]
         self._restart = restart
-        # Guards all fields below. Reentrant: a clock may call `_launch` at once.
+        # Guards all fields below. Reentrant, because a clock can call `_launch` immediately.
         self._lock = threading.RLock()
         self._run: SupervisedRun | None = None
         self._wanted = False
@@ -91,26 +96,29 @@ class PluginProcess:
     # -- start, stop and signals -------------------------------------------------------
 
     def start(self) -> Self:
-        """Run the command. Raises ProcessEnded if it cannot be started."""
+        """Start the command, and return this object.
+
+        Raises RuntimeError if the command is already started.
+        """
         with self._lock:
             # Two runs of one object would share its output and status.
             if self._wanted:
                 raise RuntimeError(f"{self.name} is already started: stop it first")
             self._wanted = True
             self._back_off = CrashLoopBackOff()
-            self._run = None  # a late exit of a former run must not start anything
+            self._run = None  # a late exit of an earlier run must not start another run
         self._launch(None)
         return self
 
     def stop(self) -> None:
-        """End the command and its descendants: SIGTERM, then SIGKILL. Idempotent.
+        """End the command and its descendants with SIGTERM, then SIGKILL. Do not restart it.
 
-        The command is not restarted.
+        Idempotent.
         """
         with self._lock:
             self._wanted = False
             run, timer, self._timer = self._run, self._timer, None
-        # Outside the lock: cancelling waits for a callback that may need it.
+        # Cancel outside the lock: cancelling waits for a callback that may need the lock.
         if timer is not None:
             timer()
         if run is not None:
@@ -122,18 +130,19 @@ class PluginProcess:
             self._wanted = False
 
     def terminate(self, timeout: float = _STOP_SECONDS) -> int:
-        """Send SIGTERM and wait for the exit. Return the exit status, -N after signal N.
+        """Send SIGTERM and wait for the exit. Return the exit status, or -N after signal N.
 
-        With ``restart="always"``, it is restarted. Raises WaitTimeout if it does not exit.
+        With ``restart="always"``, the command is restarted. Raises WaitTimeout if it still runs
+        after ``timeout`` seconds, and ProcessEnded if it does not run.
         """
         return self._end(signal.SIGTERM, timeout)
 
     def kill(self, timeout: float = _STOP_SECONDS) -> int:
-        """Do as ``terminate``, with SIGKILL."""
+        """Send SIGKILL and wait for the exit, like ``terminate``."""
         return self._end(signal.SIGKILL, timeout)
 
     def pause(self) -> None:
-        """Stop all threads of the command (SIGSTOP): it neither responds nor exits."""
+        """Pause the command with SIGSTOP, so that it neither responds nor exits."""
         self.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -141,24 +150,25 @@ class PluginProcess:
         self.send_signal(signal.SIGCONT)
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the command's process group."""
+        """Send a signal to the command's process group. Raises ProcessEnded if it does not run."""
         self._running().signal(number)
 
     def upgrade(
         self, command: Sequence[str | os.PathLike[str]], resource: str, timeout: float = 10.0
     ) -> None:
-        """Replace the command as a rolling update does: SIGTERM after the new one is registered.
+        """Replace the command as a rolling update with surge does.
 
-        Raises ProcessEnded and WaitTimeout; the old command then continues.
+        Start the new command, wait until ``resource`` is registered, then send SIGTERM to the old
+        command. If ProcessEnded or WaitTimeout is raised, the old command continues to run.
         """
         with self._lock:
-            # Only events after this number are about the new command.
+            # Later events than `before` are about the new command.
             old, before, former = self._running(), self._kubelet.events.latest, self._command
             self._command, self._run = [os.fspath(word) for word in command], None
         try:
             self._launch(None)
             self._wait_for_list(resource, before, timeout)
-        # Also for KeyboardInterrupt: the old command must stay the current one.
+        # Clean up even after KeyboardInterrupt: the old command must stay the current one.
         except BaseException:
             with self._lock:
                 new, self._run, self._command = self._run, old, former
@@ -166,7 +176,7 @@ class PluginProcess:
             if new is not None and new is not old:
                 new.end()
             raise
-        # Not waited for: its exit takes as long as the plugin needs.
+        # Do not wait for the exit, which takes as long as the plugin needs.
         old.terminate()
 
     def __enter__(self) -> Self:
@@ -184,39 +194,39 @@ class PluginProcess:
 
     @property
     def name(self) -> str:
-        """The command's file name."""
+        """File name of the command."""
         return Path(self._command[0]).name
 
     @property
     def pid(self) -> int:
-        """The command's process ID. Raises ProcessEnded if it does not run."""
+        """Process ID of the command. Raises ProcessEnded if the command does not run."""
         return self._running().pid
 
     @property
     def is_running(self) -> bool:
         """True if the command runs."""
         run = self._run
-        # The status is set when the command has exited and its output is read.
+        # The status is set after the command has exited and all its output has been read.
         return run is not None and run.status is None
 
     @property
     def waits(self) -> bool:
-        """True if it has exited and waits for its restart."""
+        """True if the command has exited and its restart is due later."""
         return self._timer is not None
 
     @property
     def starts(self) -> int:
-        """Number of starts so far."""
+        """Number of times that the command was started."""
         return self._starts
 
     @property
     def exit_status(self) -> int | None:
-        """Exit status of the latest run, -N after signal N; None while it runs."""
+        """Exit status of the latest run, or -N after signal N; None while the command runs."""
         run = self._run
         return None if run is None else run.status
 
     def output(self) -> list[str]:
-        """Return the latest 1,000 lines of standard output and error, of all runs."""
+        """Return the last 1,000 lines of standard output and error of all runs."""
         return list(self._output)
 
     # -- waiting ---------------------------------------------------------------------
@@ -224,10 +234,10 @@ class PluginProcess:
     def wait_for_resource(
         self, resource: str, count: int | None = None, timeout: float = 10.0
     ) -> None:
-        """Wait until ``count`` healthy devices are allocatable (None: any number above 0).
+        """Wait until ``count`` devices of a resource are allocatable (None: any number above 0).
 
-        Raises ProcessEnded as soon as the command exits without a restart, WaitTimeout, and
-        RequestError as ``MockKubelet.wait_for_resource`` does.
+        Raises ProcessEnded as soon as the command exits and is not restarted, WaitTimeout after
+        ``timeout`` seconds, and RequestError for an invalid resource name or count.
         """
         check_resource(resource, count)
 
@@ -241,9 +251,10 @@ class PluginProcess:
         self._kubelet.wait_for(allocatable, timeout, what)
 
     def wait(self, timeout: float = _STOP_SECONDS) -> int:
-        """Wait until the command exits. Return the exit status, -N after signal N.
+        """Wait until the command exits. Return the exit status, or -N after signal N.
 
-        Raises WaitTimeout if it still runs after ``timeout``.
+        Raises WaitTimeout if the command still runs after ``timeout`` seconds, and ProcessEnded if
+        it was never started.
         """
         run = self._run
         if run is None:
@@ -254,7 +265,7 @@ class PluginProcess:
         return status
 
     def _check_alive(self) -> None:
-        # With restarts, an exit is not the end: the next run may register.
+        # With restarts, the wait continues after an exit, because the next run may register.
         run = self._run
         if run is None or (run.status is not None and self._restart == "never"):
             raise ProcessEnded(self._summary())
@@ -272,15 +283,15 @@ class PluginProcess:
     # -- internals -------------------------------------------------------------------
 
     def _launch(self, former: SupervisedRun | None) -> None:
-        """Run the command, unless another run has replaced ``former`` meanwhile."""
+        """Start a run of the command if the current run is still ``former``."""
         paths = {
             "plugin_dir": str(self._kubelet.plugin_dir),
             "kubelet_socket": str(self._kubelet.plugin_socket),
             "root": str(self._kubelet.root),
         }
         command = [_filled(word, paths) for word in self._command]
-        # A variable of the surrounding shell must not lead the plugin to another kubelet. With
-        # private mounts, the default path is the right one.
+        # Override a variable of the shell, which could lead the plugin to another kubelet. With
+        # private mounts, the plugin's default path is correct.
         env = dict(os.environ)
         if not self._binds:
             env[DIRECTORY_VARIABLE] = paths["plugin_dir"]
@@ -290,31 +301,34 @@ class PluginProcess:
                 return
             self._timer = None
             run = SupervisedRun(command, env, self._cwd, self._binds, self._output)
-            # With the lock held: _exited waits for it, so it cannot run before `_run` is set.
+            # Start with the lock held: `_exited` needs the lock, so it sees the new `_run`.
             run.start(lambda: self._exited(run))
             self._run = run
             self._starts += 1
             self._started_at = self._kubelet.clock.monotonic()
-        # Outside the lock: callbacks of events may use this object.
+        # Publish outside the lock, because callbacks of events may use this object.
         self._kubelet.events.publish(
             EventKind.PROCESS_STARTED, f"{self.name} runs as process {run.pid}"
         )
 
     def _exited(self, run: SupervisedRun) -> None:
-        """Restart the command if required; called on the thread that reads the output."""
+        """Restart the command after its exit if required.
+
+        The thread that reads the output calls this method.
+        """
         how = _how(run.status)
         self._kubelet.events.publish(EventKind.PROCESS_ENDED, f"{self.name} {how}")
         with self._lock:
-            # Stopped, not to be restarted, or replaced by `upgrade` or another `start`.
+            # Do not restart a command that was stopped, is not restarted, or was replaced.
             if not self._wanted or self._restart != "always" or self._run is not run:
                 return
             clock = self._kubelet.clock
             pause = self._back_off.next_pause(clock.monotonic() - self._started_at)
             if pause:
-                # By the kubelet's clock: a test with a ManualClock need not wait.
+                # Use the kubelet's clock, so that a test with a ManualClock need not wait.
                 due = clock.monotonic() + pause
                 self._timer = clock.call_at(due, lambda: self._launch(run))
-        # Outside the lock, because a start takes some milliseconds.
+        # Start outside the lock, because a start takes some milliseconds.
         if not pause:
             self._launch(run)
 
@@ -345,7 +359,7 @@ class PluginProcess:
 
 
 def last_lines(output: Sequence[str]) -> str:
-    """Return the last 20 lines of output, indented; empty if there are none."""
+    """Return the last 20 lines of output as indented text; empty if there is no output."""
     return "\n".join(f"  | {printable(line)}" for line in output[-_SHOWN_LINES:])
 
 
@@ -367,7 +381,7 @@ class PluginProcessFactory(Factory):
     """Factory of plugins in separate processes; a context manager that ends them."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
-        """``kubelet`` is the default for processes that are created without a kubelet."""
+        """Create a factory; ``kubelet`` is the default kubelet of its processes."""
         super().__init__()
         self._kubelet = kubelet
         self._processes: list[PluginProcess] = []
@@ -382,13 +396,13 @@ class PluginProcessFactory(Factory):
         timeout: float = 10.0,
         **options: Any,
     ) -> PluginProcess:
-        """Run a command and, if ``resource`` is given, wait until it is allocatable.
+        """Start a command and, if ``resource`` is given, wait until its devices are allocatable.
 
-        ``options`` are passed to PluginProcess. Raises WaitTimeout after ``timeout``, and
-        ProcessEnded as soon as the command exits.
+        ``options`` are arguments of PluginProcess. Raises WaitTimeout after ``timeout`` seconds,
+        and ProcessEnded as soon as the command exits and is not restarted.
         """
         process = PluginProcess(kubelet or self._kubelet, command, **options)
-        # Stored before the start: a report is most useful when the start fails.
+        # Store the process before the start, so that a report exists if the start fails.
         self._processes.append(process)
         self._stack.enter_context(process)
         if resource is not None:
@@ -396,7 +410,7 @@ class PluginProcessFactory(Factory):
         return process
 
     def report(self) -> str:
-        """Return what the processes printed, as text."""
+        """Return the last output of all processes, as text."""
         return "\n".join(filter(None, map(_printed, self._processes)))
 
 

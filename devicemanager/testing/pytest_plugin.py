@@ -1,12 +1,12 @@
-"""The pytest plugin: ``mock_kubelet`` and the fixtures around it.
+"""Pytest plugin with the fixture ``mock_kubelet`` and related fixtures.
 
-Every pytest session loads it, so it imports nothing but pytest. The kubelet is imported when a test
-uses a fixture.
+Every pytest session loads this module, so it imports only pytest. The kubelet is imported when a
+test uses a fixture.
 
-The fixtures of a test store their factories in the stash of its item. The hooks at the end of the
-module read them, to fail a test whose kubelet had an error on a server thread, and to add events
-and output to the report of a failure. Kubelets that several tests share are stored in the stash of
-the configuration, by fixture name.
+The fixtures of a test store their factories in the stash of the test's item. The hooks at the end
+of the module read these factories. They fail a test whose kubelet had an error on a server thread,
+and add events and output to the report of a failure. Kubelets that several tests share are stored
+in the stash of the configuration, by fixture name.
 """
 
 from __future__ import annotations
@@ -46,8 +46,11 @@ _KEEPS_THREADS: pytest.StashKey[bool] = pytest.StashKey()
 
 @pytest.fixture
 def mock_kubelet_version() -> str:
-    """The kubelet version of a test. To run a test with several versions, use
-    ``@pytest.mark.parametrize("mock_kubelet_version", KUBELET_VERSIONS)``."""
+    """Kubelet version of a test.
+
+    To run a test with several versions, use
+    ``@pytest.mark.parametrize("mock_kubelet_version", KUBELET_VERSIONS)``.
+    """
     # The newest version that was compared with a real device manager.
     from devicemanager.core.versions.version import VERIFIED
 
@@ -55,42 +58,42 @@ def mock_kubelet_version() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark."""
+    """Register the mark ``mock_kubelet``."""
     config.addinivalue_line(
         "markers",
         f"{_MARK}(field=value, ...): fields of Settings for the mock kubelets of a test or module",
     )
 
 
-# Cached: validating the settings takes longer than the rest of the fixture.
+# Cached, because validating the settings takes most of the time of the fixture.
 @functools.cache
 def _settings(kubelet_version: str | None = None) -> Settings:
     from devicemanager.core.versions.version import VERIFIED
     from devicemanager.kubelet.settings import Settings
 
-    # Tests kill processes but do not cut the power, so writes need not wait for the disk.
+    # Tests kill processes but simulate no power failure, so writes need not wait for the disk.
     return Settings(kubelet_version=kubelet_version or f"1.{VERIFIED}", durability="process")
 
 
 @pytest.fixture
 def mock_kubelet_settings(mock_kubelet_version: str) -> Settings:
-    """Settings of the kubelets of a test. Override the fixture to change them, or change single
-    fields with the mark ``mock_kubelet``.
+    """Settings of the kubelets of a test.
 
-    Durability is ``process``: writes do not wait for the disk.
+    Override this fixture to change all settings, or change single fields with the mark
+    ``mock_kubelet``. Durability is ``process``: writes do not wait for the disk.
     """
     return _settings(mock_kubelet_version)
 
 
 @pytest.fixture(scope="module")
 def module_mock_kubelet_settings() -> Settings:
-    """Settings of ``module_mock_kubelet``."""
+    """Settings of the fixture ``module_mock_kubelet``; override this fixture to change them."""
     return _settings()
 
 
 @pytest.fixture(scope="session")
 def session_mock_kubelet_settings() -> Settings:
-    """Settings of ``session_mock_kubelet``, which marks do not change."""
+    """Settings of the fixture ``session_mock_kubelet``; marks do not change them."""
     return _settings()
 
 
@@ -108,7 +111,7 @@ def _marked(node: pytest.Item | pytest.Collector, settings: Settings) -> Setting
 def make_mock_kubelet(
     request: pytest.FixtureRequest, mock_kubelet_settings: Settings
 ) -> Iterator[MockKubeletFactory]:
-    """Factory of mock kubelets, for tests with several, or that start them themselves."""
+    """Factory of mock kubelets, for tests that need several kubelets or start them later."""
     from devicemanager.testing.factories import MockKubeletFactory
 
     _keep_threads(request.config)
@@ -118,10 +121,10 @@ def make_mock_kubelet(
 
 
 def _keep_threads(config: pytest.Config) -> None:
-    """Keep until the end of the session what each kubelet would otherwise stop and start again.
+    """Reuse threads of one kubelet for the next kubelets, until the end of the session.
 
-    These are directory observers (closing an inotify instance takes the kernel 7 ms), the event
-    loop that dials plugins, and gRPC's own threads, which run while any channel or server exists.
+    This applies to directory observers (the kernel needs 7 ms to close an inotify instance), the
+    event loop that dials plugins, and gRPC's threads, which run while a channel or server exists.
     """
     if not config.stash.setdefault(_KEEPS_THREADS, False):
         import grpc
@@ -130,7 +133,7 @@ def _keep_threads(config: pytest.Config) -> None:
         from devicemanager.kubelet.registration.event_loop import loops
 
         config.stash[_KEEPS_THREADS] = True
-        # Closed at the end of the session, in reverse order.
+        # The stack closes them at the end of the session, in reverse order.
         stack = contextlib.ExitStack()
         stack.enter_context(observers.enabled())
         stack.enter_context(loops.enabled())
@@ -155,8 +158,11 @@ def _shared(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Mock
 def module_mock_kubelet(
     request: pytest.FixtureRequest, module_mock_kubelet_settings: Settings
 ) -> Iterator[MockKubelet]:
-    """One mock kubelet for all tests of a module. After each test that uses it, pods, faults and
-    claims are removed (``MockKubelet.reset``); plugins stay."""
+    """Mock kubelet that all tests of a module share.
+
+    After each test that uses it, pods, faults and claims are removed (``MockKubelet.reset``);
+    plugins stay.
+    """
     yield from _shared(request, module_mock_kubelet_settings)
 
 
@@ -164,21 +170,28 @@ def module_mock_kubelet(
 def session_mock_kubelet(
     request: pytest.FixtureRequest, session_mock_kubelet_settings: Settings
 ) -> Iterator[MockKubelet]:
-    """As ``module_mock_kubelet``, for the whole session (with xdist: of each worker)."""
+    """Mock kubelet that all tests of a session share (with xdist: all tests of a worker).
+
+    It is reset after each test, like ``module_mock_kubelet``.
+    """
     yield from _shared(request, session_mock_kubelet_settings)
 
 
 @pytest.fixture
 def mock_kubelet(make_mock_kubelet: MockKubeletFactory) -> MockKubelet:
-    """A new mock kubelet in a new directory. It is stopped after the test; an error on one of its
-    server threads fails the test."""
+    """New mock kubelet in a new directory, which is stopped after the test.
+
+    An error on one of its server threads fails the test.
+    """
     return make_mock_kubelet()
 
 
 @pytest.fixture
 def simulated_plugin(mock_kubelet: MockKubelet) -> Iterator[SimulatedPluginFactory]:
-    """Factory of plugins with virtual devices, registered with ``mock_kubelet`` or another kubelet:
-    ``simulated_plugin("vendor.com/gpu", 8)``."""
+    """Factory of plugins with virtual devices, such as ``simulated_plugin("vendor.com/gpu", 8)``.
+
+    The plugins register with ``mock_kubelet``, or with another kubelet.
+    """
     from devicemanager.testing.factories import SimulatedPluginFactory
 
     with SimulatedPluginFactory(mock_kubelet) as factory:
@@ -187,8 +200,10 @@ def simulated_plugin(mock_kubelet: MockKubelet) -> Iterator[SimulatedPluginFacto
 
 @pytest.fixture
 def simulated_pools(mock_kubelet: MockKubelet) -> Callable[..., None]:
-    """Function that publishes pools and classes of virtual hardware for structured claims:
-    ``simulated_pools(gpu=2, nic=1, fpga=1)``."""
+    """Function that publishes pools and classes of virtual hardware for structured claims.
+
+    Example: ``simulated_pools(gpu=2, nic=1, fpga=1)``.
+    """
 
     def publish(*, gpu: int = 0, nic: int = 0, fpga: int = 0) -> None:
         from devicemanager.claims.simulated import SimulatedHardware, publish_hardware
@@ -202,8 +217,11 @@ def simulated_pools(mock_kubelet: MockKubelet) -> Callable[..., None]:
 def plugin_process(
     request: pytest.FixtureRequest, mock_kubelet: MockKubelet
 ) -> Iterator[PluginProcessFactory]:
-    """Factory of plugin processes in any language, which end with the test:
-    ``plugin_process(["./my-plugin", "--socket-dir", "{plugin_dir}"], "vendor.com/gpu", 8)``."""
+    """Factory of plugin processes in any language, which end with the test.
+
+    Example:
+    ``plugin_process(["./my-plugin", "--socket-dir", "{plugin_dir}"], "vendor.com/gpu", 8)``.
+    """
     from devicemanager.testing.processes import PluginProcessFactory
 
     with PluginProcessFactory(mock_kubelet) as factory:
@@ -215,9 +233,11 @@ def plugin_process(
 def replay_plugin(
     request: pytest.FixtureRequest, mock_kubelet: MockKubelet
 ) -> Iterator[ReplayPluginFactory]:
-    """Factory of plugins that replay recordings of ``devicemanager record``:
-    ``replay_plugin("gpu-node.ndjson")``. The test fails if the kubelet makes a request that was
-    not recorded."""
+    """Factory of plugins that replay recordings, such as ``replay_plugin("gpu-node.ndjson")``.
+
+    ``devicemanager record`` makes recordings. The test fails if the kubelet makes a request that
+    was not recorded.
+    """
     from devicemanager.testing.replays import ReplayPluginFactory
 
     with ReplayPluginFactory(mock_kubelet) as factory:
@@ -227,8 +247,10 @@ def replay_plugin(
 
 @pytest.fixture
 def pod_resources_server() -> Iterator[PodResourcesServerFactory]:
-    """Factory of mock PodResources servers, which need no kubelet:
-    ``pod_resources_server("node.yaml")``, or a dict instead of the file."""
+    """Factory of mock PodResources servers, such as ``pod_resources_server("node.yaml")``.
+
+    The argument is a script, as a file or a dict. The servers need no kubelet.
+    """
     from devicemanager.testing.factories import PodResourcesServerFactory
 
     with PodResourcesServerFactory() as factory:
@@ -236,21 +258,24 @@ def pod_resources_server() -> Iterator[PodResourcesServerFactory]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test whose own mark affects no kubelet: it could pass for the wrong reason."""
-    # Only marks of the test itself: those of a class or module also affect other tests.
+    """Fail a test with a mark ``mock_kubelet`` that changes no kubelet of the test.
+
+    Such a test could pass for the wrong reason.
+    """
+    # Check only marks of the test itself: marks of a class or module also affect other tests.
     if any(mark.name == _MARK for mark in item.own_markers):
         names = getattr(item, "fixturenames", ())
         shared = [name for name in names if name in _SHARED_FIXTURES]
         if shared and "make_mock_kubelet" not in names:
             pytest.fail(
-                f"the mark {_MARK} does not apply to {shared[0]}, which other tests use as well: "
-                f"use mock_kubelet here, or override {shared[0]}_settings",
+                f"the mark {_MARK} does not apply to {shared[0]}, which other tests also use: "
+                f"use the fixture mock_kubelet, or override {shared[0]}_settings",
                 pytrace=False,
             )
 
 
 def _used(item: pytest.Item) -> list[SharedKubelet]:
-    """Return the shared kubelets that a test uses and that still run."""
+    """Return the running shared kubelets that a test uses."""
     in_use = item.config.stash.get(_SHARED, None)
     if not in_use:
         return []
@@ -260,9 +285,11 @@ def _used(item: pytest.Item) -> list[SharedKubelet]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a passed test after an error on a kubelet's thread, or after a request that was not in
-    a replayed recording."""
-    # After the test: an exception of the test itself takes precedence.
+    """Fail a passed test if a kubelet's thread had an error, or a replayed plugin had a miss.
+
+    A miss is a request that the replayed recording does not contain.
+    """
+    # Check after the test, so that an exception of the test itself takes precedence.
     yield
     if (replays := item.stash.get(_REPLAYS, None)) is not None:
         replays.check()
@@ -274,15 +301,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Reset shared kubelets for the next test."""
-    # After the teardown of the test, whose fixtures may still use the kubelet.
+    """Reset the shared kubelets of a test for the next test."""
+    # Reset after the teardown of the test, whose fixtures may still use the kubelet.
     yield
     for shared in _used(item):
         shared.reset()
 
 
 def _shorten(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    # Not imported for failures of other projects: if it is missing, the error is not ours.
+    # Do not import this project for failures of other projects. If its errors module is not
+    # loaded, the error does not come from this project.
     if "devicemanager.core.errors" in sys.modules:
         from devicemanager.testing.traces import hide_our_frames
 
@@ -293,10 +321,10 @@ def _shorten(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add events and output to the report of a failure, and shorten its traceback."""
+    """Add events and process output to the report of a failure, and shorten its traceback."""
     if call.excinfo is not None and not item.config.getoption("fulltrace"):
         _shorten(call.excinfo)
-    # The other plugins create the report first.
+    # Other pytest plugins create the report first.
     report = yield
     if not report.failed:
         return report

@@ -1,4 +1,4 @@
-"""The factory behind the fixture ``replay_plugin``."""
+"""Factory of the fixture ``replay_plugin``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ReplayPluginFactory(Factory):
     """Factory of plugins that replay recordings; a context manager that stops them."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
-        """``kubelet`` is the default for plugins that are created without a kubelet."""
+        """Create a factory; ``kubelet`` is the default kubelet of its plugins."""
         super().__init__()
         self._kubelet = kubelet
         self._checked: list[ReplayPlugin] = []
@@ -32,26 +32,26 @@ class ReplayPluginFactory(Factory):
         check: bool = True,
         timeout: float = 10.0,
     ) -> ReplayPlugin:
-        """Create a plugin that responds as the recorded one; wait until it is registered.
+        """Create a plugin that replays a recording; wait until it is registered and listed.
 
-        Also wait for the lists of its first stream: for all if ``speed`` is None, otherwise for the
-        first one. ``recording`` is a recording or the path of one; ``resource`` is optional if it
-        has only one. ``speed``: recorded seconds per second; None: no time between recorded
+        If ``speed`` is None, wait for all lists of the first stream, otherwise for the first list.
+        ``recording`` is a ``Recording`` or its path; ``resource`` is optional if the recording has
+        only one resource. ``speed``: recorded seconds per second; None: no pauses between recorded
         events. With ``check``, the test fails if the kubelet makes a request that was not recorded.
-        Raises RecordingError and WaitTimeout.
+        Raises RecordingError for an invalid recording, and WaitTimeout.
         """
         kubelet = kubelet or self._kubelet
         plugin = ReplayPlugin(recording, kubelet.plugin_dir, resource=resource, speed=speed)
         if check:
             self._checked.append(plugin)
-        # Before the start: lists of an earlier plugin of this resource do not count.
+        # Read before the start: lists of an earlier plugin of this resource do not count.
         before = kubelet.events.latest
         self._stack.enter_context(plugin)
         _wait(plugin, kubelet, before, timeout)
         return plugin
 
     def check(self) -> None:
-        """Raise NotRecorded for the first plugin with a request that was not recorded."""
+        """Raise NotRecorded for the first plugin that got a request that was not recorded."""
         for plugin in self._checked:
             plugin.check()
 
@@ -59,9 +59,9 @@ class ReplayPluginFactory(Factory):
 def _wait(plugin: ReplayPlugin, kubelet: MockKubelet, after: int, timeout: float) -> None:
     if not plugin.wait_registered(timeout):
         raise WaitTimeout(f"waited {timeout:g} s for {plugin.resource} to be registered")
-    # With a speed, later lists arrive in recorded time, which can be hours.
+    # With a speed, later lists arrive after the recorded time, which can be hours.
     lists = plugin.first_lists if plugin.speed is None else plugin.first_lists[:1]
-    # The kubelet ignores a list that equals the one before.
+    # The kubelet ignores a list that equals the previous list.
     expected = sum(1 for _ in groupby(lists))
 
     def listed() -> bool:

@@ -1,8 +1,8 @@
-"""Shorten the tracebacks of failed tests: hide the frames of this project's own modules.
+"""Shorten the tracebacks of failed tests by hiding the frames of this project's modules.
 
-The text of an error such as a timed-out wait says everything. Frames of this project between that
-text and the failing line of the test would only be in the way. ``--full-trace`` shows them.
-Unexpected errors, which can be bugs of this project, always show them.
+The text of an expected error, such as a timed-out wait, is sufficient. So only the failing line of
+the test is shown, without frames of this project. ``--full-trace`` shows all frames. Unexpected
+errors, which can be bugs of this project, always show all frames.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MODULES = tuple(f"{prefix}{name}." for prefix in ("", PREFIX) for name in _NAME
 
 
 def hide_our_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    """Hide the frames of this project, with pytest's ``__tracebackhide__`` in each module."""
+    """Hide the frames of this project from a traceback of an expected error."""
     for entry in excinfo.traceback:
         if str(entry.path).startswith(_OURS):
             # pytest reads this name from a frame's locals or globals, and calls it with the error.
@@ -31,6 +31,6 @@ def hide_our_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
 
 def _is_on_purpose(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
     """True for an error that this project raises on purpose."""
-    # Subclasses of users are not ours: their errors show all frames.
+    # Errors of classes that users derive show all frames.
     kind = type(excinfo.value)
     return kind.__module__.startswith(_MODULES) and not issubclass(kind, InternalError)

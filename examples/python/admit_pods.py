@@ -1,4 +1,4 @@
-"""Admit pods on a mock kubelet with four virtual GPUs; print their devices and settings.
+"""Admit pods on a mock kubelet with four virtual GPUs, and print their devices and settings.
 
 python admit_pods.py POD.yaml...
 """
@@ -32,7 +32,7 @@ def show(path, admission):
     for name, container in admission.containers.items():
         for resource, ids in container.devices.items():
             print(f"{path}: container {name} has {', '.join(ids)} of {resource}")
-        # What a container runtime would get from the kubelet.
+        # Print the settings that a container runtime would get from the kubelet.
         for variable, value in sorted(container.run_options.envs.items()):
             print(f"  variable {variable}={value}")
         for device in container.run_options.devices:

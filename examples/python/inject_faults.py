@@ -1,4 +1,4 @@
-"""Inject faults of the kubelet and check that a plugin recovers from each of them.
+"""Inject faults into a mock kubelet, and check that a plugin recovers from each of them.
 
     python inject_faults.py vendor.com/gpu ./my-plugin -dir {plugin_dir}
 

@@ -10,7 +10,7 @@ from podresources import DEFAULT_SOCKET, PodResourcesClient, PodResourcesError, 
 
 def main(socket=DEFAULT_SOCKET):
     try:
-        # The kubelet limits all clients together to 100 calls per second: retry a rejected one.
+        # The kubelet allows all clients together 100 calls per second, so retry a rejected call.
         with PodResourcesClient(socket, rate_limit_attempts=5) as client:
             pods = client.list()
     except PodResourcesError as error:

@@ -1,4 +1,4 @@
-"""Tests of a plugin in any language, which runs in a separate process.
+"""Test a plugin in any language. The plugin runs in a separate process.
 
     PLUGIN="./my-plugin -dir {plugin_dir}" RESOURCE=vendor.com/gpu pytest test_plugin_command.py
 
@@ -20,7 +20,8 @@ COMMAND = shlex.split(os.environ.get("PLUGIN", SIMULATED))
 
 @pytest.fixture
 def plugin(plugin_process):
-    # Returns when the plugin has registered devices, and fails as soon as the plugin exits.
+    # plugin_process returns when the plugin has registered its devices, and fails if the plugin
+    # exits.
     return plugin_process(COMMAND, RESOURCE)
 
 

@@ -44,7 +44,8 @@ def test_wrong_checksum_hides_nothing():
     assert found.found == checksum(WHOLE)
     (problem,) = found.problems
     assert problem == (
-        f"checksum is {found.found}, but the data has {found.expected}: the file was altered"
+        f"the file has checksum {found.found}, but its data has checksum {found.expected}: "
+        "the file was altered"
     )
 
 
@@ -63,7 +64,7 @@ def test_truncated_file_is_read_up_to_its_end():
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        (b'"AQ=="', b'"A"', "Data.PodDeviceEntries[0].AllocResp is not base64"),
+        (b'"AQ=="', b'"A"', "invalid Data.PodDeviceEntries[0].AllocResp: expected base64"),
         (b'{"0":["g0"]}', b'["g0"]', "Data.PodDeviceEntries[0].DeviceIDs is a list without NUMA"),
         (b'"PodUID":"u0"', b'"PodUID":1', "Data.PodDeviceEntries[0].PodUID: expected a string"),
         (b'"PodUID":"u0"', b'"PodUID":"u","PodUID":"u"', 'duplicate key "PodUID"'),

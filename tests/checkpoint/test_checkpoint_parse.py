@@ -122,7 +122,7 @@ def test_lone_surrogates_become_replacement_characters():
         (entry(ResourceName="[]"), "ResourceName: expected a string, found a list"),
         (
             entry(DeviceIDs='["a"]'),
-            "kubelets before v1.20: of later ones, only v1.22",
+            "kubelets before v1.20: of the later kubelets, only v1.22",
         ),
         (entry(DeviceIDs='{"x":[]}'), 'invalid NUMA node "x"'),
         (entry(DeviceIDs='{"":[]}'), 'invalid NUMA node ""'),
@@ -132,11 +132,11 @@ def test_lone_surrogates_become_replacement_characters():
         (entry(DeviceIDs='{"%s":[]}' % ("9" * 5000)), "invalid NUMA node"),
         (entry(DeviceIDs='{"1":[],"01":[]}'), "duplicate NUMA node"),
         (entry(AllocResp="{}"), "AllocResp: expected a string, found an object"),
-        (entry(AllocResp='"A"'), "AllocResp is not base64"),
-        (entry(AllocResp='"AA=A"'), "AllocResp is not base64"),
-        (entry(AllocResp='"AAAA===="'), "AllocResp is not base64"),
-        (entry(AllocResp='"AA-_"'), "AllocResp is not base64"),
-        (entry(AllocResp='"\u00e9AAA"'), "AllocResp is not base64"),
+        (entry(AllocResp='"A"'), "AllocResp: expected base64"),
+        (entry(AllocResp='"AA=A"'), "AllocResp: expected base64"),
+        (entry(AllocResp='"AAAA===="'), "AllocResp: expected base64"),
+        (entry(AllocResp='"AA-_"'), "AllocResp: expected base64"),
+        (entry(AllocResp='"\u00e9AAA"'), "AllocResp: expected base64"),
         (b'{"Checksum":"1"}', "Checksum: expected a number, found a string"),
         (b'{"Checksum":1.0}', "invalid Checksum 1.0: expected a whole number of 64 bits"),
         (b'{"Checksum":1e3}', "invalid Checksum 1e3: expected"),
@@ -172,7 +172,7 @@ def test_altered_data_is_a_checksum_mismatch():
     error = caught.value
     assert f'"Checksum":{error.found}}}'.encode() in TEXT
     assert loads(altered.replace(b"%d" % error.found, b"%d" % error.expected)) == read(altered)
-    assert f"checksum is {error.found}, but the data has {error.expected}" in str(error)
+    assert f"has checksum {error.found}, but its data has checksum {error.expected}" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -93,9 +93,9 @@ def test_resources_behind_the_damage_are_kept():
 @pytest.mark.parametrize(
     ("old", "new", "dropped"),
     [
-        (b'"AQ=="', b'"A"', "Data.PodDeviceEntries[0].AllocResp is not base64"),
-        (b'"u0"', b'"u\xff"', "it is not UTF-8"),
-        (b'"g0"', b'"g\xff"', "it is not UTF-8"),
+        (b'"AQ=="', b'"A"', "invalid Data.PodDeviceEntries[0].AllocResp: expected base64"),
+        (b'"u0"', b'"u\xff"', "its text is not UTF-8"),
+        (b'"g0"', b'"g\xff"', "its text is not UTF-8"),
     ],
 )
 def test_invalid_entry_is_dropped_and_named(old, new, dropped):
@@ -108,7 +108,7 @@ def test_invalid_entry_is_dropped_and_named(old, new, dropped):
 def test_resource_that_is_not_utf8_is_dropped():
     repaired = repair(DATA.replace(b'"n0"', b'"n\xfe"'))
     assert repaired.checkpoint.registered_devices == {GPU: ("g0", "g1", "g2")}
-    assert repaired.dropped == (f'resource "{NIC}": it is not UTF-8',)
+    assert repaired.dropped == (f'resource "{NIC}": its text is not UTF-8',)
 
 
 def test_null_is_kept():
@@ -136,7 +136,7 @@ def test_replacement_character_is_kept_if_other_bytes_are_damaged():
     repaired = repair(data)
     assert uids(repaired.checkpoint) == ["u\ufffd"]
     assert repaired.checkpoint.registered_devices == {GPU: ("g\ufffd",)}
-    assert repaired.dropped[0].endswith("it is not UTF-8")
+    assert repaired.dropped[0].endswith("its text is not UTF-8")
 
 
 def test_entry_hidden_in_another_one_is_found():

@@ -148,7 +148,7 @@ def failing(code: int):
         (errno.ENOSPC, "the disk is full: free some space"),
         (errno.EDQUOT, "the disk quota is used up: free some space"),
         (errno.EROFS, "the file system is read-only"),
-        (errno.EACCES, "no permission to write in its directory"),
+        (errno.EACCES, "no permission to write in its directory: check its owner and mode"),
         (errno.EIO, "the disk reports an error"),
         (errno.EMFILE, "Too many open files"),
     ],
@@ -344,7 +344,7 @@ def test_errors_name_the_file(store):
     with pytest.raises(CheckpointCorrupt, match=f"^{store.path}: the file is empty; "):
         store.load()
     store.path.write_bytes(dumps(OLD).replace(b"old", b"odd"))
-    with pytest.raises(ChecksumMismatch, match=f"^{store.path}: checksum is "):
+    with pytest.raises(ChecksumMismatch, match=f"^{store.path}: the file has checksum "):
         verify(store.path)
 
 

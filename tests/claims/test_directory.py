@@ -80,7 +80,7 @@ def test_bad_file_is_reported_once_and_keeps_its_objects(tmp_path, lines):
     files.scan()
     (line,) = lines
     assert line.startswith(f"{tmp_path}/a.yaml: not YAML: line 2")
-    assert line.endswith("; its last objects stay")
+    assert line.endswith("; its last valid objects stay")
     assert owner.all_calls() == []
     write(tmp_path, "a.yaml", device_class("k"))
     files.scan()
@@ -94,7 +94,9 @@ def test_first_of_two_objects_with_one_name_counts(tmp_path, lines):
     files = ObjectFiles(tmp_path, owner, lines.append)
     files.scan()
     assert owner.all_calls() == ["+ p"]
-    assert lines == [f'{tmp_path}/b.yaml: DevicePool "p" is also in another file, which counts']
+    assert lines == [
+        f'{tmp_path}/b.yaml: DevicePool "p" is also in another file: the other file is used'
+    ]
     (tmp_path / "a.yaml").unlink()
     files.scan()
     assert owner.all_calls() == ["+ p"]

@@ -187,7 +187,7 @@ BROKEN = [
      "spec.devices[0].attributes[0].intValue: must be a 64-bit integer, not the number"),
     (of_device(attributes=[{"name": "x", "intValue": True}]), "intValue: must be a 64-bit"),
     (of_device(attributes=[{"name": "x", "semVerValue": "1.2"}]),
-     'attributes[0].semVerValue: Invalid value: "1.2": a semantic version is'),
+     'attributes[0].semVerValue: Invalid value: "1.2": not a semantic version'),
     (of_device(attributes=[{"name": "x", "intValue": 1}] * 2),
      'spec.devices[0].attributes[1].name: Duplicate value: "x"'),
     (of_device(attributes=[{"name": "", "intValue": 1}]), "attributes[0].name: Required value"),
@@ -213,7 +213,7 @@ BROKEN = [
     (claim("c", {"oneOf": []}), "spec.claims[0].deviceClass: Required value: or deviceType"),
     (claim("c", {"oneOf": [{}]}), "spec.claims[0].oneOf[0].deviceClass: Required value"),
     (of_detail(oneOf=[{"deviceClass": "gpu"}]),
-     "spec.claims[0].oneOf: Forbidden: excludes the fields of a single request"),
+     "spec.claims[0].oneOf: Forbidden: must not be set together with the fields of"),
     (claim("c", {"oneOf": [{"deviceClass": "gpu"}], "requests": {"count": 1}}),
      "spec.claims[0].oneOf: Forbidden"),
     (claim("c", {"oneOf": [{"deviceClass": "gpu"}] * 9}),
@@ -233,7 +233,7 @@ BROKEN = [
     (of_detail(limits={"memory": -1}), 'limits[memory]: Invalid value: "-1": must be greater'),
     (of_detail(requests=[1]), "spec.claims[0].requests: must be a mapping, not a list"),
     (of_detail(constraints="device.a =="), "the constraint does not compile: line 1, column 12"),
-    (of_detail(constraints="x" * 10241), "is 10241 bytes long, at most 10240 are allowed"),
+    (of_detail(constraints="x" * 10241), "too long: 10241 bytes, at most 10240 are allowed"),
     (of_detail(matchAttributes=["a", "a"]), 'matchAttributes[1]: Duplicate value: "a"'),
     (of_detail(matchAttributes=[""]), "spec.claims[0].matchAttributes[0]: Required value"),
     (of_detail(matchAttributes="a"), "spec.claims[0].matchAttributes: must be a list, not the"),
@@ -287,7 +287,9 @@ def test_too_many_devices_are_one_line():
 
 
 def test_parser_stops_at_too_many_items():
-    with pytest.raises(InvalidObject, match=f"p.yaml: line 1: a list of more than {MAX_DEVICES}"):
+    with pytest.raises(
+        InvalidObject, match=f"p.yaml: line 1: the list has more than {MAX_DEVICES}"
+    ):
         read_text(f"[{'1,' * (MAX_DEVICES + 1)}}}", "p.yaml")
 
 

@@ -98,7 +98,7 @@ def test_device_type_without_class_does_not_fit():
     [
         ({"deviceClass": "nosuch"}, 'spec.claims[0]: DeviceClass "nosuch" does not exist'),
         ({"deviceClass": "gpu", "deviceType": "nic"},
-         'spec.claims[0]: DeviceClass "gpu" is of type "gpu", the claim requests type "nic"'),
+         'spec.claims[0]: DeviceClass "gpu" has type "gpu", but the claim requests type "nic"'),
         ({"oneOf": [{"deviceClass": "gpu"}, {"deviceClass": "nosuch"}]},
          'spec.claims[0].oneOf[1]: DeviceClass "nosuch" does not exist'),
         ({"deviceClass": "admin", "requests": {"memory": 1, "count": 1}},

@@ -125,7 +125,7 @@ def test_write_is_rejected_if_the_file_changed_meanwhile(
     monkeypatch.setattr(checkpoint, "repair", and_a_kubelet_writes)
     status, _, err = run(capsys, "repair", str(file), "--write")
     assert (status, checkpoint.load(file)) == (2, WHOLE)
-    assert f"{file} has changed meanwhile: stop its kubelet" in err
+    assert f"{file} changed while it was processed: stop its kubelet" in err
     assert names(root) == ["device-plugins"]
 
 
@@ -142,7 +142,10 @@ def test_to_never_overwrites_a_file(file: Path, root: Path, capsys: Any) -> None
     assert (status, out.splitlines()[-1]) == (0, f"{file}: written to {other}")
     assert checkpoint.load(other).entries == ENTRIES[:2]
     status, _, err = run(capsys, "repair", str(file), "--to", str(other))
-    assert (status, err) == (2, f"devicemanager: error: {other} exists: use another file name\n")
+    assert (status, err) == (
+        2,
+        f"devicemanager: error: {other} already exists: use another file name\n",
+    )
 
 
 def test_repair_works_from_standard_input_to_standard_output(
@@ -161,7 +164,7 @@ def test_repair_works_from_standard_input_to_standard_output(
     assert b"-: kept: 2 pod device entries" in err
     status, out, err = piped("repair", "-", "--write")
     assert (status, out) == (2, b"")
-    assert b"cannot replace - (not a regular file): use --to PATH" in err
+    assert b"cannot replace -, which is not a checkpoint file: use --to PATH" in err
 
 
 @pytest.mark.parametrize("content", ["", "{", "\0" * 9, '{"Data":{}}x'])
@@ -222,7 +225,7 @@ def test_file_on_standard_output_is_not_mixed_with_messages(file: Path, capsys: 
 def test_edit_removes_pods(file: Path, capsys: Any) -> None:
     file.write_bytes(checkpoint.dumps(WHOLE))
     status, out, err = run(capsys, "edit", str(file), "--drop-pod", "")
-    assert (status, out) == (2, "") and "expected the UID of a pod, not an empty text" in err
+    assert (status, out) == (2, "") and "invalid value '': expected the UID of a pod" in err
     drop = ["--drop-pod", "u-0", "--drop-pod", "u-2"]
     status, out, _ = run(capsys, "edit", str(file), *drop)
     assert status == 1
@@ -320,7 +323,7 @@ def test_show_takes_pod_names_from_kubectl(tmp_path: Path, capsys: Any, monkeypa
         assert pods_shown(run(capsys, *where, "-")[1]) == [NAMED[0], "pod u-infer, container main"]
     monkeypatch.setattr("sys.stdin", None)
     twice = run(capsys, "show", "-", "--pods", "-")
-    assert "- (standard input) is given more than once" in twice[2]
+    assert "standard input (-) is used for more than one file" in twice[2]
     for content in ("[", "[]", '{"items": 5}', '{"items": [5]}', "{}", "[" * 100_000):
         pods.write_text(content)
         status, out, err = run(capsys, *where, str(pods), "-o", "json")
@@ -336,7 +339,7 @@ def test_checkpoint_in_a_snapshot_is_read(snapshot: Path, tmp_path: Path, capsys
     assert run(capsys, "diff", str(snapshot), str(plain))[:2] == (0, "")
     status, _, err = run(capsys, "edit", str(snapshot), "--drop-pod", "u-train", "--write")
     assert status == 2
-    assert f"cannot replace {snapshot} (not a regular file): use --to PATH" in err
+    assert f"cannot replace {snapshot}, which is not a checkpoint file: use --to PATH" in err
     other = tmp_path / "other"
     edited = run(capsys, "edit", str(snapshot), "--drop-pod", "u-train", "--to", str(other))
     assert edited[0] == 0

@@ -173,7 +173,7 @@ def test_validate_reads_standard_input(
     monkeypatch.setattr("sys.stdin", io.StringIO("a: ["))
     status, out, _ = run(capsys, "validate", "-")
     assert (status, out[:2]) == (1, "-:")
-    once = "- (standard input) is given more than once: it can be read only once"
+    once = "standard input (-) is used for more than one file: it can be read only once"
     assert once in run(capsys, "validate", "-", "-")[2]
     assert main(["explain", "-", "--claims", "-"]) == 2
     assert once in capsys.readouterr().err
@@ -360,7 +360,7 @@ def test_pools_of_several_nodes_need_a_node_name(tmp_path: Path, capsys: Any) ->
     path.write_text(yaml.safe_dump_all([pool("p", nodeName="n0"), pool("q", nodeName="n1")]))
     status, _, err = run(capsys, "pools", "--claims", str(path))
     assert status == 2
-    assert "the pools are of several nodes, n0, n1: use --node" in err
+    assert "the pools belong to several nodes: use --node with one of n0, n1" in err
     assert (
         data(capsys, "pools", "--claims", str(path), "--node", "n1")[1]["pools"][0]["pool"] == "q"
     )

@@ -116,7 +116,9 @@ def test_exit_container_and_grace_period(ctl, manifest, mock_kubelet, simulated_
     said = ctl("exit-container", "b", "main", "--reason", "Rain", "-o", "json")
     assert json.loads(said)["state"]["terminated"]["reason"] == "Rain"
     assert yaml.safe_load(ctl("container-statuses", "a"))["items"] == [status]
-    assert "does not run: it is terminated" in ctl("exit-container", "a", "main", status=2)
+    assert "is terminated: expected a running container" in ctl(
+        "exit-container", "a", "main", status=2
+    )
     ctl("admit", manifest("c"))
     assert ctl("delete", "c", "--grace-period", "1m") == "pod default/c is being deleted\n"
     assert ctl("wait", "event", "deleting", "--after", "0").endswith("1m0s to end\n")
@@ -242,7 +244,7 @@ def test_follow_prints_new_events(mock_kubelet, server):
         (["pods", "x"], "unknown pod 'x': `devicemanager ctl pods` lists all"),
         (["finish", "a", "--exit-code", "x"], "invalid --exit-code x: expected a number"),
         (["finish", "a", "--exit-code", "1", "--exit-code", "2"], "is for all containers"),
-        (["admit", "-", "-"], "- (standard input) is given more than once"),
+        (["admit", "-", "-"], "standard input (-) is used for more than one file"),
         (["admit", "/missing"], "/missing: No such file or directory"),
         (["pods", "--control", "http://x/y"], "--control: invalid address 'http://x/y'"),
         (["pods", "--control", "/nowhere"], "cannot connect to the control API at /nowhere"),
@@ -251,7 +253,7 @@ def test_follow_prints_new_events(mock_kubelet, server):
         (["delete"], "the following arguments are required: POD"),
         (["admit", "{empty}"], "{empty}: the file is empty"),
         (["admit", "{binary}"], "{binary}: not UTF-8 text (byte 1)"),
-        (["admit", ""], "expected a file, not an empty text"),
+        (["admit", ""], "invalid value '': expected a file"),
         (["apply", "{empty}"], "{empty}: the file is empty"),
         (["apply", "{text}"], "{text}: must be a mapping with apiVersion and kind, not the text"),
         (["pods", "--token-file", "{binary}"], "--token-file: {binary} is not UTF-8 text"),
@@ -298,22 +300,23 @@ def test_control_flag_works_before_the_action(ctl, mock_kubelet, monkeypatch):
 def test_ambiguous_pod_name_is_an_error(ctl, mock_kubelet):
     for uid in "ab":
         mock_kubelet.admit(pod_manifest("same", {}, uid=uid))
-    assert "several pods are named 'same': default/same (a), default/same (b)" in ctl(
-        "delete", "same", status=2
+    assert (
+        "several pods are named 'same': use the UID of one of default/same (a), default/same (b)"
+        in ctl("delete", "same", status=2)
     )
     ctl("delete", "b")
 
 
 def test_tcp_with_token(ctl, server):
     where = f"http://{server.address}"
-    assert "the token is in control.token" in ctl("node", "--control", where, status=2)
+    assert "the token is in the file control.token" in ctl("node", "--control", where, status=2)
     assert ctl("node", "--control", where, "--token-file", str(server.token_path))
 
 
 def test_missing_address_is_an_error(monkeypatch, capsys):
     monkeypatch.delenv("DEVICEMANAGER_CONTROL", raising=False)
     assert main(["ctl", "pods"]) == 2
-    assert "which kubelet? Give --control DIR" in capsys.readouterr().err
+    assert "no kubelet selected: use --control DIR" in capsys.readouterr().err
 
 
 def test_missing_extra_is_reported(monkeypatch, capsys):

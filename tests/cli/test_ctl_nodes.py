@@ -164,7 +164,7 @@ def test_device_and_plugin_actions(world, nodes):
     assert nodes("stop-plugin", "a", GPU) == f"node a: plugin {GPU} stopped\n"
     assert allocatable(world) == "0"
     assert nodes("start-plugin", "a", GPU) == f"node a: plugin {GPU} started\n"
-    assert nodes("zero-capacity", "a", GPU) == f"node a: plugin {GPU} lists nothing\n"
+    assert nodes("zero-capacity", "a", GPU) == f"node a: plugin {GPU} advertises no devices\n"
     assert world.node("a")["status"]["capacity"][GPU] == "0"
     nodes("zero-capacity", "a", GPU, "--off")
     assert world.node("a")["status"]["capacity"][GPU] == "4"
@@ -197,7 +197,7 @@ def test_pod_actions(world, nodes):
     world.run("ended", "a", restartPolicy="Never")
     words = ["--exit-code", "3", "--reason", "OOMKilled"]
     assert nodes("exit-container", "a", "ended", "main", *words) == (
-        "node a: container main of pod default/ended ended with 3\n"
+        "node a: container main of pod default/ended terminated with exit code 3\n"
     )
     (main_,) = world.status("ended")["containerStatuses"]
     assert main_["state"]["terminated"]["exitCode"] == 3
@@ -227,15 +227,27 @@ def test_wrong_node_name_changes_no_node(world, nodes):
         (["show", "c"], "unknown node 'c'"),
         (["reboot", "c"], "unknown node 'c'"),
         (["show", "a/b"], "unknown node 'a/b'"),
-        (["show", ""], "argument NODE: must not be empty"),
-        (["fail-device", "a", GPU, "x"], f"{GPU} has no device 'x': it has gpu-0, gpu-1"),
-        (["stop-plugin", "a", "vendor.com/tpu"], f"no plugin of vendor.com/tpu: it has {GPU}"),
-        (["evict", "a", "x"], "unknown pod 'x': `devicemanager ctl nodes show a` lists those of"),
+        (["show", ""], "argument NODE: invalid value '': expected a text that is not empty"),
+        (["fail-device", "a", GPU, "x"], f"unknown device 'x' of {GPU}: it has gpu-0, gpu-1"),
+        (
+            ["stop-plugin", "a", "vendor.com/tpu"],
+            f"unknown resource vendor.com/tpu: the node has {GPU}",
+        ),
+        (
+            ["evict", "a", "x"],
+            "unknown pod 'x': `devicemanager ctl nodes show a` lists the pods of",
+        ),
         (["evict", "b", "train"], "unknown pod 'train': `devicemanager ctl nodes show b`"),
         (["exit-container", "a", "train", "none"], "none"),
-        (["exit-container", "a", "train", ""], "argument CONTAINER: must not be empty"),
+        (
+            ["exit-container", "a", "train", ""],
+            "argument CONTAINER: invalid value '': expected a text that is not empty",
+        ),
         (["exit-container", "a", "train", "main", "--exit-code", "256"], "exit_code"),
-        (["not-ready", "a", "--message", ""], "argument --message: must not be empty"),
+        (
+            ["not-ready", "a", "--message", ""],
+            "argument --message: invalid value '': expected a text that is not empty",
+        ),
         (["not-ready", "a", "--message", "x", "--off"], "not allowed with argument --message"),
         (["pressure", "a"], "one of the arguments --condition --off is required"),
         (["pressure", "a", "--condition", "Heat"], "invalid choice: 'Heat'"),
@@ -294,7 +306,7 @@ def test_error_is_unchanged_without_openapi_document(api, nodes, monkeypatch, do
 
 def test_missing_server_is_an_error(ctl, tmp_path, monkeypatch):
     monkeypatch.delenv("DEVICEMANAGER_CONTROL", raising=False)
-    assert "which nodes? Give --control DIR" in ctl("nodes", "list", status=2)
+    assert "no nodes selected: use --control DIR" in ctl("nodes", "list", status=2)
     assert ctl("nodes", "--control", str(tmp_path), "list", status=2).endswith(
         f"cannot connect to the control API at {tmp_path}/control.sock: start nodes with "
         "`devicemanager join --control`\n"
@@ -307,7 +319,9 @@ def test_missing_server_is_an_error(ctl, tmp_path, monkeypatch):
 def test_tcp_with_token(world, ctl, tmp_path):
     with NodesControlServer(ControlledWorld(world), tmp_path, tcp="127.0.0.1:0") as server:
         where = f"http://{server.address}"
-        assert "the token is in control.token" in ctl("nodes", "list", "--control", where, status=2)
+        assert "the token is in the file control.token" in ctl(
+            "nodes", "list", "--control", where, status=2
+        )
         token = str(server.token_path)
         said = ctl("nodes", "list", "-o", "name", "--control", where, "--token-file", token)
         assert said == "a\nb\n"

@@ -298,7 +298,7 @@ def test_checkpoint_alone_notes_unknown_numa_nodes(node: Any, pod: Any, capsys: 
     assert "    no node [..#] 2 of 3 free\n" in out
     note = (
         f"the explanation may be wrong: the NUMA nodes of 3 devices of {GPU} are not in the "
-        "checkpoint: add --allocatable"
+        "checkpoint; use --allocatable"
     )
     assert out.endswith(f"\n\nnote: {note}\n")
     _, report = data(capsys, pod("a", {GPU: 2}), *alone, *SINGLE)

@@ -51,7 +51,10 @@ def rejected(capsys):
         (["--nodes", "0"], "--nodes"),
         (["--nodes", "100001"], "invalid number of nodes 100001: use 1 to 100000"),
         (["--full", "2"], "invalid number of full nodes 2: use 0 to 1"),
-        (["--prefix", "No"], "invalid name 'No': use a to z, 0 to 9 and -"),
+        (
+            ["--prefix", "No"],
+            "invalid name 'No': use a to z, 0 to 9 and -, at most 40 characters",
+        ),
         (["--label", "a"], "invalid label 'a': expected KEY=VALUE"),
         (["--label", "a=b c"], "invalid label 'a=b c': expected KEY=VALUE"),
         (["--taint", "a=b:Never"], "invalid taint 'a=b:Never': expected KEY=VALUE:EFFECT, with"),
@@ -60,7 +63,7 @@ def rejected(capsys):
             "invalid devices 'vendor.com/gpu': expected RESOURCE=COUNT",
         ),
         (["--simulate", "cpu=8"], "cpu"),
-        (["--simulate", "v.com/g=1", "--simulate", "v.com/g=2"], "v.com/g is given twice"),
+        (["--simulate", "v.com/g=1", "--simulate", "v.com/g=2"], "duplicate resource v.com/g"),
         (["--start-delay", "soon"], "invalid duration 'soon': use a form such as 30s"),
         (["--shard", "3/3"], "invalid shard '3/3': expected K/N"),
         (["--shard", "0/3", "--shards", "3"], "--shard and --shards exclude each other"),
@@ -112,7 +115,7 @@ def test_missing_permissions_change_nothing(rejected, apiserver, kubeconfig):
 def test_join_rejects_existing_foreign_node(rejected, apiserver, kubeconfig):
     apiserver.create("nodes", {"metadata": {"name": "virtual-1"}})
     line = rejected("--kubeconfig", kubeconfig, "--nodes", "2")
-    assert "1 of the names are nodes that devicemanager did not create" in line
+    assert "1 of the names belong to Nodes that devicemanager did not create" in line
     assert [each["metadata"]["name"] for each in apiserver.all("nodes")] == ["virtual-1"]
 
 

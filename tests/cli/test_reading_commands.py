@@ -267,7 +267,7 @@ def test_altered_file_has_a_wrong_checksum(file: Path, capsys: Any) -> None:
     right = checkpoint.verify(file)
     file.write_bytes(file.read_bytes().replace(b"g0", b"g7"))
     has = checkpoint.inspect(file.read_bytes()).expected
-    why = f"checksum is {right}, but the data has {has}: the file was altered"
+    why = f"the file has checksum {right}, but its data has checksum {has}: the file was altered"
     status, out, err = run(capsys, "checkpoint", "verify", str(file))
     assert (status, err) == (1, "")
     assert out == (
@@ -367,13 +367,14 @@ def test_checkpoint_from_standard_input(file: Path, capsys: Any, monkeypatch: An
     assert piped("checkpoint", "show", "-") == run(capsys, "checkpoint", "show", str(file))
     assert piped("checkpoint", "diff", "-", str(file)) == (0, "", "")
     twice = (
-        "devicemanager: error: - (standard input) is given more than once: it can be read only once"
+        "devicemanager: error: standard input (-) is used for more than one file: it can be read "
+        "only once"
     )
     assert piped("checkpoint", "diff", "-", "-") == (2, "", f"{twice}\n")
     explain = ["explain", "-", "--devices", f"{GPU}=1", "--checkpoint", "-"]
     assert piped(*explain) == (2, "", f"{twice}\n")
     monkeypatch.setattr("sys.stdin", None)
-    closed = "devicemanager: error: standard input is closed\n"
+    closed = "devicemanager: error: standard input is closed: use a file name instead of -\n"
     assert run(capsys, "checkpoint", "verify", "-") == (2, "", closed)
 
 
@@ -386,7 +387,7 @@ def test_diff_compares_files_with_a_wrong_checksum(file: Path, tmp_path: Path, c
         f"- pod u-2 main {NIC}: n0 on NUMA node 0",
         f"+ pod u-2 main {NIC}: n7 on NUMA node 0",
     ]
-    assert err.startswith(f"devicemanager: warning: {altered}: checksum is ")
+    assert err.startswith(f"devicemanager: warning: {altered}: the file has checksum ")
     # Equal data with another checksum is a different file.
     altered.write_bytes(file.read_bytes().replace(b'"Checksum":', b'"Checksum":1'))
     status, out, err = run(capsys, "checkpoint", "diff", str(file), str(altered))
@@ -529,14 +530,14 @@ def test_empty_file_name_is_rejected(command: str, capsys: Any) -> None:
     argv = ["" if word == "FILE" else word for word in command.split()]
     status, out, err = run(capsys, *argv)
     assert (status, out) == (2, "")
-    assert err.endswith(": expected a file, not an empty text\n")
+    assert err.endswith(": invalid value '': expected a file\n")
 
 
 @pytest.mark.parametrize("name", ["--root=", "--dev=", "--sys=", "--cdi="])
 def test_exec_rejects_empty_directory_names(name: str, capsys: Any) -> None:
     status, out, err = run(capsys, "exec", "--root", "/", name, "true")
     assert (status, out) == (2, "")
-    assert err.endswith(f"argument {name[:-1]}: expected a directory, not an empty text\n")
+    assert err.endswith(f"argument {name[:-1]}: invalid value '': expected a directory\n")
 
 
 @pytest.mark.parametrize(
@@ -717,4 +718,4 @@ def test_control_characters_in_errors_are_escaped(tmp_path: Path, capsys: Any) -
 )
 def test_null_character_in_file_name_is_rejected(argv: list[str], capsys: Any) -> None:
     assert main(argv) == 2
-    assert capsys.readouterr().err.splitlines()[-1].endswith("not a text with a null character")
+    assert capsys.readouterr().err.splitlines()[-1].endswith("without a null character")

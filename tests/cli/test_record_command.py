@@ -141,7 +141,7 @@ def test_record_exits_with_its_command(run, mock_kubelet, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["record", "--", "true"], "set a file with --output"),
+        (["record", "--", "true"], "a recording with COMMAND cannot use standard output"),
         (["record", "--kubelet-dir", "/nowhere"], "/nowhere is not a directory"),
         (["replay", "/nowhere"], "cannot read /nowhere: No such file or directory"),
     ],
@@ -166,5 +166,5 @@ def test_missing_temporary_directory_is_a_one_line_error(tmp_path, monkeypatch, 
 @pytest.mark.parametrize("speed", ["0", "-1", "inf", "nan", "fast"])
 def test_invalid_speed_is_rejected(speed, capsys):
     assert main(["replay", "r", f"--speed={speed}"]) == 2
-    text = f"argument --speed: expected a number above 0, not '{speed}'\n"
+    text = f"argument --speed: invalid speed '{speed}': expected a number above 0\n"
     assert capsys.readouterr().err.endswith(text)

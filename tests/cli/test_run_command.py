@@ -412,8 +412,8 @@ def test_failed_start_is_a_one_line_error(directory: Path, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        (["--root", ""], "argument --root: expected a directory, not an empty text"),
-        (["--manifests", ""], "argument --manifests: expected a directory"),
+        (["--root", ""], "argument --root: invalid value '': expected a directory"),
+        (["--manifests", ""], "argument --manifests: invalid value '': expected a directory"),
         (
             ["--simulate", "kubernetes.io/gpu=1"],
             "argument --simulate: invalid resource 'kubernetes.io/gpu': expected a name with",
@@ -421,7 +421,7 @@ def test_failed_start_is_a_one_line_error(directory: Path, capsys: Any) -> None:
         (["--simulate", "gpu=1"], "argument --simulate: invalid resource 'gpu'"),
         (
             ["--simulate", f"{GPU}=1", "--simulate", f"{GPU}=2"],
-            f"argument --simulate: {GPU} is given twice",
+            f"argument --simulate: duplicate resource {GPU}",
         ),
         (["--bogus"], "unrecognized arguments: --bogus"),
     ],

@@ -71,7 +71,7 @@ def test_durability_choices_are_those_of_the_checkpoint() -> None:
 def test_numa_nodes_follow_the_devices_by_default() -> None:
     assert settings_options.settings_from(parsed(), {2}).numa.nodes == (0, 1, 2)
     assert settings_options.settings_from(parsed("--numa", "1"), {2}).numa.nodes == (1,)
-    with pytest.raises(NumaTopologyError, match="invalid NUMA node id 100: use 0 to 63"):
+    with pytest.raises(NumaTopologyError, match="invalid NUMA node ID 100: use 0 to 63"):
         settings_options.settings_from(parsed(), {100})
 
 
@@ -141,7 +141,7 @@ def test_settings_that_the_kubelet_rejects_are_one_line_errors(capsys: Any) -> N
     assert main(["run", "--numa", "0-"]) == 2
     assert "invalid `0-`: expected a number or a range" in capsys.readouterr().err
     assert main(["run", "--simulate", "vendor.com/gpu=1@0,1@none"]) == 2
-    assert "place all devices on NUMA nodes, or none" in capsys.readouterr().err
+    assert "set a NUMA node for all devices or for none" in capsys.readouterr().err
 
 
 # --- devices

@@ -70,7 +70,7 @@ def test_existing_file_is_not_overwritten(mock_kubelet: Any, tmp_path: Path, cap
     file.write_text("mine")
     status, out, err = run(capsys, "--root", str(mock_kubelet.root), "-o", str(file))
     assert (status, out, file.read_text()) == (2, "", "mine")
-    assert err == f"devicemanager: error: {file} exists: use another file name\n"
+    assert err == f"devicemanager: error: {file} already exists: use another file name\n"
 
 
 def test_full_disk_leaves_no_partial_file(mock_kubelet: Any, tmp_path: Path, capsys: Any) -> None:
@@ -111,7 +111,7 @@ def test_snapshot_can_be_piped(
 def test_directory_without_a_kubelet_is_a_one_line_error(tmp_path: Path, capsys: Any) -> None:
     status, out, err = run(capsys, "--root", str(tmp_path), "-o", str(tmp_path / "x"))
     assert (status, out) == (2, "")
-    assert "no kubelet found in" in err
+    assert "no files of a kubelet found in" in err
     assert not (tmp_path / "x").exists()
 
 

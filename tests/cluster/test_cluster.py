@@ -388,7 +388,7 @@ def test_node_that_leaves_while_joining_is_an_error(apiserver, kubeconfig):
     with Cluster.connect(kubeconfig, warn=warnings.append) as cluster:
         apiserver.permissions.allowed = allowed - {Permission("", "nodes/status", "patch")}
         specs = NodeSpecs.numbered("n", 1, {GPU: 1})
-        with pytest.raises(ClusterError, match=r"^node n-0: left immediately after"):
+        with pytest.raises(ClusterError, match=r"^node n-0: the node left immediately after"):
             cluster.join_specs(specs)
         assert not cluster.nodes
         (warning,) = warnings

@@ -203,7 +203,7 @@ def test_evict_fails_the_pod(world: World) -> None:
     target = next(each for each in status["conditions"] if each["type"] == "DisruptionTarget")
     assert target["reason"] == "TerminationByKubelet"
     assert node.kubelet.inventory()[0].pod is None
-    with pytest.raises(RequestError, match="has no pod with the UID 'x'"):
+    with pytest.raises(RequestError, match="unknown pod UID 'x' on node"):
         node.evict("x")
 
 
@@ -286,7 +286,7 @@ def test_mock_kubelet_node_has_the_devices_of_its_plugin(world: World, tmp_path:
         plugin.send_list(numbered(GPU, (None, None)).values())
         world.pass_time(11.0)
         assert world.node()["status"]["allocatable"][GPU] == "2"
-        with pytest.raises(RequestError, match="the node has real plugins"):
+        with pytest.raises(RequestError, match="its kubelet has real plugins"):
             node.fail_device(GPU, "gpu-0")
         uid = world.run("train")
         assert world.status("train")["phase"] == "Running"
@@ -399,11 +399,11 @@ def test_invalid_faults_warn_and_change_nothing(world: World) -> None:
     assert world.condition()["status"] == "False"
     (warning,) = world.warnings
     assert warning.startswith(
-        "node n: annotation devicemanager.io/faults: unknown fault 'nonsense'"
+        "node n: annotation devicemanager.io/faults ignored: unknown fault 'nonsense'"
     )
     world.annotate(f"device-lost={GPU}/gpu-9")
     assert world.warnings[-1] == (
-        f"node n: fault device-lost={GPU}/gpu-9: {GPU} has no device 'gpu-9': it has gpu-0, "
+        f"node n: fault device-lost={GPU}/gpu-9: unknown device 'gpu-9' of {GPU}: it has gpu-0, "
         "gpu-1, gpu-2, gpu-3"
     )
 

@@ -236,7 +236,7 @@ def test_crashed_container_restarts_with_backoff(world: World) -> None:
     assert world.status("train")["phase"] == "Running" and allocated(world) == 1
     world.pass_time(10.0)
     assert main(world, "train")["restartCount"] == 2
-    with pytest.raises(RequestError, match="has no pod with the UID 'x'"):
+    with pytest.raises(RequestError, match="unknown pod UID 'x' on node"):
         node.exit("x", "main", 1)
 
 
@@ -516,6 +516,6 @@ def test_join_rejects_a_response_that_is_not_a_node(monkeypatch):
     world = World()
     monkeypatch.setattr(world, "call", lambda *_, **__: {"metadata": {"name": "n"}})
     with pytest.raises(
-        ClusterError, match=r"response is not a Node: metadata\.uid is not a string"
+        ClusterError, match=r"response is not a valid Node object: metadata\.uid is not a string"
     ):
         world.join()

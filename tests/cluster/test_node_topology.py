@@ -97,5 +97,5 @@ def test_missing_definition_causes_one_warning(world: World) -> None:
     world.run("train")
     world.pass_time(30.0)
     (warning,) = world.warnings
-    assert "is their CustomResourceDefinition installed?" in warning
+    assert "is the CustomResourceDefinition installed?" in warning
     assert world.status("train")["phase"] == "Running"

@@ -36,15 +36,16 @@ def test_check_rejects_foreign_nodes(api, apiserver):
     with pytest.raises(ClusterError) as caught:
         run_check(api, *(f"n-{number}" for number in range(4)))
     assert str(caught.value) == (
-        "4 of the names are nodes that devicemanager did not create (no label x/virtual=true): "
-        "n-0, n-1, n-2, …; use another name"
+        "4 of the names belong to Nodes that devicemanager did not create "
+        "(no label x/virtual=true): "
+        "n-0, n-1, n-2, …: use other names"
     )
 
 
 def test_error_lists_up_to_three_names(api, apiserver):
     for number in range(3):
         node(apiserver, f"n-{number}", {"x/virtual": "false"})
-    with pytest.raises(ClusterError, match=r": n-0, n-1, n-2; use another name$"):
+    with pytest.raises(ClusterError, match=r": n-0, n-1, n-2: use other names$"):
         run_check(api, "n-0", "n-1", "n-2", "n-3")
 
 
@@ -100,8 +101,8 @@ def test_error_lists_all_missing_permissions(api, apiserver):
     with pytest.raises(ClusterError) as caught:
         run_check(api, "n", required=required_permissions(as_nodes=True))
     assert str(caught.value) == (
-        "missing permissions: patch pods/status, impersonate users, impersonate groups; "
-        "deploy/join.yaml has a role with all"
+        "missing permissions: patch pods/status, impersonate users, impersonate groups: "
+        "use the role in deploy/join.yaml, which has all permissions"
     )
 
 
@@ -127,7 +128,7 @@ def test_rejected_credentials_are_a_one_line_error(connect, tmp_path):
 
 def test_unusable_and_unreachable_servers_are_errors(api, apiserver):
     apiserver.faults.fail(418)
-    with pytest.raises(ClusterError, match=r"^not an API server that nodes can join: "):
+    with pytest.raises(ClusterError, match=r"^nodes cannot join through the API server \S+: "):
         run_check(api, "n", required=required_permissions())
     apiserver.stop()
     with pytest.raises(ClusterError, match=r"^the API server at http://127.* is unavailable: "):
@@ -142,7 +143,7 @@ def test_unusable_and_unreachable_servers_are_errors(api, apiserver):
         (
             {"status": {"allowed": True}},
             {"items": "abc"},
-            "response is not a list: items is not a list",
+            "response is not a list: the field items is not a list",
         ),
         ({"status": {"allowed": True}}, {"metadata": 5}, "response is not a list: metadata is not"),
     ],

@@ -134,7 +134,7 @@ def test_l04_numbers_its_restarts_and_waits_for_connections_to_close() -> None:
 def test_l04_fails_for_a_plugin_that_keeps_more() -> None:
     with pytest.raises(Failed) as raised:
         l04.run(Run(USED, MORE, MORE))
-    assert str(raised.value) == f"after 2 restarts: {MORE}; before: {USED}"
+    assert str(raised.value) == f"resource use after 2 restarts: {MORE}; before: {USED}"
 
 
 def test_l04_is_skipped_for_a_plugin_that_exits_with_the_kubelet() -> None:
@@ -149,5 +149,5 @@ def test_l05_compares_the_share_of_a_core() -> None:
     run.plugin.idle_cpu_share = 0.01
     assert l05.run(run) == "1.00% of a core"
     run.plugin.idle_cpu_share = 0.011
-    with pytest.raises(Failed, match=r"^it used 1.1% of a core$"):
+    with pytest.raises(Failed, match=r"^the idle plugin used 1.1% of a core, limit 1.0%$"):
         l05.run(run)

@@ -256,7 +256,7 @@ def test_only_one_start_waits_for_an_unregistered_plugin() -> None:
     report = run(silent, chosen, limits=_SOON, settings=SETTINGS)
     assert [each.outcome for each in report.verdicts] == [Outcome.FAIL] + [Outcome.SKIP] * 4
     assert {each.seen for each in report.of(Outcome.SKIP)} == {
-        "it did not try to register: see R01"
+        "the plugin did not call Register: see check R01"
     }
     assert starts.count == 1
 
@@ -274,7 +274,7 @@ def test_r05_reads_the_output_of_a_plugin_that_cannot_bind() -> None:
         "R05": Outcome.FAIL,
     }
     [_, seen] = [each.seen for each in report.of(Outcome.FAIL)]
-    assert seen == "it cannot bind its socket: listen unix: bind: invalid argument"
+    assert seen == "the plugin cannot bind its socket: listen unix: bind: invalid argument"
     assert starts.count == 1
 
 
@@ -344,7 +344,7 @@ def test_checks_that_need_registration_are_skipped_after_r01_failed() -> None:
     }  # fmt: skip
     assert "kubernetes.io/bad" in report.verdicts[1].seen
     assert {each.seen for each in report.of(Outcome.SKIP)} == {
-        "the plugin does not register: see R01"
+        "the plugin does not register: see check R01"
     }
     assert report.exit_status() == 1
 
@@ -377,8 +377,8 @@ def test_calls_that_the_options_do_not_offer_are_not_required() -> None:
     seen = {each.check.id: each.seen for each in report.of(Outcome.SKIP)}
     assert seen.keys() == {each.id for each in select(ids)}
     assert set(seen.values()) == {
-        "the options do not offer GetPreferredAllocation",
-        "the options do not require PreStartContainer",
+        "the plugin's options do not announce GetPreferredAllocation",
+        "the plugin's options do not require PreStartContainer",
     }
 
 
@@ -413,7 +413,7 @@ def test_pytest_checks_wait_once_for_an_unregistered_plugin() -> None:
     assert starts.count == 1
     known = pytest_checks(attrs.evolve(silent, resources=(RESOURCE,)), limits=_SOON)
     assert "is not registered" in _outcome(known, "R01")
-    assert _outcome(known, "K01") == "Skipped: the plugin does not register: see R01"
+    assert _outcome(known, "K01") == "Skipped: the plugin does not register: see check R01"
     assert starts.count == 2
 
 

@@ -187,7 +187,10 @@ def test_release_of_unknown_pod_does_nothing():
         (lambda ledger: ledger._index[GPU].users.pop(DeviceId("a")), "users of vendor.com/gpu"),
         (lambda ledger: ledger._index[GPU].users.update(x=(POD,)), "users of vendor.com/gpu"),
         (lambda ledger: ledger._index[GPU].users.update(a=(OTHER,)), "users of vendor.com/gpu"),
-        (lambda ledger: setattr(ledger._index[GPU], "bits", 8), "set in use of vendor.com/gpu"),
+        (
+            lambda ledger: setattr(ledger._index[GPU], "bits", 8),
+            "set in use of vendor.com/gpu differs",
+        ),
         (lambda ledger: ledger._index.clear(), "no index for"),
         (lambda ledger: ledger._pods.clear(), "users of vendor.com/gpu"),
     ],

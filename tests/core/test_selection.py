@@ -207,7 +207,7 @@ def test_failed_preference_is_rejected():
 def test_response_of_the_wrong_type_is_an_error():
     steps = select(selection(devices("a", "b"), 1), frozenset())
     next(steps)
-    with pytest.raises(TypeError, match="tuple of device ids"):
+    with pytest.raises(TypeError, match="tuple of device IDs"):
         steps.send(AllocateAnswer(()))
 
 

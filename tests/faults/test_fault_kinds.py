@@ -302,10 +302,10 @@ def test_implements_names_all_effects_in_order() -> None:
     with pytest.raises(TypeError) as missing:
         implements(InjectionPoint.START, ())
     assert str(missing.value) == (
-        "no code for Effect.LOSE_CHECKPOINT, Effect.TRUNCATE_CHECKPOINT at start"
+        "no code for Effect.LOSE_CHECKPOINT, Effect.TRUNCATE_CHECKPOINT at injection point start"
     )
     with pytest.raises(TypeError) as other:
         implements(InjectionPoint.LIST, Effect)
     names = sorted(str(each) for each in Effect if each is not Effect.STOP_READING)
-    assert str(other.value) == f"{', '.join(names)} cannot fire at list"
+    assert str(other.value) == f"{', '.join(names)} cannot fire at injection point list"
     implements(InjectionPoint.LIST, [Effect.STOP_READING])

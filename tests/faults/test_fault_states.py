@@ -129,13 +129,13 @@ def test_hold_calls_back_once_when_it_is_released() -> None:
     ended: list[Hold] = []
     called: list[int] = []
     hold = Hold(ended.append)
-    hold.then(lambda: called.append(hold.is_over))
+    hold.on_release(lambda: called.append(hold.is_over))
     assert (hold.is_over, called) == (False, [])
     hold.release()
     hold.release()
     hold.cancel()
     assert (called, ended) == ([True], [hold])
-    hold.then(lambda: called.append(2))
+    hold.on_release(lambda: called.append(2))
     assert called == [True, 2]
 
 
@@ -143,7 +143,7 @@ def test_cancelled_hold_calls_nothing_back_but_ends() -> None:
     clock, ended, called = ManualClock(), [], []
     hold = Hold(ended.append)
     hold.start(clock, 3)
-    hold.then(lambda: called.append(1))
+    hold.on_release(lambda: called.append(1))
     hold.cancel()
     hold.release()
     clock.advance(5)
@@ -270,11 +270,9 @@ def test_clear_names_the_faults_that_are_set() -> None:
         registry.set(line)
     with pytest.raises(RequestError) as raised:
         registry.clear(9)
-    assert str(raised.value) == (
-        "no fault 9 is set: use one of 1 (hang-register), 2 (stop-reading)"
-    )
+    assert str(raised.value) == ("unknown fault 9: use one of 1 (hang-register), 2 (stop-reading)")
     assert registry.clear() == 2
-    with pytest.raises(RequestError, match=r"^no fault 'away' is set: there is none$"):
+    with pytest.raises(RequestError, match=r"^unknown fault 'away': no faults are set$"):
         registry.clear("away")
 
 

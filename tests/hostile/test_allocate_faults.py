@@ -138,7 +138,7 @@ def test_slow_response_delays_only_its_pod(start: Start) -> None:
         listed = {each.name: each.containers[0].devices for each in client.list()}
         assert listed["slow"] == () and len(listed["quick"]) == 1
         assert "Available: 0" in kubelet.admit(pod("late", 1)).message
-        with pytest.raises(RequestError, match="is admitted already"):
+        with pytest.raises(RequestError, match="is already admitted"):
             kubelet.admit(pod("slow", 2, uid="slow"))
         assert not slow.done()
         gate.opened.set()

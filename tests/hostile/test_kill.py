@@ -44,7 +44,7 @@ def test_kill_reports_a_kubelet_that_does_not_start(
     assert main(["--times", "1"]) == 1
     out = capsys.readouterr().out
     assert out.startswith("kill: FAILED: seed 1, ")
-    assert out.endswith(": kubelet 0: the kubelet was not ready in time\n")
+    assert out.endswith(": kubelet 0: the kubelet was not ready before the timeout\n")
 
 
 def entry(uid: str, *ids: str) -> PodDevicesEntry:
@@ -58,7 +58,7 @@ def entry(uid: str, *ids: str) -> PodDevicesEntry:
         ([entry("a", "d0", "d1"), entry("b", "d2")], ""),
         ([entry("c", "d3")], "pod a was allocated"),
         ([entry("a", "d0")], "pod a was allocated"),
-        ([entry("a", "d0", "d1"), entry("ended", "d4")], "was terminated and is on disk"),
+        ([entry("a", "d0", "d1"), entry("ended", "d4")], "was terminated, but is on disk"),
         ([entry("a", "d0", "d1"), entry("c", "d1")], "d1 is allocated to a and to c"),
         (None, "the path is wrong|was allocated"),
         ("garbage", "start without a checkpoint"),
@@ -118,11 +118,11 @@ def state(*records: ClaimRecord) -> bytes:
         (None, "pod a was allocated"),
         (state(claim_record("w", "d1", "a")), "pod a was allocated"),
         (state(claim_record("w", "d0", "b")), "pod a was allocated"),
-        (state(claim_record("w", "d0", "a", "ended")), "pod ended was terminated and is on"),
+        (state(claim_record("w", "d0", "a", "ended")), "pod ended was terminated, but is on"),
         (state(claim_record("w", "d0", "a"), claim_record("v", "d0")), "is already allocated"),
         (
             state(claim_record("w", "d0", "a"), *(claim_record(n, "shared-0") for n in "mn")),
-            "shared-0 has given more memory than it has",
+            "shared-0 exceed its memory",
         ),
         (b"garbage", "not a state file"),
     ],

@@ -66,7 +66,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "name": (pod("Not_A_Name"), "metadata.name"),
     "uid": (pod("bad", uid="../../etc"), "metadata.uid"),
-    "a number": (7, "a manifest is a dict, YAML text, a path or a V1Pod, not"),
+    "a number": (7, "invalid manifest: expected a dict, YAML text"),
 }
 
 
@@ -108,7 +108,7 @@ def test_second_pod_with_the_same_uid_is_rejected(kubelet: MockKubelet) -> None:
             "pod default/b has the UID one of pod default/a: "
             "use a unique metadata.uid for every pod, or none"
         )
-        with pytest.raises(RequestError, match="is admitted already: terminate it first"):
+        with pytest.raises(RequestError, match="is already admitted: terminate it first"):
             kubelet.admit(pod("a", uid="one"))
         assert kubelet.devices("one") == {"main": {R: ["d0"]}}
         kubelet.terminate("one")

@@ -178,7 +178,7 @@ def test_registration_without_a_thread_to_dial_is_rejected(
 
     monkeypatch.setattr(Registrar, "run", run)
     rejection = hostile.register(kubelet.plugin_socket, "p.sock")
-    assert rejection == "the kubelet cannot dial: can't start new thread"
+    assert rejection == "the kubelet cannot dial the plugin: can't start new thread"
 
 
 def test_response_is_sent_without_a_thread_for_it(

@@ -149,8 +149,8 @@ def test_registrations_per_process_are_limited(start: Start) -> None:
             assert hostile.register(kubelet.plugin_socket, f"{number}.sock", name) is None
         rejection = hostile.register(kubelet.plugin_socket, "2.sock", "example.com/r2")
         assert rejection == (
-            f"process {process.pid} has 2 registrations, and "
-            "Settings.max_registrations_per_process is 2"
+            f"process {process.pid} already has 2 registrations: the limit is 2 "
+            "(Settings.max_registrations_per_process)"
         )
         # Re-registration does not count, and other processes are not affected.
         assert hostile.register(kubelet.plugin_socket, "1.sock", "example.com/r1") is None

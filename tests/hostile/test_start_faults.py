@@ -144,7 +144,9 @@ def test_file_in_place_of_a_socket_is_not_touched(root: Path, name: str) -> None
     path = root / name
     path.parent.mkdir()
     path.write_text("mine")
-    assert rejected(root) == f"{path} is not a socket: move it away, or choose another path"
+    assert rejected(root) == (
+        f"{path} exists and is not a socket: remove it, or choose another directory"
+    )
     assert path.read_text() == "mine"
 
 
@@ -224,8 +226,8 @@ def test_missing_tmpdir_is_rejected_and_long_one_avoided(
     with pytest.raises(StartError) as caught:
         MockKubelet()
     assert str(caught.value) == (
-        f"cannot make a temporary directory in {place}: No such file or directory: give the "
-        "kubelet a root, or set TMPDIR to a directory of at most 30 bytes"
+        f"cannot make a temporary directory in {place}: No such file or directory: choose a "
+        "root directory, or set TMPDIR to a directory of at most 30 bytes"
     )
 
 
@@ -287,7 +289,7 @@ def test_start_without_address_space_is_rejected(root: Path, left: int) -> None:
         cwd=ROOT,
     )
     assert done.stdout.startswith("StartError the kubelet cannot start: out of memory: its threads")
-    assert done.stdout.endswith(" are left: raise the limit (ulimit -v)\n")
+    assert done.stdout.endswith(" MiB are free: raise the limit (ulimit -v)\n")
     assert len((done.stdout + done.stderr).splitlines()) == 1
 
 
@@ -356,7 +358,7 @@ def test_stop_reports_sockets_that_it_cannot_remove(
     with pytest.raises(StopError) as caught:
         kubelet.stop()
     assert str(caught.value) == (
-        f"the kubelet has stopped, but: {sockets[0]}: Read-only file system; "
+        f"the kubelet has stopped, but could not clean up: {sockets[0]}: Read-only file system; "
         f"{sockets[1]}: Read-only file system"
     )
     kubelet.stop()

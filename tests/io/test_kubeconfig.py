@@ -17,9 +17,9 @@ from devicemanager.io.kubeconfig import check_kubeconfig, client_errors
         (b"clusters: []", None),
         (b'{"clusters": []}', None),
         (b"[", None),  # the client's own error names the place
-        (b"ab\xff", "it is not UTF-8 text (byte 2)"),
-        (b"- a", "it is not a kubeconfig: expected clusters, contexts and users"),
-        (b"", "it is not a kubeconfig: expected clusters, contexts and users"),
+        (b"ab\xff", "not UTF-8 text (byte 2)"),
+        (b"- a", "not a kubeconfig file: expected the keys clusters, contexts and users"),
+        (b"", "not a kubeconfig file: expected the keys clusters, contexts and users"),
     ],
 )
 def test_kubeconfig_must_be_a_mapping(tmp_path: Path, content: bytes, message: str | None) -> None:

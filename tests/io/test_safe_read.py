@@ -13,14 +13,14 @@ def test_reads_files_and_links_up_to_limit(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 100_000)
     (tmp_path / "link").symlink_to("file")
     assert read_regular(tmp_path / "link", 100_000) == b"x" * 100_000
-    with pytest.raises(TooLarge, match="100000 bytes, more than the 99999 allowed"):
+    with pytest.raises(TooLarge, match="100000 bytes, more than the limit of 99999 bytes"):
         read_regular(str(tmp_path / "file"), 99_999)
 
 
 def test_limit_applies_to_files_of_size_0() -> None:
     assert Path("/proc/self/status").stat().st_size == 0
     assert read_regular("/proc/self/status", 100_000).startswith(b"Name:")
-    with pytest.raises(TooLarge, match="more than the 10 bytes allowed"):
+    with pytest.raises(TooLarge, match="more than the limit of 10 bytes"):
         read_regular("/proc/self/status", 10)
 
 
@@ -59,6 +59,6 @@ def test_limit_is_exact(tmp_path: Path) -> None:
     assert read_regular(path, 3) == b"abc"
     with pytest.raises(TooLarge) as raised:
         read_regular(path, 2)
-    assert str(raised.value) == "3 bytes, more than the 2 allowed"
+    assert str(raised.value) == "3 bytes, more than the limit of 2 bytes"
     path.write_bytes(b"")
     assert read_regular(path, 0) == b""

@@ -112,8 +112,8 @@ def test_watch_ends_with_the_stream(kubelet: MockKubelet) -> None:
     [
         ("vendor.com/none", {"ids": ["a"]}, "no plugin of vendor.com/none is connected"),
         (GPU, {"ids": "gpu-0"}, r"expected a list, such as \['gpu-0'\]"),
-        (GPU, {}, "give either the device ids of one container"),
-        (GPU, {"ids": [], "containers": []}, "give either the device ids of one container"),
+        (GPU, {}, r"use either ids \(for one container\) or containers"),
+        (GPU, {"ids": [], "containers": []}, r"use either ids \(for one container\) or containers"),
     ],
 )
 def test_allocate_rejects_invalid_arguments(

@@ -110,7 +110,7 @@ def test_link_in_place_of_a_directory_is_rejected(root, name, target):
     assert str(node / name) in str(error.value) and "\n" not in str(error.value)
     if target == "elsewhere":
         assert str(error.value) == (
-            f"{node / name} is a link: give the kubelet the directory itself"
+            f"{node / name} is a symbolic link: use the path of the directory itself"
         )
     assert (elsewhere / "other.sock").is_socket()
 
@@ -123,7 +123,7 @@ def test_file_in_place_of_a_directory_is_rejected(root, name):
     (node / name).write_text("mine")
     with pytest.raises(StartError) as error:
         Directories(node).prepare()
-    assert str(error.value) == f"{node / name} is not a directory: choose another one"
+    assert str(error.value) == f"{node / name} is not a directory: choose another path"
     assert (node / name).read_text() == "mine"
 
 
@@ -135,7 +135,8 @@ def test_world_writable_directory_is_rejected(root, name):
     with pytest.raises(StartError) as error:
         Directories(root).prepare()
     assert str(error.value) == (
-        f"directory {root / name} is writable by others: run chmod o-w, or choose another one"
+        f"directory {root / name} is writable by others: run chmod o-w on it, or choose another "
+        "directory"
     )
     (root / name).chmod(0o770)
     Directories(root).prepare()
@@ -145,7 +146,8 @@ def test_world_writable_directory_is_rejected(root, name):
 def test_directory_of_another_user_is_rejected(root, name, monkeypatch):
     (root / name).mkdir(exist_ok=True)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
-    with pytest.raises(StartError, match=f"^directory {root} belongs to user .*, not to 4711, "):
+    wanted = f"^directory {root} belongs to user .*, but the kubelet runs as user 4711"
+    with pytest.raises(StartError, match=wanted):
         Directories(root).prepare()
     monkeypatch.undo()
     if os.geteuid() == 0:  # only root can change the owner
@@ -267,7 +269,9 @@ def test_directory_instead_of_a_socket_is_rejected(root):
 def test_unwritable_directory_is_rejected(root, monkeypatch):
     # Permissions do not apply to root, which may run this test.
     monkeypatch.setattr(os, "access", lambda path, how, *, dir_fd: False)
-    with pytest.raises(StartError, match=f"^cannot write in directory {root}: choose another one$"):
+    with pytest.raises(
+        StartError, match=f"^cannot write in directory {root}: choose another directory$"
+    ):
         Directories(root).prepare()
 
 

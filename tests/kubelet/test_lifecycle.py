@@ -379,7 +379,7 @@ def test_event_callback_cannot_stop_the_kubelet(caplog):
     with MockKubelet() as kubelet:
         kubelet.events.subscribe(lambda event: kubelet.stop())
         assert kubelet.admit(pod_manifest("a")).admitted
-        assert "an event callback cannot start or stop the kubelet" in caplog.text
+        assert "cannot start or stop the kubelet in an event callback" in caplog.text
         assert kubelet.capacity() == {}
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from devicemanager import StartError
-from devicemanager.kubelet.limits import explained, reason
+from devicemanager.kubelet.limits import as_start_error, reason
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ def test_reason_is_one_line(error, line):
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(12, "no"), RuntimeError("no")])
 def test_system_error_becomes_a_start_error(error):
-    with pytest.raises(StartError) as caught, explained():
+    with pytest.raises(StartError) as caught, as_start_error():
         raise error
     assert str(caught.value) == f"the kubelet cannot start: {reason(error)}"
     assert caught.value.__cause__ is error
 
 
 def test_other_errors_are_not_changed():
-    with pytest.raises(KeyError), explained():
+    with pytest.raises(KeyError), as_start_error():
         raise KeyError("x")

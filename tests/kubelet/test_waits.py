@@ -128,7 +128,7 @@ def test_timeout_mentions_a_match_before_the_wait(
     kubelet: MockKubelet,
 ) -> None:
     run(kubelet, "early")
-    advice = "it came before: take a mark before what causes it, and wait since that; what did"
+    advice = "it came before the wait: take a mark before its cause, and pass it as since; what did"
     for wait in (
         lambda: kubelet.wait_for_event("admitted", timeout=0),
         lambda: kubelet.wait_for_call(rpc="Allocate", timeout=0),

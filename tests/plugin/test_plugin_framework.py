@@ -578,7 +578,7 @@ def test_failing_devices_method_is_called_again(kubelet, fast, caplog):
 @pytest.mark.parametrize(
     ("returned", "text"),
     [
-        (None, "expected a list, not None"),
+        (None, "invalid list None: expected a list"),
         ([5], "invalid device 5: expected a Device or an ID"),
     ],
 )
@@ -647,7 +647,7 @@ def test_list_of_none_is_an_error(kubelet, fast, records):
 
     with manager_of(kubelet.directory, fast, gpu=Forgetful()):
         text = records("devices() failed").getMessage()
-        assert text.startswith(f"{GPU}: devices() failed: TypeError: expected a list, not None")
+        assert text.startswith(f"{GPU}: devices() failed: TypeError: invalid list None")
 
 
 def test_invalid_names_of_discover_do_not_affect_others(kubelet, fast, records):
@@ -664,7 +664,7 @@ def test_invalid_names_of_discover_do_not_affect_others(kubelet, fast, records):
 
     with Manager(Odd(), kubelet.directory, fast) as manager:
         assert records("None").getMessage() == (
-            "vendor.com: discover() listed None, which is not a name: skipped"
+            "vendor.com: discover() listed None, which is not a string: skipped"
         )
         for name in ("vendor.com/", "vendor.com/a/b"):
             text = records("invalid resource").getMessage()

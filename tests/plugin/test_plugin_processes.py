@@ -187,7 +187,7 @@ def test_invalid_configuration_is_one_line_and_an_exit_code(directory):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith(
-        "invalid resource name 'gpu': it has no domain, as in vendor.com/gpu"
+        "invalid resource name 'gpu': it has no domain: use a name such as vendor.com/gpu"
     )
 
 

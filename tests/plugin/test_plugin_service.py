@@ -175,7 +175,7 @@ def test_error_of_an_optional_hook_becomes_the_status(call, result, text, caplog
     with pytest.raises(Aborted) as failed:
         call(service_of(FakePlugin(result)))
     assert failed.value.args == ("UNKNOWN", text)
-    assert "failed in the plugin's own code" in caplog.text
+    assert "failed in the code of the plugin's author" in caplog.text
 
 
 @pytest.mark.parametrize("result", [None, "ab", [1], 7])

@@ -35,7 +35,7 @@ def test_device_accepts_numa_nodes_as_in_sysfs(numa, nodes):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Device(""), "must not be empty"),
+        (lambda: Device(""), "expected a non-empty string"),
         (lambda: Device(7), "device ID must be text, not 7"),
         (lambda: Device("\udc80"), "device ID is not valid Unicode"),
         (
@@ -97,7 +97,7 @@ def test_device_accepts_numa_nodes_as_in_sysfs(numa, nodes):
             lambda: ContainerSettings(
                 devices=["/dev/a", DeviceSpec(host_path="/dev/b", container_path="/dev/a")]
             ),
-            "devices: two host paths for /dev/a",
+            "devices: two host paths for container path /dev/a",
         ),
         (
             lambda: ContainerSettings(
@@ -106,7 +106,7 @@ def test_device_accepts_numa_nodes_as_in_sysfs(numa, nodes):
                     Mount(container_path="/a", host_path="/c"),
                 ]
             ),
-            "mounts: two host paths for /a",
+            "mounts: two host paths for container path /a",
         ),
     ],
 )

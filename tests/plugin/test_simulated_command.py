@@ -66,7 +66,11 @@ def test_manifest_is_printed_for_kubectl(run):
         ([], {"RESOURCE_NAME": "gpu"}, "invalid resource name 'gpu': it has no domain"),
         (["--directory", "/none/device-plugins"], {}, "device-plugins does not exist: set the"),
         ([], {"DEVICE_PLUGIN_DIRECTORY": "/dev/null"}, "/dev/null is not a directory: set the"),
-        (["--directory", f"/tmp/{'x' * 100}"], {}, "whose limit is 107 bytes: choose a short"),
+        (
+            ["--directory", f"/tmp/{'x' * 100}"],
+            {},
+            "have at most 107 bytes: choose a short",
+        ),
         (["deploy"], {}, "no cluster is configured"),
         (["undeploy"], {"KUBECONFIG": "/dev/null"}, "/dev/null, which is not a valid kubeconfig"),
         (["manifest"], {"NAMESPACE": "My_Space"}, "NAMESPACE (--namespace) must be at most 63"),

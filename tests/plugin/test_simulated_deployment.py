@@ -166,8 +166,8 @@ def test_rejection_by_the_cluster_is_a_one_line_error(cluster, capsys, action, m
     cluster.reject[method, path] = 403
     assert simulate(capsys, action) == (
         2,
-        f"devicemanager simulate: error: cannot {action} ns/p: the cluster rejected: daemonsets is "
-        "forbidden: User may not (403)\n",
+        f"devicemanager simulate: error: cannot {action} ns/p: the API server rejected the "
+        "request: daemonsets is forbidden: User may not (403)\n",
     )
 
 
@@ -195,7 +195,7 @@ def test_invalid_kubeconfig_is_a_one_line_error(tmp_path, monkeypatch, capsys, c
     start = "devicemanager simulate: error: cannot deploy ns/p: KUBECONFIG is"
     assert text.startswith(f"{start} {path}, ")
     assert text.count("\n") == 1
-    assert ("it is not a kubeconfig" in text) == (content in ("", "just text"))
+    assert ("not a kubeconfig file" in text) == (content in ("", "just text"))
 
 
 def test_kubeconfig_that_is_a_pipe_is_rejected(tmp_path, monkeypatch, capsys):
@@ -203,7 +203,9 @@ def test_kubeconfig_that_is_a_pipe_is_rejected(tmp_path, monkeypatch, capsys):
     os.mkfifo(path)
     monkeypatch.setenv("KUBECONFIG", str(path))
     code, text = simulate(capsys, "deploy")
-    assert code == 2 and text.endswith(f"not a valid kubeconfig: {path} is not a regular file\n")
+    assert code == 2 and text.endswith(
+        f"not a valid kubeconfig file: {path} is not a regular file\n"
+    )
 
 
 def test_missing_configuration_is_a_one_line_error(tmp_path, monkeypatch, capsys):

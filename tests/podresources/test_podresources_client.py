@@ -131,7 +131,7 @@ def test_listener_that_never_responds(stack, socket_path):
         silent.bind(str(socket_path))
         silent.listen(8)
         client = stack.enter_context(PodResourcesClient(socket_path, timeout=0.2))
-        with pytest.raises(DeadlineExceeded, match=r"no response to .*List in 0\.2 s"):
+        with pytest.raises(DeadlineExceeded, match=r"no response to .*List within 0\.2 s"):
             client.list()
 
 

@@ -190,7 +190,7 @@ def test_decompression_stops_at_the_limit(monkeypatch):
     monkeypatch.setattr(layout, "MAX_UNPACKED", 1 << 20)
     bomb = gzip.compress(b"\0" * (16 << 20), compresslevel=1)
     tracemalloc.start()
-    with pytest.raises(SnapshotError, match="bytes when decompressed"):
+    with pytest.raises(SnapshotError, match="decompressed size exceeds"):
         read_snapshot(bomb)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -226,7 +226,7 @@ def header(name: bytes, size: bytes) -> bytes:
 @pytest.mark.parametrize("size", [b"77777777777", b"\x80" + b"\xff" * 11, b"\xff" * 12])
 def test_size_in_a_header_is_not_trusted(size):
     data = gzip.compress(header(b"snapshot/x", size) + b"\0" * 1024)
-    with pytest.raises(SnapshotError, match=r"is truncated|not a snapshot"):
+    with pytest.raises(SnapshotError, match=r"are truncated|not a snapshot"):
         read_snapshot(data)
 
 

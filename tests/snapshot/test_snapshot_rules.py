@@ -235,7 +235,8 @@ CASES = {
     "cpu-entries-invalid": (
         evolve(cpu_state=cpu_state(entries={"u-train": {"main": 3}})),
         Kind.CPU_STATE,
-        "cpu_manager_state cannot be read: entries: expected CPUs by pod and container",
+        "cpu_manager_state cannot be read: invalid entries: expected a list of CPUs by pod UID "
+        "and container",
     ),
     "memory-policy-changed": (
         evolve(config=configured(memoryManagerPolicy="Static")),

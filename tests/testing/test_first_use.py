@@ -25,7 +25,8 @@ NEVER = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}
 
 def test_settings_as_root_is_a_type_error():
     with pytest.raises(
-        TypeError, match=r"^settings is a keyword argument: use MockKubelet\(settings=…\)$"
+        TypeError,
+        match=r"^invalid root: settings were given as root: use MockKubelet\(settings=…\)$",
     ):
         MockKubelet(Settings())
 
@@ -60,7 +61,7 @@ def test_pod_name_as_uid_is_an_error(mock_kubelet, use, name):
     train = mock_kubelet.admit(pod_manifest("train", namespace="ml"))
     with pytest.raises(RequestError) as caught:
         use(mock_kubelet, name)
-    assert str(caught.value) == f"{name} is a pod's name, its UID is {train.uid}"
+    assert str(caught.value) == f"{name} is the name of a pod: use its UID {train.uid}"
     use(mock_kubelet, train.uid)
 
 
@@ -206,7 +207,8 @@ def test_containers_of_a_rejected_pod_raise_the_reason(mock_kubelet, simulated_p
     simulated_plugin(GPU, 1)
     rejected = mock_kubelet.admit(pod_manifest("greedy", {GPU: 2}))
     assert dict(rejected.containers) == {}
-    with pytest.raises(KeyError, match=r"main: pod default/greedy was rejected: Unexpected.*: 2, "):
+    wanted = r"no container main, because pod default/greedy was rejected: Unexpected.*: 2, "
+    with pytest.raises(KeyError, match=wanted):
         _ = rejected.containers["main"]
     with pytest.raises(Rejected):
         rejected.raise_for_rejection()

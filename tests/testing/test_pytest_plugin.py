@@ -349,8 +349,8 @@ def test_mark_without_effect_fails_the_test(session):
     result.assert_outcomes(passed=3, errors=2)
     result.stdout.fnmatch_lines(
         [
-            f"the mark mock_kubelet does not apply to {name}_mock_kubelet, which other tests use "
-            f"as well: use mock_kubelet here, or override {name}_mock_kubelet_settings"
+            f"the mark mock_kubelet does not apply to {name}_mock_kubelet, which other tests "
+            f"also use: use the fixture mock_kubelet, or override {name}_mock_kubelet_settings"
             for name in ("module", "session")
         ]
     )

@@ -52,7 +52,7 @@ def test_command_judges_outcomes(monkeypatch, capsys, tmp_path):
     results = tmp_path / "results.json"
     assert command.main(["--json", str(results)]) == 1
     out = capsys.readouterr().out
-    assert "admission 9 s, at most 1.5 s" in out
+    assert "admission 9 s, limit 1.5 s" in out
     assert "the attack could not be carried out: ValueError('no such thing')" in out
     assert "attack: FAILED: 0 s, 1 of 3 attacks held: broken: bad, failed" in out
     assert command.load(results)["bad"] == bad
@@ -96,12 +96,12 @@ def test_helper_process_answers_requests():
             node.ask("terminate", "unknown")
         with pytest.raises(RequestFailed, match="KeyError"):
             node.ask("unknown")
-        with pytest.raises(RequestFailed, match=r"wait: no answer within 0\.1 s"):
+        with pytest.raises(RequestFailed, match=r"request wait: no response within 0\.1 s"):
             node.ask("wait", "a.b/c", 1, 5.0, timeout=0.1)
         node.ask("stop")
         waiting = node.begin("wait", "a.b/c", 1, 60.0)
         node.process.kill()
-        with pytest.raises(RequestFailed, match="the process has exited"):
+        with pytest.raises(RequestFailed, match="the helper has exited"):
             waiting.result(20)
 
 
@@ -137,7 +137,7 @@ def test_failing_attacker_is_a_problem():
     # The attacker's process finds no attack of this name.
     beside("no-such-attack", "")(lambda target: None)
     outcome = ATTACKS.pop().run()
-    assert outcome.problems == ("the attacker itself failed with 1",)
+    assert outcome.problems == ("the attacker failed with exit status 1",)
 
 
 # -- bytes -----------------------------------------------------------------------------

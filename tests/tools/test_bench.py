@@ -48,7 +48,7 @@ def test_case_runs_in_a_separate_process():
 
 
 def test_failed_case_raises_and_shows_its_traceback(capfd):
-    with pytest.raises(BenchmarkFailed, match="no-such-case: exit status 1"):
+    with pytest.raises(BenchmarkFailed, match="no-such-case failed with exit status 1"):
         measure("no-such-case", "tiny")
     assert "Traceback" in capfd.readouterr().err
 

@@ -86,7 +86,7 @@ def test_wait_for_fails_at_once_if_the_program_exits(tmp_path: Path) -> None:
     code = "import sys; print('so far', flush=True); sys.exit('no luck')"
     with (
         python(tmp_path, code) as process,
-        pytest.raises(CommandError, match=r"the program did not show x: so far \| no luck$"),
+        pytest.raises(CommandError, match=r"the program did not print x: so far \| no luck$"),
     ):
         process.wait_for("x", lambda _: False, DEADLINE)
 
@@ -94,7 +94,7 @@ def test_wait_for_fails_at_once_if_the_program_exits(tmp_path: Path) -> None:
 def test_wait_for_reports_missing_output(tmp_path: Path) -> None:
     with (
         python(tmp_path, "input()") as process,
-        pytest.raises(CommandError, match="did not show x: no output"),
+        pytest.raises(CommandError, match="did not print x: no output"),
     ):
         process.wait_for("x", lambda _: False, 0)
 

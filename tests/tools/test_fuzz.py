@@ -45,9 +45,9 @@ def test_target_names_are_unique_and_corpora_are_small():
 
 def test_guard_limits_time_and_memory():
     Guard(lambda data: None)(b"x")
-    with pytest.raises(TooMuch, match=r"took \d\.\d\d s for 1 bytes"):
+    with pytest.raises(TooMuch, match=r"of 1 bytes took \d\.\d\d s"):
         Guard(lambda data: None, seconds=-1.0)(b"x")
-    with pytest.raises(TooMuch, match=r"took \d+ MB for 1 bytes"):
+    with pytest.raises(TooMuch, match=r"of 1 bytes took \d+ MB"):
         Guard(lambda data: None, memory=-1.0)(b"x")
     with pytest.raises(KeyError):
         Guard(lambda data: {}[data])(b"x")

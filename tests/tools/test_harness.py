@@ -40,7 +40,8 @@ def test_cases_are_selected_by_name(capsys, arguments, names, status):
     cases = [Case("list-a"), Case("list-b"), Case("other")]
     chosen, found = choose("x", cases, options.parse_args(arguments))
     assert ([case.name for case in chosen], found) == (names, status)
-    assert capsys.readouterr().err == ("x: no such name: see --list\n" if status == 2 else "")
+    error = "x: no case has this name: see --list\n" if status == 2 else ""
+    assert capsys.readouterr().err == error
 
 
 @pytest.mark.parametrize("error", [Broken("lost"), InternalError("lost"), RequestFailed("lost")])
@@ -78,13 +79,15 @@ def test_disagreeing_sources_are_noticed():
     with pytest.raises(Broken, match="r 1 is allocated to a and to b"):
         check_disjoint({"a": one, "b": two})
     check_same("the file", {"a": one}, {"a": one})
-    expected = "the file is wrong for 2 pods, the first is a: .*'r 1'.*, allocated .*'r 2'"
+    expected = (
+        "the file shows wrong devices for 2 pods, the first is a: .*'r 1'.*, expected .*'r 2'"
+    )
     with pytest.raises(Broken, match=expected):
         check_same("the file", {"a": one}, {"a": two, "b": one})
 
 
 def test_unknown_report_is_noticed():
-    with pytest.raises(Broken, match="unknown report 'paused' of pod a"):
+    with pytest.raises(Broken, match="unknown state 'paused' of pod a"):
         Confirmed().add("paused", "a")
 
 

@@ -148,8 +148,8 @@ def without(operations, kind, number):
 @pytest.mark.parametrize(
     ("level", "kind", "complaint"),
     [
-        (Durability.KUBELET, Flush, "the file is damaged"),
-        (Durability.POWER, Flush, "the file is damaged"),
+        (Durability.KUBELET, Flush, "the checkpoint is damaged"),
+        (Durability.POWER, Flush, "the checkpoint is damaged"),
         (Durability.POWER, FlushDirectory, "was allocated"),
     ],
 )
@@ -167,7 +167,7 @@ def test_rename_before_flush_is_noticed(tmp_path, level):
         for kind in (Flush, Rename)
     )
     operations.insert(flush, operations.pop(rename))
-    with pytest.raises(Broken, match="the file is damaged"):
+    with pytest.raises(Broken, match="the checkpoint is damaged"):
         check(level, {}, operations, Confirmed())
 
 
@@ -191,7 +191,7 @@ def test_writing_in_place_is_noticed_at_every_level(tmp_path):
         for number in range(2):
             save(dumps(Checkpoint((), {"a.b/r": (f"d{number}",)})))
     for level in Durability:
-        with pytest.raises(Broken, match="the file is damaged"):
+        with pytest.raises(Broken, match="the checkpoint is damaged"):
             check(level, {}, recorder.operations, Confirmed())
 
 
@@ -239,7 +239,7 @@ OTHER = Mark("allocated", "a", frozenset({"a.b/r e"}))
                 Mark("ending", "a"),
                 Mark("ended", "a"),
             ],
-            "terminated and is on disk",
+            "terminated, but is on disk",
         ),
     ],
 )
@@ -267,7 +267,7 @@ def test_kubelet_keeps_the_promises_of_its_level(level):
         return
     flushes = sum(isinstance(each, Flush) for each in operations)
     forgot = without(operations, Flush, random.Random(flushes).randrange(flushes))
-    with pytest.raises(Broken, match="the file is damaged"):
+    with pytest.raises(Broken, match="the checkpoint is damaged"):
         check(level, {}, forgot, Confirmed())
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.paths import SAMPLE
 from tools.replay.__main__ import main
 from tools.replay.lively import replay_file, replay_scenario
+from tools.replay.lively_behaviours import BEHAVIOURS
 from tools.replay.lively_expected import differences
 from tools.replay.report import ReplayError
 
@@ -94,3 +95,27 @@ def test_results_of_another_version_are_in_the_file_beside(tmp_path):
         list(replay_file(path, "1.35"))
     with pytest.raises(ReplayError, match="invalid kubelet version"):
         list(replay_file(path, "x"))
+
+
+def test_panic_of_the_kubelet_is_expected_at_its_step():
+    panic = {"step": 1, "text": "nil pointer"}
+    [found] = differences({"steps": [{}], "panic": panic}, {"steps": [{}, {}]})
+    assert str(found) == "step 1, panic: expected 'nil pointer', actual '(absent) at step 2'"
+    played = {"steps": [{}], "panic": "nil pointer"}
+    assert list(differences({"steps": [{}], "panic": panic}, played)) == []
+    # Without a panic in what is expected, nothing is known after the last step.
+    assert list(differences({"steps": [{}]}, played)) == []
+    [found] = differences({"steps": [{}, {}]}, played)
+    assert str(found) == "step 1, panic: expected '(absent)', actual 'nil pointer'"
+
+
+@pytest.mark.parametrize("has", BEHAVIOURS, ids=lambda has: has.__name__)
+def test_sample_has_every_behaviour(has):
+    assert any(map(has, SCENARIOS))
+
+
+def test_sample_has_a_sidecar_that_an_old_kubelet_forbids():
+    outcomes = list(replay_file(FILE, "1.28"))
+    assert [each.differences for each in outcomes] == [[]]
+    text = FILE.with_name("lively-1.28.jsonl").read_text()
+    assert "InitContainerRestartPolicyForbidden" in text

@@ -29,7 +29,7 @@ def test_leftover_pods_fail_the_soak(capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "soak: FAILED: " in out
     assert " s, 0 admissions" in out
-    assert "the kubelet is wrong for 2 pods, the first is 00000000-" in out
+    assert "the kubelet shows wrong devices for 2 pods, the first is 00000000-" in out
 
 
 def test_time_limit_ends_a_soak(capsys):

@@ -1,4 +1,5 @@
-"""``python -m tools.attack``: attack, print a table, and judge it."""
+"""``python -m tools.attack``: run attacks on a kubelet and print a table with a verdict for
+each."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ Results = Mapping[str, Outcome]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Attack and print; return 0 if everything held, 1 if not, 2 for wrong usage."""
+    """Run the selected attacks. Return 0 if the kubelet withstood all of them, 1 if not, or 2 for
+    wrong usage."""
     options = parser("attack", "Attack a kubelet, and measure what that costs a good plugin.")
     add_choice(options)
     options.add_argument("--json", type=Path, metavar="FILE", help="add the results to this file")
@@ -45,14 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run.say(row(attack, outcome))
         wrong += [attack.name] if any(broken(attack.limits, outcome)) else []
         if selected.json is not None:
-            # After each attack: a full run takes long and may be interrupted.
+            # Save after each attack: a full run takes long and may be interrupted.
             save(selected.json, {attack.name: outcome})
     run.problems += [f"broken: {', '.join(wrong)}"] if wrong else []
     return run.finish(f"{len(chosen) - len(wrong)} of {len(chosen)} attacks held", "none broken")
 
 
 def _outcome(attack: Attack) -> Outcome:
-    # An attack that could not be carried out has proved nothing, so it is a problem, too.
+    # An attack that could not be carried out proves nothing, so this is a problem, too.
     try:
         return attack.run()
     except Exception as error:
@@ -60,7 +62,7 @@ def _outcome(attack: Attack) -> Outcome:
 
 
 def row(attack: Attack, outcome: Outcome) -> str:
-    """Return a line of the table, followed by a line for each problem."""
+    """Return the table row of an attack, followed by one line per problem."""
     cells = [
         _number(getattr(outcome, name)).rjust(len(title))
         for name, title in zip(FIGURES, _HEADS, strict=True)
@@ -77,13 +79,13 @@ def _number(value: float | None) -> str:
 
 
 def save(path: Path, results: Results) -> None:
-    """Add results to a file; results of other attacks stay in it."""
+    """Add results to a JSON file. Results of other attacks in the file are kept."""
     new = {name: attrs.asdict(outcome) for name, outcome in results.items()}
     path.write_text(json.dumps(_raw(path) | new, indent=1) + "\n")
 
 
 def load(path: Path) -> dict[str, Outcome]:
-    """Return the results in a file."""
+    """Return the results in a file of ``save``, by name of the attack."""
     return {
         name: Outcome(**{**fields, "problems": tuple(fields["problems"])})
         for name, fields in _raw(path).items()
@@ -96,7 +98,7 @@ def _raw(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def comparison(attacks: Sequence[Attack], before: Results, after: Results) -> str:
-    """Return a table in Markdown: each attack, before and after."""
+    """Return a Markdown table that compares the results of each attack in two files."""
     lines = [
         "| attack | " + " | ".join(_HEADS) + " | promises |",
         "| --- " * (len(_HEADS) + 2) + "|",

@@ -1,6 +1,6 @@
-"""Run an attacker in a separate process, beside a good plugin that is probed.
+"""Run an attacker in a separate process while a good plugin on the same kubelet is probed.
 
-``python -m tools.attack.beside NAME ROOT`` is the attacker.
+``python -m tools.attack.beside NAME ROOT`` runs the attacker.
 """
 
 from __future__ import annotations
@@ -37,28 +37,30 @@ _TIMEOUT = 150.0
 
 @attrs.frozen
 class Scene:
-    """The kubelet that is attacked, and its good plugin."""
+    """Settings of an attack: the attacked kubelet, its good plugin and the load."""
 
     settings: Mapping[str, object] = attrs.field(factory=dict)
     devices: int = _DEVICES
     id_length: int = 0
-    """Minimum length of device IDs of the good plugin."""
+    """Minimum length of the good plugin's device IDs."""
     descriptors: int | None = None
-    """Limit of the kubelet's process."""
+    """Limit of file descriptors for the kubelet's process; None for no limit."""
     pods: int = 0
     """Number of pods that request a device of the attacker's plugin during the attack."""
     comes: str = "register"
-    """How the good plugin registers: ``register``, or ``announce`` in plugins_registry."""
+    """How the good plugin registers: ``register`` calls Register, ``announce`` creates a socket in
+    plugins_registry."""
     serves: str = ""
-    """What the kubelet also serves: the API (``control``), or ``http`` with it."""
+    """Additional server of the kubelet: ``control`` for the control API, or ``http`` for HTTP and
+    the control API."""
     seconds: float = 90.0
-    """The attacker is killed after this time."""
+    """Seconds after which the attacker is killed."""
 
 
 def beside(
     name: str, about: str, limits: Limits | None = None, **scene: Any
 ) -> Callable[[Hostile], Hostile]:
-    """Register the decorated function as an attack. It runs in the attacker's process."""
+    """Register the decorated function as an attack. The function runs in the attacker's process."""
 
     def register(hostile: Hostile) -> Hostile:
         attack(name, about, limits, hostile)(partial(_run, name, Scene(**scene)))
@@ -68,9 +70,9 @@ def beside(
 
 
 class Probe:
-    """Registers the good plugin and admits a pod, again and again in a ``with`` block.
+    """Thread that registers the good plugin and admits a pod, repeatedly, during a ``with`` block.
 
-    It records the worst times in s, and ``problems``.
+    It records the longest times in seconds. ``problems`` has a text for each failure.
     """
 
     def __init__(self, node: HelperProcess, good: HelperProcess, scene: Scene) -> None:
@@ -82,7 +84,7 @@ class Probe:
         self._thread = threading.Thread(target=self._work, name="probe")
 
     def once(self) -> None:
-        """Do one registration and one admission."""
+        """Make one registration and one admission."""
         self.registration = max(self.registration, self._timed("registration", self._register))
         self.admission = max(self.admission, self._timed("admission", self._admit))
 
@@ -101,7 +103,7 @@ class Probe:
     def _admit(self) -> None:
         uid = f"good-{next(self._numbers)}"
         self._node.ask("admit", uid, RESOURCE, 1, timeout=_TIMEOUT)
-        # Not waited for: the end of a pod is not measured.
+        # Do not wait for the termination: its time is not measured.
         self._node.begin("terminate", uid)
 
     def _work(self) -> None:
@@ -139,7 +141,7 @@ def _attack(
         with Probe(node, good, scene) as probe:
             problems = _attacked(name, scene, root, node)
         time.sleep(_AFTERWARDS)
-        # The attack is over: from now on everything must work again.
+        # The attack is over: now everything must work again.
         probe.once()
     try:
         node.ask("check", timeout=60.0)
@@ -157,7 +159,8 @@ def _attack(
 
 
 def _settle(probe: Probe, node: psutil.Process) -> None:
-    """Probe until memory no longer grows: what the good plugin needs is not due to the attack."""
+    """Probe until memory no longer grows, so that memory for the good plugin does not count as an
+    effect of the attack."""
     highest = stable = 0
     for _ in range(_MAX_ROUNDS):
         probe.once()
@@ -169,7 +172,7 @@ def _settle(probe: Probe, node: psutil.Process) -> None:
 
 
 def _attacked(name: str, scene: Scene, root: Path, node: HelperProcess) -> list[str]:
-    """Run the attacker; return what went wrong with that."""
+    """Run the attacker and return problems of the attacker itself."""
     command = ["nice", "-n", _NICE, sys.executable, "-m", "tools.attack.beside", name, str(root)]
     limit = time.monotonic() + scene.seconds
     with subprocess.Popen(command, stdout=subprocess.PIPE) as attacker:
@@ -178,16 +181,17 @@ def _attacked(name: str, scene: Scene, root: Path, node: HelperProcess) -> list[
                 _admit(node, scene.pods, limit)
             code = attacker.wait(max(0.1, limit - time.monotonic()))
         except subprocess.TimeoutExpired:
-            return []  # many attackers only end with their process
+            return []  # many attackers run until their process is killed
         except RequestFailed as error:
             return [f"hostile pods: {error}"]
         finally:
             attacker.kill()
-    return [f"the attacker itself failed with {code}"] if code else []
+    return [f"the attacker failed with exit status {code}"] if code else []
 
 
 def _admit(node: HelperProcess, pods: int, limit: float) -> None:
-    """Admit pods of the attacker's plugin, one after the other. A rejection is not a problem."""
+    """Admit pods that use the attacker's plugin, one after another. A rejection is not a
+    problem."""
     node.ask("wait", HOSTILE, pods, 60.0, timeout=70.0)
     for number in range(pods):
         if (rest := limit - time.monotonic()) <= 0:
@@ -200,14 +204,15 @@ def _admit(node: HelperProcess, pods: int, limit: float) -> None:
 
 
 def _counted(problems: list[str]) -> Iterator[str]:
-    """Yield each problem once, with its number."""
+    """Yield each distinct problem once, with the number of its occurrences."""
     for problem in dict.fromkeys(problems):
         times = problems.count(problem)
         yield problem if times == 1 else f"{problem} ({times} times)"
 
 
 def good_registration(root: Path, timeout: float) -> tuple[float | None, list[str]]:
-    """Register a good plugin with a kubelet; return the seconds or a problem."""
+    """Register a good plugin with a kubelet. Return the seconds and a list of problems. If the
+    registration fails, the seconds are None."""
     with plugin_process(Target(root).plugin_dir, _DEVICES) as good:
         try:
             return good.ask("register", timeout=timeout).seconds, []
@@ -216,14 +221,14 @@ def good_registration(root: Path, timeout: float) -> tuple[float | None, list[st
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Be the attacker: run the attack of this name on the kubelet in this directory."""
-    # Not at the top: the registry imports modules that import this one.
+    """Run the attack with the name in the arguments against the kubelet in the directory."""
+    # Imported here: the registry imports modules that import this module.
     from tools.attack.registry import attacks
 
     name, root = arguments
     (chosen,) = (each for each in attacks() if each.name == name)
-    assert chosen.hostile is not None, f"{name} has no attacker"
-    # Many attacks open thousands of connections.
+    assert chosen.hostile is not None, f"attack {name} has no function for an attacker's process"
+    # Many attacks open thousands of connections, so raise the limit of descriptors.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     chosen.hostile(Target(Path(root)))
@@ -231,5 +236,5 @@ def main(arguments: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-    # Calls without an answer must not delay the end of the process.
+    # Calls without a response must not delay the exit of the process.
     exit_now()

@@ -1,7 +1,7 @@
-"""Attack the connections of gRPC: half-open, reset, too many, or with too much on them.
+"""Attack with gRPC connections: half-open ones, resets, too many connections, too many calls.
 
-The last three attacks are on PodResources: clients that send requests and do not read. Only there
-can a response be large without a hostile plugin.
+The last three attacks are clients of PodResources that send requests and do not read responses. Of
+the kubelet's services, only PodResources has large responses without a hostile plugin.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _half_open(target: Target) -> None:
     with contextlib.ExitStack() as stack:
         for path, _ in _sockets(target):
             for number in range(_HALF):
-                # A different length each, because a reader can block at any byte.
+                # Each connection sends a different length, because a reader can block at any byte.
                 first = (http2.PREFACE + http2.settings())[: 1 + number % 30]
                 stack.enter_context(http2.connect(path, first))
         time.sleep(5)
@@ -72,7 +72,7 @@ def _cancelled_calls(path: Path, method: str) -> None:
 
 @beside("metadata-flood", "2,000 calls with 1 MB of metadata")
 def _metadata(target: Target) -> None:
-    # The server closes each connection for that, so every call has a new one.
+    # The server closes each connection because of the metadata, so every call opens a new one.
     metadata = tuple((f"key-{number}", "x" * 1000) for number in range(1000))
 
     def one(_: int) -> None:
@@ -122,7 +122,7 @@ def _garbage(target: Target) -> None:
 _READERS, _CALLS = 60, 20
 _METHODS = ("/v1.PodResourcesLister/GetAllocatableResources", "/v1.PodResourcesLister/List")
 _DEVICES, _ID_LENGTH = 10_000, 100
-# The kubelet lets up to 64 MiB of responses wait, and computes some more at the same time.
+# The kubelet stores up to 64 MiB of unread responses, and a few more while it computes them.
 _UNREAD_LIMITS = Limits(memory=250.0, kept=150.0, descriptors=_READERS + 100)
 _LARGE_RESPONSES = {"devices": _DEVICES, "id_length": _ID_LENGTH}
 
@@ -150,7 +150,7 @@ def _call_fast(target: Target) -> None:
         end = time.monotonic() + 6
         for turn in range(10_000):
             for connection in connections:
-                # Responses are discarded, so that the kubelet can always send the next one.
+                # Discard responses, so that the kubelet can always send the next one.
                 connection.setblocking(False)
                 with contextlib.suppress(OSError):
                     while connection.recv(1 << 20):

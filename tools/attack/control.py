@@ -1,7 +1,7 @@
 """Attack the control API and HTTP: too many clients, slow clients, clients that never read.
 
-The good plugin does not use these servers. So its times show whether an overloaded server slows
-down the rest of the kubelet.
+The good plugin does not use these servers. Therefore its times show whether an overloaded server
+slows down the rest of the kubelet.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tools.attack.beside import beside
 from tools.attack.model import Limits, Target
 from tools.attack.plugins import cut, device, hostile_plugin
 
-# Long enough for several rounds of the probe.
+# Seconds of each attack: long enough for several rounds of the probe.
 _SECONDS = 8.0
 _CLIENTS = 1000
 _BODY = 4 << 20
@@ -65,7 +65,7 @@ def _slow(target: Target) -> None:
     Limits(memory=250.0, kept=200.0, descriptors=200),
 )
 def _bodies(target: Target) -> None:
-    # The server must read all of a body before it can decide, so all of them are in memory.
+    # The server must read a whole body before it can process it, so all bodies are in memory.
     _stay(target, 100, _request("POST", "/v1/pods", b"x" * (_BODY - 1), length=_BODY))
 
 
@@ -75,7 +75,7 @@ def _bodies(target: Target) -> None:
     _MANY,
 )
 def _waits(target: Target) -> None:
-    # Longer than the attack: clients disconnect while the server waits for them.
+    # The timeout is longer than the attack: clients disconnect while the server waits for an event.
     body = json.dumps({"kinds": ["stopped"], "timeout": 60}).encode()
     _stay(target, _CLIENTS, _request("POST", "/v1/waits/event", body))
 
@@ -86,7 +86,8 @@ def _waits(target: Target) -> None:
     _LARGE,
 )
 def _unread(target: Target) -> None:
-    # The kubelet must neither wait for a client that does not read, nor store everything for it.
+    # The kubelet must not wait for a client that does not read, and must not store all events for
+    # it.
     with _large_lists(target):
         request = _request("GET", "/v1/events?follow=true") + _request(
             "GET", "/v1/calls?follow=true"
@@ -124,7 +125,7 @@ def _garbage(target: Target) -> None:
 
 @contextlib.contextmanager
 def _large_lists(target: Target) -> Iterator[None]:
-    """Register a plugin that sends four different lists of 3 MiB."""
+    """Register a plugin that sends four different device lists of 3 MiB."""
     with hostile_plugin(target, lambda: map(_list, range(4))) as plugin:
         plugin.sent.wait(_SECONDS)
         yield
@@ -191,7 +192,7 @@ def _fill(target: Target) -> None:
 
 
 class _Client(http.client.HTTPConnection):
-    """A client on a unix socket."""
+    """HTTP client on a unix socket."""
 
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=20)

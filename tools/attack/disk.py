@@ -1,7 +1,7 @@
-"""Attack admissions by a full disk.
+"""Attack admissions with a full disk.
 
-Each admission that the kubelet cannot save must be rejected in one line, and must not change the
-file. When there is space again, admissions must succeed without a restart.
+If the kubelet cannot save an admission, it must reject the pod with a one-line message and leave
+the checkpoint unchanged. When there is space again, admissions must succeed without a restart.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _run(has_disk: bool) -> Outcome:
     ):
         good.ask("register")
         node.ask("wait", RESOURCE, _DEVICES, 20.0)
-        # From here on the kubelet has all it needs for admissions, so any rise is due to failures.
+        # The kubelet has everything that admissions need, so any further growth is due to failures.
         with Watch(node.process.pid) as watch:
             slowest, problems = _fill(node, Target(place), has_disk)
     return Outcome.measured(watch.peak - watch.before, admission=slowest, problems=tuple(problems))
@@ -44,7 +44,7 @@ def _run(has_disk: bool) -> Outcome:
 
 @contextmanager
 def _disk(place: Path | None) -> Iterator[None]:
-    """Mount a small file system on the directory."""
+    """Mount a small file system on a directory during a ``with`` block. Do nothing for None."""
     if place is None:
         yield
         return
@@ -53,19 +53,20 @@ def _disk(place: Path | None) -> Iterator[None]:
     try:
         yield
     finally:
-        # Lazy: the kubelet may still have files open.
+        # A lazy unmount, because the kubelet may still have files open.
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def _fill(node: HelperProcess, target: Target, has_disk: bool) -> tuple[float, list[str]]:
-    """Admit until that fails, add space, admit again; return the slowest time and problems."""
+    """Admit pods until admissions fail, add disk space, and admit pods again. Return the slowest
+    time in seconds, and problems."""
     process = psutil.Process(node.process.pid)
     if not has_disk:
         process.rlimit(psutil.RLIMIT_FSIZE, (_FILE_LIMIT, psutil.RLIM_INFINITY))
     answered, errors, slowest = _admit(node, range(_DEVICES))
     problems = [] if errors else ["the disk was never full, so nothing was tested"]
     if _on_disk(target) != answered:
-        problems.append("full disk: the file is not what was answered")
+        problems.append("full disk: the checkpoint does not match the admissions")
     if has_disk:
         size = "remount,size=16m,mode=0750"
         subprocess.run(["mount", "-o", size, str(target.root)], check=True)
@@ -74,13 +75,14 @@ def _fill(node: HelperProcess, target: Target, has_disk: bool) -> tuple[float, l
     more, rejected, slower = _admit(node, range(1000, 1010))
     problems += [f"rejected with free space: {rejected[0]}"] if rejected else []
     if _on_disk(target) != answered | more:
-        problems.append("free space: the file is not what was answered")
+        problems.append("free space: the checkpoint does not match the admissions")
     wrong = [error for error in errors if "\n" in error or "Rejected" not in error]
     return max(slowest, slower), [*problems, *(f"rejection: {error}" for error in wrong[:1])]
 
 
 def _admit(node: HelperProcess, numbers: range) -> tuple[dict[str, Devices], list[str], float]:
-    """Admit pods until ten were rejected; return their devices, errors and the slowest time."""
+    """Admit pods until ten were rejected. Return the devices of admitted pods, the errors, and the
+    slowest time in seconds."""
     answered: dict[str, Devices] = {}
     errors: list[str] = []
     slowest = 0.0
@@ -89,7 +91,7 @@ def _admit(node: HelperProcess, numbers: range) -> tuple[dict[str, Devices], lis
             answer = node.ask("admit", f"pod-{number}", RESOURCE, 1)
         except RequestFailed as error:
             errors.append(str(error))
-            # Enough to see how the kubelet rejects, and whether it stays consistent.
+            # Ten rejections show how the kubelet rejects pods, and whether it stays consistent.
             if len(errors) == 10:
                 break
         else:

@@ -1,8 +1,8 @@
-"""Attack with bad files beside good ones: pod manifests and CDI specifications.
+"""Attack with bad files in the same directory as good ones: pod manifests and CDI specifications.
 
-A bad file can block its reader (a FIFO), be endless (/dev/zero), have no data but a
-huge size, or grow while it is parsed (references to references). The reader must report it in
-one line, and must still read the good file beside it. ``start`` is the time until it did.
+A bad file can block its reader (a FIFO), be endless (/dev/zero), have a huge size without data, or
+grow while it is parsed (references to references). The reader must report the bad file in one line,
+and must still read the good file. ``Outcome.start`` is the time until both are done.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _CDI_LIMITS: Final = Limits(start=3.0, memory=150.0)
 
 
 def bomb() -> str:
-    """Return nine levels of nine references each: 387 million nodes in 600 bytes."""
+    """Return a YAML text with nine levels of nine references each: 387 million nodes in 600
+    bytes."""
     levels = ['a0: &a0 ["x","x","x","x","x","x","x","x","x"]']
     for number in range(1, 10):
         references = ",".join([f"*a{number - 1}"] * 9)
@@ -44,23 +45,23 @@ def bomb() -> str:
 
 
 def sparse(path: Path, size: int = 1 << 30) -> None:
-    """Create a file without data."""
+    """Create a sparse file: ``size`` bytes without data on disk."""
     path.touch(0o600)
     os.truncate(path, size)
 
 
 def link(to: str, path: Path) -> None:
-    """Create a link."""
+    """Create a symbolic link at ``path`` that leads to ``to``."""
     path.symlink_to(to)
 
 
 def text(content: str, path: Path) -> None:
-    """Create a file with this content."""
+    """Create a file with the text ``content``."""
     path.write_text(content)
 
 
 def stale_socket(path: Path) -> None:
-    """Create a socket on which no process listens."""
+    """Create a socket file on which no process listens."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
         bound.bind(str(path))
 
@@ -88,7 +89,7 @@ def _manifest_beside(make: Make) -> Outcome:
     with short_directory() as root:
         manifests = root / "manifests"
         manifests.mkdir()
-        # Files are read in order of their names, so the bad one comes first.
+        # Files are read in the order of their names, so the bad file comes first.
         make(manifests / "a-bad.yaml")
         _write(manifests / "good.json", _RESOURCE)
         with _command(root, manifests) as command, Watch(command.process.pid) as watch:
@@ -111,8 +112,8 @@ def _beside_hung() -> Outcome:
                 command.until(lambda: HOSTILE in str(command.records("devices-updated")), _TIMEOUT)
                 _write(manifests / "a-hung.json", HOSTILE)
                 time.sleep(1)
-                # Now the pod hangs. Another pod must be admitted, and must be terminated when
-                # its manifest is removed.
+                # Now the admission of the pod hangs. Another pod must be admitted, and terminated
+                # when its manifest is removed.
                 begin = time.monotonic()
                 _write(manifests / "good.json", _RESOURCE)
                 command.until(partial(_is_good_admitted, command), 20.0)
@@ -159,7 +160,7 @@ _GOOD_SPEC = {
     "kind": "good.example.com/device",
     "devices": [{"name": "d0", "containerEdits": {"env": ["GOOD=1"]}}],
 }
-# In a separate process, which can be measured, and killed if reading does not end.
+# Run in a separate process, which can be measured, and killed if reading does not end.
 _READER = """
 import sys
 from pathlib import Path

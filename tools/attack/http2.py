@@ -1,4 +1,4 @@
-"""HTTP/2 frames, to send what no correct client sends."""
+"""Encode HTTP/2 frames, to send data that no correct client sends."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CANCEL = struct.pack("!I", 8)
 
 
 def frame(kind: int, stream: int, payload: bytes = b"", flags: int = 0) -> bytes:
-    """Encode a frame (RFC 9113, section 4.1)."""
+    """Encode an HTTP/2 frame (RFC 9113, section 4.1)."""
     return struct.pack("!I", len(payload))[1:] + struct.pack("!BBI", kind, flags, stream) + payload
 
 
 def settings(**values: int) -> bytes:
-    """Encode a SETTINGS frame; ``window`` is the initial window of each stream."""
+    """Encode a SETTINGS frame. ``window`` is the initial flow control window of each stream."""
     pairs = [(INITIAL_WINDOW_SIZE, values["window"])] if "window" in values else []
     return frame(SETTINGS, 0, b"".join(struct.pack("!HI", *pair) for pair in pairs))
 
@@ -38,8 +38,11 @@ def _text(text: bytes) -> bytes:
 
 
 def request_headers(stream: int, method: str, extra: Iterable[tuple[bytes, bytes]] = ()) -> bytes:
-    """Encode the HEADERS frame of a gRPC call, with literal fields that are never indexed."""
-    # A server needs a state for indexed fields; without it each frame can be sent on its own.
+    """Encode the HEADERS frame of a gRPC call, with literal fields that are never indexed.
+
+    ``extra`` are additional header fields.
+    """
+    # Indexed fields depend on earlier frames. Without them, each frame can be sent alone.
     fields = [
         (b":method", b"POST"),
         (b":scheme", b"http"),
@@ -54,12 +57,12 @@ def request_headers(stream: int, method: str, extra: Iterable[tuple[bytes, bytes
 
 
 def message(stream: int, data: bytes) -> bytes:
-    """Encode the DATA frame with the only message of a call."""
+    """Encode the DATA frame with the only message of a gRPC call."""
     return frame(DATA, stream, b"\0" + struct.pack("!I", len(data)) + data, END_STREAM)
 
 
 def call(stream: int, method: str, data: bytes = b"") -> bytes:
-    """Encode a unary call."""
+    """Encode all frames of a unary gRPC call."""
     return request_headers(stream, method) + message(stream, data)
 
 
@@ -76,8 +79,9 @@ def connect(path: Path, first: bytes = b"") -> socket.socket:
 def connections(
     path: Path, count: int, first: bytes = b"", *, may_fail: bool = False
 ) -> Iterator[list[socket.socket]]:
-    """Open connections in a ``with`` block. If they ``may_fail``, there can be fewer."""
-    # Servers reject connections when they have no descriptors left.
+    """Open connections for a ``with`` block. If ``may_fail`` is true, failed connections are left
+    out."""
+    # Servers reject connections if they have no descriptors left.
     errors = (OSError,) if may_fail else ()
     with contextlib.ExitStack() as stack:
         found = []
@@ -88,8 +92,8 @@ def connections(
 
 
 def send_garbage(path: Path) -> None:
-    """Send data that is not HTTP on 200 connections."""
-    # One after the other: the number of open connections must not depend on the machine.
+    """Open 200 connections, one after another, and send data that is not HTTP."""
+    # One after another, so that the number of open connections does not depend on the machine.
     for number in range(200):
         with contextlib.suppress(OSError), connect(path) as connection:
             connection.sendall(bytes([number]) * 100_000)

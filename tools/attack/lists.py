@@ -24,12 +24,15 @@ from tools.attack.plugins import (
 
 _SECONDS = 6.0
 _MOST = Limits(registration=3.0, admission=3.0, memory=300.0, kept=250.0)
-"""A list of 4 MiB can have hundreds of thousands of devices. The kubelet must store them, and
-reading them uses a CPU for a while."""
+"""Limits for lists of 4 MiB, which can have hundreds of thousands of devices.
+
+The kubelet must store the devices, and reading them uses a CPU for a while.
+"""
 
 
 def _offer(target: Target, lists: Lists, compression: grpc.Compression | None = None) -> None:
-    """Register a plugin with these lists, and wait until they can have had an effect."""
+    """Register a plugin that sends these device lists, and wait until they can have had an
+    effect."""
     with hostile_plugin(target, lists, compression=compression) as plugin:
         plugin.sent.wait(_SECONDS)
         time.sleep(_SECONDS)
@@ -43,7 +46,7 @@ def _numa(count: int) -> bytes:
 
 
 def _many_nodes() -> bytes:
-    """Return devices with many NUMA nodes each, all different."""
+    """Return an encoded device list in which each device has many NUMA nodes, all different."""
     numbers = itertools.count()
     return cut(device(b"%d" % each, itertools.islice(numbers, 100)) for each in range(LIMIT))
 
@@ -54,12 +57,12 @@ def _one_device_of_nodes() -> bytes:
 
 
 def _empty_nodes() -> bytes:
-    # Two bytes each in the message, but an object each if they were decoded.
+    # Each node has two bytes in the message, but would be a large object if it were decoded.
     return field(1, field(1, b"d") + field(3, filled(field(1, b""), LIMIT - 64)))
 
 
 def _huge_numbers() -> bytes:
-    # The number of a node must not become the size of anything.
+    # The kubelet must not allocate memory in proportion to the number of a node.
     return cut(device(b"%d" % number, [(1 << 62) + number]) for number in range(LIMIT))
 
 
@@ -80,7 +83,7 @@ WORST: Mapping[str, tuple[str, Callable[[], bytes]]] = {
     "list-duplicates": ("800,000 devices of one id", partial(filled, _SAME)),
     "list-distinct": ("4 MiB of devices with the shortest ids", _distinct),
 }
-"""Single lists of up to 4 MiB: description, and function that builds the list."""
+"""Single device lists of up to 4 MiB by name: description, and function that encodes the list."""
 
 
 # -- floods ----------------------------------------------------------------------------
@@ -98,7 +101,7 @@ def _flood(messages: Callable[[], Iterable[bytes]]) -> Callable[[Target], None]:
 
 
 def _small() -> Iterator[bytes]:
-    # All IDs are new in each list: a list that equals the previous one would be skipped.
+    # Each list has new IDs: a list that equals the previous one would be skipped.
     for turn in itertools.count():
         yield b"".join(device(b"%d-%d" % (turn, number)) for number in range(100))
 
@@ -108,12 +111,12 @@ def _large() -> Iterator[bytes]:
 
 
 def _bomb() -> Iterator[bytes]:
-    # Zeros compress well. The limit on messages must apply to the decompressed size.
+    # Zeros compress well. The limit of message sizes must apply to the decompressed size.
     for _ in range(4):
         yield bytes(512_000_000)
 
 
-# A function, so that each attack has its own ``build``.
+# Called once per attack, so that each attack has a separate variable ``build``.
 def _register_single(name: str, about: str, build: Callable[[], bytes]) -> None:
     beside(name, about, _MOST)(partial(_offer, lists=lambda: iter([build()])))
 

@@ -1,4 +1,4 @@
-"""Attacks, their outcomes, and the limits that an outcome can break."""
+"""Model of an attack: its outcome, and the limits that an outcome can exceed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tools.harness.usage import Usage
 
 @attrs.frozen
 class Target:
-    """The directory of the attacked kubelet."""
+    """Directory of the attacked kubelet, with the paths of its sockets and files."""
 
     root: Path
 
@@ -23,22 +23,22 @@ class Target:
 
     @property
     def registration(self) -> Path:
-        """The socket of the Registration service."""
+        """Socket of the Registration service."""
         return self.plugin_dir / "kubelet.sock"
 
     @property
     def pod_resources(self) -> Path:
-        """The socket of the PodResources service."""
+        """Socket of the PodResources service."""
         return self.root / "pod-resources" / "kubelet.sock"
 
     @property
     def control(self) -> Path:
-        """The socket of the control API."""
+        """Socket of the control API."""
         return self.root / "control.sock"
 
     @property
     def registry(self) -> Path:
-        """The directory in which the kubelet discovers plugins."""
+        """Directory in which the kubelet discovers plugins."""
         return self.root / "plugins_registry"
 
     @property
@@ -51,27 +51,31 @@ Hostile = Callable[[Target], None]
 
 @attrs.frozen
 class Outcome:
-    """The cost of an attack: the worst times in s, memory in MB. None: not measured."""
+    """Outcome of an attack: the longest times in seconds, memory in MB. A figure that was not
+    measured is None."""
 
     registration: float | None = None
-    """Until the good plugin was registered and the kubelet had asked for its list."""
+    """Longest time until the good plugin was registered and the kubelet had requested its device
+    list."""
     admission: float | None = None
-    """Until a pod with a device of the good plugin was admitted."""
+    """Longest time until a pod with a device of the good plugin was admitted."""
     start: float | None = None
-    """Until the kubelet was serving or had exited, or until the reader was done."""
+    """Time until the kubelet was serving or had exited, or until the reader of bad files had
+    finished."""
     memory: float | None = None
-    """Maximum rise of resident memory."""
+    """Maximum growth of resident memory during the attack."""
     kept: float | None = None
-    """Remaining rise after the attack."""
+    """Growth of resident memory that remains after the attack."""
     threads: int | None = None
-    """Maximum rise, as for descriptors."""
+    """Maximum growth of the number of threads."""
     descriptors: int | None = None
+    """Maximum growth of the number of descriptors."""
     problems: tuple[str, ...] = ()
     """Broken promises, one sentence each."""
 
     @classmethod
     def measured(cls, usage: Usage, **figures: Any) -> Outcome:
-        """Return an outcome with this usage and other figures."""
+        """Return an outcome with the resource use ``usage`` and other figures."""
         return cls(
             memory=usage.memory, threads=usage.threads, descriptors=usage.descriptors, **figures
         )
@@ -79,9 +83,9 @@ class Outcome:
 
 @attrs.frozen
 class Limits:
-    """The maximum of each figure of an Outcome."""
+    """Upper limit of each figure of an Outcome."""
 
-    # Defaults. An attack raises those that its load alone exceeds.
+    # Default limits. An attack that needs more for its load raises some of them.
     registration: float = 1.5
     admission: float = 1.5
     start: float = 5.0
@@ -93,24 +97,24 @@ class Limits:
 
 _UNITS = {"registration": " s", "admission": " s", "start": " s", "memory": " MB", "kept": " MB"}
 FIGURES = tuple(field.name for field in attrs.fields(Limits))
-"""Names of the figures, in the order of the table."""
+"""Names of the figures, in the order of the table's columns."""
 
 
 @attrs.frozen
 class Attack:
-    """An attack. ``run`` carries it out and returns its cost."""
+    """Attack on a kubelet. ``run`` carries the attack out and returns the outcome."""
 
     name: str
     about: str
-    """What the attack does, in a few words."""
+    """Short description of what the attack does."""
     run: Callable[[], Outcome]
     limits: Limits = Limits()
     hostile: Hostile | None = None
-    """What the attacker's process does, if the attack has one."""
+    """Function that runs in the attacker's process; None if the attack has no such process."""
 
 
 ATTACKS: list[Attack] = []
-"""The attacks of all modules that were imported; ``registry`` imports all."""
+"""Attacks of all modules that were imported. ``tools.attack.registry`` imports all modules."""
 
 
 def attack(
@@ -126,11 +130,11 @@ def attack(
 
 
 def broken(limits: Limits, outcome: Outcome) -> Iterator[str]:
-    """Yield each limit and each promise that an outcome breaks."""
-    # None is a figure that the attack does not measure.
+    """Yield a text for each limit that the outcome exceeds, and for each broken promise."""
+    # A figure is None if the attack does not measure it.
     for name in FIGURES:
         value, most = getattr(outcome, name), getattr(limits, name)
         if value is not None and value > most:
             unit = _UNITS.get(name, "")
-            yield f"{name} {value:.4g}{unit}, at most {most:g}{unit}"
+            yield f"{name} {value:.4g}{unit}, limit {most:g}{unit}"
     yield from outcome.problems

@@ -1,7 +1,7 @@
-"""The attacked kubelet, a helper process: ``ROOT SETTINGS [SERVES]``.
+"""Helper process that runs the attacked kubelet. Arguments: ``ROOT SETTINGS [SERVES]``.
 
-SETTINGS is a JSON object with fields of ``Settings``. SERVES is ``control`` to serve the control
-API, or ``http`` to serve HTTP with it.
+SETTINGS is a JSON object with fields of ``Settings``. With SERVES ``control``, the kubelet serves
+the control API, and with ``http`` both HTTP and the control API.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tools.harness.process import exit_now, serve
 
 
 class Node:
-    """The requests that this process answers."""
+    """Handlers of the requests that the helper process answers."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
         self._kubelet = kubelet
@@ -29,7 +29,7 @@ class Node:
         self._kubelet.wait_for_resource(resource, count, timeout)
 
     def admit(self, uid: str, resource: str, count: int) -> list[str]:
-        """Admit a pod and return its devices. Raises Rejected."""
+        """Admit a pod and return its device IDs. Raises Rejected."""
         manifest = pod_manifest(f"pod-{uid}", {resource: count}, uid=uid)
         self._kubelet.admit(manifest, start=False).raise_for_rejection()
         return self._kubelet.devices(uid)["main"][resource]
@@ -38,8 +38,8 @@ class Node:
         self._kubelet.terminate(uid)
 
     def check(self) -> None:
-        """Raise errors of threads, and of the checkpoint."""
-        # Garbage in cycles is not memory that the attack has left.
+        """Raise errors of the kubelet's threads, and of the checkpoint if it does not match."""
+        # Uncollected garbage must not count as memory that the attack has left.
         gc.collect()
         self._kubelet.check()
         checkpoint.load(self._kubelet.checkpoint_path)
@@ -60,7 +60,7 @@ def _server(kubelet: MockKubelet, serves: str = "") -> contextlib.AbstractContex
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve until standard input ends."""
+    """Answer requests until standard input is closed."""
     root, settings, *serves = arguments
     with (
         MockKubelet(root, Settings(**json.loads(settings))) as kubelet,

@@ -1,4 +1,4 @@
-"""Attack the output of the command, and the process itself by a fork."""
+"""Attack with output that is not read, with escape sequences, and with a fork of the process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TIMEOUT = 30.0
 _EVENTS = 5000
 _ESCAPE = "\x1b"
 
-# The child inherits the exit handlers of its parent, which must not clean up in the child.
+# A forked child inherits the exit handlers of its parent. They must not clean up in the child.
 _FORK = """
 import os, sys
 from devicemanager import MockKubelet
@@ -46,7 +46,7 @@ with MockKubelet() as kubelet:
 def _unread() -> Outcome:
     with short_directory() as root, running(root, reads=False) as command:
         target = Target(root)
-        # Not by the output, which nothing reads: a full pipe then blocks the next write to it.
+        # Do not wait for output: nothing reads it, so the next write to a full pipe blocks.
         _served(target)
         with Watch(command.process.pid) as watch:
             rejected = _rejected(target)
@@ -64,7 +64,7 @@ def _served(target: Target) -> None:
 
 
 def _rejected(target: Target) -> int:
-    """Register until there is no response; return the number of responses."""
+    """Make invalid Register calls until one has no response. Return the number of responses."""
     request = dp.RegisterRequest(version="none", resource_name="a.b/c")
     with channel(target) as connection:
         stub = dp_grpc.RegistrationStub(connection)
@@ -91,7 +91,7 @@ def _escape() -> Outcome:
             with contextlib.suppress(grpc.RpcError):
                 register(target, f"{name}/x", "a.b/c")
             command.until(partial(_has_printed, command, "devices-updated"), _TIMEOUT)
-            # The last lines can still be in the pipe.
+            # Wait, because the last lines may still be in the pipe.
             time.sleep(0.5)
             problems = list(command.end())
         bad = [line for line in command.lines + command.errors if _ESCAPE in line]

@@ -1,7 +1,7 @@
-"""A plugin that responds with any bytes, functions to register it, and messages as bytes.
+"""Run a plugin that responds with arbitrary bytes, register it, and encode its messages.
 
-The messages of the device plugin API are encoded here, because that is faster than protobuf, and
-because an attack also needs invalid ones.
+This module encodes messages of the device plugin API without the protobuf library, because this is
+faster, and because attacks also need invalid messages.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tools.attack.model import Target
 HOSTILE = "hostile.example.com/device"
 HOSTILE_SOCKET = "hostile.sock"
 LIMIT = 4 * 1024 * 1024
-"""Default limit of gRPC for a received message."""
+"""Default limit of gRPC for the size of a received message, in bytes."""
 
 
 def varint(value: int) -> bytes:
-    """Encode a number as protobuf does; negative numbers take ten bytes."""
+    """Encode a number as a protobuf varint. A negative number has ten bytes."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:
@@ -39,7 +39,7 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, data: bytes) -> bytes:
-    """Encode a field with a length."""
+    """Encode a protobuf field with a length, such as a string or message."""
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
@@ -47,23 +47,23 @@ _HEALTHY = field(2, b"Healthy")
 
 
 def node(id_: int) -> bytes:
-    """Encode a NUMANode in the topology of a device."""
+    """Encode a NUMANode for the topology of a device."""
     return field(1, varint(1 << 3) + varint(id_))
 
 
 def device(id_: bytes, nodes: Iterable[int] = (), health: bytes = _HEALTHY) -> bytes:
-    """Encode a Device in a list."""
+    """Encode a Device for a device list."""
     topology = b"".join(map(node, nodes))
     return field(1, field(1, id_) + health + (field(3, topology) if topology else b""))
 
 
 def filled(piece: bytes, limit: int = LIMIT) -> bytes:
-    """Repeat a piece up to the limit."""
+    """Repeat a piece as often as it fits into ``limit`` bytes."""
     return piece * (limit // len(piece))
 
 
 def cut(pieces: Iterable[bytes], limit: int = LIMIT) -> bytes:
-    """Join pieces up to the limit."""
+    """Join as many pieces as fit into ``limit`` bytes."""
     out = bytearray()
     for piece in pieces:
         if len(out) + len(piece) > limit:
@@ -81,7 +81,8 @@ _UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_l
 
 @attrs.define(eq=False)
 class HostilePlugin:
-    """A server on one socket, in a ``with`` block."""
+    """Plugin server on one socket, for use in a ``with`` block. It responds with the given
+    bytes."""
 
     path: Path
     lists: Lists
@@ -90,7 +91,7 @@ class HostilePlugin:
     workers: int = 64
     compression: grpc.Compression | None = None
     sent: threading.Event = attrs.field(factory=threading.Event)
-    """Set when gRPC has taken all lists of a stream."""
+    """Event that is set when gRPC has accepted all lists of a stream."""
     _server: grpc.Server | None = None
 
     def __enter__(self) -> Self:
@@ -111,8 +112,8 @@ class HostilePlugin:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._server is not None, "the block was entered"
-        # Without a grace period: handlers of an attack may never return.
+        assert self._server is not None, "__exit__ is called after __enter__"
+        # Stop without a grace period: handlers of an attack may never return.
         self._server.stop(0)
 
     def _list(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -125,28 +126,29 @@ class HostilePlugin:
 
 @contextmanager
 def hostile_plugin(target: Target, lists: Lists, **options: Any) -> Iterator[HostilePlugin]:
-    """Serve and register a plugin of the resource ``HOSTILE`` in a ``with`` block."""
+    """Serve and register a plugin of the resource ``HOSTILE`` during a ``with`` block."""
     with HostilePlugin(target.plugin_dir / HOSTILE_SOCKET, lists, **options) as plugin:
         register(target, HOSTILE_SOCKET, HOSTILE)
         yield plugin
 
 
 def register(target: Target, endpoint: str, resource: str, timeout: float = 60.0) -> None:
-    """Register a plugin. Raises grpc.RpcError if it is rejected."""
+    """Call Register for a plugin. Raises grpc.RpcError if the kubelet rejects it."""
     request = dp.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=resource)
     with channel(target) as connection:
         dp_grpc.RegistrationStub(connection).Register(request, timeout=timeout)
 
 
 def storm(target: Target, requests: Iterable[dp.RegisterRequest], seconds: float) -> None:
-    """Send all requests at once over a few connections; wait up to ``seconds`` for responses."""
+    """Send all Register requests concurrently over a few connections, and wait up to ``seconds``
+    for responses."""
     connections = [channel(target) for _ in range(16)]
     stubs = [dp_grpc.RegistrationStub(each) for each in connections]
     calls = [
         stubs[number % len(stubs)].Register.future(request, timeout=seconds)
         for number, request in enumerate(requests)
     ]
-    # Errors are expected; what counts is that the calls are over.
+    # Errors are expected. Only wait until the calls have ended.
     for call in calls:
         call.exception()
     for connection in connections:
@@ -155,6 +157,6 @@ def storm(target: Target, requests: Iterable[dp.RegisterRequest], seconds: float
 
 def channel(target: Target) -> grpc.Channel:
     """Open a new connection to the Registration service."""
-    # Not a subchannel that calls of other attacks share: they would wait for each other.
+    # Do not share a subchannel: calls on it would wait for each other.
     options = [*_UNLIMITED, ("grpc.use_local_subchannel_pool", 1)]
     return grpc.insecure_channel(sockets.target(target.registration), options)

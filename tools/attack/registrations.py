@@ -1,4 +1,5 @@
-"""Attack registration: plugins that never respond, too many, with hostile names or directories."""
+"""Attack registration: plugins that never respond, too many plugins, hostile names and
+directories."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _WATCHED = 200
 _SECONDS = 20.0
 _DESCRIPTORS_PER_CALL = 3
 _PER_PROCESS = 100
-"""Default of ``Settings.max_registrations_per_process``."""
+"""Default value of ``Settings.max_registrations_per_process``."""
 _WAITING = Limits(threads=100, descriptors=_BAD * _DESCRIPTORS_PER_CALL)
 
 
@@ -81,7 +82,7 @@ def _no_options(target: Target) -> None:
 
 @contextmanager
 def silence(path: Path) -> Iterator[None]:
-    """Listen on a socket, accept every connection, and send nothing."""
+    """Listen on a socket during a ``with`` block, accept every connection, and send nothing."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(path))
         listening.listen(4096)
@@ -90,7 +91,7 @@ def silence(path: Path) -> Iterator[None]:
 
 
 def _accept(listening: socket.socket) -> None:
-    # Kept in a list: without a reference the connections would be closed.
+    # Stored in a list: without a reference, Python would close the connections.
     accepted = []
     with contextlib.suppress(OSError):
         while True:
@@ -155,7 +156,8 @@ def _names(target: Target, names: Iterable[str]) -> None:
 
 
 class _Long:
-    """66 different names of almost 4 MiB, created while iterating: together they are large."""
+    """Iterable of 66 different resource names of almost 4 MiB. Each is created on demand, because
+    together they are large."""
 
     def __iter__(self) -> Iterator[str]:
         for number in range(66):
@@ -163,7 +165,7 @@ class _Long:
 
 
 class _Control:
-    """Names with 100 control characters."""
+    """Iterable of resource names with 100 control characters."""
 
     def __iter__(self) -> Iterator[str]:
         for number in range(500):
@@ -202,14 +204,14 @@ def _flood(directory: Path) -> None:
         name = directory / f"flood-{number % 3000}"
         with contextlib.suppress(OSError):
             _MAKE[number % len(_MAKE)](name)
-        # Otherwise the directory would soon be full of names that exist.
+        # Clear the directory, because later all names would already exist.
         if number % 3000 == 0:
             _clear(directory)
     _clear(directory)
 
 
 def _link(path: Path) -> None:
-    # To itself: the kubelet must not follow it.
+    # The link leads to itself: the kubelet must not follow it.
     path.symlink_to(path.name)
 
 

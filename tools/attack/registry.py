@@ -1,4 +1,4 @@
-"""Import all attacks. The order of imports is the order of the table."""
+"""Import the modules of all attacks. The order of imports is the order of the table's rows."""
 
 from __future__ import annotations
 

@@ -16,19 +16,20 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 Record = dict[str, Any]
-# exec: signals and limits must apply to the command itself, and not to the shell.
+# exec replaces the shell, so that signals reach the command and limits apply to it.
 _WITH_LIMITS: Final = '{limits}; exec "$@"'
 _END: Final = 20.0
 
 
 class Running:
-    """The running command; ``lines`` and ``errors`` are its output so far."""
+    """Process of the command. ``lines`` and ``errors`` are the lines on standard output and
+    standard error so far."""
 
     def __init__(
         self, root: Path, *arguments: object, limits: str = "true", reads: bool = True
     ) -> None:
-        """``limits`` are shell commands before the command. Standard output is not read unless
-        ``reads``."""
+        """``limits`` are shell commands to run before the command, such as ``ulimit -n 8``. If
+        ``reads`` is false, standard output is not read."""
         command = [sys.executable, "-m", "devicemanager", "run", "--root", root, *arguments]
         shell = ["sh", "-c", _WITH_LIMITS.format(limits=limits), "sh", *map(str, command)]
         self.begin = time.monotonic()
@@ -43,24 +44,24 @@ class Running:
             self._threads.append(_follow(self.process.stdout, self.lines, self._lines_read))
 
     def until(self, found: Callable[[], bool], timeout: float) -> float | None:
-        """Wait until ``found()`` is true or the process exits. Return the seconds since the start;
-        None on timeout."""
+        """Wait until ``found()`` is true or the process exits. Return the seconds since the start,
+        or None on timeout."""
         limit = time.monotonic() + timeout
         while not found():
             if (rest := limit - time.monotonic()) <= 0:
                 return None
             with contextlib.suppress(queue.Empty):
                 self._lines_read.get(timeout=min(rest, 0.1))
-            # The last lines are read after the exit, and can make the condition true.
+            # The last lines are read after the exit. They can make the condition true.
             if self.process.poll() is not None:
                 self._drain()
                 return time.monotonic() - self.begin
         return time.monotonic() - self.begin
 
     def records(self, kind: str) -> list[Record]:
-        """Return its records of one kind; it needs ``--output json``."""
+        """Return the command's JSON records of one kind. The command needs ``--output json``."""
         records = []
-        # A copy, because a thread appends to it. The last line can be incomplete.
+        # Iterate over a copy, because a thread appends lines. The last line can be incomplete.
         for line in list(self.lines):
             with contextlib.suppress(ValueError):
                 records.append(json.loads(line))
@@ -70,7 +71,7 @@ class Running:
         return bool(self.records("ready"))
 
     def end(self) -> Iterator[str]:
-        """Send SIGTERM; yield problems of its exit."""
+        """Send SIGTERM to the process, and yield problems of its exit."""
         if self.process.poll() is None:
             begin = time.monotonic()
             self.process.send_signal(signal.SIGTERM)
@@ -115,7 +116,7 @@ def _follow(
                 lines.append(line)
                 read.put(None)
 
-    # A daemon: a forked child of the command can keep the pipe open.
+    # A daemon thread: a forked child of the command can keep the pipe open.
     thread = threading.Thread(target=follow, name="follow", daemon=True)
     thread.start()
     return thread
@@ -123,7 +124,7 @@ def _follow(
 
 @contextmanager
 def running(root: Path, *arguments: object, **options: Any) -> Iterator[Running]:
-    """Run the command in a ``with`` block, and kill it at the end."""
+    """Run the command during a ``with`` block, and kill it at the end."""
     process = Running(root, *arguments, **options)
     try:
         yield process

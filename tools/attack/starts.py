@@ -1,7 +1,7 @@
-"""Attack the start of ``devicemanager run``: links, leftovers, checkpoints, too few resources.
+"""Attack the start of ``devicemanager run``: links, leftovers, checkpoints, tight limits.
 
-A start either serves, or exits with exactly one line that names the cause. If it serves, a good
-plugin must be able to register, and SIGTERM must end it.
+The command must either serve, or exit with exactly one line that names the cause. If it serves, a
+good plugin must be able to register, and SIGTERM must stop the command.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ from tools.harness.usage import Watch
 
 _TIMEOUT = 90.0
 _WHOLE = Limits(memory=200.0, threads=200, descriptors=200)
-"""Not a rise: memory, threads and descriptors of the whole process."""
+"""Limits for the memory, threads and descriptors of the whole process, not for growth."""
 _LINK, _SHARED, _FILES = "link", "writable|others", "open files|descriptor"
 
 Check = Callable[[Path, Path], Iterable[str]]
-"""Yields problems while it serves, given the root and a directory outside of it."""
+"""Function that yields problems while the command serves. Its arguments are the root and a
+directory outside of the root."""
 
 
 @attrs.frozen
 class Start:
-    """What is prepared, and what must happen."""
+    """Start of the command: what is prepared, and what the command must do."""
 
     prepare: Callable[[Path, Path], None] = lambda root, outside: None
-    """Prepares the existing root, given also a directory outside of it."""
+    """Function that prepares the root, which exists. Its second argument is a directory outside of
+    the root."""
     rejection: str | None = None
-    """Pattern in the one-line error of a start that must fail; None: it must serve."""
+    """Pattern that the one-line error must match; None if the command must serve."""
     may_reject: bool = False
-    """Both results are correct; an error must still be one line."""
+    """True if the command may serve or exit. An error must still be one line."""
     check: Check = lambda root, outside: ()
     limits: str = "true"
     root: str = "root"
@@ -71,16 +73,16 @@ def _run(start: Start) -> Outcome:
 
 def _judged(start: Start, command: Running, seconds: float | None) -> Iterator[str]:
     if seconds is None:
-        yield "it neither served nor exited"
+        yield "the command neither served nor exited"
     elif command.is_ready():
         if start.rejection is not None and not start.may_reject:
-            yield "it served, but had to exit with an error"
+            yield "the command served, expected an exit with an error"
     elif start.rejection is None and not start.may_reject:
-        yield f"it did not serve: {_last(command)}"
+        yield f"the command did not serve: {_last(command)}"
     elif len(command.errors) != 1:
-        yield f"it exited with {len(command.errors)} lines: {_last(command)}"
+        yield f"the command printed {len(command.errors)} error lines, expected 1: {_last(command)}"
     elif re.search(start.rejection or "", command.errors[0], re.IGNORECASE) is None:
-        yield f"its error does not name the cause: {_last(command)}"
+        yield f"the error does not name the cause: {_last(command)}"
 
 
 def _last(command: Running) -> str:
@@ -91,7 +93,7 @@ def _last(command: Running) -> str:
 
 
 def _canaries(directory: Path) -> None:
-    # Files that a cleanup of the kubelet would delete, if it followed the link.
+    # Create files that the kubelet would delete if its cleanup followed the link.
     (directory / "key.pem").write_text("precious")
     stale_socket(directory / "other.sock")
 
@@ -180,7 +182,7 @@ def _text(content: str) -> Start:
 
 
 def _few(limits: str, cause: str) -> Start:
-    # How much a start needs depends on the Python and the libraries.
+    # How much a start needs depends on the versions of Python and the libraries.
     return Start(rejection=cause, may_reject=True, limits=limits)
 
 

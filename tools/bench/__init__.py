@@ -8,8 +8,8 @@ them. ``model`` computes the rows, ``report`` formats them, ``environment`` star
 and plugins. ``reference`` compares with the real device manager instead.
 
 Invariants:
-* Each case runs in a new process, with its plugin in another one.
-* Times that are compared are taken alternately in one run, so that noise affects both.
+* Each case runs in a new process, and its plugin in another process.
+* Times that are compared are measured alternately in one run, so that noise affects both.
 * No benchmark passes or fails; a missed goal is only printed.
 
 Start with ``__main__``, then ``admission``.

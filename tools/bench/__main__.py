@@ -1,4 +1,4 @@
-"""``python -m tools.bench``: measure, and print a table."""
+"""``python -m tools.bench``: run benchmarks and print a table."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tools.bench.model import SCALES, Case, Measurement, Row, rows
 from tools.bench.registry import BenchmarkFailed, cases, measure
 
 _QUICK_DEVICES: Final = 110
-"""Largest node for ``--reference`` with ``--quick``."""
+"""Number of devices on the largest node for ``--reference`` with ``--quick``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and write the requested files.
+    """Run the benchmarks, print the table and write the requested files.
 
-    Return 0 on success, 1 if a case failed, 2 for wrong usage. Missed goals are not errors.
+    Return 0 on success, 1 if a case failed, or 2 for wrong usage. Missed goals are not errors.
     """
     options = _parser().parse_args(arguments)
     if options.reference:
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _compare_with_reference(options: argparse.Namespace) -> int:
-    # Imported here because the other benchmarks do not need Go.
+    # Imported here, because the other benchmarks do not need Go.
     from tools.bench import reference
     from tools.differential.building import BuildError
     from tools.differential.versions import release
@@ -81,7 +81,7 @@ def _is_chosen(case: Case, only: Sequence[str]) -> bool:
 
 
 def _measure(chosen: Sequence[Case], scale: str, repeats: int) -> list[Row]:
-    """Run each case in ``repeats`` new processes, all cases once per round."""
+    """Run each case in ``repeats`` new processes. Each round runs all cases once."""
     runs: dict[str, list[Sequence[Measurement]]] = {case.name: [] for case in chosen}
     with Work("bench", repeats * len(chosen)) as work:
         for case in [*chosen] * repeats:

@@ -1,4 +1,4 @@
-"""Admission: one pod at a time and from several threads; release of pods."""
+"""Benchmark admissions, one at a time and from several threads, and the release of pods."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _T = TypeVar("_T")
 _THREADS = 8
 _FEW = 8
 _FLAT = 200
-"""Up to this number of pods, the goal is stricter and the node is filled repeatedly."""
+"""Number of pods up to which the goal is stricter and the node is filled repeatedly."""
 _BASELINE = "Allocate + durable write"
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Return the cases: admission at each size, then operations on many pods."""
+    """Return the cases: admission at each size, and operations on many pods."""
     sized = [
         Case(f"admission-{devices}x{pods}", partial(admission, devices, pods, scale.samples))
         for devices, pods in scale.sizes
@@ -42,9 +42,10 @@ def cases(scale: Scale) -> list[Case]:
 def admission(
     devices: int, pods: int, samples: int = 0, nodes: int = 0, settings: Settings | None = None
 ) -> list[Measurement]:
-    """Fill the node with ``pods`` pods, with a baseline after each.
+    """Measure admissions while the node is filled with ``pods`` pods. The baseline is measured
+    after each one.
 
-    Repeat it until there are about ``samples`` samples.
+    The node is filled repeatedly until there are about ``samples`` samples.
     """
     taken: list[float] = []
     baseline: list[float] = []
@@ -59,7 +60,7 @@ def admission(
             baseline += least
             for number in range(pods):
                 kubelet.terminate(pod(number).uid)
-    # The name has no policy if there are no settings: --compare matches rows by name.
+    # Without settings, the name has no policy: --compare finds rows by name.
     policy = f", {settings.topology_policy}, {nodes} NUMA nodes" if settings else ""
     measured = Measurement(
         f"admission{policy}: {devices} devices, 0-{pods} pods",
@@ -77,20 +78,22 @@ def admission(
 def _with_baseline(
     action: Callable[[_T], object], items: Iterable[_T], raw: Baseline, least: Callable[[], object]
 ) -> tuple[list[float], list[float]]:
-    """Time the action for each item, and the baseline after each."""
+    """Measure ``action`` for each item, and the baseline ``least`` after each. Return both lists of
+    times in ms."""
     taken, baseline = [], []
     for item in items:
         taken.append(timed(partial(action, item)))
-        # The baseline writes the same bytes as the action did.
+        # The baseline must write the same bytes as the action.
         raw.refresh()
         baseline.append(timed(least))
     return taken, baseline
 
 
 def _overhead(run: Measurement) -> Iterator[Measurement]:
-    """Yield the time of an admission without plugin and disk.
+    """Yield the time of an admission without the plugin's call and the disk write.
 
-    It is the difference of the medians, because single disk writes vary by more than that.
+    It is the difference of the medians, because single disk writes vary by more than this
+    difference.
     """
     yield Measurement(
         f"{run.name}, beyond {_BASELINE}",
@@ -100,7 +103,8 @@ def _overhead(run: Measurement) -> Iterator[Measurement]:
 
 
 def _last_tenth(run: Measurement) -> Iterator[Measurement]:
-    """Yield the end of the run, when the node is full: the median hides growth."""
+    """Yield the last tenth of the samples, when the node is full. The median of all samples would
+    hide growth."""
     tenth = len(run.samples) // 10
     yield Measurement(
         f"{run.name}, the last tenth",
@@ -112,7 +116,7 @@ def _last_tenth(run: Measurement) -> Iterator[Measurement]:
 
 
 def _manifest(samples: int) -> list[Measurement]:
-    """Admit manifests and start the containers, as a test does."""
+    """Measure admissions of manifests with started containers, as in a test."""
     with (
         node(samples) as (kubelet, plugin),
         Baseline(plugin.socket, kubelet.checkpoint_path) as raw,
@@ -139,7 +143,7 @@ def _as_manifest(of: Pod) -> dict[str, object]:
 
 
 def _threads(pods: int) -> list[Measurement]:
-    """Admit a tenth of the pods from one thread, then a tenth from eight, alternately."""
+    """Admit a tenth of the pods from one thread, then a tenth from eight threads, and repeat."""
     share = max(pods // 10, _THREADS)
     numbers = itertools.count()
     taken: dict[int, list[float]] = {1: [], _THREADS: []}
@@ -162,7 +166,7 @@ def _threads(pods: int) -> list[Measurement]:
 
 
 def _map(pool: Executor, action: Callable[[Pod], object], pods: Iterable[Pod]) -> None:
-    """Run the action for each pod and raise its exceptions."""
+    """Call ``action`` for each pod in the pool's threads, and raise its exceptions."""
     for _ in pool.map(action, pods):
         pass
 
@@ -186,7 +190,7 @@ def _release(pods: int) -> list[Measurement]:
 
 
 def _terminate(pods: int) -> list[Measurement]:
-    """Terminate all pods in one call, as when a node is drained."""
+    """Measure the termination of all pods in one call, as for a drained node."""
     with node(pods) as (kubelet, _):
         admit(kubelet, *map(pod, range(pods)))
         uids = [pod(number).uid for number in range(pods)]

@@ -1,7 +1,7 @@
-"""Plain backtracking search, the baseline of the claim allocator.
+"""Plain backtracking search, the baseline for the search of the claim allocator.
 
-It tries the devices in order for one request after the other and goes back at a dead end,
-the first approach that comes to mind. It counts its picks and stops after a limit.
+For one request after another, it tries the devices in order, and goes back if no device is left.
+This is the simplest approach. It counts the devices that it tries and stops at a limit.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tools.bench.claimcases import ClaimCase
 
 
 class GivenUpError(Exception):
-    """The limit of picks is reached."""
+    """Exception of a search that has reached its limit of tried devices."""
 
 
 @attrs.frozen
 class Tried:
-    """Result of a search."""
+    """Result of a plain search. ``picks`` is the number of devices that it tried."""
 
     picks: int
     found: bool
@@ -29,7 +29,7 @@ class Tried:
 
 
 def backtrack(case: ClaimCase, most: int) -> Tried:
-    """Search an idle node for the case's claims with up to ``most`` picks."""
+    """Search an idle node for devices for the case's claims. Try up to ``most`` devices."""
     search = _Search(case.inventory, case.claims, most)
     try:
         return Tried(search.picks, search.request(0), False)
@@ -62,11 +62,12 @@ class _Search:
             if number in self._taken or not wanted.eligible >> number & 1:
                 continue
             device = self._devices[number]
-            # Devices that do not match count, too: the limit bounds the time of the search.
+            # Devices that do not match count, too, because the limit bounds the time of the search.
             self._count()
             if not self._matches(wanted, device, picked) or not self._pay(device, 1):
                 continue
-            # Only later devices, because the order of picks in a request does not matter.
+            # Continue with later devices only: the order of the devices in a request does not
+            # matter.
             self._taken.add(number)
             if self._pick(place, wanted, number + 1, [*picked, number]):
                 return True

@@ -1,7 +1,7 @@
-"""Baseline of an admission: the minimum that any kubelet has to do.
+"""Baseline of an admission: the minimum that any kubelet must do.
 
-This is one Allocate call to the same plugin and one durable write of the same bytes, each as
-direct as possible in Python: a grpcio stub, and system calls.
+The baseline is one Allocate call to the same plugin, through a grpcio stub, and one durable write
+of the same bytes, with system calls. No code in Python could do this more directly.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
 
 class Baseline:
-    """Separate connection to the plugin, and a file beside the checkpoint."""
+    """Separate connection to the plugin, and a file in the directory of the checkpoint."""
 
     def __init__(self, socket: Path, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
         self._file = str(checkpoint.with_name(".floor"))
         self._temporary = str(checkpoint.with_name(".floor.tmp"))
-        # Without a local pool, gRPC would share the kubelet's connection.
+        # Without a local subchannel pool, gRPC would share the kubelet's connection.
         self._channel = grpc.insecure_channel(
             sockets.target(socket), [("grpc.use_local_subchannel_pool", 1)]
         )
@@ -40,11 +40,12 @@ class Baseline:
         self._allocate(self._request)
 
     def refresh(self) -> None:
-        """Read the checkpoint, so that ``write`` writes its current content."""
+        """Read the checkpoint, so that ``write`` writes its current contents."""
         self._bytes = self._checkpoint.read_bytes()
 
     def write(self) -> None:
-        """Write once with the kubelet's default durability: flush the file, then rename it."""
+        """Write the checkpoint's contents to the file with the kubelet's default durability: flush
+        the data, then rename the file."""
         descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.write(descriptor, self._bytes)
         os.fsync(descriptor)
@@ -52,7 +53,7 @@ class Baseline:
         os.rename(self._temporary, self._file)  # noqa: PTH104  # the baseline has no Path
 
     def both(self) -> None:
-        """Do what one admission needs at least."""
+        """Make one Allocate call and one durable write, the minimum of an admission."""
         self.allocate()
         self.write()
 

@@ -1,4 +1,4 @@
-"""Growth curves as SVG: cost of an admission by number of devices and pods."""
+"""Draw growth curves as SVG: the cost of an admission by the number of devices and pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Point = tuple[float, float]
 
 @attrs.frozen
 class _Panel:
-    """Diagram with logarithmic axes; x is the number of devices and of pods."""
+    """Diagram with logarithmic axes. The x axis is the number of devices, which equals the number
+    of pods."""
 
     title: str
     curves: Sequence[tuple[str, str, Sequence[Point]]]
@@ -66,8 +67,9 @@ class _Panel:
 
 
 def _scale(low: float, high: float, begin: float, end: float) -> Callable[[float], float]:
-    """Return a logarithmic scale. If ``low`` is ``high``, it maps that value to ``begin``."""
-    # log(1) is 0 if there is only one value.
+    """Return a function that maps ``low`` to ``begin`` and ``high`` to ``end`` logarithmically. If
+    ``low`` equals ``high``, it returns ``begin``."""
+    # With only one value, the logarithm is 0; use 1 instead.
     span = math.log(high / low) or 1.0
     return lambda value: begin + (end - begin) * math.log(value / low) / span
 
@@ -88,7 +90,8 @@ def _text(
 
 
 def growth(rows: Iterable[Row]) -> str:
-    """Return the SVG. Skip sizes whose numbers of pods and devices differ."""
+    """Return the SVG of the growth curves. Rows whose numbers of pods and devices differ are
+    skipped."""
     points = sorted(
         (row for row in rows if row.devices and row.devices == row.pods and row.baseline),
         key=lambda row: row.devices or 0,

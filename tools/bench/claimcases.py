@@ -1,7 +1,7 @@
-"""Large claims and hard claims, each with an inventory.
+"""Inputs for the claim allocator: large and hard claims, each with an inventory of devices.
 
-The hard ones are the known worst cases of the allocator's search. Tests check their results
-and steps, benchmarks measure their times.
+The hard claims are the known worst cases of the allocator's search. Tests check the results and
+the number of steps, and benchmarks measure the times.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DRIVER = "gpu.example.com"
 
 @attrs.frozen(eq=False)
 class ClaimCase:
-    """Claims to allocate together on an idle node."""
+    """Claims to allocate together on an idle node, and the node's devices."""
 
     what: str
     inventory: Inventory
@@ -34,7 +34,8 @@ class ClaimCase:
 
 
 def plain_inventory(devices: int, pools: int = 8, groups: int = 16) -> Inventory:
-    """Return devices without charges, spread over pools and over the values of ``numa``."""
+    """Return an inventory of devices without charges. They are spread over pools and over
+    ``groups`` values of the attribute ``numa``."""
     return Inventory.of(
         _pool(
             f"node-{number}",
@@ -45,7 +46,8 @@ def plain_inventory(devices: int, pools: int = 8, groups: int = 16) -> Inventory
 
 
 def partitions(cards: int = 4) -> Inventory:
-    """Return cards of 7 slices, each advertised as partitions of 1, 2 and 4 slices."""
+    """Return an inventory of cards with 7 slices each. Each card is advertised as partitions of 1,
+    2 and 4 slices."""
     kinds = {1: 4, 2: 2, 4: 2}
     return Inventory.of(
         _pool(
@@ -62,17 +64,18 @@ def partitions(cards: int = 4) -> Inventory:
 
 
 def of_size(inventory: Inventory, size: int) -> int:
-    """Return the set of partitions with ``size`` slices."""
+    """Return the set of partitions that have ``size`` slices."""
     return inventory.partition(["numa"])[(size,)]
 
 
 def claim(inventory: Inventory, count: int, match: tuple[str, ...] = (), name: str = "c") -> Claim:
-    """Return a claim of any ``count`` devices of the inventory."""
+    """Return a claim for ``count`` devices of the inventory; any devices match."""
     return _claim(name, [Alternative("claims[0]", inventory.everything, count=count, match=match)])
 
 
 def partition_claim(inventory: Inventory, wanted: Mapping[int, int]) -> Claim:
-    """Return a claim of partitions; ``wanted`` maps slices to count."""
+    """Return a claim for partitions. ``wanted`` maps a number of slices to the number of
+    partitions."""
     return _claim(
         "c",
         *[
@@ -131,8 +134,9 @@ def wide_before_narrow(requests: int = 12) -> ClaimCase:
 
 
 def independent_set(vertices: int = 60, edges: int = 180, wanted: int = 32) -> ClaimCase:
-    """Return devices as vertices and budgets of one as edges: an NP-hard problem."""
-    # Seeded, so that all runs search in the same graph.
+    """Return a case whose devices are the vertices of a graph. Each edge is a budget of one, so
+    finding the devices is NP-hard."""
+    # Use a fixed seed, so that all runs search in the same graph.
     random = Random(1)
     ends = sorted({tuple(sorted(random.sample(range(vertices), 2))) for _ in range(edges)})
     charges: list[dict[str, int]] = [{} for _ in range(vertices)]
@@ -149,7 +153,8 @@ def independent_set(vertices: int = 60, edges: int = 180, wanted: int = 32) -> C
 
 
 def alternatives_that_collide(instances: int = 12) -> ClaimCase:
-    """Return instances of 8 alternatives that together need one device too many."""
+    """Return a case whose requests have 8 alternatives each. Together they need one device more
+    than there are."""
     inventory = plain_inventory(instances - 1, 1, 1)
     sets = [inventory.everything & ~(1 << i) for i in range(8)]
     requests = [
@@ -164,7 +169,7 @@ def alternatives_that_collide(instances: int = 12) -> ClaimCase:
 
 
 def staircase(requests: int = 24) -> ClaimCase:
-    """Return requests with one solution, which a search in order tries last."""
+    """Return a case whose requests have only one solution. A search in order tries it last."""
     inventory = plain_inventory(requests, 1, 1)
     alternatives = [
         [Alternative(f"claims[{i}]", (1 << (requests - i)) - 1)] for i in range(requests)
@@ -177,7 +182,8 @@ def staircase(requests: int = 24) -> ClaimCase:
 
 
 def knapsack(devices: int = 40) -> ClaimCase:
-    """Return a shared request for two resources; devices have much of one or of the other."""
+    """Return a case with one shared request for two resources. Each device has much of one resource
+    and little of the other."""
     random = Random(2)
     made = [
         Device(
@@ -189,7 +195,8 @@ def knapsack(devices: int = 40) -> ClaimCase:
         for i, up in enumerate(random.randint(1, 99) for _ in range(devices))
     ]
     inventory = Inventory.of([Pool(PoolKey(DRIVER, "links"), made)])
-    # 18 devices, the limit, have 1800 units of both together; this wants 1802.
+    # At most 18 devices may be picked. They have 1800 units of both resources together, and the
+    # request needs 1802.
     wanted = {"up": 901, "down": 901}
     return ClaimCase(
         f"two resources of {devices} devices to be shared, one unit too much wanted",

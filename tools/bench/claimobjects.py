@@ -1,4 +1,4 @@
-"""Generated pools, a class and claims in the form that users write."""
+"""Generate pools, a class and claims in the form in which users write them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from devicemanager.core.quantity import NANOS, Quantity
 NODE = "n1"
 _DRIVER = "gpu.example.com"
 _PROJECTIONS = 50
-"""Number of distinct combinations of the attributes that constraints read."""
+"""Number of distinct combinations of those attributes that constraints read."""
 _GIB = 2**30 * NANOS
 
 
@@ -33,7 +33,7 @@ def _device(place: int) -> api.Device:
 
 
 def claim(number: int, count: int) -> api.DeviceClaim:
-    """Return a claim of devices with enough memory on one NUMA node."""
+    """Return a claim for devices with enough memory that are on one NUMA node."""
     detail = api.ClaimDetail(
         device_class="gpu",
         constraints="device.memory >= '40Gi' && device.numa < 4",
@@ -44,7 +44,7 @@ def claim(number: int, count: int) -> api.DeviceClaim:
 
 
 def allocator(devices: int, pools: int = 4) -> Allocator:
-    """Return an allocator with pools and without claims."""
+    """Return an allocator with published pools and no claims."""
     store = ObjectStore()
     for number in range(pools):
         store.publish(pool(number, devices // pools))

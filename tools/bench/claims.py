@@ -1,6 +1,6 @@
-"""Structured claims: the search compared with a plain one, and whole allocations.
+"""Benchmark structured claims: the search compared with a plain search, and whole allocations.
 
-Nothing here waits, so the times are CPU times.
+The code never waits, so the times are CPU times.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tools.bench.memory import resident
 from tools.bench.model import Case, Measurement, Scale
 
 _PICKS: Final = 100_000
-"""Limit of the plain search; the allocator has the same limit of steps."""
+"""Limit of devices that the plain search tries. The allocator has the same limit of steps."""
 _FEWEST: Final = 200
-"""Devices of the smallest node; it needs groups of at least 8 matching devices."""
+"""Number of devices on the smallest node, which needs groups of at least 8 matching devices."""
 _GOALS: Final[dict[Callable[[], ClaimCase], float]] = {
     claimcases.one_too_few: 10,
     claimcases.small_groups: 10,
@@ -37,7 +37,7 @@ _GOALS: Final[dict[Callable[[], ClaimCase], float]] = {
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Return the cases: usual, large and hard claims, and the ledger."""
+    """Return the cases: typical, large and hard claims, and the ledger."""
     few = -(-scale.samples // 30)
     devices = max(_FEWEST, min(1_000, scale.devices))
     hard = max(1, few // 3)
@@ -56,13 +56,14 @@ def cases(scale: Scale) -> list[Case]:
 
 
 def _search(devices: int, samples: int) -> list[Measurement]:
-    """Allocate a claim of 8 matching devices: with new pools, with known pools, search only."""
+    """Measure the allocation of a claim for 8 matching devices: with new pools, with known pools,
+    and the search alone."""
     at_most = 25 if devices <= 1_000 else 100
     known = claimobjects.allocator(devices)
     known.submit(claimobjects.claim(0, 8))
     fresh, warm = [], []
     for number in range(samples):
-        # Alternate the number of devices, because republishing an equal pool changes nothing.
+        # Alternate the number of devices: republishing an equal pool changes nothing.
         known.store.publish(claimobjects.pool(0, devices // 4 - number % 2))
         fresh.append(computed(partial(_allocate, known)))
         known.release("default/c0")
@@ -100,7 +101,7 @@ def _compare_searches(
 
 
 def _sequence(devices: int, samples: int) -> list[Measurement]:
-    """Allocate 100 claims, one after the other."""
+    """Measure the allocation of 100 claims, one after another."""
     times = []
     for _ in range(samples):
         allocator = claimobjects.allocator(devices)
@@ -117,13 +118,14 @@ def _allocate_each(allocator: Allocator, claims: int) -> None:
 
 
 def _ledger(devices: int, samples: int) -> list[Measurement]:
-    """Release claims and restore the ledger, with a claim for each device."""
+    """Measure the release of claims and the restoration of the ledger, with one claim per
+    device."""
     inventory = claimcases.plain_inventory(devices)
     ledger = Ledger()
     for number in range(devices):
         claim = claimcases.claim(inventory, 1, name=f"c{number}")
         outcome = solve(inventory, ledger, [claim])
-        assert isinstance(outcome, Solution), "there is a device for each claim"
+        assert isinstance(outcome, Solution), f"no solution for one claim per device: {outcome}"
         ledger.commit(inventory, outcome.allocations)
     state = ledger.state()
     rebuilt = [computed(partial(Ledger.restore, state)) for _ in range(samples)]
@@ -137,7 +139,8 @@ def _ledger(devices: int, samples: int) -> list[Measurement]:
 
 
 def _memory(devices: int) -> list[Measurement]:
-    """Measure published pools together with the allocator's index, built at the first claim."""
+    """Measure the memory of published pools and the allocator's index, which is built at the first
+    claim."""
     before = resident()
     allocator = claimobjects.allocator(devices)
     allocator.submit(claimobjects.claim(0, 1))

@@ -1,9 +1,9 @@
-"""PodResources client in a separate process; it does not decode responses.
+"""Run a PodResources client in a separate process. It does not decode responses.
 
-Arguments: ``SOCKET [BARE_SOCKET]``. Each line on stdin is a number of rounds, optionally
-followed by method names. A round calls the named methods, or all: ``list`` (List), and on
-the bare server ``nothing`` (empty response) and ``same`` (a response of List's size). The
-response is a JSON list with the times per method in ms.
+Arguments: ``SOCKET [BARE_SOCKET]``. Each line on stdin is a number of rounds, optionally followed
+by method names. Each round calls these methods, by default all: ``list`` calls List. ``nothing``
+and ``same`` call the bare server, which returns an empty response or one of List's size. The output
+line is a JSON list with the times per method in ms.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _SIZE_LIMIT: Final = 64 * 1024 * 1024
 
 
 def _call(socket: str, method: str) -> Callable[[], object]:
-    """Return a call with an empty request over a separate, established connection."""
+    """Return a function that calls ``method`` with an empty request over a separate, established
+    connection."""
     options = [
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.max_receive_message_length", _SIZE_LIMIT),
@@ -40,7 +41,7 @@ def _call(socket: str, method: str) -> Callable[[], object]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Connect, print "ready", and measure until stdin is closed."""
+    """Connect to the servers, print "ready", and measure calls until stdin is closed."""
     calls = {"list": _call(arguments[0], LIST)}
     for bare in arguments[1:]:
         calls |= {"nothing": _call(bare, NOTHING), "same": _call(bare, SAME)}

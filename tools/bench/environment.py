@@ -1,4 +1,4 @@
-"""Environment of the cases: a mock kubelet in this process, its plugin in another."""
+"""Environment of the cases: a mock kubelet in this process and its plugin in another process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIMEOUT = 60.0
 
 
 class Helper:
-    """Module that runs in another process and answers each line with a line."""
+    """Module that runs in another process and responds to each line with a line."""
 
     def __init__(self, module: str, *arguments: object) -> None:
         self._process = subprocess.Popen(
@@ -32,7 +32,7 @@ class Helper:
         self._read()
 
     def ask(self, line: str) -> str:
-        """Send a line and return the response."""
+        """Send a line to the process and return the line with which it responds."""
         stream = _pipe(self._process.stdin)
         stream.write(f"{line}\n")
         stream.flush()
@@ -41,7 +41,7 @@ class Helper:
     def _read(self) -> str:
         line = _pipe(self._process.stdout).readline()
         if not line:
-            raise RuntimeError(f"{self._process.args!r} exited: see its message above")
+            raise RuntimeError(f"the helper {self._process.args!r} exited: see its message above")
         return line.strip()
 
     def __enter__(self) -> Self:
@@ -58,23 +58,24 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
 
 
 class PluginProcess(Helper):
-    """``tools.bench.plugin`` in the directory of a kubelet."""
+    """Process of the plugin ``tools.bench.plugin`` for the kubelet of a directory."""
 
     def __init__(self, directory: Path, devices: int, nodes: int = 0, sockets: int = 1) -> None:
         self.socket = directory / socket_name(0)
         super().__init__("tools.bench.plugin", directory, devices, nodes, sockets)
 
     def register(self) -> float:
-        """Register all sockets and return the time at which that started."""
+        """Register all sockets of the plugin. Return the time at which the registration started."""
         return float(self.ask("register"))
 
     def change(self, stream: int, repeats: int = 0) -> float:
-        """Send the last list ``repeats`` times, then a change. Return the start time."""
+        """Send the last device list ``repeats`` times on a stream, followed by a changed list.
+        Return the start time."""
         return float(self.ask(f"{stream} {repeats}"))
 
 
 def topology(nodes: int) -> NumaTopology:
-    """Return a topology with the NUMA nodes 0, 1, …"""
+    """Return a topology with ``nodes`` NUMA nodes: 0, 1, and so on."""
     return NumaTopology.of(range(nodes))
 
 
@@ -82,8 +83,9 @@ def topology(nodes: int) -> NumaTopology:
 def node(
     devices: int, nodes: int = 0, settings: Settings | None = None, sockets: int = 1
 ) -> Iterator[tuple[MockKubelet, PluginProcess]]:
-    """Run a kubelet with a registered plugin whose devices are known."""
-    # The plugin must exit first: its socket is in the kubelet's directory.
+    """Run a kubelet with a registered plugin during a ``with`` block. At its start, the kubelet has
+    all devices."""
+    # The plugin must exit before the kubelet: its socket is in the kubelet's directory.
     with (
         MockKubelet(settings=settings) as kubelet,
         PluginProcess(kubelet.plugin_dir, devices, nodes, sockets) as plugin,
@@ -96,7 +98,7 @@ def node(
 
 def pod(number: int) -> Pod:
     """Return a pod with one container that requests one device."""
-    # UIDs of equal length below, so that all entries of the checkpoint have the same size.
+    # The UIDs have equal length, so that all checkpoint entries have the same size.
     limits = {ResourceName(resource_name(0)): 1}
     container = Container(ContainerName("main"), limits, requests=limits)
     uid = PodUid(f"00000000-0000-4000-8000-{number:012}")

@@ -1,7 +1,7 @@
-"""Hostile plugins in a separate process; their device lists take as long as possible.
+"""Run hostile plugins in a separate process. Processing their device lists takes a long time.
 
-Argument: ``DIRECTORY``. Each line on stdin is the name of a list from ``tools.attack.lists``.
-A new plugin sends it; the response is the time at which its registration started.
+Argument: ``DIRECTORY``. Each line on stdin is the name of a list from ``tools.attack.lists``. A new
+plugin registers and sends this list. The output line is the time at which its registration started.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tools.bench.clock import now
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve until stdin is closed."""
+    """Run plugins until stdin is closed."""
     directory = Path(arguments[0])
     target = Target(directory.parent)
     print("ready", flush=True)
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
             begin = now()
             register(target, socket.name, f"hostile.example.com/{name}")
             print(begin, flush=True)
-        # Skip the shutdown: open streams would block it.
+        # Skip the normal shutdown: open streams would block it.
         os._exit(0)
 
 

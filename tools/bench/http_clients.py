@@ -1,7 +1,8 @@
-"""HTTP clients of a kubelet in a separate process. Arguments: ``ADDRESS [SECONDS]``.
+"""Run HTTP clients of a kubelet in a separate process. Arguments: ``ADDRESS [SECONDS]``.
 
-A scraper reads /metrics every second (or every SECONDS), and a reader follows the stream of
-the live page. Prints "ready" after the first response to both; exits when stdin is closed.
+One client reads /metrics every SECONDS seconds, by default every second. Another client reads the
+stream of the live page. The process prints "ready" when both have a response, and exits when stdin
+is closed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def _watch(url: str, ready: threading.Event) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Scrape and follow until stdin is closed."""
+    """Run both clients until stdin is closed."""
     url = f"http://{arguments[0]}"
     seconds = float(arguments[1]) if len(arguments) > 1 else 1.0
     first = [threading.Event(), threading.Event()]

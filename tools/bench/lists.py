@@ -1,4 +1,4 @@
-"""Device lists: from the plugin's message to the kubelet's capacity."""
+"""Benchmark device lists, from the plugin's message to the kubelet's capacity."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ _NODES: Final = 2
 _REPEATS: Final = 50
 _TIMEOUT: Final = 60.0
 _KUBELET, _RAW = 0, 1
-"""Streams of the plugin, numbered in the order in which they were opened."""
+"""Numbers of the plugin's streams: the kubelet's stream, opened first, and one that is only
+read."""
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Return the cases: changed, identical, large and hostile lists; many plugins."""
+    """Return the cases: changed, identical, large and hostile device lists, and many plugins."""
     return [
         Case("change", partial(_change, scale.devices, scale.samples)),
         Case("identical", partial(_identical, scale.devices, -(-scale.samples // 10))),
@@ -40,10 +41,11 @@ def cases(scale: Scale) -> list[Case]:
 
 
 class _Listed:
-    """Times at which lists took effect: the kubelet publishes the event after that."""
+    """Recorder of the times at which device lists took effect. The kubelet publishes an event after
+    that."""
 
     def __init__(self, kubelet: MockKubelet, *others: EventKind) -> None:
-        """``others`` are further event kinds to wait for."""
+        """``others`` are additional event kinds to record."""
         self._kinds = (EventKind.DEVICES_UPDATED, *others)
         self._times: queue.SimpleQueue[float] = queue.SimpleQueue()
         kubelet.events.subscribe(self._on_event)
@@ -52,9 +54,9 @@ class _Listed:
         if event.kind in self._kinds:
             self._times.put(now())
 
-    # The events' callback measures the time, because the waiting thread wakes up later.
+    # The callback of the event measures the time, because the waiting thread wakes up later.
     def next(self) -> float:
-        """Return the time at which the next list took effect."""
+        """Wait for the next list and return the time at which it took effect."""
         return self._times.get(timeout=_TIMEOUT)
 
 
@@ -72,7 +74,7 @@ def _visible(plugin: PluginProcess, listed: _Listed, repeats: int = 0) -> float:
 
 
 def _identical(devices: int, samples: int) -> list[Measurement]:
-    """Send identical lists before a changed one, and subtract the time of the changed one.
+    """Send identical lists followed by a changed one, and subtract the time of the changed list.
 
     The baseline is a client that only reads the messages.
     """
@@ -81,8 +83,8 @@ def _identical(devices: int, samples: int) -> list[Measurement]:
     with node(devices, _NODES) as (kubelet, plugin), _raw_stream(plugin) as raw:
         listed = _Listed(kubelet)
         for _ in range(samples):
-            # An identical list has no visible effect. Therefore measure it by how long it
-            # delays the changed list that follows.
+            # An identical list has no visible effect. Therefore measure by how much it delays the
+            # changed list that follows.
             alone = _visible(plugin, listed)
             seen.append((_visible(plugin, listed, _REPEATS) - alone) / _REPEATS)
             alone = _read(plugin, raw)
@@ -108,7 +110,7 @@ def _raw_stream(plugin: PluginProcess) -> Iterator[Iterator[bytes]]:
 
 
 def _read(plugin: PluginProcess, raw: Iterator[bytes], repeats: int = 0) -> float:
-    # Read in a thread from the start, because unread messages stay in the connection.
+    # Start to read in a thread immediately, because unread messages stay in the connection.
     with ThreadPoolExecutor(1) as pool:
         last = pool.submit(_read_all, raw, repeats + 1)
         begin = plugin.change(_RAW, repeats)
@@ -145,7 +147,7 @@ def _plugins(count: int) -> list[Measurement]:
 
 
 def _worst(count: int) -> list[Measurement]:
-    """Send each kind of hostile list; return the slowest."""
+    """Send each kind of hostile list, and return the time of the slowest one."""
     with MockKubelet() as kubelet, Helper(_HOSTILE, kubelet.plugin_dir) as plugin:
         answered = _Listed(kubelet, EventKind.STREAM_ENDED)
         taken = []

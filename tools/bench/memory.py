@@ -1,4 +1,4 @@
-"""Memory: resident set size of the kubelet's process."""
+"""Benchmark memory: the resident set size of the kubelet's process."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def cases(scale: Scale) -> list[Case]:
 
 def resident(process: int | str = _SELF) -> int:
     """Return the resident set size of a process in bytes."""
-    # Garbage would count as memory of the devices or pods.
+    # Uncollected garbage would count as memory of the devices or pods.
     gc.collect()
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
-    raise RuntimeError(f"process {process} has no resident set")
+    raise RuntimeError(f"process {process} has no resident set: has it exited?")
 
 
 def _rest() -> list[Measurement]:
@@ -53,8 +53,8 @@ def _per_device(devices: int) -> list[Measurement]:
         before = resident()
         plugin.register()
         kubelet.wait_for_resource(RESOURCE, devices, timeout=_TIMEOUT)
-        # The allocator reuses the memory of decoding the first list for the second: what remains
-        # is the memory of the devices.
+        # A second list reuses the memory that decoding the first list has freed. The memory that
+        # remains is that of the devices.
         plugin.change(0)
         kubelet.wait_for_resource(RESOURCE, devices - 1, timeout=_TIMEOUT)
         added = resident() - before
@@ -62,7 +62,7 @@ def _per_device(devices: int) -> list[Measurement]:
 
 
 def _per_pod(pods: int) -> list[Measurement]:
-    """Measure the second half of the pods; the first half includes one-time costs."""
+    """Measure the memory of the second half of the pods. The first half includes one-time costs."""
     half = pods // 2
     with node(pods) as (kubelet, _):
         admit(kubelet, *map(pod, range(half)))

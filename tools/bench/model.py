@@ -1,4 +1,4 @@
-"""Measurements, statistics over them, and scales."""
+"""Measurements of benchmarks, statistics over them, and the scales of a run."""
 
 from __future__ import annotations
 
@@ -11,37 +11,39 @@ import attrs
 
 @attrs.frozen
 class Measurement:
-    """Samples of one process for one row of the table."""
+    """Samples that one process has measured for one row of the table."""
 
     name: str
     samples: Sequence[float]
-    """Samples in ``unit``."""
+    """Measured values in ``unit``."""
     unit: str = "ms"
     against: str = ""
-    """Name of the baseline."""
+    """Name of the baseline; empty without one."""
     baseline: Sequence[float] = ()
-    """Samples of the baseline, taken alternately with ``samples``."""
+    """Measured values of the baseline, taken alternately with ``samples``."""
     at_most: float | None = None
-    """Goal for the median, in ``unit``."""
+    """Goal for the median: its upper limit in ``unit``."""
     at_most_ratio: float | None = None
-    """Goal for the ratio of the medians."""
+    """Goal for the ratio of the medians: its upper limit."""
     rate: str = ""
-    """Unit of "per s", such as "pods", if one of it is done per sample. Only for ms."""
+    """Noun for the column "per s", such as "pods", if each sample processes one of them. Only for
+    samples in ms."""
     devices: int | None = None
     pods: int | None = None
-    """Number of devices and pods; set for points of the growth curves."""
+    """``devices`` and ``pods`` are the numbers of devices and pods for a point of the growth
+    curves, otherwise None."""
 
 
 @attrs.frozen
 class Case:
-    """Benchmark that runs in a separate process."""
+    """Benchmark case, which runs in a separate process."""
 
     name: str
     run: Callable[[], list[Measurement]]
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return the quantile ``share`` (0 to 1), interpolated between neighbours."""
+    """Return the quantile ``share`` (0 to 1) of sorted values, interpolated between neighbours."""
     position = share * (len(ordered) - 1)
     low = int(position)
     high = min(low + 1, len(ordered) - 1)
@@ -65,10 +67,11 @@ class Row:
     baseline: float | None = None
     """Median of the baseline."""
     ratio: float | None = None
-    """Median over the processes of the ratio of the two medians in a process."""
+    """Median of the processes' ratios. The ratio of a process is its median divided by that of its
+    baseline."""
     lowest_ratio: float | None = None
     highest_ratio: float | None = None
-    """Range of that ratio over the processes."""
+    """``lowest_ratio`` and ``highest_ratio`` are the range of the processes' ratios."""
     at_most: float | None = None
     at_most_ratio: float | None = None
     devices: int | None = None
@@ -76,7 +79,7 @@ class Row:
 
     @property
     def missed(self) -> bool:
-        """True if a goal was missed."""
+        """True if the row has a goal and missed it."""
         goals = ((self.p50, self.at_most), (self.ratio, self.at_most_ratio))
         return any(
             value > at_most for value, at_most in goals if value is not None and at_most is not None
@@ -84,7 +87,7 @@ class Row:
 
 
 def rows(runs: Iterable[Sequence[Measurement]]) -> list[Row]:
-    """Return a row per name over the measurements of several runs of one case."""
+    """Return one row per name of a measurement, over several runs of one case."""
     by_name: dict[str, list[Measurement]] = {}
     for run in runs:
         for measurement in run:
@@ -114,7 +117,8 @@ def _compared(row: Row, runs: Sequence[Measurement]) -> Row:
     return attrs.evolve(
         row,
         baseline=baseline,
-        # Not the ratio of the medians over all processes: one may have run on a slower machine.
+        # Do not use the medians over all processes: one process may have run while the machine was
+        # slower.
         ratio=_median(ratios),
         lowest_ratio=min(ratios),
         highest_ratio=max(ratios),
@@ -127,26 +131,26 @@ def _median(samples: Iterable[float]) -> float:
 
 @attrs.frozen
 class Scale:
-    """Sizes and repetitions of a run."""
+    """Sizes and numbers of repetitions of a run."""
 
     sizes: tuple[tuple[int, int], ...]
-    """Devices and pods of the admission and List cases."""
+    """Pairs of the numbers of devices and pods, for the admission and List cases."""
     repeats: int
-    """Processes per case."""
+    """Number of processes per case."""
     samples: int
-    """Repetitions of what takes about a millisecond."""
+    """Number of repetitions of actions that take about a millisecond."""
     starts: int
-    """Process starts."""
+    """Number of process starts."""
     devices: int
-    """Devices in cases about device lists and hints."""
+    """Number of devices in cases about device lists and hints."""
     many_devices: int
-    """Devices of the largest list."""
+    """Number of devices in the largest device list."""
     pods: int
-    """Devices and pods in cases about topology, release and memory."""
+    """Number of devices, and of pods, in cases about topology, release and memory."""
     entries: int
-    """Entries of the checkpoint that a restart reads."""
+    """Number of checkpoint entries that a restarted kubelet reads."""
     plugins: int
-    """Plugins that register concurrently."""
+    """Number of plugins that register concurrently."""
     worst_lists: int
     """Number of hostile device lists."""
 
@@ -187,4 +191,4 @@ SCALES: Final = {
         worst_lists=1,
     ),
 }
-"""Values of ``--scale``. ``tiny`` only shows that everything runs."""
+"""Scales by name, for ``--scale``. ``tiny`` only shows that every case runs."""

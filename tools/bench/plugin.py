@@ -1,11 +1,12 @@
-"""Plugin of the benchmarks: as small as possible, in a separate process.
+"""Run the plugin of the benchmarks, a minimal plugin in a separate process.
 
-It answers each call with the same bytes and does not decode requests. A slower plugin would
-add the same time to the mock kubelet and to the baseline, and so hide differences.
+The plugin responds to each call with constant bytes and does not decode requests. A slower plugin
+would add the same time to the mock kubelet and to the baseline, and so hide differences.
 
-Each line on stdin is a command, answered with its start time: ``register``, or ``STREAM
-REPEATS``, which sends the last list of a ListAndWatch stream that many times, then a list
-with the health of one device changed. Stream 0 is the one opened first.
+Each line on stdin is a command. The output line is the command's start time. ``register`` registers
+all sockets. ``STREAM REPEATS`` sends the last device list of a ListAndWatch stream again REPEATS
+times, followed by a list in which the health of one device has changed. Stream 0 is the stream that
+was opened first.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ _DEVICE: Final = dp.DeviceSpec(
 CONTAINER_RESPONSE: Final = dp.ContainerAllocateResponse(
     envs={"BENCH_VISIBLE_DEVICES": "device-00000"}, devices=[_DEVICE]
 )
-"""The plugin's response for each container."""
+"""Response of the plugin for each container."""
 _ANSWER: Final = dp.AllocateResponse(container_responses=[CONTAINER_RESPONSE]).SerializeToString()
 _STREAMS: Final = 4
 
 
 def resource_name(number: int) -> str:
-    """Return the resource of the plugin's socket with this number."""
+    """Return the resource name of the plugin's socket with this number."""
     return RESOURCE if not number else f"{RESOURCE}-{number}"
 
 
 def socket_name(number: int) -> str:
-    """Return the file name of that socket."""
+    """Return the file name of the plugin's socket with this number."""
     return f"bench-{number}.sock"
 
 
 def device_list(devices: int, nodes: int, ill: int | None = None) -> bytes:
-    """Return a ListAndWatchResponse with devices spread evenly over ``nodes`` NUMA nodes.
+    """Return an encoded ListAndWatchResponse with devices spread evenly over ``nodes`` NUMA nodes.
 
-    Without nodes, the devices have no topology.
+    If ``nodes`` is 0, the devices have no topology. Device number ``ill`` is unhealthy.
     """
     share = -(-devices // max(nodes, 1))
     message = dp.ListAndWatchResponse()
@@ -63,7 +64,7 @@ def device_list(devices: int, nodes: int, ill: int | None = None) -> bytes:
 
 
 class _Stream:
-    """Lists sent on one ListAndWatch stream."""
+    """Device lists to send on one ListAndWatch stream."""
 
     def __init__(self, last: bytes, other: bytes) -> None:
         self._last, self._other = last, other
@@ -74,7 +75,7 @@ class _Stream:
         yield self._last
         while True:
             repeats = self._requests.get()
-            # Measured after this thread woke up, so that waking it does not count.
+            # Measured in this thread after it woke up, so that the time to wake it does not count.
             begin = now()
             for _ in range(repeats):
                 yield self._last
@@ -111,7 +112,7 @@ class _Handler(grpc.GenericRpcHandler):
 
 
 def _register(directory: Path, number: int) -> None:
-    # A connection per registration, as real plugins do it.
+    # Open a connection per registration, like real plugins.
     request = dp.RegisterRequest(
         version="v1beta1", endpoint=socket_name(number), resource_name=resource_name(number)
     )
@@ -127,7 +128,7 @@ def _register_all(directory: Path, sockets: int) -> float:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """``DIRECTORY DEVICES NODES SOCKETS``: serve until stdin is closed."""
+    """Serve until stdin is closed. The arguments are ``DIRECTORY DEVICES NODES SOCKETS``."""
     directory, (devices, nodes, count) = Path(arguments[0]), map(int, arguments[1:])
     handler = _Handler(devices, nodes)
     server = grpc.server(ThreadPoolExecutor(count + _STREAMS), handlers=[handler])

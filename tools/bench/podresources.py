@@ -1,4 +1,4 @@
-"""PodResources List, compared with a bare gRPC server in the same process."""
+"""Benchmark PodResources List, compared with a minimal gRPC server in the same process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tools.bench.clock import now, timed
 from tools.bench.environment import Helper, admit, node, pod
 from tools.bench.model import Case, Measurement, Scale
 
-# The kubelet's default limit of 100 calls per second would determine the results.
+# The kubelet's default limit of 100 calls per second would dominate the results.
 _WITHOUT_LIMIT: Final = Settings(pod_resources_qps=None)
 _CLIENT: Final = "tools.bench.client"
 _CLIENTS: Final = 4
@@ -42,7 +42,7 @@ def cases(scale: Scale) -> list[Case]:
 
 @contextlib.contextmanager
 def _bare_server(socket: Path, same: bytes) -> Iterator[None]:
-    """Run a server that answers with constant bytes."""
+    """Run a gRPC server that responds with constant bytes, during a ``with`` block."""
     answers = {NOTHING: b"", SAME: same}
 
     class Handlers(grpc.GenericRpcHandler):
@@ -63,9 +63,9 @@ def _bare_server(socket: Path, same: bytes) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _filled(devices: int, pods: int) -> Iterator[tuple[MockKubelet, Helper, int]]:
-    """Run a kubelet with pods and a client of it and of a bare server.
+    """Run a kubelet with pods, a bare server, and a client of both.
 
-    The third value is the size of the List response.
+    Yield the kubelet, the client, and the size of the List response in bytes.
     """
     with contextlib.ExitStack() as stack:
         kubelet, _ = stack.enter_context(node(devices, settings=_WITHOUT_LIMIT))
@@ -100,9 +100,10 @@ def _list(devices: int, pods: int, samples: int) -> list[Measurement]:
 
 
 def _changed(pods: int, samples: int) -> list[Measurement]:
-    """Admit or terminate a pod before each call.
+    """Measure List after admitting or terminating a pod.
 
-    Do it before calls of the bare server, too: after an admission, CPU caches are cold.
+    A pod is also admitted or terminated before calls of the bare server, because an admission
+    leaves CPU caches cold.
     """
     listed: list[float] = []
     same: list[float] = []
@@ -121,7 +122,7 @@ def _changed(pods: int, samples: int) -> list[Measurement]:
 
 
 def _clients(pods: int, samples: int) -> list[Measurement]:
-    """Call List from several clients without pauses, while pods are admitted and terminated."""
+    """Call List continuously from several clients while pods are admitted and terminated."""
     admitted: list[float] = []
     with contextlib.ExitStack() as stack:
         kubelet, _ = stack.enter_context(node(pods, settings=_WITHOUT_LIMIT))

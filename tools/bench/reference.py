@@ -1,12 +1,13 @@
-"""Compare the mock kubelet with the kubelet's device manager.
+"""Compare the mock kubelet with the kubelet's real device manager.
 
-One Go plugin serves both, on one file system, and each pod is admitted by both in turn. The
-real one is timed inside its process, around the topology manager's Admit; the mock around
-``admit``. Both write a crash-safe checkpoint, and neither flushes the
+One Go plugin serves both, and both use one file system. Each pod is admitted by both, alternately.
+The real device manager is timed inside its process, around the topology manager's Admit, and the
+mock around ``admit``. Both flush the checkpoint before the rename, and neither flushes the
 directory.
 
-The baseline of :mod:`tools.bench.baseline` takes its turn, too: one Allocate through grpcio
-and one write of the mock's checkpoint. The real time divided by it is the best possible ratio.
+The baseline of :mod:`tools.bench.baseline` is measured for each pod, too: one Allocate call through
+grpcio and one write of the mock's checkpoint. The best possible ratio is the time of the real
+device manager divided by that of the baseline.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tools.differential.building import build
 from tools.differential.reference import launch
 
 _SAMPLES: Final = 300
-"""Minimum number of admissions per case; small nodes are filled repeatedly."""
+"""Minimum number of admissions per case. Small nodes are filled repeatedly."""
 _CALLS: Final = 50
 _PLUGIN_SOCKET: Final = "bench.sock"
 _TIMEOUT: Final = 120.0
@@ -43,7 +44,7 @@ _TIMEOUT: Final = 120.0
 
 @attrs.frozen
 class ReferenceCase:
-    """Size and policy, and the goal for the ratio of the medians."""
+    """Size and topology policy of a node, and the goal for the ratio of the medians."""
 
     devices: int
     pods: int
@@ -51,11 +52,11 @@ class ReferenceCase:
     nodes: int = 0
     goal: float | None = None
     lists: bool = False
-    """True to measure PodResources, too, after all admissions."""
+    """True if PodResources calls are measured after all admissions."""
 
     @property
     def name(self) -> str:
-        """Name of the row."""
+        """Name of the table row."""
         aligned = f", {self.policy}, {self.nodes} NUMA nodes" if self.nodes else ""
         return f"admission: {self.devices} devices, 0-{self.pods} pods{aligned}"
 
@@ -75,28 +76,30 @@ CASES: Final = (
 
 @attrs.frozen
 class Comparison:
-    """Row: times of the real device manager and of the mock, in ms."""
+    """Row of the table: times of the real device manager and of the mock, in ms."""
 
     name: str
     real: Sequence[float]
     ours: Sequence[float]
     goal: float | None = None
     baseline: Sequence[float] = ()
-    """Times of the baseline, if measured."""
+    """Times of the baseline in ms; empty if it was not measured."""
 
     @property
     def ratio(self) -> float:
-        """Ratio of the medians; above 1, the mock is faster."""
+        """Median time of the real device manager divided by that of the mock. Above 1, the mock is
+        faster."""
         return median(self.real) / median(self.ours)
 
     @property
     def at_best(self) -> float | None:
-        """Ratio if the mock took no longer than the baseline."""
+        """Median time of the real device manager divided by that of the baseline: the best possible
+        ratio. None without a baseline."""
         return median(self.real) / median(self.baseline) if self.baseline else None
 
 
 class _GoProcess:
-    """Go process that answers each command line with a line."""
+    """Go process that responds to each command line with a line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -108,14 +111,15 @@ class _GoProcess:
         return self.answer()
 
     def answer(self) -> dict[str, Any]:
-        """Read a line. The process prints the first one without a command, when it is ready."""
+        """Read one line of output. When the process is ready, it prints a first line without a
+        command."""
         assert self._process.stdout is not None and self._process.stderr is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the reference exited: {self._process.stderr.read()}")
+            raise RuntimeError(f"the Go process exited: {self._process.stderr.read()}")
         answer: dict[str, Any] = json.loads(line)
         if answer.get("error"):
-            raise RuntimeError(f"the reference: {answer['error']}")
+            raise RuntimeError(f"error of the Go process: {answer['error']}")
         return answer
 
     def milliseconds(self, command: dict[str, Any]) -> float:
@@ -135,7 +139,8 @@ def _running(process: subprocess.Popen[str]) -> Iterator[_GoProcess]:
 def compare(
     release: str, cases: Sequence[ReferenceCase], on_case: Callable[[str], None]
 ) -> Iterator[Comparison]:
-    """Measure each case in new processes. Raises BuildError if the Go program does not build."""
+    """Measure each case in new processes and yield its rows. Raises BuildError if the Go program
+    cannot be built."""
     program = build(release)
     for case in cases:
         on_case(case.name)
@@ -183,14 +188,17 @@ def _await(is_done: Callable[[], bool]) -> None:
     deadline = now() + _TIMEOUT
     while not is_done():
         if now() > deadline:
-            raise TimeoutError("the reference does not process the plugin's device list")
+            raise TimeoutError(
+                "the real device manager did not process the plugin's device list in time"
+            )
         time.sleep(0.01)
 
 
 def admissions(
     case: ReferenceCase, kubelet: MockKubelet, real: _GoProcess, baseline: Baseline
 ) -> Comparison:
-    """Admit each pod with both and run the baseline, in all orders."""
+    """Admit each pod with the real device manager and the mock, and run the baseline. The order
+    changes from pod to pod."""
     theirs: list[float] = []
     ours: list[float] = []
     least: list[float] = []
@@ -203,11 +211,11 @@ def admissions(
                 (least, partial(timed, baseline.both)),
             )
             orders = tuple(permutations(turns))
-            # All orders equally often: Go's garbage collector still runs after the real
-            # admission and slows down what comes next.
+            # Use all orders equally often: Go's garbage collector still runs after the real
+            # admission and slows down what follows.
             for times, take in orders[number % len(orders)]:
                 times.append(take())
-            # The checkpoint has grown: the baseline writes the new content next time.
+            # The checkpoint has grown: the baseline must write the new contents next time.
             baseline.refresh()
         if turn + 1 < rounds:
             real.ask({"remove": list(range(turn * case.pods, (turn + 1) * case.pods))})

@@ -1,4 +1,4 @@
-"""All cases, and a process that runs some of them."""
+"""List of all benchmark cases, and a process that runs some of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODULES = (admission, web, podresources, startup, lists, topology, memory, claim
 
 
 class BenchmarkFailed(Exception):
-    """The process of a case failed; its standard error has the reason."""
+    """Error of a case whose process failed. The standard error of the process has the reason."""
 
 
 def cases(scale: Scale) -> list[Case]:
@@ -26,21 +26,24 @@ def cases(scale: Scale) -> list[Case]:
 
 
 def measure(case: str, scale: str) -> list[Measurement]:
-    """Run a case in a new process."""
+    """Run one case in a new process and return its measurements."""
     (measured,) = measure_together([case], scale).values()
     return measured
 
 
 def measure_together(names: Sequence[str], scale: str) -> dict[str, list[Measurement]]:
-    """Run several cases in one new process.
+    """Run several cases in one new process, and return their measurements by case.
 
-    They affect each other's times, so this only shows that they run.
+    The cases affect each other's times, so this only shows that they run.
     """
-    # A new process, so that caches, garbage and threads of other cases have no effect.
+    # Use a new process, so that caches, garbage and threads of other cases have no effect.
     worker = [sys.executable, "-m", "tools.bench.registry", scale, *names]
     done = subprocess.run(worker, stdout=subprocess.PIPE, check=False)
     if done.returncode:
-        raise BenchmarkFailed(f"{', '.join(names)}: exit status {done.returncode}")
+        raise BenchmarkFailed(
+            f"benchmark {', '.join(names)} failed with exit status {done.returncode}: see its "
+            "output"
+        )
     return {
         name: [Measurement(**each) for each in measured]
         for name, measured in json.loads(done.stdout).items()
@@ -48,7 +51,7 @@ def measure_together(names: Sequence[str], scale: str) -> dict[str, list[Measure
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure the named cases and print the measurements as JSON."""
+    """Run the named cases and print their measurements as JSON."""
     scale, *names = arguments
     known = {case.name: case for case in cases(SCALES[scale])}
     measured = {name: [attrs.asdict(each) for each in known[name].run()] for name in names}
@@ -57,5 +60,5 @@ def main(arguments: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-    # Skip the shutdown: threads that a case left waiting would block it.
+    # Skip the normal shutdown: waiting threads of a case would block it.
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Results as table, file, comparison and documentation page."""
+"""Format results as a table, a file, a comparison and a documentation page."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ import attrs
 from tools.bench.model import Row
 
 _SLOWER: Final = 1.15
-"""Smallest factor to report as a change; smaller ones are noise."""
+"""Smallest factor that is reported as a change; smaller factors are noise."""
 
 
 class ReportError(Exception):
-    """An earlier result or a page cannot be used; the message is one line for the user."""
+    """Error for an earlier result or a page that cannot be used. The message is one line for the
+    user."""
 
 
 # -- the table -------------------------------------------------------------------------
 
 HEAD: Final = ("", "unit", "p50", "p25-p75", "p99", "per s", "against", "p50", "ratio", "goal")
-"""Titles of the columns of :func:`cells`."""
+"""Titles of the columns that :func:`cells` returns."""
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the results as an aligned table."""
+    """Return the rows as an aligned table."""
     lines = [HEAD, *map(cells, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
     left = (0, 1, 6)
@@ -46,7 +47,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """Return the cells of a row; unknown values are empty."""
+    """Return the cells of a row. A cell without a value is empty."""
     return (
         row.name,
         row.unit,
@@ -96,22 +97,22 @@ def _machine() -> dict[str, str | int]:
 
 
 def machine_line() -> str:
-    """Return what the results depend on most."""
+    """Return a line about the machine: the properties on which the results depend most."""
     return ", ".join(f"{name} {value}" for name, value in _machine().items())
 
 
 def save(path: Path, rows: Sequence[Row]) -> None:
-    """Write results that ``load`` can read."""
+    """Write results to a JSON file that ``load`` can read."""
     document = {"machine": _machine(), "rows": [attrs.asdict(row) for row in rows]}
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def load(path: Path) -> list[Row]:
-    """Read results. Raises ReportError."""
+    """Read results from a file. Raises ReportError."""
     try:
         return [Row(**row) for row in json.loads(path.read_text())["rows"]]
     except OSError as error:
-        raise ReportError(f"{path}: {error.strerror}") from error
+        raise ReportError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise ReportError(f"{path} is not a result file of `make bench`: {error}") from error
 
@@ -120,9 +121,9 @@ def load(path: Path) -> list[Row]:
 
 
 def comparison(old: Iterable[Row], new: Iterable[Row]) -> str:
-    """List what became slower or faster than in an earlier result.
+    """Return lines about the rows that became slower or faster than in an earlier result.
 
-    Compare ratios where both have one, because they depend least on the machine.
+    Ratios are compared if both rows have one, because ratios depend least on the machine.
     """
     before = {row.name: row for row in old}
     pairs = [(before[row.name], row) for row in new if row.name in before]
@@ -140,9 +141,10 @@ def comparison(old: Iterable[Row], new: Iterable[Row]) -> str:
 
 
 def _change(old: Row, new: Row, is_listed: Callable[[float], bool]) -> Iterable[str]:
-    """Yield a line if the factor is listed and the ranges do not overlap."""
+    """Yield a line if ``is_listed`` is true for the factor of change and the ranges do not
+    overlap."""
     if old.ratio is not None and new.ratio is not None:
-        # The ranges of the ratio over the processes.
+        # Compare the ranges of the processes' ratios.
         before, after, unit = old.ratio, new.ratio, "ratio"
         lows, highs = (old.lowest_ratio, new.lowest_ratio), (old.highest_ratio, new.highest_ratio)
         overlap = max(low or 0 for low in lows) <= min(high or 0 for high in highs)
@@ -161,17 +163,18 @@ _BETWEEN: Final = re.compile(f"(?<={re.escape(_BEGIN)}\n).*(?={re.escape(_END)})
 
 
 def check_page(path: Path) -> None:
-    """Raise ReportError if the page has no marked place for results."""
+    """Raise ReportError if the page does not have the two comment lines between which results are
+    written."""
     try:
         found = _BETWEEN.search(path.read_text())
     except OSError as error:
-        raise ReportError(f"{path}: {error.strerror}") from error
+        raise ReportError(f"cannot read {path}: {error.strerror}") from error
     if found is None:
-        raise ReportError(f"{path} has no place for results: add a line {_BEGIN}, then {_END}")
+        raise ReportError(f"{path} has no place for results: add the lines {_BEGIN} and {_END}")
 
 
 def write_page(path: Path, rows: Sequence[Row], today: date) -> None:
-    """Replace the results of the page; the rest of the page does not change."""
+    """Replace the results in the page. The rest of the page does not change."""
     alignment = ("---", "---", *["---:"] * 4, "---", *["---:"] * 3)
     lines = [f"| {' | '.join(line)} |" for line in (HEAD, alignment, *map(cells, rows))]
     text = "\n".join(("", f"{today.isoformat()}: {machine_line()}.", "", *lines, "", ""))

@@ -1,4 +1,4 @@
-"""Start-up: the command, a kubelet in a running process, a restart, imports."""
+"""Benchmark start-up: the command, a kubelet in a running process, a restart, and imports."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def test_whole(number, mock_kubelet, simulated_plugin):
     assert mock_kubelet.admit(pod).admitted
 """,
 }
-"""Project whose tests use the pytest fixtures."""
+"""Files of a project whose tests use the pytest fixtures."""
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Return the cases: everything that a user waits for at a start."""
+    """Return the cases: all waits of a user at a start."""
     return [
         Case("start", partial(_start, scale.starts)),
         Case("fixtures", partial(_fixtures, scale.samples, scale.starts)),
@@ -79,7 +79,7 @@ def cases(scale: Scale) -> list[Case]:
 
 @contextmanager
 def running(root: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run ``devicemanager run`` in a directory until the end of the block."""
+    """Run ``devicemanager run`` in a directory during a ``with`` block."""
     program = Path(sys.executable).with_name("devicemanager")
     command = [str(program), "run", "--root", str(root)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -98,18 +98,18 @@ def _directory() -> Iterator[Path]:
 def _compile() -> None:
     """Compile the installed packages to bytecode, as pip does.
 
-    Otherwise each start would compile the sources again where Python may not write bytecode.
+    Otherwise each start would compile the sources if Python may not write bytecode files.
     """
     for package in _PACKAGES:
         spec = importlib.util.find_spec(package)
-        assert spec is not None and spec.origin is not None, "a package of this project"
+        assert spec is not None and spec.origin is not None, "a package of this project has a file"
         compileall.compile_dir(Path(spec.origin).parent, quiet=1)
 
 
 def _start(count: int) -> list[Measurement]:
     _compile()
     taken = []
-    # Importing grpc takes about half of the time of a start and cannot be avoided.
+    # Importing grpc takes about half of the start time and cannot be avoided.
     grpc_alone = []
     for _ in range(count):
         with _directory() as root:
@@ -134,7 +134,7 @@ def _await_served(path: Path, deadline: float) -> None:
         with socket.socket(socket.AF_UNIX) as client:
             if client.connect_ex(str(path)) == 0:
                 return
-        # Leave the CPU to the process that starts.
+        # Sleep, to leave the CPU to the process that starts.
         time.sleep(0.0005)
     raise TimeoutError(f"no process listens on {path} after {_TIMEOUT:g} s")
 
@@ -147,7 +147,7 @@ def _python(program: str) -> str:
 
 
 def _fixtures(tests: int, count: int) -> list[Measurement]:
-    """Run pytest once; measure each test with the setup and teardown of its fixtures."""
+    """Run pytest once, and measure each test with the setup and teardown of its fixtures."""
     _compile()
     with _directory() as place:
         for name, text in _PROJECT.items():
@@ -191,14 +191,16 @@ def _restart(entries: int, count: int) -> list[Measurement]:
             kubelet = MockKubelet(root)
             taken.append(timed(kubelet.start))
             if len(kubelet.manager.pods()) != entries:
-                raise RuntimeError(f"the kubelet did not restore {entries} entries")
+                raise RuntimeError(
+                    f"the restarted kubelet did not restore {entries} checkpoint entries"
+                )
             kubelet.stop()
     return [Measurement(f"restart with {entries} entries, to serving", taken, at_most=500)]
 
 
 def _saved(entries: int) -> checkpoint.Checkpoint:
     ids = tuple(f"device-{number:05}" for number in range(entries))
-    # A valid response: the kubelet drops entries with others.
+    # Use a valid response: the kubelet drops entries with an invalid one.
     response = CONTAINER_RESPONSE.SerializeToString()
     return checkpoint.Checkpoint(
         tuple(

@@ -1,4 +1,4 @@
-"""Topology policies compared with policy none, and hints alone."""
+"""Benchmark topology policies, compared with policy none, and topology hints alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MANY_NODES: Final = 8
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Return the cases: each policy, the largest node, hints."""
+    """Return the cases: each topology policy, the largest node, and hints."""
     pods, devices = scale.pods, scale.devices
     best_effort = _settings("best-effort", _MANY_NODES)
     return [
@@ -36,13 +36,13 @@ def _settings(policy: str, nodes: int) -> Settings:
 
 
 def _policies(pods: int) -> list[Measurement]:
-    """Run a kubelet per policy; each pod is admitted by all of them in turn."""
+    """Run one kubelet per policy. Each pod is admitted by all of them, one after another."""
     with ExitStack() as stack:
         kubelets = [
             stack.enter_context(node(pods, nodes, _settings(policy, nodes)))[0]
             for policy, nodes in _POLICIES
         ]
-        # Alternate between the kubelets, so that noise of the machine affects all policies.
+        # Alternate between the kubelets, so that noise of the machine affects all policies equally.
         times: Sequence[list[float]] = [[] for _ in kubelets]
         for number in range(pods):
             for kubelet, taken in zip(kubelets, times, strict=True):
@@ -61,7 +61,7 @@ def _policies(pods: int) -> list[Measurement]:
 
 
 def _hints(devices: int, samples: int) -> list[Measurement]:
-    """Compute the hints of a container and its pod after each allocation."""
+    """Measure the topology hints of a container and its pod, computed after each allocation."""
     with node(devices, _MANY_NODES, _settings("best-effort", _MANY_NODES)) as (kubelet, _):
         numbers = iter(range(min(samples, devices)))
         _, taken = in_turns(

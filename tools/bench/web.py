@@ -1,4 +1,4 @@
-"""Effect of HTTP clients on admissions."""
+"""Benchmark the effect of HTTP clients on admissions."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from tools.bench.model import Case, Measurement, Scale
 
 _ROUNDS: Final = 3
 _LONG: Final = 0.5
-"""Shortest meaningful turn in seconds; shorter ones only show that the case runs."""
+"""Duration in seconds from which a measurement is meaningful. A shorter one only shows that the
+case runs."""
 _GOAL: Final = 1.05
 _NAME: Final = "admission with HTTP, a scraper at 1 Hz and an open page"
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Return the case; the node has many devices and pods, so that responses are large."""
+    """Return the case. The node has many devices and pods, so that responses are large."""
     run = partial(_with_clients, scale.devices, scale.pods, scale.samples / 100)
     return [Case("http", run)]
 
 
 def _with_clients(devices: int, pods: int, seconds: float) -> list[Measurement]:
-    """Admit pods without and with HTTP clients, alternately."""
+    """Measure admissions with and without HTTP clients, alternately."""
     alone, with_clients = _Times(), _Times()
     with node(devices) as (kubelet, _):
         admit(kubelet, *map(pod, range(pods - 1)))
@@ -43,9 +44,9 @@ def _with_clients(devices: int, pods: int, seconds: float) -> list[Measurement]:
     measured = partial(Measurement, against="without HTTP", at_most_ratio=_GOAL)
     return [
         measured(name, with_clients.times, baseline=alone.times),
-        # The median hides delays of a few admissions.
+        # Use the mean: the median would hide delays of a few admissions.
         measured(f"{name}, mean", [fmean(with_clients.times)], baseline=[fmean(alone.times)]),
-        # CPU time does not depend on other programs of the machine.
+        # The CPU time of the thread does not depend on other programs on the machine.
         measured(
             f"{name}, processor time of its thread", with_clients.computed, baseline=alone.computed
         ),
@@ -54,13 +55,13 @@ def _with_clients(devices: int, pods: int, seconds: float) -> list[Measurement]:
 
 @attrs.define
 class _Times:
-    """Times of admissions, in ms."""
+    """Times of admissions in ms: elapsed time, and CPU time of the thread."""
 
     times: list[float] = attrs.field(factory=list)
     computed: list[float] = attrs.field(factory=list)
 
     def admissions(self, kubelet: MockKubelet, number: int, seconds: float) -> None:
-        """Admit and terminate the same pod for ``seconds``."""
+        """Admit and terminate the same pod repeatedly for ``seconds``."""
         end = now() + seconds
         while not self.times or now() < end:
             begin = thread_time()

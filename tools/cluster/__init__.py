@@ -1,5 +1,5 @@
-"""A real control plane on this machine, built from published Go modules.
+"""Run a real Kubernetes control plane on this machine, built from published Go modules.
 
-``build`` builds the programs, ``peer`` runs them, ``measure`` measures nodes on them. Tests run on
-it as well as on the fake API server, so that the fake cannot hide a difference.
+``build`` builds the programs, ``peer`` runs them, and ``measure`` measures nodes that joined the
+control plane. Tests run with the control plane and with the fake API server, to find differences.
 """

@@ -1,4 +1,4 @@
-"""Build etcd, kube-apiserver, kube-scheduler and the controllers.
+"""Build the programs of a control plane: etcd, kube-apiserver, kube-scheduler and controllers.
 
 ``python -m tools.cluster.build`` takes 20 minutes of CPU time the first time and stores the
 programs in ``.cache``.
@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "DEVICEMANAGER_CLUSTER_BINARIES"
-"""Environment variable with a directory of programs, such as those of a distribution."""
+"""Environment variable that names a directory with the programs, such as those of a
+distribution."""
 SOURCES: Final = Path(__file__).parent / "go"
 BINARIES: Final = Path(__file__).parents[2] / ".cache" / "cluster" / "bin"
 _KUBERNETES: Final = "v1.32.13"
@@ -35,11 +36,11 @@ _PROGRAMS: Final = {
 
 
 class BuildError(Exception):
-    """A program cannot be built, or is missing; the text is one line for the user."""
+    """Error for a program that cannot be built or is missing. The text is one line for the user."""
 
 
 def binaries() -> Path:
-    """Return the directory with all programs. Raises BuildError if there is none."""
+    """Return the directory that has all programs. Raises BuildError if there is none."""
     directory = Path(os.environ.get(VARIABLE) or BINARIES)
     missing = [name for name in _PROGRAMS if not (directory / name).is_file()]
     if missing:
@@ -51,13 +52,13 @@ def binaries() -> Path:
 
 
 def build(jobs: int = 2) -> Path:
-    """Build programs that are missing or outdated; return the directory.
+    """Build programs that are missing or outdated, and return their directory.
 
-    ``jobs``: packages to compile in parallel. Raises BuildError.
+    ``jobs`` is the number of packages to compile in parallel. Raises BuildError.
     """
     go = shutil.which("go")
     if go is None:
-        raise BuildError("Go is not installed; it is required to build the control plane")
+        raise BuildError("Go is not installed: install it to build the control plane")
     BINARIES.mkdir(parents=True, exist_ok=True)
     for name, package in _PROGRAMS.items():
         stamp = BINARIES / f"{name}.sources"
@@ -71,7 +72,8 @@ def build(jobs: int = 2) -> Path:
 
 
 def _digest(program: str) -> str:
-    """Return a hash of the pinned modules, and for ``controllers`` of our own files."""
+    """Return a hash of the pinned Go modules. For the program ``controllers``, include its source
+    files."""
     found = hashlib.sha256(_LINK.encode())
     names = ["go.mod", "go.sum"]
     if program == "controllers":
@@ -85,7 +87,7 @@ def _run(command: list[str]) -> None:
     done = subprocess.run(
         command,
         cwd=SOURCES,
-        # Reject modules that require a newer Go, instead of downloading it.
+        # GOTOOLCHAIN=local rejects modules that require a newer Go. Otherwise Go would download it.
         env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false -mod=readonly"},
         stderr=subprocess.PIPE,
         text=True,

@@ -1,4 +1,4 @@
-"""A certificate authority and the certificates it signs, made with openssl."""
+"""Create a certificate authority and sign certificates with openssl."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAYS: Final = "2"
 
 @attrs.frozen
 class Pair:
-    """A certificate and its key, as files."""
+    """Files of a certificate and its private key."""
 
     certificate: Path
     key: Path
@@ -22,7 +22,8 @@ class Pair:
 
 @attrs.frozen
 class Authority:
-    """Signs certificates in one directory, for this machine, valid for two days."""
+    """Certificate authority in a directory. Its certificates are for this machine and valid for two
+    days."""
 
     directory: Path
 
@@ -30,7 +31,7 @@ class Authority:
     def create(cls, directory: Path) -> Authority:
         """Create an authority. Raises OSError if openssl is not installed."""
         if shutil.which("openssl") is None:
-            raise FileNotFoundError("openssl is not installed; it is required for certificates")
+            raise FileNotFoundError("openssl is not installed: install it to create certificates")
         directory.mkdir(parents=True, exist_ok=True)
         authority = cls(directory)
         authority.key("ca")
@@ -43,22 +44,23 @@ class Authority:
 
     @property
     def certificate(self) -> Path:
-        """Certificate of the authority."""
+        """Path of the authority's own certificate."""
         return self.directory / "ca.crt"
 
     def key(self, name: str) -> Path:
-        """Create a private key."""
+        """Create a private key and return its path."""
         curve = ["-pkeyopt", "ec_paramgen_curve:P-256"]
         _openssl(self.directory, ["genpkey", "-algorithm", "EC", *curve, "-out", f"{name}.key"])
         return self.directory / f"{name}.key"
 
     def public(self, name: str) -> Path:
-        """Write the public half of a key."""
+        """Write the public key of a private key and return its path."""
         _openssl(self.directory, ["pkey", "-in", f"{name}.key", "-pubout", "-out", f"{name}.pub"])
         return self.directory / f"{name}.pub"
 
     def sign(self, name: str, user: str, *groups: str, days: str = _DAYS) -> Pair:
-        """Sign a certificate for loopback, with user and groups as Kubernetes reads them."""
+        """Sign a certificate for loopback addresses. It contains the user and groups as Kubernetes
+        reads them."""
         key = self.key(name)
         subject = "".join(f"/O={group}" for group in groups) + f"/CN={user}"
         extensions = self.directory / f"{name}.ext"

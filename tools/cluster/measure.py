@@ -1,8 +1,8 @@
-"""Measure what nodes in a cluster cost: ``python -m tools.cluster.measure``.
+"""Measure the cost of virtual nodes in a cluster: ``python -m tools.cluster.measure``.
 
-Prints one figure per line. Everything runs on one machine, so wall-clock times include the
-control plane; CPU time per operation is that of this process alone. "Net" excludes the CPU time
-of idle nodes in the same run, mostly for leases, and that of the measurement itself.
+Prints one figure per line. The control plane runs on the same machine, so elapsed times include it.
+CPU time per operation is that of this process only. "Net" CPU time excludes idle nodes, which use
+it mostly for leases, and the measurement.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ _PATIENCE: Final = 600.0
 
 @attrs.define
 class Measuring:
-    """One run."""
+    """Measurement on one control plane, with its sizes."""
 
     plane: ControlPlane
     api: ApiClient
     nodes: int
     pods: int
     soak: float
-    """Seconds."""
+    """Duration of the soak test in seconds."""
     rate: float
-    """Pods per second in the soak test."""
+    """Number of pods created per second in the soak test."""
     _idle: float = 0.0
-    """CPU time of idle nodes, in seconds per second."""
+    """CPU time that idle nodes use, in seconds per second."""
 
     def say(self, what: str, value: float, unit: str) -> None:
         """Print a figure with the current load of the machine."""
         print(f"{what:45} {value:10.2f} {unit:8} load {os.getloadavg()[0]:.0f}", flush=True)
 
     def run(self) -> None:
-        """Let nodes join and idle; run pods and delete them."""
+        """Let nodes join and idle, then create pods and delete them."""
         with Cluster.connect(self.plane.kubeconfig, warn=_warn) as cluster:
             self._join(cluster)
             self._leases(cluster)
@@ -69,9 +69,9 @@ class Measuring:
                 self.say(f"CPU time of {name}", seconds, "s")
 
     def _join(self, cluster: Cluster) -> None:
-        """Let all nodes join, a tenth of them first and without the clock.
+        """Let all nodes join. A tenth of them joins before the measurement starts.
 
-        So the memory of connections, threads, modules and watches does not count as the nodes'.
+        Then the memory of connections, threads, modules and watches does not count as the nodes'.
         """
         first = max(1, self.nodes // 10)
         options = NodeOptions(taints=())
@@ -117,7 +117,8 @@ class Measuring:
 
     @contextmanager
     def _net(self, what: str, goal: str, count: int) -> Iterator[None]:
-        """Measure the CPU time per operation, without this thread and without idle nodes."""
+        """Measure the CPU time per operation in a ``with`` block, without this thread and without
+        idle nodes."""
         began, cpu, mine = time.monotonic(), time.process_time(), time.thread_time()
         yield
         seconds = time.monotonic() - began
@@ -128,7 +129,7 @@ class Measuring:
         self.say(f"CPU time per {what}, net", 1000 * net / count, "ms")
 
     def _soak(self, cluster: Cluster) -> None:
-        """Create pods at a rate and delete each one 10 seconds later."""
+        """Create pods at a constant rate, and delete each pod 10 seconds later."""
         began, cpu, created = time.monotonic(), time.process_time(), 0
         worst = not_ready = 0.0
         checked = began
@@ -164,7 +165,7 @@ class Measuring:
         self.say("soak: devices allocated at the end", allocated, "")
 
     def _is_done(self, cluster: Cluster, phases: dict[str, int]) -> bool:
-        """True if the pods have these phases, and no request is pending."""
+        """True if the pods have these phases and no request is pending."""
         return cluster.pod_counts() == phases and cluster.pending_requests == 0
 
     def _count_ready(self) -> int:
@@ -201,7 +202,7 @@ def _is_ready(node: dict[str, Any]) -> bool:
 
 
 def _all(api: ApiClient, path: str) -> Iterator[dict[str, Any]]:
-    # Small pages, so that this measurement does not show in the memory of the process.
+    # Small pages, so that the measurement hardly changes the memory of the process.
     query = {"limit": "50"}
     while True:
         page = api.request("GET", path, query=query)
@@ -215,7 +216,9 @@ def _wait(test: Callable[[], bool]) -> None:
     end = time.monotonic() + _PATIENCE
     while not test():
         if time.monotonic() > end:
-            raise TimeoutError(f"not in {_PATIENCE:.0f} s")
+            raise TimeoutError(
+                f"the nodes or pods did not reach the state within {_PATIENCE:.0f} s"
+            )
         time.sleep(0.25)
 
 
@@ -230,7 +233,7 @@ def _warn(text: str) -> None:
 
 
 def main() -> int:
-    """Run the measurement; return the exit status."""
+    """Run the measurement and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.cluster.measure", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=1000)

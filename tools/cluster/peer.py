@@ -1,4 +1,4 @@
-"""A real control plane as processes on 127.0.0.1, in one directory."""
+"""Run a real control plane as processes on 127.0.0.1, with all files in one directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SERVICES: Final = "10.96.0.0/16"
 
 
 class ControlPlane:
-    """etcd, kube-apiserver, kube-scheduler and the controllers.
+    """Control plane of etcd, kube-apiserver, kube-scheduler and the controllers.
 
     Use it as a context manager, or call ``start`` and ``stop``.
     """
@@ -33,8 +33,8 @@ class ControlPlane:
     def __init__(
         self, binaries: Path, directory: Path, *, grace: float = 50.0, resource_health: bool = True
     ) -> None:
-        """``grace``: seconds without a renewed lease until a node is NotReady.
-        ``resource_health``: the feature gate ResourceHealthStatus."""
+        """``grace`` is the time in seconds after the last lease renewal until a node is NotReady.
+        ``resource_health`` sets the feature gate ResourceHealthStatus."""
         self._binaries = binaries
         self._directory = directory
         self._grace = grace
@@ -47,12 +47,12 @@ class ControlPlane:
         self._server = self._authority.sign("server", "kube-apiserver")
         self._port, self._etcd, self._peer = _free_ports(3)
         self.kubeconfig = self.kubeconfig_of("admin", "system:masters")
-        """Kubeconfig of a cluster administrator."""
+        """Path of a cluster administrator's kubeconfig."""
 
     # -- start and stop ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start everything; wait until the API server is ready. Raises TimeoutError."""
+        """Start all programs, and wait until the API server is ready. Raises TimeoutError."""
         self.start_etcd()
         self.start_server()
         self.start_controllers()
@@ -78,7 +78,7 @@ class ControlPlane:
         )
 
     def start_etcd(self) -> None:
-        """Start an empty etcd, with data in memory if possible."""
+        """Start an empty etcd. Its data is in memory if possible."""
         data = self._data()
         client, peer = (f"http://127.0.0.1:{port}" for port in (self._etcd, self._peer))
         self._run(
@@ -94,7 +94,7 @@ class ControlPlane:
         )
 
     def start_server(self) -> None:
-        """Start kube-apiserver; wait until it is ready. Raises TimeoutError."""
+        """Start kube-apiserver, and wait until it is ready. Raises TimeoutError."""
         keys = self._directory / "certificates"
         kubelet = self._authority.sign("kubelet-client", "kube-apiserver", "system:masters")
         self._run(
@@ -123,13 +123,13 @@ class ControlPlane:
         self._wait_ready()
 
     def stop(self) -> None:
-        """Stop everything and delete the data."""
+        """Stop all programs and delete the data."""
         for name in ("controllers", "kube-scheduler", "kube-apiserver", "etcd"):
             self.end(name)
         shutil.rmtree(self._data(), ignore_errors=True)
 
     def end(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
-        """Stop one program."""
+        """Stop the program ``name`` with a signal."""
         process = self._processes.pop(name, None)
         if process is None:
             return
@@ -141,9 +141,10 @@ class ControlPlane:
             process.wait()
 
     def wipe(self) -> None:
-        """Start over with an empty etcd, as after the loss of its disk.
+        """Restart with an empty etcd, as after the loss of its disk.
 
-        The controllers restart, too: their watches would wait for versions in the future.
+        The controllers restart, too. Otherwise their watches would wait for resource versions that
+        the empty etcd does not reach for a long time.
         """
         for name in ("controllers", "kube-scheduler", "kube-apiserver", "etcd"):
             self.end(name, signal.SIGKILL)
@@ -152,7 +153,7 @@ class ControlPlane:
 
     @contextlib.contextmanager
     def paused(self, name: str) -> Iterator[None]:
-        """Suspend one program: requests to it hang."""
+        """Suspend the program ``name`` during a ``with`` block. Requests to it get no response."""
         process = self._processes[name]
         process.send_signal(signal.SIGSTOP)
         try:
@@ -180,11 +181,11 @@ class ControlPlane:
 
     @property
     def authority(self) -> Path:
-        """Certificate of the authority that signed the API server's."""
+        """Path of the certificate of the authority that signed the API server's certificate."""
         return self._authority.certificate
 
     def read(self, path: str) -> str:
-        """GET a path as administrator; return the text of the response, such as logs.
+        """GET a path as administrator, and return the text of the response, such as a log.
 
         Raises urllib.error.HTTPError.
         """
@@ -193,18 +194,21 @@ class ControlPlane:
             return str(answer.read(), "utf-8")
 
     def serving_pair(self, name: str) -> Pair:
-        """Sign a certificate for a server on loopback."""
+        """Sign a certificate for a server on loopback addresses."""
         return self._authority.sign(name, name)
 
     def kubeconfig_of(self, user: str, *groups: str, days: str = "2") -> Path:
-        """Write a kubeconfig for a user in groups; with negative ``days`` it has expired."""
+        """Write a kubeconfig for a user with these groups, and return its path.
+
+        ``days`` is the validity of the certificate. If it is negative, the certificate has expired.
+        """
         name = user.replace(":", "-")
         pair = self._authority.sign(name, user, *groups, days=days)
         who = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
         return self._kubeconfig(name, who)
 
     def kubeconfig_with(self, token: str, name: str) -> Path:
-        """Write a kubeconfig with a token."""
+        """Write a kubeconfig with a bearer token, and return its path."""
         return self._kubeconfig(name, {"token": token})
 
     def _kubeconfig(self, name: str, who: dict[str, str]) -> Path:
@@ -232,7 +236,7 @@ class ControlPlane:
     # -- measurements --------------------------------------------------------------------
 
     def cpu(self) -> dict[str, float]:
-        """Return the CPU time of each program, in seconds."""
+        """Return the CPU time of each program in seconds."""
         return {name: cpu_seconds(process.pid) for name, process in self._processes.items()}
 
     # -- processes -------------------------------------------------------------------
@@ -259,14 +263,14 @@ class ControlPlane:
         while time.monotonic() < end:
             for name, process in self._processes.items():
                 if process.poll() is not None:
-                    raise TimeoutError(f"{name} exited: see {self._directory / f'{name}.log'}")
+                    raise TimeoutError(f"{name} has exited: see {self._directory / f'{name}.log'}")
             with contextlib.suppress(OSError, urllib.error.URLError):
                 url = f"{self.url}/readyz"
                 with urllib.request.urlopen(url, timeout=2, context=context) as answer:
                     if answer.status == 200:
                         return
             time.sleep(0.1)
-        raise TimeoutError(f"kube-apiserver was not ready in {_READY:.0f} s")
+        raise TimeoutError(f"kube-apiserver was not ready within {_READY:.0f} s")
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,4 +1,5 @@
-"""``python -m tools.damage``: damage files, check what devicemanager makes of them, and report."""
+"""``python -m tools.damage``: damage files, check how devicemanager handles them, and print
+errors."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ VECTORS: Final = Path(__file__).parents[2] / "tests/checkpoint/data/checkpoint.j
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Damage files, print errors, and return 0 if there are none, else 1."""
+    """Damage files and print errors. Return 0 if there are none, else 1."""
     options = parser(
         "damage",
         "Damage checkpoints and snapshots, and check reports, repairs and error handling.",
@@ -39,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def play(files: Sequence[bytes], seed: int) -> tuple[str, list[str]]:
-    """Damage the file that the seed selects. Return the way of damage, and all errors."""
-    # Everything follows from the seed, so that a failure can be repeated with --first.
+    """Damage the file that the seed selects. Return the name of the damage and all errors."""
+    # Everything depends only on the seed, so that a failure can be repeated with --first.
     original = Random(seed).choice(files)
     way, data = damaged(original, seed)
     return way, list(_faults(original, data, seed))
@@ -57,10 +58,10 @@ def _faults(original: bytes, data: bytes, seed: int) -> Iterator[str]:
 
 
 def read_files(path: Path) -> list[bytes]:
-    """Return the files with pod entries from recorded vectors."""
+    """Return the checkpoint files with pod entries from recorded vectors."""
     vectors = map(json.loads, path.read_text().splitlines())
     files = [vector["file"].encode() for vector in vectors]
-    # Without an entry there is nothing to lose, and most ways of damage change only brackets.
+    # A file without entries has nothing to lose, and most damages would change only its brackets.
     return [file for file in files if b"PodUID" in file]
 
 

@@ -1,4 +1,4 @@
-"""Check inspection and repair of a damaged checkpoint."""
+"""Check the inspection and the repair of a damaged checkpoint."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Final
 import checkpoint
 from checkpoint import Checkpoint, CheckpointCorrupt, PodDevicesEntry
 
-_CHECKSUM: Final = re.compile(r"checksum is (\d+), but the data has (\d+)")
+_CHECKSUM: Final = re.compile(r"has checksum (\d+), but its data has checksum (\d+)")
 _PLACE: Final = re.compile(r"not UTF-8 at byte (\d+) of (\d+)")
 _NAMED: Final = re.compile(r'pod ("(?:[^"\\]|\\.)*")')
 
 
 def faults(original: bytes, data: bytes) -> Iterator[str]:
     """Yield each error in the inspection or repair of ``data``, a damaged copy of ``original``."""
-    # Inspection must agree with the loader, and repair must converge and lose nothing.
+    # Inspection must agree with the loader. Repair must be stable when repeated, and lose nothing.
     found, repaired = checkpoint.inspect(data), checkpoint.repair(data)
     loaded = _loaded(data)
     if (loaded is None) is not bool(found.problems):
@@ -37,7 +37,7 @@ def faults(original: bytes, data: bytes) -> Iterator[str]:
         yield "repair reports no change, but the file is different"
     yield from _false_statements(data, found)
     yield from _inventions(data, repaired.checkpoint)
-    # An intact file is compared above: then everything must be the same.
+    # For an intact file, the comparisons above are enough.
     if loaded is None:
         yield from _losses(original, data, repaired.checkpoint)
 
@@ -50,7 +50,8 @@ def _loaded(data: bytes) -> Checkpoint | None:
 
 
 def _meaning(saved: Checkpoint) -> object:
-    """Return what a kubelet has after reading the file: the last entry of a container counts."""
+    """Return what a kubelet would load from the checkpoint. The last entry of a container and
+    resource counts."""
     entries = {_key(entry): entry for entry in saved.entries or ()}
     return entries, saved.registered_devices
 
@@ -73,7 +74,7 @@ def _false_statements(data: bytes, found: checkpoint.Inspection) -> Iterator[str
                 yield f"false: {problem}"
     for lost in found.lost:
         if lost.startswith("an entry of pod") and (named := _NAMED.search(lost)):
-            name = json.loads(named[1]).rstrip("…")  # a long name is truncated when it is shown
+            name = json.loads(named[1]).rstrip("…")  # messages truncate long names
             spelled = {name, json.dumps(name)[1:-1], json.dumps(name, ensure_ascii=False)[1:-1]}
             if not any(each in text for each in spelled):
                 yield f"false: lost {lost}"
@@ -88,8 +89,10 @@ def _is_text(data: bytes) -> bool:
 
 
 def _inventions(data: bytes, repaired: Checkpoint) -> Iterator[str]:
-    """Yield names that are not in the file. Files with escapes are skipped: there, one name has
-    several spellings."""
+    """Yield names in the repaired checkpoint that are not in the file.
+
+    Files with escapes are skipped, because escapes allow several spellings of a name.
+    """
     text = data.decode(errors="replace")
     if "\\" in text or "\ufffd" in text:
         return
@@ -101,7 +104,7 @@ def _inventions(data: bytes, repaired: Checkpoint) -> Iterator[str]:
 
 
 def _losses(original: bytes, data: bytes, repaired: Checkpoint) -> Iterator[str]:
-    """Yield entries that are intact in the file, but missing in the repaired one."""
+    """Yield entries that are intact in the damaged file but missing in the repaired checkpoint."""
     before = checkpoint.loads(original, verify=False)
     present = {_key(entry): entry for entry in repaired.entries or ()}
     for entry in before.entries or ():
@@ -111,13 +114,14 @@ def _losses(original: bytes, data: bytes, repaired: Checkpoint) -> Iterator[str]
 
 
 def _is_nested(data: bytes, text: bytes) -> bool:
-    """True if the damage has put the entry inside another value."""
+    """True if the damage has moved the text of an entry inside another value."""
     before = data[: data.index(text)].rstrip()
     return not before.endswith((b"[", b","))
 
 
 def command_faults(data: bytes) -> Iterator[str]:
-    """Yield each error of the commands on this file, in a directory like that of a kubelet."""
+    """Yield each error of the checkpoint commands on this file, in a directory like that of a
+    kubelet."""
     with tempfile.TemporaryDirectory(prefix="damage-") as name:
         root = Path(name)
         (root / "device-plugins").mkdir()
@@ -132,7 +136,7 @@ def command_faults(data: bytes) -> Iterator[str]:
         status, _, errors = run("checkpoint", "repair", str(file), "--write")
         yield from _command_errors("checkpoint repair --write", status, errors)
         after = file.read_bytes()
-        # The old file is the only evidence of what happened, so repair must keep a copy.
+        # The old file is the only evidence of the damage, so repair must keep a copy.
         copies = [each.read_bytes() for each in root.glob("*.before-*")]
         if after != data and (after != before.data or copies != [data]):
             yield "the new file is not the repaired one, or there is no copy of the old one"
@@ -141,7 +145,7 @@ def command_faults(data: bytes) -> Iterator[str]:
 
 
 def run(*argv: str) -> tuple[int, str, str]:
-    """Run a devicemanager command, and return its exit status, output and errors."""
+    """Run a devicemanager command. Return its exit status, standard output and standard error."""
     from devicemanager.cli import main
 
     out, errors = io.StringIO(), io.StringIO()

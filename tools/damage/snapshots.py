@@ -1,4 +1,4 @@
-"""Check snapshots with a damaged checkpoint, and damaged archives."""
+"""Check reports about snapshots with a damaged checkpoint, and about damaged archives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _ROOT = "/var/lib/kubelet"
 
 
 def snapshot_of(original: bytes, data: bytes) -> Snapshot:
-    """Return a node whose kubelet has ``original`` in memory, and ``data`` on disk."""
+    """Return the snapshot of a node whose kubelet has ``original`` in memory and ``data`` on
+    disk."""
     saved = checkpoint.loads(original, verify=False)
     containers: dict[str, dict[str, list[ContainerDevices]]] = {}
     for entry in saved.entries or ():
@@ -44,7 +45,7 @@ def snapshot_of(original: bytes, data: bytes) -> Snapshot:
         ContainerDevices(name, tuple(ids or ()))
         for name, ids in (saved.registered_devices or {}).items()
     )
-    # Both sockets are served: nothing else may be wrong with the node.
+    # A process listens on both sockets, so that only the checkpoint is wrong.
     names = ("device-plugins/kubelet.sock", "pod-resources/kubelet.sock")
     return Snapshot(
         taken="2026-01-31T12:00:00Z",
@@ -61,7 +62,7 @@ def snapshot_of(original: bytes, data: bytes) -> Snapshot:
 
 
 def report_faults(original: bytes, data: bytes) -> Iterator[str]:
-    """Yield false and missing findings of such a node."""
+    """Yield false and missing findings for the snapshot of a node whose checkpoint was damaged."""
     snapshot = snapshot_of(original, data)
     found = findings(snapshot)
     yield from false_findings(snapshot, found)
@@ -71,8 +72,9 @@ def report_faults(original: bytes, data: bytes) -> Iterator[str]:
 
 
 def archive_faults(original: bytes, seed: int) -> Iterator[str]:
-    """Yield each error of reading a damaged archive; it may be rejected with a one-line error."""
-    # Compression spreads damage: most damaged archives can only be rejected.
+    """Yield each error of reading a damaged archive. A one-line error for the archive is
+    correct."""
+    # Compression spreads damage, so most damaged archives can only be rejected.
     _, data = damaged(archive(snapshot_of(original, original)), seed)
     try:
         found = findings(read_snapshot(data))

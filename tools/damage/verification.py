@@ -1,5 +1,4 @@
-"""Verify the findings of a snapshot with code that shares nothing with the rules: plain loops,
-device by device."""
+"""Verify the findings of a snapshot with plain loops over devices, independently of the rules."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ _Key = tuple[str, str]
 
 
 def false_findings(snapshot: Snapshot, findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield each finding that is not true for the snapshot."""
+    """Yield a text for each finding that is not true for the snapshot."""
     facts = _Facts(snapshot)
     for finding in findings:
         if not facts.confirm(finding):
@@ -23,9 +22,9 @@ def false_findings(snapshot: Snapshot, findings: Sequence[Finding]) -> Iterator[
 
 
 def missed_problems(snapshot: Snapshot, findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield each certain problem without a finding."""
+    """Yield a text for each certain problem that has no finding."""
     facts = _Facts(snapshot)
-    # Only problems that are certain: the rules may report others in doubt.
+    # Search only for certain problems. The rules may also report uncertain ones.
     found = {(each.kind, each.resource, *each.devices) for each in findings}
     for key, names in facts.allocated_to.items():
         if len(names) > 1 and (Kind.HELD_TWICE, *key) not in found:
@@ -39,7 +38,7 @@ def missed_problems(snapshot: Snapshot, findings: Sequence[Finding]) -> Iterator
 
 
 class _Facts:
-    """Contents of a snapshot by device."""
+    """Facts about devices and pods in a snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -68,10 +67,11 @@ class _Facts:
         }
 
     def confirm(self, finding: Finding) -> bool:
-        """True if the finding is true."""
+        """True if the finding is true for the snapshot."""
         keys = [(str(finding.resource), id_) for id_ in finding.devices]
         registered = self.saved.registered_devices or {}
-        # State files are not verified: that would need a second implementation of their checks.
+        # State files are not verified, because that would need a second implementation of their
+        # checks.
         match finding.kind:
             case Kind.CHECKPOINT_DAMAGED:
                 return self.is_rejected
@@ -82,7 +82,7 @@ class _Facts:
             case Kind.NOT_IN_CHECKPOINT:
                 return all(key in self.allocated_to and key not in self.saved_for for key in keys)
             case Kind.ONLY_IN_CHECKPOINT:
-                # Allocated to other pods, but not to the pod in the message.
+                # The device may be allocated to other pods, but not to the pod in the message.
                 return all(
                     finding.pods[0] in self.saved_for.get(key, ())
                     and not any(f"{n} (" in finding.message for n in self.allocated_to.get(key, ()))
@@ -128,7 +128,7 @@ class _Facts:
 
     def _is_gone(self, uid: str) -> bool:
         directories = self.snapshot.directories
-        # A pod is gone only if it had devices at all.
+        # Only a pod that had devices can be reported as gone.
         mine = {key for key, uids in self.saved_for.items() if uid in uids}
         if not mine:
             return False

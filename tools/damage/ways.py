@@ -1,4 +1,4 @@
-"""Ways to damage a file, repeatable with a seed."""
+"""Damage a file in one of several ways, selected by a seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _NOISE: Final = (
     b'{"PodUID":',
 )
 _SECTOR: Final = 64
-"""Number of bytes that are lost together. Smaller than a disk sector, because the files are."""
+"""Number of bytes that are lost together. It is smaller than a disk sector, because the files are
+small."""
 
 
 def _cut_off(data: bytes, random: Random) -> bytes:
@@ -20,7 +21,7 @@ def _cut_off(data: bytes, random: Random) -> bytes:
 
 def _bits(data: bytes, random: Random) -> bytes:
     altered = bytearray(data)
-    # Mostly one bit: such damage is the hardest to notice.
+    # Mostly change one bit: such damage is the hardest to notice.
     for _ in range(random.choice((1, 1, 1, 2, 5))):
         altered[random.randrange(len(data))] ^= 1 << random.randrange(8)
     return bytes(altered)
@@ -45,7 +46,7 @@ def _hole(data: bytes, random: Random) -> bytes:
 
 
 def _zeros(data: bytes, random: Random) -> bytes:
-    """Zero a block, as if it had never reached the disk."""
+    """Fill a block with zeros, as if it had not been written to disk."""
     start = random.randrange(len(data)) // _SECTOR * _SECTOR
     end = min(start + _SECTOR * random.randint(1, 4), len(data))
     return data[:start] + b"\0" * (end - start) + data[end:]
@@ -62,7 +63,7 @@ def _swapped(data: bytes, random: Random) -> bytes:
 
 
 def _older_end(data: bytes, random: Random) -> bytes:
-    """Append the end of an older file, as after a write in place."""
+    """Append the end of an older file, as if the file had been overwritten in place."""
     return data[: random.randrange(len(data))] + data[random.randrange(len(data)) :]
 
 
@@ -90,7 +91,8 @@ WAYS: Final[dict[str, Callable[[bytes, Random], bytes]]] = {
 
 
 def damaged(data: bytes, seed: int) -> tuple[str, bytes]:
-    """Damage the data in the way that the seed selects. Return the way and the result."""
+    """Damage the data in the way that the seed selects. Return the name of the way and the damaged
+    data."""
     random = Random(seed)
     way = random.choice(list(WAYS))
     return way, WAYS[way](data, random)

@@ -1,6 +1,6 @@
-"""``make demo``: a kubelet, plugins, pods, a crash, NUMA nodes, claims.
+"""``make demo``: show a kubelet, plugins, pods, a crash, NUMA nodes and claims.
 
-Starts a mock kubelet and plugins in separate processes, admits the example pods, kills and
+The demo starts a mock kubelet and plugins in separate processes, admits the example pods, kills and
 restarts the kubelet, aligns devices to NUMA nodes, and shares hardware with structured claims.
 """
 
@@ -22,7 +22,7 @@ _INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Play the demo; return 0 if all checks passed."""
+    """Run the demo; return 0 if all checks passed."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--no-go", action="store_true", help="do not build the Go plugin")
     args = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""Acts of the demo with a separate kubelet: NUMA alignment and structured claims."""
+"""Acts of the demo that use a separate kubelet: NUMA alignment and structured claims."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ HARDWARE = "gpu=2,nic=1,fpga=2"
 TOO_FEW_SLICES = "pool mock-gpu-0 has too little compute-slices left"
 
 Check = Callable[[str, bool], None]
-"""Function that prints a true statement, and ends the demo at a false one."""
+"""Function that prints a statement if it is true, and otherwise ends the demo."""
 
 
 def align_devices(directory: Path, examples: Path, check: Check, timeout: float) -> None:
-    """Admit the pods of ``examples`` on a node with a topology policy."""
+    """Admit the pods in the directory ``examples`` on a node with a topology policy."""
     flags = ["--topology-policy", POLICY]
     for devices in DEVICES:
         flags += ["--simulate", devices]
@@ -61,7 +61,7 @@ def _align(kubelet: Process, directory: Path, example: Path, timeout: float) -> 
 
 
 def _check_nodes(listed: Sequence[Pod], check: Check) -> None:
-    """Check NUMA nodes in PodResources, which reports the kubelet's allocations."""
+    """Check the NUMA nodes of allocated devices in PodResources."""
     nodes = {
         pod.name: {
             (each.resource_name, node)
@@ -72,14 +72,14 @@ def _check_nodes(listed: Sequence[Pod], check: Check) -> None:
         for pod in listed
     }
     if {"pair", "twins"} - nodes.keys():
-        raise CommandError(f"PodResources lists {sorted(nodes)}: expected pair and twins")
+        raise CommandError(f"PodResources lists pods {sorted(nodes)}: expected pair and twins")
     both = {("vendor.com/gpu", 0), ("vendor.com/nic", 0)}
     check("pair's GPU and network card are both on node 0", nodes["pair"] == both)
     check("twins has both its GPUs on node 1", nodes["twins"] == {("vendor.com/gpu", 1)})
 
 
 def share_hardware(directory: Path, examples: Path, check: Check, timeout: float) -> None:
-    """Admit the pods of ``examples`` with structured claims."""
+    """Admit the pods in the directory ``examples`` with structured claims."""
     flags = ["--claims", str(examples), "--simulate-pools", HARDWARE]
     log = directory.with_suffix(".log")
     with run_kubelet("the kubelet with claims", directory, log, *flags) as kubelet:
@@ -101,7 +101,7 @@ def share_hardware(directory: Path, examples: Path, check: Check, timeout: float
 
 
 def _check_claims(listed: Sequence[Pod], admissions: dict[str, Record], check: Check) -> None:
-    """Check claims in PodResources, which reports the kubelet's allocations."""
+    """Check the allocated claims in PodResources."""
     allocated = {
         (pod.name, container.name): _claimed(container)
         for pod in listed

@@ -1,4 +1,4 @@
-"""Programs that the demo starts; their output is read continuously and can be waited for."""
+"""Start the programs of the demo, read their output continuously, and wait for lines in it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from devicemanager.cli.options import CommandError
 from devicemanager.objects.manifests import parse
 
 Record = dict[str, Any]
-"""Line of output: its JSON object, or ``{"text": line}``."""
+"""Line of a program's output: its JSON object, or ``{"text": line}``."""
 
 _STOP_TIMEOUT = 10.0
 _SHOWN_LINES = 5
 
 
 class Process:
-    """Running program; as a context manager, it stops the program at the end."""
+    """Running program of the demo. As a context manager, it stops the program at the end of the
+    block."""
 
     def __init__(
         self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
     ) -> None:
-        """``name`` is for messages; standard error is appended to ``log``."""
+        """``name`` is the program's name in messages. Standard error is appended to ``log``."""
         self.name = name
         self._log = log
         # Guards _records and _ended, which the reading thread changes.
@@ -39,12 +40,12 @@ class Process:
         with log.open("ab") as errors:
             self._popen = subprocess.Popen(
                 command,
-                # Stays open: a program that reads it exits when this process does.
+                # The pipe stays open. A program that reads it exits when this process does.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, **(env or {})},
-                # Only this process receives Ctrl-C, so that it stops the programs in order.
+                # Only this process receives Ctrl-C, so that it can stop the programs in order.
                 process_group=0,
             )
         self._reader = threading.Thread(target=self._read, name=f"read {name}", daemon=True)
@@ -55,7 +56,7 @@ class Process:
         return self._popen.pid
 
     def wait_for(self, what: str, match: Callable[[Record], bool], timeout: float) -> Record:
-        """Return the first line, past or future, for which ``match`` is true.
+        """Return the first line for which ``match`` is true. Wait for it if needed.
 
         Raises CommandError with ``what`` after ``timeout`` seconds, or if the program exits.
         """
@@ -67,7 +68,7 @@ class Process:
             self._changed.wait_for(lambda: first() is not None or self._ended, timeout)
             found = first()
         if found is None:
-            raise CommandError(f"{self.name} did not show {what}: {self._last_output()}")
+            raise CommandError(f"{self.name} did not print {what}: {self._last_output()}")
         return found
 
     def wait_ready(self, timeout: float) -> None:
@@ -79,7 +80,7 @@ class Process:
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """Send SIGTERM, then SIGKILL if needed; return the exit status."""
+        """Send SIGTERM, and SIGKILL if the program does not exit. Return the exit status."""
         self._end(signal.SIGTERM)
         return self._popen.returncode
 
@@ -129,7 +130,8 @@ def _record(line: str) -> Record:
 
 
 def run_kubelet(name: str, root: Path, log: Path, *flags: str) -> Process:
-    """Start ``devicemanager run`` in ``root``, with static pods from ``root``/manifests."""
+    """Start ``devicemanager run`` in the directory ``root``, with static pods from its subdirectory
+    ``manifests``."""
     manifests = root / "manifests"
     manifests.mkdir(parents=True, exist_ok=True)
     flags = ("-o", "json", "--root", str(root), "--manifests", str(manifests), *flags)
@@ -137,7 +139,7 @@ def run_kubelet(name: str, root: Path, log: Path, *flags: str) -> Process:
 
 
 def admit(kubelet: Process, root: Path, example: Path, timeout: float) -> Record:
-    """Add a static pod; wait for its admission, print the result and return the event."""
+    """Add a static pod and wait for its admission. Print the result and return the event."""
     pod = parse(example)
     name = f"{pod.namespace}/{pod.name}"
     shutil.copyfile(example, root / "manifests" / example.name)

@@ -1,4 +1,4 @@
-"""Acts of the demo: kubelet and plugins in separate processes, pods, a crash."""
+"""Acts of the demo with the first kubelet: plugins, pods, a crash and a restart."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _TIMEOUT = 30.0
 _BUILD_TIMEOUT = 240.0
 
 Allocated = dict[tuple[str, str, str], frozenset[str]]
-"""Device IDs by pod (``namespace/name``), container and resource."""
+"""Allocated device IDs by pod (``namespace/name``), container and resource."""
 
 
 class Demo:
-    """All acts, in one directory."""
+    """The demo with all its acts. All files are in one directory."""
 
     def __init__(self, directory: Path, stack: contextlib.ExitStack) -> None:
         self.checked = 0
@@ -44,7 +44,8 @@ class Demo:
         self._admissions: dict[str, Record] = {}
 
     def play(self, go: bool) -> None:
-        """Play all acts. Raises CommandError at the first failed check."""
+        """Run all acts. With ``go``, one plugin is written in Go. Raises CommandError at the first
+        failed check."""
         self.kubelet_starts()
         self.plugins_register(go)
         self.pods_are_admitted()
@@ -58,7 +59,7 @@ class Demo:
     # --- acts
 
     def kubelet_starts(self) -> None:
-        """Act 1."""
+        """Play act 1: start a kubelet."""
         _heading("A mock kubelet in a separate process")
         self._start_kubelet()
         for name in ("plugin-socket", "pod-resources-socket", "checkpoint-path"):
@@ -67,7 +68,7 @@ class Demo:
         self._check("PodResources lists no pods yet", self._list() == ())
 
     def plugins_register(self, go: bool) -> None:
-        """Act 2."""
+        """Play act 2: start plugins, which register and advertise devices."""
         _heading("Plugins register and advertise their devices")
         self._simulated_plugin(GPU, GPUS)
         program = self._go_plugin() if go else None
@@ -85,7 +86,7 @@ class Demo:
             print_table(resources.COLUMNS, resources.rows(client.get_allocatable(), client.list()))
 
     def pods_are_admitted(self) -> None:
-        """Act 3."""
+        """Play act 3: admit pods, and reject one."""
         _heading("Pods from examples/ are admitted, or rejected")
         for example in sorted(EXAMPLES.glob("*.yaml")):
             self._admit(example)
@@ -103,7 +104,7 @@ class Demo:
         self._check("greedy was rejected for too few GPUs", GPU in rejected["message"])
 
     def pod_resources_lists(self) -> None:
-        """Act 4."""
+        """Play act 4: read the allocations from PodResources."""
         _heading("Node agents use PodResources over gRPC")
         listed = self._list()
         print_table(pods.COLUMNS, pods.rows(listed))
@@ -113,10 +114,10 @@ class Demo:
         self._check("no device is allocated twice", len(ids) == len(set(ids)))
 
     def kubelet_crashes(self) -> None:
-        """Act 5."""
+        """Play act 5: kill the kubelet and restart it."""
         _heading("The kubelet is killed with SIGKILL and restarted")
         killed = self._kubelet.pid
-        # SIGKILL, so that only what was already written survives.
+        # Use SIGKILL, so that only data that was already written survives.
         self._kubelet.kill()
         saved = checkpoint.load(self._checkpoint)
         self._check(f"the checkpoint of process {killed} verifies", bool(saved.entries))
@@ -127,12 +128,12 @@ class Demo:
             self._check(claim, self._allocatable(resource) == count)
         self._check("the pods kept their devices", _allocated(self._list()) == self._before)
         now = checkpoint.load(self._checkpoint)
-        # A restarted kubelet may write the entries in a different order.
+        # Compare without order: a restarted kubelet may write the entries in a different order.
         same = sorted(now.entries or (), key=repr) == sorted(saved.entries or (), key=repr)
         self._check("the checkpoint verifies and has the same entries", same)
 
     def pod_ends(self) -> None:
-        """Act 6."""
+        """Play act 6: remove a manifest, which terminates its pod."""
         _heading("A manifest is removed: its pod ends and frees its devices")
         (self._manifests / "1-train.yaml").unlink()
         uid = self._admissions["ml/train"]["pod"]
@@ -143,19 +144,19 @@ class Demo:
         self._check("the checkpoint no longer has the pod", uid not in saved)
 
     def devices_are_aligned(self) -> None:
-        """Act 7."""
+        """Play act 7: align devices to NUMA nodes on another kubelet."""
         _heading("Another kubelet aligns devices to NUMA nodes, or explains why it cannot")
         directory = self._directory / "numa"
         acts.align_devices(directory, EXAMPLES / "numa", self._check, _TIMEOUT)
 
     def claims_share_hardware(self) -> None:
-        """Act 8."""
+        """Play act 8: share hardware with structured claims."""
         _heading("Structured claims: partitions of a GPU, a rejection, a NIC that pods share")
         directory = self._directory / "claims"
         acts.share_hardware(directory, EXAMPLES / "claims", self._check, _TIMEOUT)
 
     def everything_stops(self) -> None:
-        """Act 9."""
+        """Play act 9: stop the kubelet and the plugins."""
         _heading("Everything stops at SIGTERM")
         self._check("the kubelet exits with status 0", self._kubelet.stop() == 0)
         for plugin in self._plugins:
@@ -204,7 +205,8 @@ class Demo:
         print(f"  {name} of {resource}, process {plugin.pid}")
 
     def _go_plugin(self) -> Path | None:
-        """Build the Go plugin. Print the reason and return None if that fails."""
+        """Build the Go plugin and return its path. If that fails, print the reason and return
+        None."""
         go = shutil.which("go")
         if go is None:
             print("  (Go is not installed: using a simulated plugin instead of the Go plugin)")
@@ -285,7 +287,8 @@ class Demo:
         return _settings_lines(self._admissions[pod]["containers"][container]["settings"])
 
     def _allocated(self) -> Allocated:
-        """Return the devices of admitted containers, except the ended init container."""
+        """Return the devices of admitted containers, without the init container that has
+        finished."""
         return {
             (name, container, resource): frozenset(ids)
             for name, admission in self._admissions.items()
@@ -296,7 +299,7 @@ class Demo:
         }
 
     def _check(self, claim: str, holds: bool) -> None:
-        """Print ``claim`` if it is true; otherwise end the demo."""
+        """Print ``claim`` if it is true. Otherwise end the demo with a CommandError."""
         if not holds:
             raise CommandError(f"check failed: {claim}")
         self.checked += 1
@@ -308,7 +311,7 @@ def _heading(text: str) -> None:
 
 
 def _is(kind: str, **facts: Any) -> Any:
-    """Return a function that matches records of this kind with these fields."""
+    """Return a function that is true for records with this kind and these fields."""
     wanted = {"kind": kind, **facts}
     return lambda record: wanted.items() <= record.items()
 
@@ -319,7 +322,8 @@ def _devices_text(devices: dict[str, list[str]]) -> str:
 
 
 def _settings_lines(settings: Record) -> list[str]:
-    """Return a line per environment variable, mount, device node and CDI device."""
+    """Return one line per environment variable, mount, device node and CDI device of a
+    container."""
     lines = [f"env {name}={value}" for name, value in settings["envs"].items()]
     for key in ("mounts", "devices"):
         lines += [

@@ -1,4 +1,4 @@
-"""``python -m tools.fuzz``: fuzz each target for a while, and print what was found."""
+"""``python -m tools.fuzz``: fuzz each target for some time, and print the findings."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ _WORKER: Final = [sys.executable, "-m", "tools.fuzz.worker"]
 
 @attrs.define
 class Result:
-    """The result of fuzzing one target."""
+    """Result of fuzzing one target."""
 
     runs: int = 0
+    """Number of inputs that were tried."""
     inputs: int = 0
-    """Number of inputs in the corpus afterwards."""
+    """Number of inputs in the corpus after fuzzing."""
     memory: int = 0
-    """Peak memory of the process, in MB."""
+    """Peak memory of the process in MB."""
     finding: str = ""
-    """Last line of the error and the file with the input; empty if nothing was found."""
+    """Last line of the error, and the path of the input; empty if nothing was found."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzz and print; return 0 if nothing was found, 1 for a finding, 2 for wrong usage."""
+    """Fuzz the selected targets. Return 0 if nothing was found, 1 for a finding, or 2 for wrong
+    usage."""
     options = parser(
         "fuzz",
         "Fuzz everything that parses input from others.",
@@ -64,14 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def fuzz(target: Target, seconds: int) -> Result:
-    """Fuzz one target until a finding or the end of the time."""
+    """Fuzz one target until there is a finding or the time is over."""
     directory = _OUTPUT / target.name
     inputs = directory / "inputs"
     inputs.mkdir(parents=True, exist_ok=True)
     words = directory / "words"
     words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words))
     end, result = time.monotonic() + seconds, Result()
-    # libFuzzer ends at its first finding; if that is not confirmed, it continues.
+    # libFuzzer stops at its first finding. If the finding is not confirmed, start libFuzzer again.
     while not result.finding and (rest := int(end - time.monotonic())) > 0:
         output, code = _once(target, directory, inputs, words, rest)
         result.runs += _number(output, "number_of_executed_units")
@@ -85,7 +87,7 @@ def fuzz(target: Target, seconds: int) -> Result:
 def _once(
     target: Target, directory: Path, inputs: Path, words: Path, seconds: int
 ) -> tuple[str, int]:
-    """Run libFuzzer; return its output and exit status."""
+    """Run libFuzzer once. Return its output and exit status."""
     options = [
         f"-max_total_time={seconds}",
         f"-timeout={_HANG}",
@@ -107,7 +109,8 @@ def _once(
 
 
 def _confirmed(target: Target, output: str) -> str:
-    """Return the finding if it also occurs without instrumentation, else an empty text."""
+    """Return the finding in libFuzzer's output if it also occurs without instrumentation; otherwise
+    an empty text."""
     written = re.search(r"Test unit written to (\S+)", output)
     if written is None:
         return (output.strip().splitlines() or ["the fuzzer exited without output"])[-1]
@@ -118,7 +121,7 @@ def _confirmed(target: Target, output: str) -> str:
     except subprocess.TimeoutExpired:
         return f"hangs: {path}"
     if not done.returncode:
-        # Only slow while instrumented.
+        # The input is slow only with instrumentation.
         Path(path).unlink()
         return ""
     last = (done.stderr.decode(errors="replace").strip().splitlines() or ["it was killed"])[-1]

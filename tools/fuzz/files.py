@@ -1,4 +1,4 @@
-"""Targets that read files, from checkpoints to snapshots and claims."""
+"""Fuzz targets that read files, from checkpoints to snapshots and claims."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _checkpoint() -> Run:
         for line in (*found.problems, *found.lost, *repaired.dropped):
             one_line(line)
         assert checkpoint.loads(repaired.data) == repaired.checkpoint, "repair differs"
-        # Almost no mutated input has a correct checksum, so it is not verified here.
+        # Almost no mutated input has a correct checksum, so the checksum is not verified.
         try:
             saved = checkpoint.loads(data, verify=False)
         except checkpoint.CheckpointError as error:
@@ -82,7 +82,7 @@ def _cdi() -> Run:
         return {"": HostNode("c", 1, 3)}
 
     def run(data: bytes) -> None:
-        # The suffix selects the parser; only one file may exist, to measure one input.
+        # The suffix selects the parser. Only one file may exist, so that one input is measured.
         (directory / "bad.json").unlink(missing_ok=True)
         (directory / "bad.yaml").unlink(missing_ok=True)
         path = directory / ("bad.json" if data[:1] == b"{" else "bad.yaml")
@@ -141,7 +141,7 @@ def _control() -> Run:
 
     from devicemanager.plugin.simulated.control import parse_control
 
-    # Each invalid line is a warning: millions of them would slow down the fuzzer.
+    # Disable warnings: each invalid line causes one, and millions would slow down the fuzzer.
     logging.getLogger("devicemanager").setLevel(logging.CRITICAL)
 
     def run(data: bytes) -> None:
@@ -191,7 +191,7 @@ def _archive() -> Run:
 
     def run(data: bytes) -> None:
         with rejecting(SnapshotError):
-            # Mutating compressed data would only test gzip.
+            # The input is not compressed: mutated compressed data would only test gzip.
             read_snapshot(gzip.compress(data, 1))
 
     return run
@@ -244,7 +244,7 @@ def _part() -> Run:
 
 
 def _is_state(kind: str) -> bool:
-    # Verification has no second implementation of the checks of state files.
+    # The verification has no second implementation of the checks of state files.
     return kind in ("cpu-state", "memory-state")
 
 
@@ -327,7 +327,7 @@ def _state() -> Run:
     )
 
     def run(data: bytes) -> None:
-        # With a correct checksum: no mutated input would pass that check.
+        # Add a correct checksum: no mutated input would have one.
         try:
             state = parse_state(with_checksum(data))
             Ledger.restore(state.ledger())

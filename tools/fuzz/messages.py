@@ -1,4 +1,5 @@
-"""Targets that read messages: of plugins, PodResources clients and servers, control API clients."""
+"""Fuzz targets that read messages: from plugins, PodResources clients and servers, and control API
+clients."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def _list() -> Run:
 
     def run(data: bytes) -> None:
         middle = data[0] * len(data) // 256 if data else 0
-        # The reader reuses parts of the previous list: that must not change the result.
+        # The reader reuses parts of the previous list. This must not change the result.
         reader, known = ListReader(), EMPTY
         for part in (data[:middle], data[middle:], data[:middle]):
             try:
@@ -97,7 +98,7 @@ def _register() -> Run:
         try:
             request = dp.RegisterRequest.FromString(data)
         except DecodeError:
-            return  # gRPC rejects that itself
+            return  # gRPC itself rejects such a message
         name, fault = request.resource_name, extended_resource_fault(request.resource_name)
         assert is_extended_resource_name(name) == (fault is None), (name, fault)
         if fault is None:
@@ -123,7 +124,7 @@ def _podresources() -> Run:
     from podresources.source import MemorySource
     from podresources.values import Pod
 
-    # The server would log an unexpected error; here it is a finding.
+    # The server would log an unexpected error. Here, such an error is a finding.
     def failed(error: Exception) -> None:
         raise error
 
@@ -169,17 +170,18 @@ def _request() -> Run:
     from devicemanager.faults import Fault, FaultError
 
     def run(data: bytes) -> None:
-        # The first line is the name of the operation and the query, the rest is the body.
+        # The first line of the input has the operation's name and the query. The rest is the body.
         head, _, body = data.partition(b"\n")
         name, _, query = head.decode("latin-1").partition("?")
         for operation in (*TABLE, *nodes.TABLE):
-            # Without a name the body goes to every operation, so one input reaches all decoders.
+            # Without a name, pass the body to every operation, so that one input reaches all
+            # decoders.
             if name not in ("", operation.name):
                 continue
             try:
                 decode_query(operation, _Query(query))
                 asked = None if operation.body is None else decode_body(operation, body)
-                # The operation itself would parse the fault; it is not called here.
+                # The operation would parse the fault, but it is not called here, so parse it.
                 if isinstance(asked, SetFault):
                     Fault.parse(asked.spec)
                     Fault.of(asked.kind, **asked.options)
@@ -214,7 +216,7 @@ def _access() -> Run:
             except HttpError as error:
                 one_line(str(error))
             else:
-                # Accepted: then it must have had the token.
+                # An accepted request must have had the token.
                 assert authorization.lower().startswith("bearer")
                 assert authorization.split()[1:] == ["token"]
 

@@ -1,4 +1,4 @@
-"""Targets of the fuzzer, what they may do, and limits for one input: CPU time and memory."""
+"""Model of a fuzz target, and limits of CPU time and memory for one input."""
 
 from __future__ import annotations
 
@@ -18,42 +18,44 @@ CORPUS: Final = Path(__file__).parent / "corpus"
 _MAX_TEXT: Final = 4000
 
 Run = Callable[[bytes], None]
-"""Reads an input. Any exception is a finding."""
+"""Function that reads one input. Any exception is a finding."""
 
 
 @attrs.frozen
 class Target:
-    """A reader of input from others."""
+    """Fuzz target: code that reads untrusted input."""
 
     name: str
     about: str
-    """What it reads, and who has written that."""
+    """Kind of input that the target reads, and who writes it."""
     load: Callable[[], Run]
-    """Imports the code under test and returns the reader."""
+    """Function that imports the code under test and returns the function that reads inputs."""
     packages: tuple[str, ...]
-    """Packages whose branches guide the fuzzer."""
+    """Names of the packages whose branches guide the fuzzer."""
     words: tuple[str, ...] = ()
     """Words that the fuzzer inserts into inputs."""
 
     @property
     def corpus(self) -> Path:
-        """The directory of its inputs."""
+        """Directory of the target's inputs."""
         return CORPUS / self.name
 
     def inputs(self) -> dict[str, bytes]:
-        """Return the corpus by file name."""
+        """Return the inputs of the corpus by file name."""
         return {path.name: path.read_bytes() for path in sorted(self.corpus.iterdir())}
 
 
 TARGETS: Final[list[Target]] = []
-"""All targets of the imported modules; ``worker.targets`` imports all modules."""
+"""Targets of all modules that were imported. ``worker.targets`` imports all modules."""
 
 
 def target(
     name: str, about: str, packages: str, words: str | tuple[str, ...] = ()
 ) -> Callable[[Callable[[], Run]], Callable[[], Run]]:
-    """Register the decorated function as ``load`` of a target. Packages, and words without
-    spaces, are separated by spaces."""
+    """Register the decorated function as the ``load`` of a target.
+
+    Several packages, or several words without spaces, are separated by spaces.
+    """
 
     def register(load: Callable[[], Run]) -> Callable[[], Run]:
         split = tuple(words.split() if isinstance(words, str) else words)
@@ -64,15 +66,15 @@ def target(
 
 
 def one_line(text: str) -> None:
-    """Check that a text for people is one line of a readable length."""
+    """Raise AssertionError if a text for people has several lines or is unreadably long."""
     assert "\n" not in text, f"more than one line: {text!r:.500}"
-    # Texts quote the input. They must quote only the start of a large one.
+    # Error texts quote the input. They must quote only the beginning of a large input.
     assert len(text) < _MAX_TEXT, f"{len(text)} characters: {text!r:.500}"
 
 
 @contextmanager
 def rejecting(*errors: type[Exception]) -> Iterator[None]:
-    """Accept these errors in the block, if their message is one line."""
+    """Accept these errors in the block if their message is one line. Other errors are findings."""
     try:
         yield
     except errors as error:
@@ -87,7 +89,7 @@ def scratch() -> Path:
 
 
 class TooMuch(Exception):
-    """An input took more time or memory than allowed."""
+    """Error for an input that took more time or memory than allowed."""
 
 
 def peak() -> float:
@@ -97,20 +99,26 @@ def peak() -> float:
 
 @attrs.frozen
 class Guard:
-    """Runs inputs. Raises TooMuch if one takes more than allowed."""
+    """Function that runs one input. It raises TooMuch if the input takes too much time or
+    memory."""
 
     run: Run
     seconds: float = 1.0
-    """CPU time for one input. Not elapsed time, which depends on other processes."""
+    """Limit of CPU time for one input. Elapsed time would depend on other processes."""
     memory: float = 100.0
-    """Allowed rise of the peak by one input, in MB."""
+    """Limit by which one input may raise the peak memory of the process, in MB."""
 
     def __call__(self, data: bytes) -> None:
-        # The peak never falls, so an input is only noticed if it exceeds all before it.
+        # The peak never falls. Therefore an input is only noticed if it uses more memory than all
+        # earlier inputs.
         before, begin = peak(), time.process_time()
         self.run(data)
         seconds, memory = time.process_time() - begin, peak() - before
         if seconds > self.seconds:
-            raise TooMuch(f"took {seconds:.2f} s for {len(data)} bytes")
+            raise TooMuch(
+                f"an input of {len(data)} bytes took {seconds:.2f} s, limit {self.seconds:g} s"
+            )
         if memory > self.memory:
-            raise TooMuch(f"took {memory:.0f} MB for {len(data)} bytes")
+            raise TooMuch(
+                f"an input of {len(data)} bytes took {memory:.0f} MB, limit {self.memory:g} MB"
+            )

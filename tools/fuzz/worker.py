@@ -1,7 +1,7 @@
-"""The process that runs a target: ``fuzz TARGET OPTIONS...`` or ``replay TARGET FILE``.
+"""Run a target in this process. Arguments: ``fuzz TARGET OPTIONS...`` or ``replay TARGET FILE``.
 
-Options are those of libFuzzer, then directories of inputs. Nothing here imports the code under
-test: only imports inside ``Target.load`` are instrumented for the fuzzer.
+OPTIONS are options of libFuzzer, followed by directories of inputs. This module must not import the
+code under test: only imports inside ``Target.load`` are instrumented for the fuzzer.
 """
 
 from __future__ import annotations
@@ -14,21 +14,25 @@ from tools.fuzz import files, messages  # noqa: F401  # they register the target
 from tools.fuzz.model import TARGETS, Guard, Target
 
 _INSTRUMENTED_SECONDS = 4.0
-"""Instrumented code is slower; ``__main__`` replays a slow input without instrumentation."""
+"""Limit of CPU time for one input of instrumented code, which is slower.
+
+``__main__`` runs a slow input again without instrumentation.
+"""
 
 
 def targets() -> list[Target]:
-    """Return all targets."""
+    """Return all targets. The modules above register them when they are imported."""
     return TARGETS
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fuzz until an option or a finding ends it, or run one input. A finding is a traceback."""
+    """Fuzz a target until libFuzzer stops, or run one input. A finding is printed as a
+    traceback."""
     action, name, *rest = arguments
     (target,) = (each for each in TARGETS if each.name == name)
     if action == "replay":
         run = Guard(target.load())
-        # Lazy imports must not count as time and memory of the input.
+        # Run an empty input first: lazy imports must not count as time and memory of an input.
         run(b"")
         run(Path(rest[0]).read_bytes())
         return

@@ -1,4 +1,4 @@
-"""The command line of a tool: options, the choice of cases, verdict and exit status."""
+"""Command line of a tool: options, the selection of cases, the verdict and the exit status."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from tools.harness.model import Broken
 from tools.harness.process import RequestFailed
 
 USAGE: Final = 2
-"""The exit status for wrong usage."""
+"""Exit status for wrong usage."""
 
 
 def parser(
     tool: str, description: str, **options: tuple[int | float | Path, str]
 ) -> argparse.ArgumentParser:
-    """Return a parser. ``options`` are default and help of each option, by name."""
+    """Return the parser of a tool's options. ``options`` maps names to default values and help
+    texts."""
     found = argparse.ArgumentParser(prog=f"python -m tools.{tool}", description=description)
     for name, (default, text) in options.items():
         found.add_argument(
@@ -39,7 +40,7 @@ def parser(
 
 
 class Case(Protocol):
-    """A part of a tool that can be selected by its name."""
+    """Part of a tool that can be selected by its name."""
 
     @property
     def name(self) -> str: ...
@@ -52,7 +53,7 @@ AnyCase = TypeVar("AnyCase", bound=Case)
 
 
 def add_choice(to: argparse.ArgumentParser) -> None:
-    """Add the options that ``choose`` reads."""
+    """Add the options that :func:`choose` reads."""
     to.add_argument("--list", action="store_true", help="print the names and exit")
     to.add_argument(
         "--only",
@@ -69,7 +70,7 @@ def add_choice(to: argparse.ArgumentParser) -> None:
 def choose(
     tool: str, cases: Sequence[AnyCase], options: argparse.Namespace
 ) -> tuple[list[AnyCase], int | None]:
-    """Return the selected cases, and an exit status if there is nothing to run."""
+    """Return the cases that the options select, and an exit status if there is nothing to run."""
 
     def is_in(case: AnyCase, patterns: Sequence[str]) -> bool:
         return any(fnmatch.fnmatch(case.name, pattern) for pattern in patterns)
@@ -82,16 +83,16 @@ def choose(
     if options.list:
         print(*(f"{case.name:30} {case.about}" for case in chosen), sep="\n")
         return chosen, 0
-    # A misspelled name must not look like a successful run.
+    # If no case was selected, fail: a misspelled name must not look like a successful run.
     if not chosen:
-        print(f"{tool}: no such name: see --list", file=sys.stderr)
+        print(f"{tool}: no case has this name: see --list", file=sys.stderr)
         return chosen, USAGE
     return chosen, None
 
 
 @attrs.define
 class Run:
-    """One run of a tool: its broken promises and its verdict."""
+    """Run of a tool, with its broken promises and its verdict."""
 
     tool: str
     seed: int | None = None
@@ -99,20 +100,22 @@ class Run:
     _begin: float = attrs.field(factory=time.monotonic)
 
     def say(self, line: str) -> None:
-        """Print a line at once: a run can take an hour, and its output is often piped."""
+        """Print a line and flush it: a run can take an hour, and its output is often piped."""
         print(line, flush=True)
 
-    # An internal error of the kubelet is a broken promise, too: self_check raises it.
+    # InternalError counts as a broken promise, too: self_check raises it.
     @contextmanager
     def recording_problems(self) -> Iterator[None]:
-        """Record a broken promise instead of raising it. Other errors are bugs of the tool."""
+        """Record a broken promise in the block instead of raising it. Other errors are bugs of the
+        tool."""
         try:
             yield
         except (Broken, DeviceManagerError, RequestFailed) as error:
             self.problems.append(str(error))
 
     def finish(self, summary: str, good: str) -> int:
-        """Print the verdict; ``good`` describes a run without problems. Return the status."""
+        """Print the verdict and return the exit status. ``good`` is the text for a run without
+        problems."""
         seed = "" if self.seed is None else f"seed {self.seed}, "
         self.say(
             f"{self.tool}: {'FAILED' if self.problems else 'ok'}: {seed}"
@@ -122,5 +125,5 @@ class Run:
 
 
 def counts(of: Mapping[str, int]) -> str:
-    """Return the counters as text, sorted by name."""
+    """Return counters as text, sorted by name."""
     return ", ".join(f"{count} {name}" for name, count in sorted(Counter(of).items()))

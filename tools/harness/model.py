@@ -1,13 +1,13 @@
-"""What a kubelet has confirmed to its callers, and what must be on disk because of that.
+"""Model of the allocations that a kubelet has confirmed, and of what must therefore be on disk.
 
-A pod is in one of three states, from the calls that the kubelet has answered so far:
+The calls that have returned so far determine the state of a pod:
 
-1. *allocated*: the admission was answered, no termination has begun. The pod has exactly the
-   devices of the answer, in memory and on disk.
-2. *ending*: a termination has begun and was not answered. The pod may be on disk or not.
-3. *ended*: the termination was answered. The pod is not on disk, and must not come back.
+1. *allocated*: the admission has returned, and no termination has begun. The pod has exactly the
+   devices that the admission returned, in memory and on disk.
+2. *ending*: a termination has begun and not returned. The pod may or may not be on disk.
+3. *ended*: the termination has returned. The pod is not on disk, and must not appear there again.
 
-A device is written as ``RESOURCE ID``, so that one set can have devices of several resources.
+A device is a text ``RESOURCE ID``, so that one set can have devices of several resources.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ Devices: TypeAlias = frozenset[str]
 
 
 class Broken(Exception):
-    """A promise was broken. The message is one line."""
+    """Error for a broken promise. The message is one line."""
 
 
 def devices(by_resource: Mapping[str, Iterable[str]]) -> Devices:
-    """Return the devices of all resources as one set."""
+    """Return the devices of all resources as one set of texts ``RESOURCE ID``."""
     return frozenset(f"{resource} {id_}" for resource, ids in by_resource.items() for id_ in ids)
 
 
 def devices_on_disk(saved: Checkpoint) -> dict[str, Devices]:
-    """Return the devices of each pod. Raises Broken if a device is allocated twice, also if both
-    allocations are of one pod: no pod of these tools reuses devices."""
-    # By entry and not by pod, so that a device in two entries of one pod is noticed.
+    """Return the devices of each pod in a checkpoint, by pod UID.
+
+    Raises Broken if a device is in two entries. This includes entries of one pod, because no pod of
+    these tools reuses devices.
+    """
+    # Compare entries, not pods, to find a device in two entries of one pod.
     holders: dict[str, str] = {}
     for entry in saved.entries or ():
         for ids in (entry.device_ids or {}).values():
@@ -61,26 +64,27 @@ def _add(holders: dict[str, str], device: str, uid: str) -> None:
 
 
 def check_same(source: str, found: Mapping[str, Devices], expected: Mapping[str, Devices]) -> None:
-    """Raise Broken if a source disagrees with what was confirmed."""
+    """Raise Broken if the devices that ``source`` shows for each pod differ from the expected
+    devices."""
     uids = found.keys() | expected.keys()
     if wrong := sorted(uid for uid in uids if found.get(uid) != expected.get(uid)):
         uid = wrong[0]
         raise Broken(
-            f"{source} is wrong for {len(wrong)} pods, the first is {uid}: "
-            f"{sorted(found.get(uid, ()))}, allocated {sorted(expected.get(uid, ()))}"
+            f"{source} shows wrong devices for {len(wrong)} pods, the first is {uid}: "
+            f"{sorted(found.get(uid, ()))}, expected {sorted(expected.get(uid, ()))}"
         )
 
 
 @attrs.define
 class Confirmed:
-    """The state of each pod as its caller knows it."""
+    """State of each pod according to the calls that have returned."""
 
     allocated: dict[str, Devices] = attrs.field(factory=dict)
     ending: dict[str, Devices] = attrs.field(factory=dict)
     ended: set[str] = attrs.field(factory=set)
 
     def add(self, what: str, uid: str, devices: Devices = frozenset()) -> None:
-        """Add what the kubelet has confirmed: ``allocated``, ``ending`` or ``ended``."""
+        """Record that a pod is now ``allocated``, ``ending`` or ``ended``."""
         match what:
             case "allocated":
                 self.allocated[uid] = devices
@@ -90,14 +94,16 @@ class Confirmed:
                 del self.ending[uid]
                 self.ended.add(uid)
             case _:
-                raise Broken(f"unknown report {what!r} of pod {uid}")
+                raise Broken(
+                    f"unknown state {what!r} of pod {uid}: expected allocated, ending or ended"
+                )
 
     def problems(self, on_disk: Mapping[str, Devices]) -> Iterator[str]:
-        """Yield each pod whose devices on disk contradict what was confirmed."""
+        """Yield a text for each pod whose devices on disk contradict its state."""
         for uid, expected in self.allocated.items():
             if (found := on_disk.get(uid)) != expected:
                 has = "none" if found is None else sorted(found)
                 yield f"pod {uid} was allocated {sorted(expected)}, on disk it has {has}"
-        # Pods that are ending are not checked: either state is correct for them.
+        # Pods in the state *ending* are not checked: they may or may not be on disk.
         if back := self.ended & on_disk.keys():
-            yield f"pod {min(back)} was terminated and is on disk"
+            yield f"pod {min(back)} was terminated, but is on disk"

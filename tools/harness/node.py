@@ -1,4 +1,4 @@
-"""A kubelet in this process with a plugin in another, and what must hold of it."""
+"""Kubelet in this process with a plugin in a helper process, and checks that must hold for both."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from tools.harness.model import (
 from tools.harness.plugin import RESOURCE, SOCKET, plugin_process
 
 TIMEOUT: Final = 60.0
-"""Seconds until a restarted plugin has all its devices again under any load."""
+"""Seconds within which all devices of a restarted plugin must be registered again, under any
+load."""
 
-# A short call log is full after the first lap. It does not look like a leak then.
+# Use a short call log: it is full after the first lap, so it does not look like a leak.
 _SETTINGS: Final = Settings(pod_resources_qps=None, calls_kept=100)
 
 
 class Node:
-    """A kubelet with a plugin. A context manager."""
+    """Kubelet with a plugin, for use as a context manager."""
 
     def __init__(self, number_devices: int) -> None:
         self.number_devices = number_devices
@@ -40,7 +41,7 @@ class Node:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            # The plugin ends first, because the kubelet deletes its directory.
+            # The plugin must exit first, because the kubelet deletes its directory.
             stack.enter_context(self.kubelet)
             self._plugin = stack.enter_context(
                 plugin_process(self.kubelet.plugin_dir, self.number_devices, nodes=2)
@@ -57,17 +58,20 @@ class Node:
         return self.kubelet.plugin_dir / SOCKET
 
     def start_plugin(self) -> None:
-        """Start or restart the plugin; return when the kubelet has all its devices."""
+        """Start or restart the plugin. Return when the kubelet has all its devices."""
         self._plugin.ask("start", timeout=TIMEOUT)
         self.wait_for_devices()
 
     def wait_for_devices(self) -> None:
-        """Wait until the kubelet has all devices."""
+        """Wait until the kubelet has all devices of the plugin."""
         self.kubelet.wait_for_resource(RESOURCE, self.number_devices, TIMEOUT)
 
     def check(self, allocated: Mapping[str, Devices]) -> None:
-        """Raise Broken or InternalError unless all sources have the devices that were allocated
-        to each pod. There must be no calls in progress."""
+        """Raise Broken or InternalError if the kubelet, PodResources or the checkpoint does not
+        show exactly the ``allocated`` devices.
+
+        No calls may be in progress.
+        """
         kubelet = self.kubelet
         kubelet.check()
         kubelet.manager.self_check()
@@ -75,7 +79,7 @@ class Node:
         known = {uid: _of_containers(kubelet.devices(uid)) for uid in kubelet.pods()}
         check_same("the kubelet", known, allocated)
         if len(managed := kubelet.manager.pods()) != len(allocated):
-            raise Broken(f"{len(managed)} pods have devices, not {len(allocated)}")
+            raise Broken(f"{len(managed)} pods have devices, expected {len(allocated)}")
         saved = devices_on_disk(checkpoint.load(kubelet.checkpoint_path))
         check_same("the checkpoint", saved, allocated)
         with PodResourcesClient(kubelet.pod_resources_socket) as client:
@@ -83,7 +87,7 @@ class Node:
 
 
 def listed(pod: Pod) -> Devices:
-    """Return the devices of a pod in a PodResources response."""
+    """Return the devices of a pod in a PodResources response as a set of texts ``RESOURCE ID``."""
     of = (each for container in pod.containers for each in container.devices)
     return frozenset(chain.from_iterable(devices({d.resource_name: d.device_ids}) for d in of))
 

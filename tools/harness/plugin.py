@@ -1,9 +1,10 @@
-"""A well-behaved plugin in a helper process: ``DIRECTORY RESOURCE DEVICES ID_LENGTH NODES``.
+"""Run a well-behaved plugin in a helper process.
 
-Requests, each answered when the kubelet has asked for the device list:
+Arguments: ``DIRECTORY RESOURCE DEVICES ID_LENGTH NODES``. The plugin responds to each of these
+requests when the kubelet has opened its ListAndWatch stream:
 
-* ``start``: stop the server, serve on a new socket under the same name, and register. This is
-  what a plugin does after an update.
+* ``start``: stop the server, serve on a new socket with the same name, and register, like a plugin
+  after an update.
 * ``register``: register again with the same server.
 * ``announce``: serve on a new socket in ``plugins_registry``, where the kubelet discovers it.
 """
@@ -41,13 +42,16 @@ _List = dp.ListAndWatchResponse
 def plugin_process(
     directory: Path, devices: int, id_length: int = 0, nodes: int = 0
 ) -> HelperProcess:
-    """Start the plugin. Its devices are spread over ``nodes`` NUMA nodes; 0 means no topology.
-    IDs have at least ``id_length`` bytes."""
+    """Start the plugin in a helper process.
+
+    Its devices are spread over ``nodes`` NUMA nodes; with 0 they have no topology. Device IDs have
+    at least ``id_length`` bytes.
+    """
     return HelperProcess("tools.harness.plugin", directory, RESOURCE, devices, id_length, nodes)
 
 
 class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
-    """The simplest correct plugin: nothing but what a kubelet may rely on."""
+    """Minimal correct plugin: it does only what the API requires."""
 
     def __init__(
         self, directory: Path, resource: str, devices: int, id_length: int, nodes: int
@@ -68,7 +72,8 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
         self._numbers = itertools.count()
 
     def _serve(self, socket: Path) -> grpc.Server:
-        # An attack can make the kubelet open many streams, each of which takes a thread.
+        # Use many threads: an attack can make the kubelet open many streams, each of which needs a
+        # thread.
         server = grpc.server(ThreadPoolExecutor(256))
         dp_grpc.add_DevicePluginServicer_to_server(self, server)
         pr_grpc.add_RegistrationServicer_to_server(self, server)
@@ -79,17 +84,18 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
     def start(self) -> None:
         """Serve on a new socket and register."""
         if self._server is not None:
-            # Streams first: during the grace period only other calls may still complete.
+            # End the streams first: during the grace period, only other calls may still complete.
             for stream in list(self._streams):
                 stream.set()
             self._server.stop(_GRACE).wait()
-        # A new semaphore: a late request for a list of the old server must not count.
+        # Use a new semaphore: a late ListAndWatch call to the old server must not count.
         self._listed = threading.Semaphore(0)
         self._server = None
         self.register()
 
     def announce(self) -> None:
-        """Wait to be discovered. Raises RuntimeError if the kubelet asks for no list."""
+        """Serve in ``plugins_registry`` and wait for the kubelet's ListAndWatch call. Raises
+        RuntimeError on timeout."""
         if self._announced is not None:
             self._announced.stop(0).wait()
         registry = self._directory.parent / "plugins_registry"
@@ -97,12 +103,13 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
         self._wait_listed()
 
     def register(self) -> None:
-        """Register. Raises RuntimeError if that is rejected or the kubelet asks for no list."""
+        """Register and wait for the kubelet's ListAndWatch call. Raises RuntimeError if the
+        registration is rejected, or on timeout."""
         if self._server is None:
             self._server = self._serve(self._directory / SOCKET)
         end = time.monotonic() + _TIMEOUT
         while (error := self._registration_error()) is not None:
-            # gRPC itself cancels calls while too many are waiting; plugins then retry.
+            # gRPC itself cancels calls while too many are waiting. Plugins then retry.
             if error.code() is not grpc.StatusCode.CANCELLED or time.monotonic() > end:
                 raise RuntimeError(str(error.details()))
             time.sleep(_RETRY)
@@ -113,7 +120,8 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
             version="v1beta1", endpoint=SOCKET, resource_name=self._resource
         )
         target = sockets.target(self._directory / "kubelet.sock")
-        # A shared subchannel could still be connected to the kubelet before a restart.
+        # Do not share a subchannel: it could still be connected to the kubelet that ran before a
+        # restart.
         options = [("grpc.use_local_subchannel_pool", 1)]
         with grpc.insecure_channel(target, options) as channel:
             try:
@@ -125,7 +133,7 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
 
     def _wait_listed(self) -> None:
         if not self._listed.acquire(timeout=_TIMEOUT):
-            raise RuntimeError("the kubelet did not ask for the device list")
+            raise RuntimeError("the kubelet did not call ListAndWatch in time")
 
     def GetInfo(self, request: pr.InfoRequest, context: Context) -> pr.PluginInfo:
         versions = ["v1beta1"]
@@ -138,7 +146,7 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
 
     def ListAndWatch(self, request: dp.Empty, context: Context) -> Iterator[_List]:
         ended = threading.Event()
-        # False: the kubelet has already ended this stream.
+        # add_callback returns False if the kubelet has already ended this stream.
         if context.add_callback(ended.set):
             self._streams.add(ended)
             self._listed.release()
@@ -163,7 +171,7 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve until standard input ends."""
+    """Respond to requests until standard input is closed."""
     directory, resource, *numbers = arguments
     plugin = Plugin(Path(directory), resource, *map(int, numbers))
     serve({name: getattr(plugin, name) for name in ("start", "register", "announce")})

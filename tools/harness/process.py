@@ -1,8 +1,9 @@
-"""Helper processes that answer requests, one JSON line each.
+"""Run helper processes that respond to requests. Requests and responses are JSON lines.
 
-A request is ``[number, name, arguments...]`` on standard input, its answer ``[number, error,
-value]`` on standard output. Answers can come in any order, because the helper works on several
-requests at a time. The helper ends when its standard input ends, so it cannot outlive the tool.
+A request is ``[number, name, arguments...]`` on standard input. Its response is ``[number, error,
+value]`` on standard output. Responses can come in any order, because the helper handles several
+requests concurrently. The helper exits when its standard input is closed, so it exits with the
+tool.
 """
 
 from __future__ import annotations
@@ -30,19 +31,20 @@ _MAX_ERRORS = 1 << 20
 
 
 class RequestFailed(Exception):
-    """The helper could not do what was requested, or did not answer."""
+    """Error for a request that the helper could not carry out, or to which it did not respond."""
 
 
 @attrs.frozen
 class Answer:
-    """The answer of a helper, and the seconds that it took."""
+    """Response of a helper, and the seconds until it came."""
 
     value: Any
     seconds: float
 
 
 def serve(handlers: Mapping[str, Callable[..., Any]]) -> None:
-    """Answer requests until standard input ends; for the helper. Handlers run concurrently."""
+    """Respond to requests with ``handlers`` until standard input is closed. Used in the helper.
+    Handlers run concurrently."""
     lock = threading.Lock()
 
     def send(*words: object) -> None:
@@ -63,11 +65,13 @@ def serve(handlers: Mapping[str, Callable[..., Any]]) -> None:
 
 
 class HelperProcess:
-    """A module that runs in another process and answers requests. A context manager."""
+    """Module that runs in another process and responds to requests. For use as a context
+    manager."""
 
     def __init__(self, module: str, *arguments: object) -> None:
         command = [sys.executable, "-m", module, *map(str, arguments)]
-        # A file in memory and not a pipe: nothing has to read it while the process writes.
+        # Use a file in memory, not a pipe: then standard error need not be read while the process
+        # writes.
         self._errors = os.memfd_create("errors")
         self.process = subprocess.Popen(
             command,
@@ -76,7 +80,7 @@ class HelperProcess:
             stderr=self._errors,
             text=True,
         )
-        # Guards _waiting and the writing end.
+        # Guards _waiting and writes to the process.
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {0: Future()}
         self._number = 0
@@ -86,22 +90,24 @@ class HelperProcess:
         try:
             ready.result(_TIMEOUT * 3)
         except BaseException:
-            # The caller has no object that it could close.
+            # Close here: after an exception in the constructor, the caller has no object to close.
             self.__exit__()
             raise
 
     def ask(self, name: str, *arguments: object, timeout: float = _TIMEOUT) -> Answer:
-        """Send a request and wait for the answer. Raises RequestFailed."""
+        """Send a request and wait for the response. Raises RequestFailed if the request fails, or
+        on timeout."""
         begin = time.monotonic()
         future = self.begin(name, *arguments)
         try:
             value = future.result(timeout)
         except FutureTimeout:
-            raise RequestFailed(f"{name}: no answer within {timeout:g} s") from None
+            raise RequestFailed(f"request {name}: no response within {timeout:g} s") from None
         return Answer(value, time.monotonic() - begin)
 
     def begin(self, name: str, *arguments: object) -> Future[Any]:
-        """Send a request. The future has the answer, or raises RequestFailed."""
+        """Send a request without waiting. The future returned has the response, or raises
+        RequestFailed."""
         future: Future[Any] = Future()
         assert self.process.stdin is not None, "the process was started with pipes"
         with self._lock:
@@ -111,12 +117,14 @@ class HelperProcess:
                 self.process.stdin.write(json.dumps([self._number, name, *arguments]) + "\n")
                 self.process.stdin.flush()
             except OSError as error:
-                raise RequestFailed(f"{name}: the process has exited: {error.strerror}") from error
+                raise RequestFailed(
+                    f"request {name}: the helper has exited: {error.strerror}"
+                ) from error
         return future
 
     def errors(self) -> list[str]:
-        """Return the lines on the standard error of the process so far."""
-        # Not by seek and read: the process shares the position at which it writes.
+        """Return the lines that the process has written to standard error so far."""
+        # Do not seek: the process shares the position at which it writes.
         data = os.pread(self._errors, _MAX_ERRORS, 0)
         return data.decode(errors="replace").splitlines()
 
@@ -129,12 +137,12 @@ class HelperProcess:
             left, self._waiting = list(self._waiting.values()), {}
         for future in left:
             last = (self.errors() or ["no message"])[-1]
-            future.set_exception(RequestFailed(f"the process has exited: {last}"))
+            future.set_exception(RequestFailed(f"the helper has exited: {last}"))
 
     def _receive(self, number: int, error: str | None, value: Any) -> None:
         with self._lock:
             future = self._waiting.pop(number)
-        # Outside the lock: callbacks of the future may send the next request.
+        # Set outside the lock: callbacks of the future may send the next request.
         if error is None:
             future.set_result(value)
         else:
@@ -156,17 +164,17 @@ class HelperProcess:
 
 
 def exit_now() -> None:
-    """Exit a helper at once: threads that still wait must not delay it."""
+    """Exit a helper immediately. Threads that still wait must not delay the exit."""
     sys.stdout.flush()
     os._exit(0)
 
 
 @contextmanager
 def short_directory() -> Iterator[Path]:
-    """Create a temporary directory whose path is short enough for sockets."""
+    """Create a temporary directory for a ``with`` block. Its path is short enough for sockets."""
     path = Path(tempfile.mkdtemp(prefix="dm-", dir="/tmp"))
     try:
         yield path
     finally:
-        # The process that used it may have been killed in the middle of an operation.
+        # Ignore errors: a process that used the directory may have been killed during an operation.
         shutil.rmtree(path, ignore_errors=True)

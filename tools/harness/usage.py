@@ -1,4 +1,4 @@
-"""What a process uses: the peak while something runs, growth over laps, and leftovers."""
+"""Measure the resource use of processes: the peak, growth over laps, and leftovers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _EVERY: Final = 0.02
 _MB: Final = 1_000_000
 
 SLACK: Final = {"memory": 4.0, "objects": 400, "descriptors": 4, "threads": 4}
-"""Accepted growth, in MB or as a number."""
-# Not 0: the thread pools of gRPC and the arenas of the allocator grow and shrink.
+"""Accepted growth of each figure: memory in MB, other figures as numbers."""
+# Accept some growth: the thread pools of gRPC and the arenas of the allocator grow and shrink.
 
 _DESCRIPTORS_OF_GRPC: Final = 2
-"""gRPC wakes its threads with these. It never closes them."""
+"""Number of descriptors with which gRPC wakes its threads. It never closes them."""
 
 
 @attrs.frozen
 class Usage:
-    """Resident memory in MB, and numbers of threads and of descriptors."""
+    """Resource use of a process: resident memory in MB, number of threads, number of
+    descriptors."""
 
     memory: float = 0.0
     threads: int = 0
@@ -35,12 +36,12 @@ class Usage:
 
     @classmethod
     def of(cls, process: psutil.Process) -> Usage:
-        """Read a process. Raises psutil.NoSuchProcess if it has exited."""
+        """Read the resource use of a process. Raises psutil.NoSuchProcess if it has exited."""
         with process.oneshot():
             return Usage(process.memory_info().rss / _MB, process.num_threads(), process.num_fds())
 
     def max(self, other: Usage) -> Usage:
-        """Return the maximum, field by field."""
+        """Return the maximum of each figure."""
         return Usage(*map(max, attrs.astuple(self), attrs.astuple(other)))
 
     def __sub__(self, other: Usage) -> Usage:
@@ -49,7 +50,10 @@ class Usage:
 
 
 class Watch:
-    """Reads a process again and again in a ``with`` block; ``peak`` is its maximum."""
+    """Thread that reads the resource use of a process repeatedly during a ``with`` block.
+
+    ``peak`` is the maximum of each figure.
+    """
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
@@ -59,9 +63,10 @@ class Watch:
         self._thread = threading.Thread(target=self._read, name="watch")
 
     def now(self) -> Usage:
-        """Read the process now; zeros if it has exited."""
+        """Return the current resource use; zeros if the process has exited."""
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            # A zombie still has an entry in /proc, but no memory and no readable descriptors.
+            # A zombie process still has an entry in /proc, but no memory and no readable
+            # descriptors.
             if self._process.status() != psutil.STATUS_ZOMBIE:
                 return Usage.of(self._process)
         return Usage()
@@ -81,18 +86,19 @@ class Watch:
 
 @attrs.frozen
 class Reading:
-    """This process at a moment without pods and without calls in progress."""
+    """Resource use of this process at a moment without pods and without calls in progress."""
 
     memory: float
     objects: int
-    """Number of objects known to the garbage collector: exact, and so the first sign of a leak."""
+    """Number of objects that the garbage collector tracks. The number is exact, so it is the first
+    sign of a leak."""
     descriptors: int
     threads: int
 
     @classmethod
     def now(cls) -> Reading:
-        """Read this process."""
-        # Garbage that waits for the collector is not a leak.
+        """Read the resource use of this process now."""
+        # Uncollected garbage is not a leak.
         gc.collect()
         usage = Usage.of(psutil.Process())
         return cls(usage.memory, len(gc.get_objects()), usage.descriptors, usage.threads)
@@ -105,8 +111,9 @@ class Reading:
 
 
 def growth(readings: Sequence[Reading]) -> list[str]:
-    """Return what has grown from the first third of the laps to the last, beyond the slack."""
-    # The first lap fills pools and caches. Medians, because a single lap can be unusual.
+    """Return a text for each figure that has grown from the first third of the laps to the last
+    third by more than ``SLACK``."""
+    # The first lap fills pools and caches. Compare medians, because a single lap can be unusual.
     counted = readings[1:] if len(readings) > 2 else readings
     third = -(-len(counted) // 3)
     found = []
@@ -119,10 +126,11 @@ def growth(readings: Sequence[Reading]) -> list[str]:
 
 
 class Leftovers:
-    """Threads, descriptors and temporary files that were created in the block and remain."""
+    """Context manager that finds threads, descriptors and temporary files that the block has
+    created and left."""
 
     def __init__(self, seconds: float = 10.0) -> None:
-        """Each thread may take up to ``seconds`` to end."""
+        """Each thread may take up to ``seconds`` to exit."""
         self._seconds = seconds
         self._directory = tempfile.TemporaryDirectory(prefix="leftovers-")
         self._tempdir = tempfile.tempdir
@@ -132,7 +140,7 @@ class Leftovers:
         """One sentence for each, filled at the end of the block."""
 
     def __enter__(self) -> Self:
-        # All temporary files go to one directory, in which then everything is a leftover.
+        # Create all temporary files in one directory. Any file in it is then a leftover.
         tempfile.tempdir = self._directory.name
         self._threads = frozenset(threading.enumerate())
         self._descriptors = Usage.of(psutil.Process()).descriptors
@@ -145,12 +153,12 @@ class Leftovers:
 
     def _read(self) -> Iterator[str]:
         for thread in set(threading.enumerate()) - self._threads:
-            # gRPC ends its threads some time after a server or a channel was closed.
+            # The threads of gRPC exit some time after a server or a channel was closed.
             thread.join(self._seconds)
             if thread.is_alive():
-                yield f"thread {thread.name} is left"
+                yield f"thread {thread.name} still runs"
         more = Usage.of(psutil.Process()).descriptors - self._descriptors
         if more > _DESCRIPTORS_OF_GRPC:
-            yield f"{more} descriptors are left"
+            yield f"{more} descriptors are still open"
         for path in sorted(Path(self._directory.name).iterdir()):
-            yield f"{path.name} is left in the directory for temporary files"
+            yield f"{path.name} was left in the directory for temporary files"

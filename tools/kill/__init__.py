@@ -1,7 +1,7 @@
-"""Kill a kubelet under load again and again, and check what each kill left on disk.
+"""Kill a kubelet under load repeatedly, and check the files that each kill leaves on disk.
 
-``node`` is the process that is killed: it reports each answer before it continues. ``claims``
-makes the claims of its pods and reads the state file of claims. ``__main__`` kills, and compares
-what was reported with the files. Then the next kubelet starts in the same directory: it must
-give every pod the same devices again.
+``node`` is the process that is killed. It reports each result before it continues. ``claims``
+creates the claims of its pods and reads the state file of claims. ``__main__`` kills the process
+and compares the reports with the files. Then the next kubelet starts in the same directory. Every
+pod must have the same devices as before.
 """

@@ -1,8 +1,8 @@
 """``python -m tools.kill``: SIGKILL a kubelet under load at random moments.
 
-After each kill, the checkpoint and the state of claims must load, must have the devices of each
-answered admission, and no device twice. The next kubelet starts in the same directory, and every
-pod must have the same devices as before.
+After each kill, the checkpoint and the state file of claims must load. They must contain the
+devices of each admission that was reported, and no device twice. The next kubelet starts in the
+same directory, and every pod must have the same devices as before.
 """
 
 from __future__ import annotations
@@ -33,25 +33,27 @@ from tools.kill.node import RESOURCES, Wants
 
 DEVICES = 64
 _AT_START = 0.15
-"""Share of kills during the start of the kubelet."""
+"""Share of kills that happen during the start of the kubelet."""
 _START_SECONDS = 0.8
-# The other kills come after a number of answers and a short pause: so they hit the same moments
-# on a busy machine as on an idle one.
+# The other kills come after a number of reported admissions and a short pause. Then they hit the
+# same moments on a busy machine and on an idle one.
 _MAX_ANSWERS, _MAX_PAUSE = 20, 0.01
 _TIMEOUT = 60.0
 
 
 @attrs.define
 class CrashRecord(Confirmed):
-    """What the kubelet processes have reported, one after the other."""
+    """Record of what the kubelet processes have reported, one process after another."""
 
     answered: int = 0
     readmitted: int = 0
     is_ready: bool = False
 
     def begin(self) -> dict[str, Wants]:
-        """Begin with a new process; return its pods, and the devices that each requests."""
-        # Both states are decided now: the next process knows exactly the allocated pods.
+        """Begin with a new process. Return the UIDs of its pods, and the devices that each pod
+        requests."""
+        # The states *ending* and *ended* are decided now: the next process has exactly the
+        # allocated pods.
         self.ending.clear()
         self.ended.clear()
         self.is_ready = False
@@ -61,14 +63,17 @@ class CrashRecord(Confirmed):
         }
 
     def take(self, line: bytes) -> None:
-        """Add a report of ``node``. Raises Broken if a pod has other devices than before."""
+        """Add a report of ``node``. Raises Broken if a pod has other devices than before the
+        restart."""
         match json.loads(line):
             case ["ready"]:
                 self.is_ready = True
             case ["readmitted", uid, found]:
                 self.readmitted += 1
                 if (after := devices(found)) != (before := self.allocated[uid]):
-                    raise Broken(f"pod {uid} had {sorted(before)}, after restart {sorted(after)}")
+                    raise Broken(
+                        f"pod {uid} had {sorted(before)} before the restart, now {sorted(after)}"
+                    )
             case ["allocated", uid, found]:
                 self.answered += 1
                 self.add("allocated", uid, devices(found))
@@ -76,11 +81,11 @@ class CrashRecord(Confirmed):
                 self.add(what, uid)
 
     def compare(self, path: Path, claims: Path) -> None:
-        """Raise Broken if the checkpoint or the state of claims contradicts the reports."""
+        """Raise Broken if the checkpoint or the state file of claims contradicts the reports."""
         try:
             on_disk = devices_on_disk(checkpoint.load(path))
         except checkpoint.CheckpointNotFound:
-            on_disk = {}  # correct if nothing was answered, which is checked below
+            on_disk = {}  # correct if no admission was reported, which is checked below
         except checkpoint.CheckpointError as error:
             raise Broken(str(error)) from error
         for uid, found in claims_on_disk(claims).items():
@@ -90,7 +95,7 @@ class CrashRecord(Confirmed):
 
 
 class _Kubelet:
-    """One kubelet process, from its start until it is killed."""
+    """Kubelet process, from its start until it is killed."""
 
     def __init__(self, root: Path, name: str, seed: int, record: CrashRecord) -> None:
         self._record = record
@@ -109,34 +114,35 @@ class _Kubelet:
             stdin.write(json.dumps(record.begin()).encode() + b"\n")
 
     def wait_until_ready(self) -> None:
-        """Read reports until it has started. Raises Broken."""
+        """Read reports until the kubelet is ready. Raises Broken on timeout."""
         self.read(_TIMEOUT, lambda: self._record.is_ready)
         if not self._record.is_ready:
-            raise Broken("the kubelet was not ready in time")
+            raise Broken("the kubelet was not ready before the timeout")
         self._check_temporary_files()
 
     def wait_for_answers(self, count: int) -> None:
-        """Read reports until ``count`` more admissions were answered. Raises Broken."""
+        """Read reports until ``count`` more admissions were reported. Raises Broken on timeout."""
         wanted = self._record.answered + count
         self.read(_TIMEOUT, lambda: self._record.answered >= wanted)
         if self._record.answered < wanted:
-            raise Broken(f"the kubelet did not answer {count} admissions in time")
+            raise Broken(f"the kubelet did not complete {count} admissions before the timeout")
 
     def read(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-        """Read reports until the condition or the timeout. Raises Broken if the process exits."""
+        """Read reports until ``until()`` is true, or for ``seconds``. Raises Broken if the process
+        exits."""
         limit = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._out, selectors.EVENT_READ)
-            # The process must never exit by itself, so the end of its output is an error.
+            # The process must never exit by itself. Therefore the end of its output is an error.
             while not until() and (rest := limit - time.monotonic()) > 0:
                 if selector.select(rest) and not self._take():
                     raise Broken(f"the kubelet exited: {self._last_line()}")
 
     def kill(self) -> None:
-        """Send SIGKILL, then read what was reported before."""
+        """Send SIGKILL, then read the reports that the process wrote before."""
         self._process.kill()
         self._process.wait()
-        # The pipe outlives the process, so no answer is lost that it gave before the kill.
+        # The pipe outlives the process, so no report from before the kill is lost.
         while self._take():
             pass
 
@@ -159,21 +165,21 @@ class _Kubelet:
         return (self._log.read().strip().splitlines() or ["no message"])[-1]
 
     def _check_temporary_files(self) -> None:
-        """Raise Broken unless the start has removed half-written files of killed processes."""
-        # The running process writes temporary files at this moment.
+        """Raise Broken if the start has not removed temporary files of killed processes."""
+        # Ignore temporary files of the running process, which may be writing.
         mine = f".tmp-{self._process.pid}-"
         files = [*self._root.iterdir(), *(self._root / "device-plugins").iterdir()]
         left = [path.name for path in files if ".tmp-" in path.name and mine not in path.name]
         if left:
-            raise Broken(f"the start did not remove {left[0]}")
+            raise Broken(f"the kubelet did not remove the temporary file {left[0]} at its start")
 
 
 def run(times: int, seed: int) -> CrashRecord:
-    """Kill ``times`` kubelets. Raises Broken at the first broken promise."""
+    """Kill ``times`` kubelets and return the record. Raises Broken at the first broken promise."""
     choice, record = random.Random(seed), CrashRecord()
     with short_directory() as root, ExitStack() as plugins:
         (root / "device-plugins").mkdir()
-        # The plugins are in this process: they survive each kill, and must re-register.
+        # The plugins run in this process. They survive each kill, and must re-register.
         for resource in RESOURCES:
             settings = SimulationSettings(
                 resource_name=resource,
@@ -192,7 +198,7 @@ def _kill_one(
 ) -> None:
     kubelet = _Kubelet(root, str(number), seed, record)
     try:
-        # Starts are killed, too: a start restores and rewrites files.
+        # Some kills come during a start, because a start restores and rewrites files.
         if choice.random() < _AT_START:
             kubelet.read(choice.uniform(0, _START_SECONDS))
         else:
@@ -212,14 +218,14 @@ def _kill_one(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Kill and print; return 0 if every promise was kept, else 1."""
+    """Run the kills and print the verdict. Return 0 if every promise was kept, else 1."""
     options = parser(
         "kill",
         "SIGKILL a kubelet under load, and check the files and the next start.",
         times=(200, "number of kills"),
         seed=(1, "seed for random choices"),
     ).parse_args(arguments)
-    # The plugins log each disconnect of their kubelet.
+    # Suppress logs: the plugins log each disconnect of their kubelet.
     logging.getLogger("devicemanager").addHandler(logging.NullHandler())
     verdict, record = Run("kill", options.seed), CrashRecord()
     with verdict.recording_problems():

@@ -1,4 +1,4 @@
-"""Claims of the pods that a killed kubelet runs: their objects, and the state file of claims."""
+"""Claims of the pods that a killed kubelet runs: their objects, and their state file."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from devicemanager.core.quantity import parse_quantity
 from tools.harness.model import Broken, Devices, devices
 
 PREFIX = "claim:"
-"""Devices of a claim are listed like those of a resource; this and the claim's name is its name."""
+"""Prefix of a claim's name where devices are listed by resource: the devices of a claim have such a
+key."""
 COMMON = f"{PREFIX}common"
-"""A claim that many pods share."""
+"""Name of a claim that many pods share."""
 DRIVER, POOL = "claims.example.com", "cards"
 _WHOLE, _SHARED, _MEMORY = 24, 4, 64
 
 
 def objects() -> list[dict[str, Any]]:
-    """Return a pool with exclusive and shared devices, and their classes."""
+    """Return the objects of a pool with exclusive and shared devices, and of their classes."""
     whole = [{"name": f"whole-{number:02d}", **_attribute(0)} for number in range(_WHOLE)]
     memory = {"name": "memory", "capacity": f"{_MEMORY}Gi", "blockSize": "1Gi"}
     shared = [
@@ -44,10 +45,11 @@ def _class(name: str) -> dict[str, Any]:
 
 
 def claim(want: str, count: int) -> dict[str, Any]:
-    """Return a claim: ``claim:w-...`` for exclusive devices, ``claim:m-...`` for shared memory."""
+    """Return a claim object. The key ``want`` is ``claim:w-...`` for exclusive devices, or
+    ``claim:m-...`` for shared memory."""
     name = want.removeprefix(PREFIX)
     if name.startswith("m-"):
-        # Derived from the name, so that the next kubelet gets the same claim.
+        # Derived from the name, so that the next kubelet creates the same claim.
         memory = 1 + sum(name.encode()) % 24
         detail = {"deviceClass": "shared", "requests": {"memory": f"{memory}Gi"}}
     else:
@@ -60,15 +62,18 @@ def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def claims_on_disk(path: Path) -> dict[str, Devices]:
-    """Return the devices of each pod's claims. Raises Broken unless the file loads, no exclusive
-    device is allocated twice, and no shared one has given more memory than it has."""
+    """Return the devices of each pod's claims in the state file.
+
+    Raises Broken if the file does not load, if an exclusive device is allocated twice, or if the
+    shares of a device exceed its memory.
+    """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return {}
     try:
         state = parse_state(data)
-        # The ledger rejects a state in which an exclusive device has two claims.
+        # The ledger rejects a state in which two claims have an exclusive device.
         Ledger.restore(state.ledger())
     except (StateCorrupt, LedgerError) as error:
         raise Broken(f"{path.name}: {error}") from error
@@ -91,4 +96,4 @@ def _check_shares(state: ClaimsState) -> None:
     most = parse_quantity(f"{_MEMORY}Gi")
     for name, amount in given.items():
         if amount > most:
-            raise Broken(f"{name} has given more memory than it has")
+            raise Broken(f"the shares of device {name} exceed its memory")

@@ -1,16 +1,16 @@
-"""The process that is killed: a MockKubelet whose threads admit and terminate pods.
+"""Run the process that is killed: a MockKubelet whose threads admit and terminate pods.
 
-It reads the pods of the previous process as one JSON line on standard input, and reports each
-answer as one line on standard output:
+The process reads the pods of the previous process as one JSON line on standard input. It reports
+each result as one line on standard output:
 
     ["readmitted", uid, devices]   a pod of the previous process was admitted again
     ["ready"]                      the plugins have registered, the load begins
-    ["allocated", uid, devices]    an admission was answered
+    ["allocated", uid, devices]    an admission has returned
     ["ending", uid]                a termination begins
-    ["ended", uid]                 it was answered
+    ["ended", uid]                 the termination has returned
 
-Each report is one write, before anything else happens. So an answer before the kill is in the
-pipe, also if nothing has read the pipe yet.
+Each report is one write, before anything else happens. So a result from before the kill is in the
+pipe, even if no process has read the pipe yet.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ THREADS = 4
 _MAX_PODS = 12  # per thread: enough to run out of devices sometimes
 
 Wants = dict[str, int]
-"""Number of devices of each resource and each claim."""
+"""Number of requested devices, by resource or claim."""
 
 
 def report(*what: object) -> None:
-    """Report in one write: a pipe takes a line of up to 4096 bytes whole or not at all."""
+    """Write one report to standard output. A pipe takes a line of up to 4096 bytes whole or not at
+    all."""
     os.write(sys.stdout.fileno(), json.dumps(what).encode() + b"\n")
 
 
 def manifest(uid: str, wants: Wants) -> dict[str, Any]:
-    """Return a pod with one container that requests these devices and claims."""
+    """Return the manifest of a pod with one container that requests these devices and claims."""
     plain = {name: count for name, count in wants.items() if not name.startswith(claims.PREFIX)}
     found = pod_manifest(f"pod-{uid}", plain, uid=uid)
     names = [name.removeprefix(claims.PREFIX) for name in wants.keys() - plain.keys()]
@@ -54,7 +55,7 @@ def manifest(uid: str, wants: Wants) -> dict[str, Any]:
 
 
 def admit(kubelet: MockKubelet, uid: str, wants: Wants) -> tuple[Admission, dict[str, list[str]]]:
-    """Admit a pod; return the answer and its devices by resource and claim."""
+    """Admit a pod. Return the result and the pod's devices by resource and claim."""
     for name, count in wants.items():
         if name.startswith(claims.PREFIX):
             kubelet.claim(claims.claim(name, count))
@@ -71,7 +72,7 @@ def admit(kubelet: MockKubelet, uid: str, wants: Wants) -> tuple[Admission, dict
 
 
 def wanted(choice: random.Random, uid: str) -> Wants:
-    """Choose requests: devices, claims, or mostly both."""
+    """Choose the requests of a pod at random: devices, claims, or mostly both."""
     wants = {RESOURCES[0]: choice.randint(0, 3), RESOURCES[1]: choice.randint(0, 2)}
     if choice.random() < 0.5:
         wants[f"{claims.PREFIX}w-{uid}"] = choice.randint(1, 2)
@@ -83,7 +84,8 @@ def wanted(choice: random.Random, uid: str) -> Wants:
 
 
 def load(kubelet: MockKubelet, name: str, number: int, seed: int, mine: list[str]) -> None:
-    """Admit and terminate pods until the process is killed."""
+    """Admit and terminate pods until the process is killed. ``mine`` are the UIDs of the thread's
+    pods."""
     choice = random.Random(f"{seed}-{name}-{number}")
     serial = 0
     while True:
@@ -111,10 +113,10 @@ def main() -> None:
     kubelet = MockKubelet(args.root, Settings(pod_resources_qps=None)).start()
     for each in claims.objects():
         kubelet.publish(each)
-    # Before the plugins have registered: as a kubelet, which finds its pods running.
+    # Admitted before the plugins have registered: a restarted kubelet finds its pods running.
     for uid, wants in before.items():
         report("readmitted", uid, admit(kubelet, uid, wants)[1])
-    # From now on the kubelet frees devices and claims of pods that it does not know.
+    # From now on, the kubelet frees the devices and claims of pods that it does not know.
     kubelet.sources_ready()
     for resource in RESOURCES:
         kubelet.wait_for_resource(resource, timeout=30)

@@ -1,9 +1,9 @@
-"""``python -m tools.mutants``: change one line, see whether a test fails.
+"""``python -m tools.mutants``: change one line of code and check whether a test fails.
 
-By default, mutants of core, kubelet and checkpoint, with all tests. ``sample --seed 23
---count 60`` tries mutants of all wings, the same number of each, with the tests of the
-wing only. Survivors are shown as diffs, except those explained in ``equivalents.toml``.
-Exit status 0 if at least the share ``--floor`` was killed.
+By default, this tries mutants of core, kubelet and checkpoint with all tests. ``sample --seed 23
+--count 60`` tries mutants of all wings (top-level packages), the same number of each, with only the
+tests of the wing. Surviving mutants are shown as diffs, except those in ``equivalents.toml``. The
+exit status is 0 if at least the share ``--floor`` of the mutants was killed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tools.mutants.selection import LONGEST, CannotMeasure, wing_of
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "mutants"
 MODULES = ("checkpoint", "devicemanager/core", "devicemanager/kubelet")
-# "faults", for example, is devicemanager/faults and tests/faults.
+# The wing "faults", for example, is devicemanager/faults with its tests in tests/faults.
 WINGS = (
     "core", "kubelet", "plugin", "claims", "objects", "events", "faults", "io", "control",
     "observe", "snapshot", "testing", "conformance", "cluster", "cli", "checkpoint",
     "podresources",
 )  # fmt: skip
-# Interop tests run Go and Rust processes, which coverage does not measure.
+# Interop tests are left out: they run Go and Rust processes, which coverage does not measure.
 TESTS = ("-n", "2", "-m", "not interop")
 
 
@@ -75,7 +75,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def all_mutants(paths: Iterable[str], root: Path = ROOT) -> list[Mutant]:
-    """Return the mutants of these files and directories, relative to ``root``."""
+    """Return the mutants of all modules in these files and directories. ``paths`` are relative to
+    ``root``."""
     files: list[Path] = []
     for path in paths:
         whole = root / path
@@ -90,13 +91,13 @@ def all_mutants(paths: Iterable[str], root: Path = ROOT) -> list[Mutant]:
 
 
 def spread(groups: Sequence[Sequence[Mutant]], count: int, seed: int) -> list[Mutant]:
-    """Select ``count`` mutants at random, the same number of each group as far as possible.
+    """Select ``count`` mutants at random, if possible the same number of each group.
 
-    Groups with few mutants contribute all; the others share the rest.
+    All mutants of a small group are selected. The larger groups share the remaining number.
     """
     chance = random.Random(seed)
-    # Every group in random order; round by round, one mutant of each until there are enough.
-    # The first round also decides at random which groups contribute one more.
+    # Shuffle every group. In each round, take one mutant of each group, until there are enough. The
+    # order of the first round decides which groups contribute one more.
     shuffled = [chance.sample(group, len(group)) for group in groups]
     chance.shuffle(shuffled)
     rounds = range(max(map(len, shuffled), default=0))
@@ -122,16 +123,16 @@ def _chosen(options: argparse.Namespace, root: Path) -> list[Mutant]:
         last = json.loads((CACHE / "survivors.json").read_text())
         mutants = [mutant for mutant in mutants if _key(mutant) in last]
     if options.sample is not None and options.sample < len(mutants):
-        # In random order, so that an interrupted run has tried a sample, too.
+        # In random order, so that an interrupted run has also tried a sample.
         mutants = random.Random(options.seed).sample(mutants, options.sample)
     return mutants
 
 
 def main() -> int:
-    # A shell ignores SIGINT for background jobs; tests that send it would then hang.
+    # A shell ignores SIGINT for background jobs. Then tests that send SIGINT would hang.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     options = _parser().parse_args()
-    # Before the measurement, which takes minutes, so that a wrong path fails at once.
+    # Checked before the measurement, which takes minutes, so that a wrong path fails immediately.
     found = _chosen(options, ROOT)
     if options.list:
         print(f"{len(found)} mutants")
@@ -156,7 +157,7 @@ def main() -> int:
         selection = attrs.evolve(
             select(ROOT, CACHE, [*TESTS, *tests]), same_wing=by_wing, longest=options.limit
         )
-        # Mutate the copy that was measured: the repository may have changed meanwhile.
+        # Mutate the copy that was measured, because the repository may have changed since.
         mutants = _chosen(options, measured)
         results = run(measured, CACHE, mutants, selection, options.workers, on_result)
     except CannotMeasure as error:

@@ -1,7 +1,7 @@
-"""Pytest plugin for the measuring run.
+"""Pytest plugin for the run of the suite that measures coverage and durations.
 
-It writes the durations of passed tests to the file named by MUTANTS_DURATIONS, and
-attributes the lines that child processes run to the test that started them.
+It writes the durations of passed tests to the file named by MUTANTS_DURATIONS. It also attributes
+the lines that child processes run to the test that started them.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Make child processes record under the test's name.
+    """Make child processes record their coverage under the test's name.
 
-    A test that replaces the trace function without restoring it would leave all later tests
-    without coverage: stop the run.
+    Stop the run if an earlier test has replaced the trace function without restoring it: all later
+    tests would have no coverage.
     """
     if sys.version_info < (3, 12) and sys.gettrace() is None:
         pytest.exit(f"coverage was switched off before {item.nodeid}", 3)
@@ -40,7 +40,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _with_context(config: str, context: str) -> str:
-    """Add the context to the settings that ``coverage.patch`` passes to processes."""
+    """Return the settings that ``coverage.patch`` passes to child processes, with the context
+    added."""
     fields = json.loads(base64.b64decode(config)) | {"context": context}
     return base64.b64encode(json.dumps(fields).encode()).decode()
 

@@ -1,4 +1,4 @@
-"""Find the mutants of a module. Each is one small change of its source."""
+"""Find the mutants of a module. Each mutant is one small change of its source."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _LOGGERS = frozenset({"_log", "_LOG", "logger", "_logger"})
 
 @attrs.frozen
 class Mutant:
-    """Replacement of ``source[start:end]`` of ``file``.
+    """Small change of a source file: the text from ``start`` to ``end`` is replaced by ``new``.
 
-    ``where`` is the enclosing function or class, ``first`` and ``last`` are the lines of the
-    statement.
+    ``where`` is the enclosing function or class. ``first`` and ``last`` are the first and the last
+    line of the statement.
     """
 
     file: str
@@ -56,14 +56,17 @@ class Mutant:
     new: str
 
     def applied_to(self, source: str) -> str:
-        """Return the mutated source. Raise ValueError if ``source`` is a different one."""
+        """Return the mutated source. Raises ValueError if ``source`` is not the source of the
+        mutant."""
         if source[self.start : self.end] != self.old:
-            raise ValueError(f"{self.file} has changed at line {self.line}")
+            raise ValueError(
+                f"{self.file} has changed at line {self.line} since the mutant was found"
+            )
         return source[: self.start] + self.new + source[self.end :]
 
 
 def mutants_of(file: str, source: str) -> list[Mutant]:
-    """Return all mutants of one module in source order."""
+    """Return all mutants of one module, in the order of the source."""
     return sorted(_Finder(file, source).find(), key=lambda each: (each.start, each.end, each.new))
 
 
@@ -85,7 +88,8 @@ class _Finder:
         if _is_left_alone(node):
             return
         for old, new in _instead_of_statement(node):
-            # Any use of an attribute without its first value fails: that proves nothing.
+            # Skip the first assignment of an attribute: without it, any use of the attribute fails,
+            # which proves nothing.
             if not (where.endswith(".__init__") and isinstance(node, ast.Assign)):
                 yield self._mutant(node, where, old, new)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -129,9 +133,9 @@ class _Finder:
 
 
 def _is_left_alone(node: ast.stmt) -> bool:
-    """True for what no test can or should notice.
+    """True for a statement whose change no test can or should notice.
 
-    These are docstrings, ``__all__``, type aliases, imports, and names for type checkers.
+    Such statements are docstrings, ``__all__``, type aliases, imports, and names for type checkers.
     """
     match node:
         case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom():
@@ -148,7 +152,8 @@ def _is_left_alone(node: ast.stmt) -> bool:
 
 
 def _parts(node: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the statements and expressions inside, without annotations and decorators."""
+    """Yield the statements and expressions inside a statement, without annotations and
+    decorators."""
     match node:
         case ast.ClassDef(bases=[ast.Name(id="Enum")], body=members):
             yield from map(_unlabelled, members)
@@ -160,7 +165,8 @@ def _parts(node: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _unlabelled(member: ast.stmt) -> ast.stmt:
-    """Remove the label of an enum member, as in ``RED = "label", 3``: it only makes it unique."""
+    """Remove the label of an enum member, as in ``RED = "label", 3``. The label only makes the
+    member unique."""
     match member:
         case ast.Assign(value=ast.Tuple(elts=[ast.Constant(value=str()), *others]) as value):
             value.elts = others
@@ -177,8 +183,8 @@ def _flattened(value: object) -> Iterator[ast.AST]:
         case ast.arguments():
             yield from _flattened([*value.defaults, *value.kw_defaults])
         case ast.keyword(arg="strict" | "repr" | "total"):
-            # zip(strict=) states what always holds, attrs' repr= is for debuggers, and
-            # TypedDict's total= for type checkers.
+            # Arguments without effect on results: zip(strict=) states a fact, attrs' repr= is for
+            # debuggers, and TypedDict's total= is for type checkers.
             return
         case ast.excepthandler() | ast.match_case() | ast.withitem() | ast.keyword():
             for name, inner in ast.iter_fields(value):
@@ -188,7 +194,8 @@ def _flattened(value: object) -> Iterator[ast.AST]:
 
 def _instead_of_statement(node: ast.stmt) -> Iterator[tuple[ast.AST, ast.AST]]:
     match node:
-        # Callers that only test for truth cannot distinguish None from False.
+        # Do not replace constants None and False: callers that only test for truth cannot
+        # distinguish them.
         case ast.Return(value=ast.expr() as value) if not _is_constant(value, None, False):
             yield value, ast.Constant(None)
         case ast.Expr(value=ast.Call()) | ast.Delete() | ast.Raise() | ast.AugAssign():
@@ -208,14 +215,14 @@ def _instead_of_statement(node: ast.stmt) -> Iterator[tuple[ast.AST, ast.AST]]:
 
 
 def _expressions(node: ast.expr) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Yield the mutants of an expression and of its parts."""
+    """Yield the mutants of an expression and of the expressions inside it."""
     match node:
-        # Before Python 3.12, ast has no positions of the texts in an f-string.
+        # Skip f-strings: before Python 3.12, ast has no positions of the texts in them.
         case ast.JoinedStr():
             return
         case ast.Subscript(value=ast.Name(id="Literal")):
             return
-        # The type of cast() and the text of a log call have no effect that a test should see.
+        # Skip the type of cast() and the text of a log call: tests should not depend on either.
         case ast.Call(func=ast.Name(id="cast"), args=[_, operand]):
             yield from _expressions(operand)
             return
@@ -266,7 +273,7 @@ def _instead_of_constant(value: object) -> Iterator[bool | int | float | str | b
 
 
 def _is_plain(test: ast.expr) -> bool:
-    """True if no other mutant inverts the condition."""
+    """True if no other mutant inverts this condition."""
     return not isinstance(test, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Constant)
 
 

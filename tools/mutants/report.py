@@ -1,4 +1,4 @@
-"""Results of a mutation run as text, and the mutants that are explained instead of killed."""
+"""Format the results of a mutation run, and read the list of mutants that no test can notice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXPLAINED = Path(__file__).with_name("equivalents.toml")
 
 @attrs.frozen
 class Equivalent:
-    """Change without effect: ``where`` is ``file:function``, ``why`` the reason."""
+    """Mutant without effect. ``where`` is ``file:function``, and ``why`` is the reason."""
 
     where: str
     old: str
@@ -27,20 +27,20 @@ class Equivalent:
 
 
 def read_equivalents(path: Path = EXPLAINED) -> tuple[Equivalent, ...]:
-    """Return all explained mutants."""
+    """Return all mutants that are listed in ``equivalents.toml``."""
     entries = tomllib.loads(path.read_text()).get("equivalent", [])
     return tuple(Equivalent(**entry) for entry in entries)
 
 
 def explanation(mutant: Mutant, equivalents: tuple[Equivalent, ...]) -> str | None:
-    """Return why no test can notice the mutant, or None if no explanation is recorded."""
+    """Return the reason for which no test can notice the mutant; None if no reason is listed."""
     place = (f"{mutant.file}:{mutant.where}", mutant.old, mutant.new)
     matching = (each.why for each in equivalents if (each.where, each.old, each.new) == place)
     return next(matching, None)
 
 
 def diff(repository: Path, mutant: Mutant) -> str:
-    """Return the mutant's place and a unified diff that ``patch -p1`` accepts."""
+    """Return the mutant's position and a unified diff that ``patch -p1`` accepts."""
     before = (repository / mutant.file).read_text()
     lines = difflib.unified_diff(
         before.splitlines(),
@@ -54,7 +54,8 @@ def diff(repository: Path, mutant: Mutant) -> str:
 
 
 def share_killed(results: Sequence[Result], equivalents: tuple[Equivalent, ...]) -> float:
-    """Return the share of killed mutants, without the explained ones."""
+    """Return the share of mutants that were killed. Mutants with a listed explanation do not
+    count."""
     counted = [each for each in results if explanation(each.mutant, equivalents) is None]
     return sum(each.is_killed for each in counted) / len(counted) if counted else 1.0
 
@@ -62,7 +63,8 @@ def share_killed(results: Sequence[Result], equivalents: tuple[Equivalent, ...])
 def table(
     results: Sequence[Result], equivalents: tuple[Equivalent, ...], group: Callable[[str], str]
 ) -> str:
-    """Return a row per group of files: mutants, killed, explained, survived."""
+    """Return a table with one row per group of files: the numbers of mutants, killed, explained and
+    survived."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for each in results:
         outcome = "survived"
@@ -74,7 +76,7 @@ def table(
             counts[name].update(["mutants", outcome])
     columns = ("mutants", "killed", "explained", "survived")
     rows = [f"{'':<48}" + "".join(f" {column:>9}" for column in columns)]
-    # "all" is the last row.
+    # The row "all" comes last.
     for name, of in sorted(counts.items(), key=lambda each: (each[0] == "all", each[0])):
         rows.append(f"{name:<48}" + "".join(f" {of[column]:>9}" for column in columns))
     return "\n".join(rows)

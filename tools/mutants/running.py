@@ -1,4 +1,4 @@
-"""Run mutants, each in a copy of the repository with the tests that run its lines."""
+"""Run mutants. Each runs in a copy of the repository, with the tests that run its lines."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tools.mutants.trees import Tree
 
 KILLED, TIMED_OUT, SURVIVED, UNTESTED = "killed", "timed out", "survived", "no test runs it"
 MEASURED = "measured"
-"""Directory in the cache with the measured copy."""
+"""Directory in the cache with the copy of the repository that was measured."""
 _NO_TESTS_RAN = 5
 _TOO_SLOW = 4.0
-"""Time limit of a run, as a multiple of its duration without the mutant."""
+"""Time limit of a run with a mutant, as a multiple of the duration without the mutant."""
 PATIENCE = 1200.0
 """Time limit of a run without a mutant, in seconds."""
-# Without plugins that slow down the start.
+# Disable plugins that slow down the start.
 _FLAGS = ("-x", "-rf", "--no-header", "--tb=no", "-p", "no:xdist", "-p", "no:pytest_cov")
 
 
 @attrs.frozen
 class Result:
-    """Outcome of one mutant; ``tests`` is the number of tests selected for it."""
+    """Outcome of one mutant. ``tests`` is the number of tests that were selected for it."""
 
     mutant: Mutant
     outcome: str
@@ -45,10 +45,10 @@ class Result:
 
 
 def select(repository: Path, cache: Path, arguments: Sequence[str]) -> Selection:
-    """Measure which tests run which lines, in one run of the suite.
+    """Run the test suite once to measure which lines each test runs.
 
-    The result is cached in ``cache`` until a source or test changes. ``arguments`` are
-    pytest's. Raises CannotMeasure.
+    The result is cached in ``cache`` until a source or test changes. ``arguments`` are passed to
+    pytest. Raises CannotMeasure.
     """
     tree = Tree(repository, cache / MEASURED)
     version = _digest(tree.path, arguments)
@@ -61,7 +61,7 @@ def select(repository: Path, cache: Path, arguments: Sequence[str]) -> Selection
         contexts = ["--cov", "--cov-context=test", "--cov-report="]
         done = tree.pytest([*plugin, *contexts, *arguments], 3600.0, environment)
         if done is None or not durations.exists() or not data.exists():
-            raise CannotMeasure(f"the suite does not run:\n{done.stdout if done else 'timeout'}")
+            raise CannotMeasure(f"the test suite failed:\n{done.stdout if done else 'timeout'}")
     return read_selection(tree.path, data, durations)
 
 
@@ -73,9 +73,9 @@ def run(
     workers: int,
     on_result: Callable[[Result], None],
 ) -> list[Result]:
-    """Try each mutant and return the results in the order of ``mutants``.
+    """Run tests on each mutant and return the results in the order of ``mutants``.
 
-    ``on_result`` is called at each result, from several threads.
+    ``on_result`` is called with each result, on several threads.
     """
     trees: SimpleQueue[Tree] = SimpleQueue()
     for number in range(workers):
@@ -109,9 +109,9 @@ def _attempt(repository: Path, tree: Tree, mutant: Mutant, selection: Selection)
 
 @attrs.frozen
 class Trial:
-    """One mutant in a tree.
+    """Trial of one mutant in a copy of the repository.
 
-    A busy machine can make a test fail once or run late: neither counts as killed.
+    On a busy machine, a test can fail or run late once. The mutant then does not count as killed.
     """
 
     tree: Tree
@@ -120,7 +120,8 @@ class Trial:
     mutated: str
 
     def outcome(self, tests: list[str], expected: float) -> str:
-        """Run the tests; ``expected`` is their duration in seconds without the mutant."""
+        """Run the tests on the mutant and return the outcome. ``expected`` is their duration in
+        seconds without the mutant."""
         while tests:
             done = self._run(self.mutated, tests, _TOO_SLOW * expected)
             if done is None:
@@ -141,7 +142,7 @@ class Trial:
     def _original_takes(self, tests: list[str]) -> float:
         began = time.monotonic()
         if self._run(self.original, tests, PATIENCE) is None:
-            raise CannotMeasure(f"{tests} take too long without the mutant, too")
+            raise CannotMeasure(f"the tests {tests} exceed the time limit even without the mutant")
         return time.monotonic() - began
 
     def _fails(self, tests: list[str], expected: float) -> bool:
@@ -160,7 +161,7 @@ class Trial:
         finally:
             self.tree.put(self.file, self.original)
         if done is not None and done.returncode == _NO_TESTS_RAN:
-            raise CannotMeasure(f"pytest ran none of {tests}:\n{done.stdout}")
+            raise CannotMeasure(f"pytest ran none of the tests {tests}:\n{done.stdout}")
         return done
 
 

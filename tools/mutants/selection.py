@@ -1,4 +1,4 @@
-"""Choose tests for a mutant from one run of the suite with coverage contexts."""
+"""Select tests for a mutant, from one run of the suite with coverage contexts."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ import coverage
 
 from tools.mutants.mutations import Mutant
 
-# First stage: the cheap tests of the files that have most of them.
+# Size of the first stage: the 40 cheapest tests, of the two files that have most of them.
 _CHEAP, _FILES = 40, 2
 LONGEST = 120.0
-"""Maximum duration of the tests of one mutant; the cheapest tests come first."""
+"""Maximum duration in seconds of the tests of one mutant. The cheapest tests are selected first."""
 NEARBY = 20.0
-"""Maximum duration of tests that run other lines of the module, but not the mutant's."""
+"""Maximum duration in seconds of tests that run other lines of the module, but not the mutant's
+line."""
 _MOST_WITHOUT_TRACE = 0.05
-"""Share of tests that may run none of the measured packages in their process."""
+"""Accepted share of tests that run none of the measured packages in their process."""
 
 
 class CannotMeasure(Exception):
-    """The suite does not run, so mutants cannot be judged."""
+    """Error for a test suite that does not run, so that mutants cannot be tried."""
 
 
 @attrs.frozen
 class Selection:
     """Tests by the lines that they run.
 
-    ``tests[file][line]`` are the tests that run the line, ``seconds`` the durations of the
-    tests that pass (others are not used), ``reach`` the number of lines each test runs.
-    ``longest`` limits the tests of a mutant; ``same_wing`` restricts them to its wing.
+    ``tests[file][line]`` are the tests that run the line. ``seconds`` are the durations of the
+    tests that pass; other tests are not used. ``reach`` is the number of lines that each test runs.
+    ``longest`` limits the duration of the tests of one mutant. ``same_wing`` restricts them to the
+    tests of the mutant's wing (top-level package).
     """
 
     tests: Mapping[str, Mapping[int, frozenset[str]]]
@@ -42,10 +44,10 @@ class Selection:
     same_wing: bool = False
 
     def for_mutant(self, mutant: Mutant) -> list[str]:
-        """Return the tests that run the line, then others that run its module.
+        """Return the tests that run the mutant's line, followed by other tests that run its module.
 
-        The others are needed because code that runs once in a process (at import or behind
-        a cache) is recorded for the first test only, or for none.
+        The other tests are needed for code that runs only once in a process, at import or because
+        of a cache. Coverage records such code for the first test only, or for none.
         """
         lines = self.tests.get(mutant.file, {})
         if self.same_wing:
@@ -63,8 +65,8 @@ class Selection:
     def stages(self, tests: list[str]) -> list[list[str]]:
         """Divide the tests into two stages.
 
-        The first has cheap tests of few files. It kills most mutants, and only the survivors
-        need to load all the other test files.
+        The first stage has cheap tests of few files, which kill most mutants. Only for mutants
+        that survive must pytest load the other test files.
         """
         cheap = tests[:_CHEAP]
         files = Counter(test.partition("::")[0] for test in cheap)
@@ -74,14 +76,15 @@ class Selection:
         return [stage for stage in (first, rest) if stage]
 
     def expected(self, tests: list[str]) -> float:
-        """Return the duration of these tests in seconds."""
+        """Return the total duration of these tests in seconds."""
         return sum(self.seconds[test] for test in tests)
 
     def _best(self, tests: frozenset[str], longest: float) -> list[str]:
-        """Return the cheapest tests, then those that run few lines, within ``longest`` seconds.
+        """Return the cheapest tests, followed by tests that run few lines, up to ``longest``
+        seconds.
 
-        An expensive test that runs few lines is probably about this line. Return at least
-        one test.
+        A slow test that runs few lines probably tests exactly this line. At least one test is
+        returned.
         """
         passing = sorted(tests & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
         cheap = self._within(passing, longest / 2)
@@ -99,9 +102,9 @@ class Selection:
 
 
 def read_selection(root: Path, data_file: Path, durations: Path) -> Selection:
-    """Read the measurement of the tests that ran in the tree ``root``.
+    """Read the measurement of the tests that ran in the copy ``root`` of the repository.
 
-    Raise CannotMeasure if coverage lacks many tests: the data of a worker may be lost.
+    Raises CannotMeasure if many tests have no coverage: the data of a worker process may be lost.
     """
     seconds: dict[str, float] = json.loads(durations.read_text())
     data = coverage.CoverageData(str(data_file))
@@ -125,5 +128,6 @@ def read_selection(root: Path, data_file: Path, durations: Path) -> Selection:
 
 
 def wing_of(file: str) -> str:
-    """Return the wing of a source file: "core" for devicemanager/core/ledger.py."""
+    """Return the wing (top-level package) of a source file, such as "core" for
+    devicemanager/core/ledger.py."""
     return file.removeprefix("devicemanager/").partition("/")[0]

@@ -1,4 +1,4 @@
-"""Copies of the repository for mutants, and pytest in them."""
+"""Copies of the repository in which mutants are tried, and pytest runs in these copies."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _COPIED = (
 )  # fmt: skip
 _FILES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile")
 _START_SECONDS = 20.0
-"""Time limit of a run in addition to that of its tests."""
+"""Time limit for the start of a run in seconds, in addition to the limit for its tests."""
 
 
 class Tree:
-    """Copy of the repository at ``path``, for one process at a time."""
+    """Copy of the repository at ``path``. Only one process at a time may use it."""
 
     def __init__(self, repository: Path, path: Path) -> None:
         self.path = path
@@ -33,15 +33,16 @@ class Tree:
         for name in _FILES:
             if (repository / name).exists():
                 shutil.copy(repository / name, path / name)
-        # Tests expect the vectors beside the repository.
+        # Tests expect the recorded vectors in a directory beside the repository.
         beside, shared = path.parent / "shared", repository.parent / "shared"
         if shared.is_dir() and not beside.is_symlink():
             beside.symlink_to(shared)
 
     def put(self, file: str, source: str) -> None:
-        """Replace a module and remove its compiled form.
+        """Replace the source of a module and remove its bytecode file.
 
-        Python compares only size and seconds: it could run the old compiled form.
+        Python compares only the size and the time in seconds of the source, so it could run the
+        old bytecode.
         """
         target = self.path / file
         target.write_text(source)
@@ -50,19 +51,19 @@ class Tree:
     def pytest(
         self, arguments: list[str], seconds: float, environment: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str] | None:
-        """Run pytest here. Return None if it exceeds ``seconds`` plus the time for a start.
+        """Run pytest in this copy. Return None if it exceeds ``seconds`` plus the time for a start.
 
-        At the end, all processes that the tests started are killed.
+        At the end, all processes that the tests have started are killed.
         """
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-        # If this runs in a test, the settings of the outer pytest do not apply here.
+        # Remove settings of an outer pytest, which has started this code in a test.
         inherited = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith(("PYTEST_", "COV"))
         }
-        # The environment has another copy of the packages, so this one must come first on the
-        # path. Compiled files are kept, because each run would compile everything otherwise.
+        # The environment has another copy of the packages, so this copy must come first on the
+        # path. Bytecode files are kept: otherwise each run would compile everything.
         ours = {"PYTHONPATH": str(self.path), "PYTHONDONTWRITEBYTECODE": "", "CI": "1"}
         full = inherited | ours | (environment or {})
         with subprocess.Popen(

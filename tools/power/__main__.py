@@ -1,10 +1,10 @@
-"""``python -m tools.power``: record, replay every power failure, and report.
+"""``python -m tools.power``: record file operations, and simulate a power failure after each.
 
-The promises of the levels of durability, each after a failure at any moment:
+These are the promises of the durability levels for a failure at any moment:
 
-1. ``process``: the process is killed, the disk loses nothing. The file has what was confirmed.
-2. ``kubelet``: power is lost. The file is intact, but it can be an older one.
-3. ``power``: power is lost. The file has what was confirmed.
+1. ``process``: if the process is killed, the file has all confirmed allocations.
+2. ``kubelet``: if power is lost, the file is undamaged, but it can be an older one.
+3. ``power``: if power is lost, the file has all confirmed allocations.
 
 At every level, no device is allocated twice.
 """
@@ -38,7 +38,7 @@ _TIMEOUT: Final = 30.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Record and replay; return 0 if every promise was kept, else 1."""
+    """Record and simulate failures. Return 0 if every promise was kept, else 1."""
     options = parser(
         "power",
         "Simulate a power failure after every file operation, and check the files.",
@@ -77,7 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def recorded(level: Durability, admissions: int, seed: int) -> Recording:
-    """Record a kubelet that admits and terminates pods, with a restart in the middle."""
+    """Record the file operations of a kubelet that admits and terminates pods, with a restart in
+    the middle."""
     with _node(level) as (kubelet, recorder):
         for half in range(2):
             with ThreadPoolExecutor(THREADS) as pool:
@@ -98,7 +99,8 @@ def recorded(level: Durability, admissions: int, seed: int) -> Recording:
 def _node(level: Durability) -> Iterator[tuple[MockKubelet, Recording]]:
     with tempfile.TemporaryDirectory(prefix="dm-", dir="/tmp") as root:
         kubelet = MockKubelet(root, Settings(durability=level))
-        # The directory must exist before the kubelet starts: its first operations count, too.
+        # Create the directory before the kubelet starts, because its first operations are recorded,
+        # too.
         kubelet.plugin_dir.mkdir(mode=0o750)
         simulation = SimulationSettings(
             resource_name=RESOURCE, number_devices=_DEVICES, node_name="node"
@@ -134,10 +136,10 @@ def _churn(kubelet: MockKubelet, recorder: Recording, name: str, count: int, see
 def check(
     level: str, start: Mapping[str, bytes], operations: Sequence[Operation], confirmed: Confirmed
 ) -> int:
-    """Simulate a power failure at every moment; return the number of different outcomes.
+    """Simulate a power failure at every moment, and return the number of different outcomes.
 
     Raises Broken for the first outcome that breaks a promise of the level. ``confirmed`` is the
-    state at the start, and is updated.
+    state at the start and is updated.
     """
     checked: set[tuple[bytes | None, int, int]] = set()
     for moment, disk in enumerate(moments(start, operations)):
@@ -145,7 +147,8 @@ def check(
             confirmed.add(mark.what, mark.uid, mark.devices)
         for left in [disk.seen()] if level == "process" else disk.lost():
             file = left.get(checkpoint.CHECKPOINT_NAME)
-            # The same file is checked again only after the kubelet has confirmed more.
+            # The same contents are checked again only if the kubelet has confirmed more allocations
+            # since.
             key = (file, len(confirmed.allocated), len(confirmed.ended))
             if key not in checked:
                 checked.add(key)
@@ -159,7 +162,7 @@ def _broken(level: str, left: Files, confirmed: Confirmed) -> Iterator[str]:
     try:
         on_disk = read_devices(left)
     except checkpoint.CheckpointError as error:
-        yield f"the file is damaged: {error}"
+        yield f"the checkpoint is damaged: {error}"
     except Broken as broken:
         yield str(broken)
     else:
@@ -168,8 +171,10 @@ def _broken(level: str, left: Files, confirmed: Confirmed) -> Iterator[str]:
 
 
 def read_devices(files: Files) -> dict[str, Devices]:
-    """Return the devices of each pod in the checkpoint; empty without a checkpoint. Raises
-    CheckpointError, or Broken if a device is allocated twice."""
+    """Return the devices of each pod in the checkpoint; empty if there is no checkpoint.
+
+    Raises CheckpointError, or Broken if a device is allocated twice.
+    """
     data = files.get(checkpoint.CHECKPOINT_NAME)
     return {} if data is None else devices_on_disk(checkpoint.loads(data))
 

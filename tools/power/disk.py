@@ -1,9 +1,9 @@
-"""A model of a disk with one directory, and all states that a power failure can leave.
+"""Model a disk with one directory, and all states in which a power failure can leave it.
 
-Unflushed data of a file may be complete, partial or missing. Changes of names reach the disk in
-order, as in every file system with a journal; those since the last flush of the directory may
-be missing from some point on. In practice flushing a file often flushes its name, too, but no
-file system guarantees it.
+After a power failure, unflushed data of a file may be complete, partial or missing. Changes of
+names reach the disk in order, as in every file system with a journal. Of the changes since the last
+flush of the directory, the last ones may be missing. In practice, flushing a file often flushes its
+name, too, but no file system guarantees this.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import attrs
 from tools.harness.model import Devices
 
 Files: TypeAlias = dict[str, bytes]
-"""Contents of the files in the directory, by name."""
+"""Contents of the files in the directory, by file name."""
 
 
 @attrs.frozen
 class Create:
-    """Create an empty file; ``file`` is its unique number."""
+    """Operation: create an empty file. ``file`` is its unique number."""
 
     name: str
     file: int
@@ -29,7 +29,7 @@ class Create:
 
 @attrs.frozen
 class Write:
-    """Append data."""
+    """Operation: append data to a file."""
 
     file: int
     data: bytes
@@ -37,21 +37,21 @@ class Write:
 
 @attrs.frozen
 class Truncate:
-    """Empty a file."""
+    """Operation: remove all data of a file."""
 
     file: int
 
 
 @attrs.frozen
 class Flush:
-    """Flush the contents of a file to disk."""
+    """Operation: flush the data of a file to disk."""
 
     file: int
 
 
 @attrs.frozen
 class Rename:
-    """Rename a file, replacing any file of the new name."""
+    """Operation: rename a file. A file that has the new name is replaced."""
 
     old: str
     new: str
@@ -59,19 +59,20 @@ class Rename:
 
 @attrs.frozen
 class Remove:
-    """Remove a name."""
+    """Operation: remove a name from the directory."""
 
     name: str
 
 
 @attrs.frozen
 class FlushDirectory:
-    """Flush all names to disk."""
+    """Operation: flush all names in the directory to disk."""
 
 
 @attrs.frozen
 class Mark:
-    """No operation: the kubelet has confirmed something at this moment."""
+    """Entry between operations: at this moment, the kubelet has confirmed an allocation or
+    termination."""
 
     what: str
     uid: str
@@ -84,27 +85,29 @@ Operation: TypeAlias = Named | Write | Truncate | Flush | FlushDirectory | Mark
 
 @attrs.define
 class Disk:
-    """The state on disk, and the state in memory that a power failure can lose."""
+    """State on disk, and state in memory that a power failure can lose."""
 
     _names: dict[str, int] = attrs.field(factory=dict)
-    """The names on disk."""
+    """Names on disk, each with the number of its file."""
     _pending: list[Named] = attrs.field(factory=list)
-    """Unflushed changes of names, oldest first."""
+    """Changes of names that are not flushed, oldest first."""
     _flushed: dict[int, bytes] = attrs.field(factory=dict)
     _written: dict[int, bytes] = attrs.field(factory=dict)
-    """Contents on disk and in memory, by file."""
+    """``_flushed`` has the contents on disk, and ``_written`` those in memory, by number of the
+    file."""
 
     @classmethod
     def of(cls, files: Mapping[str, bytes]) -> Disk:
-        """Create a disk with flushed files. Their numbers are negative."""
+        """Create a disk with flushed files. The numbers of these files are negative."""
         numbers = {name: -number for number, name in enumerate(sorted(files), 1)}
         contents = {number: files[name] for name, number in numbers.items()}
         return cls(numbers, [], contents, dict(contents))
 
     def do(self, operation: Operation) -> None:
-        """Apply an operation."""
+        """Apply one operation."""
         match operation:
-            # Names and data are lost independently: a name can be on disk without its data.
+            # A power failure loses names and data independently: a name can be on disk without its
+            # data.
             case Create(_, file):
                 self._flushed[file] = self._written[file] = b""
                 self._pending.append(operation)
@@ -120,14 +123,14 @@ class Disk:
                 self._names, self._pending = self._after(self._pending), []
 
     def seen(self) -> Files:
-        """Return what a process reads: the state without a power failure."""
+        """Return the files as a running process reads them."""
         return {name: self._written[file] for name, file in self._after(self._pending).items()}
 
     def lost(self) -> Iterator[Files]:
-        """Iterate over the states that a power failure can leave, with possible repetitions."""
+        """Iterate over the states that a power failure can leave. States may be repeated."""
         for count in range(len(self._pending) + 1):
             names = self._after(self._pending[:count])
-            # A half stands for all partial writes: they are all damaged, and all must be noticed.
+            # One half stands for all partial writes: each of them is damage that must be noticed.
             for share in (0.0, 0.5, 1.0):
                 yield {name: self._left(file, share) for name, file in names.items()}
 
@@ -151,7 +154,8 @@ class Disk:
 
 
 def moments(start: Mapping[str, bytes], operations: Sequence[Operation]) -> Iterator[Disk]:
-    """Iterate over the disk before the first and after each operation. It is one object."""
+    """Iterate over the states of the disk: before the first operation, and after each operation.
+    All states are one object."""
     disk = Disk.of(start)
     yield disk
     for operation in operations:

@@ -1,4 +1,5 @@
-"""Record the file operations of this process on one directory, below the code under test."""
+"""Record the file operations of this process on one directory. They are recorded below the code
+under test."""
 
 from __future__ import annotations
 
@@ -28,34 +29,34 @@ _WRITING = os.O_WRONLY | os.O_RDWR
 
 
 class Recording:
-    """The operations so far, in order. ``mark`` is thread-safe."""
+    """Recorded file operations, in order. ``mark`` is thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self.start = {
             path.name: path.read_bytes() for path in directory.iterdir() if _is_file(path)
         }
-        """The files at the start; they count as flushed."""
+        """Contents of the files at the start, by name. They count as flushed."""
         self.operations: list[Operation] = []
         self._directory = os.path.realpath(directory)
-        # Guards all fields. Held during the operation itself, so that the recorded order is
-        # the real one.
+        # Guards all fields. It is held during an operation, so that the recorded order is the real
+        # one.
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
-        # Numbered as in Disk.of.
+        # The numbers are the same as in Disk.of.
         self._names = {name: -number for number, name in enumerate(sorted(self.start), 1)}
         self._files: dict[int, int] = {}
         self._directories: set[int] = set()
         self._real = {name: getattr(os, name) for name in _RECORDED}
 
     def mark(self, what: str, uid: str, devices: Devices = frozenset()) -> None:
-        """Record that the kubelet has confirmed something."""
+        """Record that the kubelet has confirmed an allocation or termination."""
         with self._lock:
             self.operations.append(Mark(what, uid, devices))
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a function of ``os``, and record it if it succeeded."""
+        """Call a function of the module ``os``, and record the operation if it succeeds."""
         with self._lock:
-            # Resolve the name before the operation changes it.
+            # Check whether the file exists before the operation creates it.
             existed = name == "open" and os.path.lexists(self._path(args[0], kwargs.get("dir_fd")))
             result = self._real[name](*args, **kwargs)
             getattr(self, f"_{name}")(result, existed, *args, **kwargs)
@@ -67,7 +68,7 @@ class Recording:
         return str(base / text)
 
     def _name(self, path: Any, dir_fd: int | None = None) -> str | None:
-        """Return the name within the directory; None if the path is elsewhere."""
+        """Return the file name within the directory; None if the path is elsewhere."""
         head, name = os.path.split(self._path(path, dir_fd))
         return name if os.path.realpath(head) == self._directory else None
 
@@ -130,9 +131,8 @@ _RECORDED = (
 
 @contextmanager
 def recording(directory: Path) -> Iterator[Recording]:
-    """Record the operations of this process on an existing directory in a ``with`` block."""
-    # The functions of ``os`` are replaced, so that the store under test cannot bypass the
-    # recording.
+    """Record the operations of this process on an existing directory during a ``with`` block."""
+    # Replace the functions of ``os``, so that the code under test cannot bypass the recording.
     found = Recording(directory)
 
     def recorded(name: str) -> Callable[..., Any]:

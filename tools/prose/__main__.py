@@ -1,8 +1,8 @@
 """Check the English of the repository: `python -m tools.prose`.
 
-Prints a line for each marker word and exits with 1 if there is one that
-`tools/prose/accepted.txt` does not list. A listed word that is gone is an error, too, so the
-list can only shrink. `--counts` prints how many there are of each marker.
+Prints a line for each marker word. Exits with status 1 if `tools/prose/accepted.txt` does not list
+one of them. A listed word that does not occur any more is an error, too, so the list can only
+shrink. `--counts` prints the number of occurrences of each marker word.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _LEFT_OUT = ("tools/prose/", "tests/tools/test_prose.py", "LICENSE")
 
 @attrs.frozen
 class Hit:
-    """A marker word in a file."""
+    """Occurrence of a marker word in a file."""
 
     path: str
     line: int
@@ -37,7 +37,7 @@ class Hit:
 
 
 def hits(paths: Iterable[Path], root: Path = _ROOT) -> list[Hit]:
-    """Every marker word of these files, in order."""
+    """Return all marker words in these files, in order."""
     return [
         Hit(str(path.relative_to(root)), number, name, _excerpt(text, found.span()))
         for path in paths
@@ -52,13 +52,14 @@ def _excerpt(text: str, span: tuple[int, int]) -> str:
 
 
 def accepted(text: str) -> Counter[tuple[str, str]]:
-    """The accepted number of hits by file and marker; a line is PATH MARKER COUNT."""
+    """Return the accepted number of hits by file and marker. Each line of ``text`` is PATH MARKER
+    COUNT."""
     rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
     return Counter({(path, marker): int(count) for path, marker, count in rows})
 
 
 def problems(found: Sequence[Hit], allowed: Counter[tuple[str, str]]) -> list[str]:
-    """What is wrong: hits that are not accepted, and accepted ones that are gone."""
+    """Return a line for each hit that is not accepted, and for each accepted hit that is gone."""
     by_place = defaultdict(list)
     for hit in found:
         by_place[hit.path, hit.marker].append(hit)
@@ -100,7 +101,7 @@ def _tracked() -> list[Path]:
 
 
 def main() -> int:
-    """Check all pages and modules, or those that are named."""
+    """Check the files named in the arguments, or all pages and modules. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.prose", description=__doc__)
     parser.add_argument("paths", nargs="*", type=Path, help="files (default: all)")
     parser.add_argument("--counts", action="store_true", help="print a count for each marker")

@@ -1,4 +1,4 @@
-"""The words that mark a sentence to rewrite, each with what to write instead."""
+"""Words that mark a sentence to rewrite, each with better words."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""The sentences of a file: of a page, or of the strings, comments and test names of a module."""
+"""Extract the sentences of a file: of a page, or of the strings, comments and test names of a
+module."""
 
 import ast
 import io
@@ -14,13 +15,14 @@ _FENCE = re.compile(r"^\s*(```|~~~)")
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, text). Raises SyntaxError for a module that cannot be parsed."""
+    """Yield the texts of a file with their line numbers. Raises SyntaxError for a module that
+    cannot be parsed."""
     source = path.read_text()
     return _of_module(source) if path.suffix == ".py" else _of_page(source)
 
 
 def _of_page(source: str) -> Iterator[tuple[int, str]]:
-    # Output in a fenced block is quoted from programs, which are checked themselves.
+    # Skip fenced blocks: they quote the output of programs, whose texts are checked themselves.
     fenced = False
     for number, line in enumerate(source.splitlines(), start=1):
         if _FENCE.match(line):

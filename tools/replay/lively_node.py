@@ -27,7 +27,7 @@ import grpc
 import checkpoint
 from devicemanager.core.api.deviceplugin import VERSION
 from devicemanager.core.api.names import is_extended_resource_name
-from devicemanager.core.errors import AllocationError, EndpointError
+from devicemanager.core.errors import AllocationError, EndpointError, KubeletPanic
 from devicemanager.core.ids import PodUid
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.core.topology import NumaTopology, TopologyConfigError
@@ -64,20 +64,27 @@ from tools.replay.scenario import (
 Described = Mapping[str, Any]
 
 _GRACE: Final = 360.0
+_PANIC: Final = re.compile(r"^panic: | \(Q\d+\)$")
 _ENDPOINT: Final = re.compile(r"endpoint \S+ has")
 """Go prints the endpoint with its address; the vectors have a star instead."""
 
 
 def play(scenario: Described, version: str) -> Plain:
     """Return ``{"steps": [...]}`` or ``{"config_error": text}``. A step has every fact of the
-    format, with the whole state."""
+    format, with the whole state. After a panic there are no more steps, but ``"panic": text``."""
     try:
         settings = _settings(scenario, version)
     except TopologyConfigError as error:
         return {"config_error": str(error)}
     with _kubelet(scenario, settings) as kubelet:
         node = _Node(kubelet, scenario)
-        return {"steps": [node.step(op) for op in scenario["ops"]]}
+        played: Plain = {"steps": []}
+        try:
+            for op in scenario["ops"]:
+                played["steps"].append(node.step(op))
+        except KubeletPanic as panic:
+            played["panic"] = _PANIC.sub("", str(panic))
+        return played
 
 
 def _settings(scenario: Described, version: str) -> Settings:

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from devicemanager.core import bitset
+from devicemanager.core import bitset, messages
 from devicemanager.core.devices import Device
 from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import DeviceId, ResourceName
@@ -52,6 +52,15 @@ class ScenarioPlugin(FakePlugin):
             record,
         )
         self.name = name
+
+    def leave(self, cause: str = "the plugin ended") -> None:
+        """End the process of the plugin: later calls fail to connect to its socket."""
+        super().leave(cause)
+        text = messages.NOT_CONNECTED.format(path=f"DIR/{self.name}", error="connection refused")
+        self.allocate_error = self.preference_error = self.pre_start_error = RpcError(
+            "Unavailable", text
+        )
+        self.before_answer = lambda _: None  # the process records no calls
 
 
 def _error(text: str | None) -> RpcError | None:

@@ -1,4 +1,4 @@
-"""The documentation as a site.
+"""Build the documentation as a web site.
 
 Input:  README, docs, and the docstrings of the code.
 Output: a Sphinx source directory in ``.cache/site``, and HTML built from it, offline.

@@ -1,6 +1,6 @@
-"""``python -m tools.site [DIR]``: build the documentation as a site, offline.
+"""``python -m tools.site [DIR]``: build the documentation as a web site, offline.
 
-Broken links, unknown references, and pages in no section are errors.
+Broken links, unknown references, and pages that no section lists are errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("directory", nargs="?", type=Path, default=_PLACE / "html", help=help_text)
     args = parser.parse_args()
     gathered = _PLACE / "source"
-    # Pages that were removed or renamed must not stay on the site.
+    # Start with an empty directory: pages that were removed or renamed must not stay on the site.
     shutil.rmtree(gathered, ignore_errors=True)
     made = reference.write(gathered)
     sources.gather(_ROOT, gathered, {"Reference": made})

@@ -1,4 +1,4 @@
-"""Settings of the site. Sphinx reads this file and defines the names."""
+"""Settings of the site. Sphinx reads this file and defines names in it."""
 
 project = "kubelet-devicemanager"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
@@ -14,5 +14,6 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "mixed"
-# Type hints have short names, and several packages have a Pod. Unknown names still fail.
+# Ignore ambiguous references: type hints have short names, and several packages have a Pod. Unknown
+# names are still errors.
 suppress_warnings = ["ref.python"]

@@ -1,4 +1,4 @@
-"""Reference pages, generated from the code at each build of the site."""
+"""Generate reference pages from the code, at each build of the site."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from devicemanager.kubelet.settings import Settings
 from tools.api_page import PUBLIC, text_of_value
 
 _WIDTH = "96"
-"""Width of --help texts in columns."""
+"""Width of --help texts, in columns."""
 
 
 def write(target: Path) -> list[str]:
-    """Write all pages into ``target``/reference; return their paths relative to ``target``."""
+    """Write all pages into ``target``/reference. Return their paths relative to ``target``."""
     indexed: set[object] = set()
     pages = {
         "settings": _settings(),
@@ -50,7 +50,7 @@ def _cell(text: str) -> str:
 
 
 def _documented(owner: type) -> dict[str, str]:
-    """Return the docstrings of the attributes of a class."""
+    """Return the docstrings of the attributes of a class, by attribute name."""
     found = ModuleAnalyzer.for_module(owner.__module__).find_attr_docs()
     return {
         name: _cell(" ".join(text)) for (of, name), text in found.items() if of == owner.__name__
@@ -89,7 +89,7 @@ def _commands() -> str:
 
 
 def _help(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
-    # Some commands add their arguments only when they are used.
+    # Add all arguments: some commands add theirs only when they are used.
     complete = getattr(parser, "complete", None)
     if complete is not None:
         complete(parser)
@@ -126,11 +126,12 @@ def _python(name: str, what: str, indexed: set[object]) -> str:
         parts.append(f"## {member}\n")
         value = getattr(package, member)
         if inspect.isclass(value) or inspect.isroutine(value):
-            # Some types are public in several packages; Sphinx wants one entry in its index.
+            # Some types are public in several packages, but Sphinx wants one entry in its index.
             parts.append(_autodoc(f"{name}.{member}", value, index=value not in indexed))
             indexed.add(value)
         else:
-            # Sphinx would show the docstring of the value's type.
+            # Use the docstring below the assignment: Sphinx would show the docstring of the value's
+            # type.
             parts.append(_cell(text_of_value(package, member)) + "\n")
     return "\n".join(parts)
 
@@ -140,7 +141,7 @@ def _autodoc(path: str, value: object, *, index: bool) -> str:
     if not inspect.isclass(value):
         return f"```{{eval-rst}}\n.. autofunction:: {path}\n{index_option}```\n"
     is_error = issubclass(value, BaseException)
-    # Show inherited members only from this package, not those of str or Exception.
+    # Show inherited members only of bases in this package, not those of str or Exception.
     has_own_bases = not is_error and any(
         base.__module__.startswith("devicemanager") for base in value.__mro__[1:-1]
     )

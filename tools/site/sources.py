@@ -1,4 +1,4 @@
-"""Copy the repository's pages for the site, with links that work there."""
+"""Copy the repository's pages for the site, and adapt their links."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 CONTENTS = "docs/README.md"
-"""Page that lists all others; its headings are the sections of the site."""
+"""Page that lists all other pages. Its headings are the sections of the site."""
 
 _FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 _LISTED = re.compile(r"^- \[[^\]]+\]\(([^)]+)\)(?:$|: )", re.MULTILINE)
 _INDEX = "index.md"
 _FRONT = ("README.md", "docs/README.md")
-"""Pages that become the front page; the site shows the contents beside it."""
+"""Pages that become the front page. The site shows the contents beside it."""
 _TREE = '\n```{{toctree}}\n:caption: "{caption}"\n:hidden:\n\n{entries}\n```\n'
 
 
 def sections(root: Path) -> dict[str, list[str]]:
-    """Return the headings of the contents with their pages as paths relative to ``root``."""
+    """Return the pages of each section as paths relative to ``root``, by heading of the contents
+    page."""
     text = (root / CONTENTS).read_text()
     parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
     found = {}
@@ -31,10 +32,10 @@ def sections(root: Path) -> dict[str, list[str]]:
 
 
 def gather(root: Path, target: Path, generated: Mapping[str, Sequence[str]]) -> None:
-    """Write the site's sources into ``target``.
+    """Write the sources of the site into ``target``.
 
-    ``generated`` has the pages in ``target`` generated from code, by section. Pages keep their
-    paths, so that links between them work. A link to any other file becomes plain text.
+    ``generated`` has the pages in ``target`` that were generated from code, by section. Pages keep
+    their paths, so that links between them work. A link to any other file becomes plain text.
     """
     contents = sections(root)
     pages = {page for listed in contents.values() for page in listed}
@@ -51,7 +52,7 @@ def gather(root: Path, target: Path, generated: Mapping[str, Sequence[str]]) -> 
 def _copy(root: Path, page: str, target: Path, pages: set[str]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     text = (root / page).read_text()
-    # Code blocks can contain text that looks like a link.
+    # Do not change code blocks: they can contain text that looks like a link.
     parts = [
         part if part.startswith("```") else _LINK.sub(lambda m: _link(root, page, m, pages), part)
         for part in _FENCE.split(text)

@@ -1,4 +1,5 @@
-"""``python -m tools.soak``: print one line per lap, and the verdict."""
+"""``python -m tools.soak``: admit and terminate pods for an hour. Print one line per lap, and the
+verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ HEAD: Final = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run and print; return 0 if nothing has grown and every check agreed, else 1."""
+    """Run the soak test. Return 0 if nothing has grown and every check succeeded, else 1."""
     options = parser(
         "soak",
         "Admit and terminate pods for long, and check that nothing accumulates.",
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def line(lap: Lap) -> str:
-    """Return a row of the table under ``HEAD``."""
+    """Return the row of a lap for the table under ``HEAD``."""
     reading = lap.reading
     return (
         f"{lap.number:3}  {lap.admitted:8}  {lap.rejected:8}  {lap.restarted:8}  "
@@ -50,12 +51,12 @@ def line(lap: Lap) -> str:
 
 
 def summary(laps: Sequence[Lap]) -> str:
-    """Return the numbers of the whole run."""
+    """Return a text with the numbers of the whole run."""
     admitted, restarted = sum(lap.admitted for lap in laps), sum(lap.restarted for lap in laps)
     done = f"{admitted} admissions and releases, {restarted} plugin restarts"
     if not laps:
         return f"{done}, nothing was measured"
-    # Relative to the baseline, because the disk of a shared machine gets slower and faster.
+    # Compare with the baseline, because the disk of a shared machine gets slower and faster.
     first, last = laps[0], laps[-1]
     return (
         f"{done}, p50 at the end {last.p50 / first.p50:.2f} x that at the start "

@@ -24,15 +24,16 @@ from tools.harness.usage import Reading
 
 _THREADS: Final = 4
 _MAX_PODS: Final = 50
-"""Pods of one thread at a time."""
-# One more than the pods can request: a rejection is always due to a restart of the plugin.
+"""Maximum number of pods that one thread has at a time."""
+# One device more than all pods can request. Then a rejection is always due to a restart of the
+# plugin.
 _DEVICES: Final = _THREADS * _MAX_PODS + 1
 _SAMPLES: Final = 100
 
 
 @attrs.frozen
 class Amount:
-    """How much to do in the whole run."""
+    """Amount of work in the whole run."""
 
     admissions: int
     restarts: int
@@ -40,24 +41,27 @@ class Amount:
     laps: int = 10
 
     def share(self, of: int, lap: int) -> int:
-        """Return the share of a lap, counted from 0; the sum over all laps is ``of``."""
+        """Return the share of a lap in the total number ``of``. Laps are counted from 0. The shares
+        add up to ``of``."""
         return of * (lap + 1) // self.laps - of * lap // self.laps
 
 
 @attrs.frozen
 class Lap:
-    """A part of the run, and the state of the process after it."""
+    """Result of one lap, and the resource use of the process after it."""
 
     number: int
     admitted: int
     restarted: int
     rejected: int
-    """Admissions while the plugin was not registered; each was retried with another pod."""
+    """Number of rejected admissions while the plugin was not registered. Each was retried with
+    another pod."""
     seconds: float
     p50: float
-    """Median of single admissions after the lap, in ms."""
+    """Median time of single admissions after the lap, in ms."""
     baseline: float
-    """Median of an Allocate call and a durable write, measured in turns with the admissions."""
+    """Median time in ms of an Allocate call and a durable write, measured alternately with the
+    admissions."""
     reading: Reading
 
     @property
@@ -66,7 +70,7 @@ class Lap:
 
 
 class Soak(Node):
-    """A kubelet and its plugin, and the threads that use them. A context manager."""
+    """Kubelet with its plugin, and the threads that use both. For use as a context manager."""
 
     def __init__(self, on_admission: Callable[[], None] = lambda: None) -> None:
         """``on_admission`` is called after each admission."""
@@ -75,8 +79,10 @@ class Soak(Node):
         self._numbers = itertools.count()
 
     def laps(self, amount: Amount) -> Iterator[Lap]:
-        """Iterate over the laps until all is done or the time is over. Raises Broken or
-        InternalError for what the check after a lap finds."""
+        """Iterate over the laps until all work is done or the time is over.
+
+        Raises Broken or InternalError if the check after a lap fails.
+        """
         end = monotonic() + amount.minutes * 60
         for number in range(amount.laps):
             if monotonic() >= end:
@@ -119,7 +125,7 @@ class Soak(Node):
             share.give_up()
             raise
         finally:
-            # After the lap no pod may be left, also if this thread has failed.
+            # No pod may remain after the lap, even if this thread has failed.
             for uid in mine:
                 self.kubelet.terminate(uid)
 
@@ -129,11 +135,12 @@ class Soak(Node):
             share.restarted += 1
 
     def _measure(self, samples: int) -> tuple[float, float]:
-        """Return the medians of single admissions on an empty node, and of their baseline."""
+        """Return the median times in ms of single admissions on an empty node, and of their
+        baseline."""
         with Baseline(self.plugin_socket, self.kubelet.checkpoint_path) as raw:
             raw.refresh()
             admitted = list[str]()
-            # In turns, so that both are measured under the same load of the machine.
+            # Measure alternately, so that both have the same load of the machine.
             ours, baseline = in_turns(samples, partial(self._admit_one, admitted), raw.both)
             self.kubelet.terminate(*admitted)
         return median(ours), median(baseline)
@@ -151,7 +158,7 @@ class Soak(Node):
 
 
 class _Share:
-    """The remaining work of a lap. Thread-safe."""
+    """Remaining work of a lap. Thread-safe."""
 
     def __init__(self, admissions: int, restarts: int, end: float) -> None:
         self.admitted = self.rejected = self.restarted = 0
@@ -162,7 +169,7 @@ class _Share:
         self._changed = threading.Condition()
 
     def take(self) -> bool:
-        """True if the caller must do one more admission."""
+        """True if the caller must make one more admission."""
         with self._changed:
             if self._is_over() or self._begun >= self._admissions:
                 self._changed.notify_all()
@@ -179,13 +186,14 @@ class _Share:
             self._changed.notify_all()
 
     def give_up(self) -> None:
-        """End the lap: an admission has failed."""
+        """Stop the lap because an admission has failed."""
         with self._changed:
             self._given_up = True
             self._changed.notify_all()
 
     def wait_for_restart(self) -> bool:
-        """Wait until the next restart is due; return False if there are no more."""
+        """Wait until the next restart of the plugin is due. False if no more restarts are
+        needed."""
 
         def is_due() -> bool:
             # Restarts are spread evenly over the admissions.

@@ -1,7 +1,8 @@
-"""Many threads use one kubelet at the same time, and also restart it and its plugin.
+"""Use one kubelet from many threads concurrently, which also restart the kubelet and its plugin.
 
-``actor`` is one thread: it chooses its next action at random, and checks every answer against
-what the kubelet has confirmed before. ``__main__`` lets actors work for some laps. After each
-lap, without calls in progress, all sources must agree; then every pod is terminated, and
-nothing may remain. At the end nothing may remain in the process or on disk either.
+``actor`` has the class for one thread. An actor chooses its actions at random, and compares every
+result with what the kubelet has confirmed before. ``__main__`` runs actors for some laps. After
+each lap, when no calls are in progress, the kubelet, PodResources and the checkpoint must agree.
+Then all pods are terminated, and no allocation may remain. At the end, no threads, descriptors or
+files may remain, either.
 """

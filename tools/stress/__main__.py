@@ -1,4 +1,5 @@
-"""``python -m tools.stress``: run several threads against one kubelet, and check after each lap."""
+"""``python -m tools.stress``: run several threads on one kubelet, and check the kubelet after each
+lap."""
 
 from __future__ import annotations
 
@@ -19,18 +20,18 @@ from tools.stress.actor import MAX_DEVICES, MAX_PODS, Actor, StressNode
 
 _STDERR: Final = 2
 _STUCK: Final = 120.0
-"""Seconds after the end of a lap after which it is deadlocked."""
+"""Seconds after the end of a lap after which threads that still run count as deadlocked."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Stress a kubelet and print; return 0 if all sources agreed and nothing is left, else 1."""
+    """Run the stress test. Return 0 if all checks succeeded and nothing remains, else 1."""
     options = _parser().parse_args(arguments)
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
     run = Run("stress", seed)
     run.say(f"stress: {options.threads} threads, {options.minutes:g} minutes, seed {seed}")
     total, readings = Counter[str](), list[Reading]()
     seconds = options.minutes * 60 / options.laps
-    # One device less than the pods can request: some pods are rejected.
+    # One device less than all pods can request, so that some pods are rejected.
     devices = options.threads * MAX_PODS * MAX_DEVICES - 1
     numbers, choice = count(), random.Random(seed)
     leftovers = Leftovers()
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with run.recording_problems(), leftovers, StressNode(devices) as node:
             actors = [Actor(node, numbers, choice.random()) for _ in range(options.threads)]
             for number in range(options.laps):
-                # Print the stack of every thread and exit: a deadlock cannot be ended otherwise.
+                # Print the stack of every thread and exit: nothing else ends a deadlock.
                 faulthandler.dump_traceback_later(seconds + _STUCK, exit=True, file=_STDERR)
                 done = lap(node, actors, seconds)
                 total += done
@@ -52,7 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def lap(node: StressNode, actors: Sequence[Actor], seconds: float) -> Counter[str]:
-    """Let the actors work, then check; return what they did. Raises Broken or InternalError."""
+    """Let the actors work for ``seconds``, check the node, and return the counts of their actions.
+
+    Raises Broken or InternalError.
+    """
     end = monotonic() + seconds
     with ThreadPoolExecutor(len(actors)) as pool:
         works = [pool.submit(actor.work, end) for actor in actors]
@@ -60,7 +64,8 @@ def lap(node: StressNode, actors: Sequence[Actor], seconds: float) -> Counter[st
             for work in works:
                 work.result()
         except BaseException:
-            # The other actors would use a kubelet that has failed until the end of the lap.
+            # Stop the other actors: until the end of the lap, they would use a kubelet that has
+            # failed.
             for actor in actors:
                 actor.give_up()
             raise

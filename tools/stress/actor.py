@@ -1,9 +1,9 @@
-"""One thread of the stress test, and the node that all threads share.
+"""Actors of the stress test, one per thread, and the node that all threads share.
 
-An actor's pods belong to it alone: no other actor terminates them. So every answer about them
-must agree with what the kubelet has confirmed to this actor. Calls can fail while the plugin or
-the kubelet restarts. Such a failure counts only if no restart overlapped the call, and the
-kubelet must have undone the call; the check after the lap shows that.
+Only the actor that admits a pod terminates it. So every result about its pods must agree with what
+the kubelet has confirmed to this actor. Calls can fail while the plugin or the kubelet restarts. A
+failed call is a problem only if no restart overlapped it. The kubelet must undo every failed call,
+which the check after the lap verifies.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from tools.harness.node import Node, listed
 from tools.harness.plugin import RESOURCE
 
 MAX_PODS: Final = 12
-"""Pods of one actor at a time."""
+"""Maximum number of pods that one actor has at a time."""
 MAX_DEVICES: Final = 4
-"""Devices of one pod."""
+"""Maximum number of devices that one pod requests."""
 
 _CONTAINER: Final = "main"
 _UNAVAILABLE: Final = "requested number of devices unavailable"
 _PAUSE: Final = 0.01
 _BETWEEN_RESTARTS: Final = 0.25
-"""Seconds between two restarts: otherwise no call would ever complete without one."""
+"""Seconds between two restarts. Without this pause, every call would overlap a restart."""
 
 
 @attrs.define
 class Restarts:
-    """Restarts of the plugin or the kubelet, counted at their beginning and at their end."""
+    """Counter of restarts of the plugin or the kubelet. It counts the beginning and the end of each
+    restart."""
 
     count: int = 0
 
@@ -60,17 +61,19 @@ class Restarts:
 
 
 class StressNode(Node):
-    """A node whose kubelet and plugin any thread can restart."""
+    """Kubelet and plugin that any thread can restart."""
 
     def __init__(self, number_devices: int) -> None:
         super().__init__(number_devices)
         self.of_kubelet, self.of_plugin = Restarts(), Restarts()
-        # Held during a restart: otherwise the plugin could register while the kubelet is down.
+        # Held during a restart: otherwise the plugin could try to register while the kubelet is
+        # stopped.
         self._restart = threading.Lock()
         self._next = 0.0
 
     def restart_plugin(self) -> bool:
-        """Restart the plugin and wait for its devices. False: too early, nothing was done."""
+        """Restart the plugin and wait for its devices. False if it is too early for a restart;
+        nothing is done then."""
         with self._restarting() as may:
             if may:
                 with self.of_plugin.one():
@@ -78,10 +81,12 @@ class StressNode(Node):
         return may
 
     def restart_kubelet(self) -> bool:
-        """Restart the kubelet, then the plugin. False: too early, nothing was done."""
+        """Restart the kubelet, then the plugin. False if it is too early for a restart; nothing is
+        done then."""
         with self._restarting() as may:
             if may:
-                # For the actors this is also a restart of the plugin: its devices are away.
+                # Count it as a restart of the plugin, too: its devices are not registered
+                # meanwhile.
                 with self.of_plugin.one(), self.of_kubelet.one():
                     self.kubelet.restart()
                     self.start_plugin()
@@ -102,12 +107,12 @@ class StressNode(Node):
 
 
 class Actor:
-    """Does random actions, and checks the answers."""
+    """Thread of the stress test: it does random actions and checks their results."""
 
     def __init__(self, node: StressNode, numbers: Iterator[int], seed: float) -> None:
-        """``numbers`` is shared with the other actors, so that names of pods are unique."""
+        """All actors share ``numbers``, so that the names of pods are unique."""
         self.allocated: dict[str, Devices] = {}
-        """Devices of its pods by UID. The UID is also the name of the pod."""
+        """Devices of the actor's pods by UID. The UID is also the name of the pod."""
         self._node = node
         self._numbers = numbers
         self._choice = random.Random(seed)
@@ -127,7 +132,8 @@ class Actor:
         self._actions, self._weights = list(actions), list(actions.values())
 
     def work(self, end: float) -> None:
-        """Do actions until ``end``. Raises Broken for an answer that contradicts an earlier one."""
+        """Do actions until the time ``end``. Raises Broken for a result that contradicts an earlier
+        one."""
         with PodResourcesClient(self._node.kubelet.pod_resources_socket) as self._client:
             while monotonic() < end and not self._given_up.is_set():
                 (action,) = self._choice.choices(self._actions, self._weights)
@@ -135,16 +141,16 @@ class Actor:
                     action()
 
     def give_up(self) -> None:
-        """End soon. Thread-safe."""
+        """Stop ``work`` after the current action. Thread-safe."""
         self._given_up.set()
 
     def take_counts(self) -> Counter[str]:
-        """Return and reset the counts of its actions."""
+        """Return the counts of the actor's actions and reset them."""
         done, self._done = self._done, Counter[str]()
         return done
 
     def end_all(self) -> None:
-        """Terminate all its pods."""
+        """Terminate all pods of the actor."""
         for uid in list(self.allocated):
             self._end(uid)
 
@@ -159,7 +165,7 @@ class Actor:
         try:
             admission = self._node.kubelet.admit(_pod(uid, count))
         except BaseException:
-            # The call may have failed after the pod was admitted.
+            # Terminate the pod: the call may have failed after the pod was admitted.
             self._end(uid)
             raise
         outcome = admission.containers.get(_CONTAINER)
@@ -167,14 +173,14 @@ class Actor:
             self.allocated[uid] = devices(outcome.devices)
             self._done["admitted"] += 1
             if len(self.allocated[uid]) != count:
-                raise Broken(f"{uid} has {self.allocated[uid]}, not {count} devices")
+                raise Broken(f"pod {uid} has devices {self.allocated[uid]}, expected {count}")
             return
         self._end(uid)
         if outcome is not None:
             raise AllocationError(outcome.error)
         self._done["rejected"] += 1
         if _UNAVAILABLE not in admission.message.lower() and self._plugin_was_registered(plugin):
-            raise Broken(f"{uid} was rejected: {admission.message}")
+            raise Broken(f"pod {uid} was rejected although devices were free: {admission.message}")
 
     def _terminate(self) -> None:
         if self.allocated:
@@ -194,10 +200,11 @@ class Actor:
             self._done["containers restarted"] += 1
 
     def _end(self, uid: str) -> None:
-        """Terminate a pod until it is gone; it may not exist at all."""
+        """Terminate a pod until the kubelet no longer has it. The pod need not exist."""
         self.allocated.pop(uid, None)
         kubelet = self._node.kubelet
-        # A restarted kubelet has the pods of before, so a termination that it cut off is retried.
+        # A restarted kubelet has the earlier pods again, so retry a termination that a restart
+        # interrupted.
         while uid in kubelet.pods():
             try:
                 kubelet.terminate(uid)
@@ -226,12 +233,12 @@ class Actor:
             "the status": status.capacity.get(RESOURCE),
         }
         self._done["counts read"] += 1
-        # Otherwise the numbers may be of before, of after, or 0.
+        # During a restart, the numbers may be the old or the new ones, or 0.
         if self._plugin_was_registered(plugin):
             expected = self._node.number_devices
             wrong = {what: count for what, count in counts.items() if count != expected}
             if wrong:
-                raise Broken(f"there are {expected} devices, not {wrong}")
+                raise Broken(f"expected {expected} devices, found {wrong}")
 
     def _list(self) -> None:
         pods = {pod.name: listed(pod) for pod in self._client.list()}
@@ -242,10 +249,10 @@ class Actor:
     def _compare(self, source: str, uid: str, found: Devices) -> None:
         if found != self.allocated[uid]:
             expected = sorted(self.allocated[uid])
-            raise Broken(f"{source} returned {sorted(found)} for {uid}, allocated {expected}")
+            raise Broken(f"{source} shows {sorted(found)} for pod {uid}, expected {expected}")
 
     def _plugin_was_registered(self, since: int) -> bool:
-        """True if the plugin was registered without interruption since this count."""
+        """True if the plugin has not been restarted since this count of restarts."""
         return since % 2 == 0 and since == self._node.of_plugin.count
 
     # -- restarts --------------------------------------------------------------------

@@ -1,21 +1,22 @@
-"""Constraints: CEL expressions about one device, compiled once, safe to evaluate.
+"""Constraints of claims: CEL expressions about one device, compiled once, safe to evaluate.
 
 In:  the text of a constraint; the attributes of a device.
 Out: an ``Expression`` with ``matches`` and the names of the attributes that it reads; or
      CompileError at admission, EvaluationError for a device.
 
-This package is the only one that knows the CEL library (cel-expr-python, the CEL team's C++
-binding). It is imported when the first constraint is compiled, because it is optional.
+Only this package uses the CEL library (cel-expr-python, the CEL team's Python binding of its
+C++ library). The library is optional, so it is imported when the first constraint is compiled.
 
-Three things are added to the library:
+This package adds three things to the library:
 
 1. Limits. Any user can write a constraint, so none may hang or crash the kubelet: 10 KiB,
-   32 levels, and a limit of cost that is checked before evaluation (``cost``).
+   32 levels of nesting, and a limit of cost that is checked before evaluation (``cost``).
 2. Coercion. ``device.memory >= '10Gi'`` compares a quantity, or a version, with a string.
-   The library has overloads for ``<`` and the like, but ``==`` cannot be overloaded: the
-   parsed tree is rewritten to call a function instead (``_coerce_equality``, ``tree``).
-3. ``reads``. Devices that agree in these attributes get the same answer, so a constraint is
-   evaluated once per combination of values (``v1alpha1.resolve``).
+   Operators such as ``<`` can be overloaded in the library, ``==`` cannot. So the parsed tree
+   is rewritten to call a function instead of ``==`` (``_coerce_equality``, ``tree``).
+3. ``Expression.reads``, the attributes that a constraint reads. Devices with equal values of
+   these attributes have the same result, so a constraint is evaluated once per combination of
+   values (``v1alpha1.resolve``).
 """
 
 from __future__ import annotations
@@ -32,22 +33,24 @@ from devicemanager.claims.cel.tree import Node, Tree, keys_read, walk
 from devicemanager.claims.errors import CompileError, EvaluationError, one_line
 
 MAX_LENGTH = 10 * 1024
-"""The longest expression, in bytes."""
+"""Maximum length of an expression, in bytes."""
 MAX_NESTING = 32
-"""The library's limit; a chain of operators counts as nesting."""
+"""Maximum nesting of the CEL library, in levels; a chain of operators counts as nesting."""
 
 _TYPICAL = (64, 256)
-"""Number of attributes and bytes of one that the cost at compile time assumes. A device with
-more is checked again at evaluation."""
+"""Number of attributes and bytes per attribute that the cost at compile time assumes.
+
+The cost for a device with more attributes or bytes is checked again at evaluation.
+"""
 
 
 @attrs.frozen
 class Expression:
-    """A compiled constraint."""
+    """Compiled constraint, which can be evaluated on any number of devices."""
 
     text: str
     reads: frozenset[str] | None
-    """The names of the attributes that it can read; None is all."""
+    """The names of the attributes that the constraint can read; None is all attributes."""
     _program: Any = attrs.field(repr=False)
     _tree: Node = attrs.field(repr=False)
     _variable: str = attrs.field(repr=False)
@@ -68,11 +71,11 @@ class Expression:
         if kind == "ERROR":
             raise EvaluationError(_runtime_text(answer))
         if kind != "BOOL":
-            raise EvaluationError(f"the result is of type {kind.lower()}, not bool")
+            raise EvaluationError(f"the result has type {kind.lower()}: expected bool")
         return bool(answer)
 
     def _check_cost(self, attributes: Mapping[str, AttributeValue]) -> None:
-        # Nearly all devices are typical, and the cost for those is known since compile time.
+        # Nearly all devices are within the typical sizes, whose cost was checked at compile time.
         number = len(attributes)
         longest = max((_length(name, value) for name, value in attributes.items()), default=0)
         if number > _TYPICAL[0] or longest > _TYPICAL[1]:
@@ -96,27 +99,26 @@ def _cel_value(attribute: AttributeValue) -> Any:
 
 @lru_cache(maxsize=1024)
 def compile_v1alpha1(text: str) -> Expression | None:
-    """Compile a constraint of ``devmgmtproto.k8s.io/v1alpha1``; None for an empty one, which is
-    always true.
+    """Compile a constraint of ``devmgmtproto.k8s.io/v1alpha1``.
 
-    Raises CompileError with one line (position and fault), and ClaimsUnavailable if the library
-    is not installed.
+    Return None for an empty constraint, which every device satisfies. Raises CompileError with
+    one line (position and error), and ClaimsUnavailable if the CEL library is not installed.
     """
     if not text:
         return None
     try:
         length = len(text.encode())
     except UnicodeEncodeError:
-        raise CompileError("is not Unicode text: it has a lone surrogate") from None
+        raise CompileError("not valid Unicode text: it contains a lone surrogate") from None
     if length > MAX_LENGTH:
-        raise CompileError(f"is {length} bytes long, at most {MAX_LENGTH} are allowed")
+        raise CompileError(f"too long: {length} bytes, at most {MAX_LENGTH} are allowed")
     return _compile(text, library.v1alpha1())
 
 
 def _compile(text: str, environment: library.Environment) -> Expression:
     try:
-        # Twice: with type checks for the user's errors, and without them for a tree that can
-        # still be changed.
+        # Compile twice: with type checks to find the user's errors, and without type checks for
+        # a tree that can be changed.
         environment.checking.compile(text)
         tree = Tree(environment.checking.compile(text, disable_check=True).serialize())
     except Exception as error:
@@ -136,8 +138,11 @@ def _steps(tree: Node, variable: str, number: int, longest: int) -> int:
 
 
 def _coerce_equality(root: Node) -> None:
-    """Make ``==`` and ``!=`` read a string as the quantity or version on their other side."""
-    # The library does not allow overloads of these two operators, so calls are replaced.
+    """Replace ``==`` and ``!=`` in a tree by functions that coerce strings.
+
+    The functions parse a string as the type of the quantity or version on the other side.
+    """
+    # The library does not allow overloads of these two operators, so their calls are replaced.
     for node in walk(root):
         if node.WhichOneof("kind") == "call_expr":
             call = node.call_expr
@@ -150,7 +155,7 @@ _EQUALITY = {"_==_": library.EQUAL, "_!=_": library.UNEQUAL}
 
 
 def _is_other_constant(node: Node) -> bool:
-    """True for a constant that is not a string: there is nothing to coerce."""
+    """True for a constant that is not a string and therefore needs no coercion."""
     # The library's own operator is faster: it needs no call into Python.
     if node.WhichOneof("kind") != "const_expr":
         return False
@@ -159,15 +164,16 @@ def _is_other_constant(node: Node) -> bool:
 
 def _too_costly(steps: int) -> str:
     return (
-        f"can take {steps} steps, at most {cost.LIMIT} are allowed: shorten strings, lists or loops"
+        f"too costly: evaluation can take {steps} steps, at most {cost.LIMIT} are allowed:"
+        " shorten strings, lists or loops"
     )
 
 
 def _compile_text(error: Exception) -> str:
-    """Return the first fault that the library reports, on one line."""
+    """Return the first error that the CEL library reports, on one line."""
     text = str(error)
     if "recursion" in text:
-        return f"is nested more than {MAX_NESTING} levels deep"
+        return f"nested too deeply: at most {MAX_NESTING} levels are allowed"
     first = text.partition("ERROR: <input>:")[2] or text
     first = first.partition("\n")[0]
     line, _, rest = first.partition(":")

@@ -1,20 +1,21 @@
-"""An upper limit of what an expression costs, found without evaluating it.
+"""Estimate the maximum cost of a CEL expression without evaluating it.
 
-In:  the tree of an expression, and the sizes of its variables.
-Out: the largest number of steps that an evaluation can take.
+In:  the syntax tree of an expression, and the sizes of its variables.
+Out: the maximum number of steps that an evaluation can take.
 """
 
 # Why not stop an evaluation that takes too long? It runs in C++ without a way to interrupt it,
-# and a limit of time would give different answers on different machines. The library limits
-# nesting and iterations, but three things escape that:
+# and a time limit would give different results on different machines. The library limits
+# nesting and iterations, but three costs can exceed these limits:
 #
 # * strings and lists that an expression builds, which can double with every level;
-# * nested loops, each of them within the limit of iterations;
+# * nested loops, each within the limit of iterations;
 # * regular expressions: ``a{1000}`` repeated compiles into a huge program.
 #
-# So each node gets two upper limits from those of its children: the steps that it takes, and
-# the size of its value, because size is what later operations cost. A loop multiplies. One step
-# is about 100 ns. Numbers stop at ``_HUGE``, so that hostile expressions cost no big integers.
+# So two upper bounds are computed for each node from the bounds of its children: the steps that
+# its evaluation takes, and the size of its value, because later operations cost as much as their
+# arguments are large. A loop multiplies steps and sizes by its number of elements. One step is
+# about 100 ns. Numbers stop at ``_HUGE``, so that hostile expressions cannot create big integers.
 
 from __future__ import annotations
 
@@ -26,19 +27,19 @@ import attrs
 from devicemanager.claims.cel.tree import Node, children, literal
 
 LIMIT = 300_000
-"""The most steps of one evaluation."""
+"""Maximum number of steps of one evaluation."""
 
 _HUGE = 10**12
 _CALLBACK = 40
-"""Steps of a function that is written in Python."""
+"""Steps to call a function that is written in Python."""
 _UNKNOWN_PATTERN = 200_000
-"""Steps to compile a regular expression that is not a constant; RE2 limits it."""
+"""Maximum steps to compile a regular expression that is not a constant, due to RE2's limits."""
 _NATIVE = frozenset({"_&&_", "_||_", "!_", "_?_:_", "_[_]", "@not_strictly_false", "@in"})
 
 
 @attrs.frozen
 class Size:
-    """The largest size of a value. Elements are those of lists and maps."""
+    """Upper bound of the size of a value; elements exist only in lists and maps."""
 
     total: int = 8
     """Bytes of the whole value."""
@@ -47,10 +48,10 @@ class Size:
     item: int = 8
     """Bytes of one element."""
     inner: int = 0
-    """Number of elements of one element."""
+    """Number of elements of one element, such as of a list in a list."""
 
     def or_larger(self, other: Size) -> Size:
-        """Return a size that is enough for either value."""
+        """Return the larger bound of this size and ``other``, field by field."""
         return Size(
             max(self.total, other.total),
             max(self.count, other.count),
@@ -59,24 +60,24 @@ class Size:
         )
 
     def joined(self, other: Size) -> Size:
-        """Return the size of both values concatenated."""
+        """Return the size of the concatenation of both values."""
         total, count = self.total + other.total, self.count + other.count
         larger = self.or_larger(other)
         return Size(min(total, _HUGE), min(count, _HUGE), larger.item, larger.inner)
 
     def times(self, number: int) -> Size:
-        """Return the size of a value repeated ``number`` times."""
+        """Return the size of this value repeated ``number`` times."""
         total, count = self.total * number, self.count * number
         return Size(min(total, _HUGE), min(count, _HUGE), self.item, self.inner)
 
     def element(self) -> Size:
-        """Return the size of one element."""
-        # Only two levels are known: deeper elements are taken to be as large as this one.
+        """Return the size of one element of this value."""
+        # Only two levels are known: deeper elements are assumed to be as large as this one.
         return Size(self.item, self.inner, self.item, self.inner)
 
 
 def estimate(root: Node, variables: Mapping[str, Size]) -> int:
-    """Return the most steps that evaluating ``root`` takes, given the sizes of its variables."""
+    """Return the maximum number of steps of evaluating ``root`` with variables of these sizes."""
     steps, _ = _node(root, variables)
     return steps
 
@@ -103,7 +104,7 @@ def _node(node: Node, variables: Mapping[str, Size]) -> _Bound:
 
 
 def _literal(node: Node, variables: Mapping[str, Size]) -> _Bound:
-    """Limit a list or map literal."""
+    """Return the maximum steps and size of a list or map literal."""
     bounds = [_node(child, variables) for child in children(node)]
     steps = 1 + len(bounds) + sum(steps for steps, _ in bounds)
     total = min(8 + sum(size.total for _, size in bounds), _HUGE)
@@ -113,7 +114,8 @@ def _literal(node: Node, variables: Mapping[str, Size]) -> _Bound:
 
 
 def _loop(loop: Node, variables: Mapping[str, Size]) -> _Bound:
-    """Limit a macro such as ``all`` or ``map``; its result grows by the same in each step."""
+    """Return the maximum steps and size of a loop: a macro such as ``all`` or ``map``."""
+    # The result of a loop grows by the same size in each iteration.
     range_steps, collection = _node(loop.iter_range, variables)
     steps, start = _node(loop.accu_init, variables)
     inside = {**variables, loop.iter_var: collection.element(), loop.accu_var: Size(0)}
@@ -121,7 +123,7 @@ def _loop(loop: Node, variables: Mapping[str, Size]) -> _Bound:
     body_steps, grown = _node(loop.loop_step, inside)
     number = collection.count
     collected = start.joined(grown.times(number))
-    # The library copies a list each time that it grows.
+    # The library copies a list whenever an element is added.
     body_steps += condition_steps + collected.count // 4 + 2
     result_steps, size = _node(loop.result, {**inside, loop.accu_var: collected})
     return min(range_steps + steps + number * body_steps + result_steps, _HUGE), size
@@ -140,7 +142,7 @@ def _call(node: Node, variables: Mapping[str, Size]) -> _Bound:
 
 
 def _work(function: str, sizes: list[Size]) -> _Bound:
-    """Return the steps of a call itself, and the size of its result."""
+    """Return the steps of a call without its arguments, and the size of its result."""
     total = sum(size.total for size in sizes)
     match function, sizes:
         case "_+_", [left, right]:
@@ -174,12 +176,12 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _WIDTH = {"unicode": 700, "wide": 20, "plain": 1, "class": 40}
-"""About how many instructions RE2 makes of one atom."""
+"""Approximate number of instructions that RE2 compiles one atom to, by kind of atom."""
 
 
 def pattern_steps(pattern: str) -> int:
-    """Return about how many steps RE2 takes to compile ``pattern``."""
-    # RE2 writes each repeat out, so nested repeats multiply. A group is counted when it closes.
+    """Return the approximate number of steps that RE2 takes to compile ``pattern``."""
+    # RE2 expands each repetition, so nested repetitions multiply. A group is counted at its end.
     groups, last = [0], 0
     for token in _TOKEN.finditer(pattern):
         kind = str(token.lastgroup)
@@ -203,5 +205,5 @@ _UNICODE = re.compile(r"(?<=.)\\[pP]")
 
 
 def _times(repeat: str) -> int:
-    """Return the larger number of ``{3,5}``; RE2 accepts at most 1000."""
+    """Return the maximum count of a repetition such as ``{3,5}``; RE2 accepts at most 1000."""
     return max(1, *(min(int(number[:4] or 1), 1000) for number in repeat[1:-1].split(",")))

@@ -1,4 +1,4 @@
-"""The CEL library, loaded at first use, with the environment of ``v1alpha1``."""
+"""The CEL library, imported at first use, and the functions that ``v1alpha1`` adds to it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from devicemanager.claims.cel import values
 from devicemanager.claims.errors import ClaimsUnavailable
 
 EQUAL, UNEQUAL = "devmgmt_equal", "devmgmt_unequal"
-"""The functions that replace ``==`` and ``!=`` if a string may stand for a quantity or version."""
+"""Names of the functions that replace ``==`` and ``!=`` to coerce strings."""
 
 
 @cache
 def load() -> Any:
-    """Return the module ``cel``; raises ClaimsUnavailable if it is not installed."""
+    """Import and return the CEL library. Raises ClaimsUnavailable if it is not installed."""
     try:
         return importlib.import_module("cel_expr_python.cel")
     except ImportError as error:
@@ -30,20 +30,21 @@ def load() -> Any:
 
 @attrs.frozen
 class Environment:
-    """The CEL of one API."""
+    """CEL environments of one API: variables and functions that constraints can use."""
 
     variable: str
     checking: Any
-    """For compiling: has the functions that users can call."""
+    """CEL environment for compiling, with the functions that users can call."""
     running: Any
-    """For evaluating: also has those that replace operators, which users must not call."""
+    """CEL environment for evaluating, which also has the functions that replace operators."""
 
 
 @cache
 def v1alpha1() -> Environment:
-    """Return the environment of ``devmgmtproto.k8s.io/v1alpha1``.
+    """Return the CEL environments of ``devmgmtproto.k8s.io/v1alpha1``.
 
-    ``device`` is one flat map; strings next to quantities and versions are read as such.
+    The variable ``device`` is a flat map of attributes. A string that is compared with a
+    quantity or version is parsed as that type.
     """
     cel = load()
     functions = _functions(cel)
@@ -68,7 +69,7 @@ def _functions(cel: Any) -> list[Any]:
     value = kind(values.VALUE)
     quantity, semver = values.quantity, values.of_version
     return [
-        # DYN, so that a comparison with a string passes the type check.
+        # The type is DYN, so that a comparison with a string passes the type check.
         _function(cel, "quantity", kind.DYN, ([kind.STRING], quantity)),
         _function(cel, "semver", kind.DYN, ([kind.STRING], semver)),
         _function(cel, "isQuantity", kind.BOOL, ([kind.STRING], values.parses(quantity))),
@@ -86,7 +87,7 @@ def _functions(cel: Any) -> list[Any]:
 
 def _comparison(cel: Any, name: str, compare: Callable[[Any, Any], bool]) -> Any:
     value, text = cel.Type(values.VALUE), cel.Type.STRING
-    # In both orders: users write the string on either side.
+    # Overloads for both orders, because users write the string on the left or on the right.
     pairs = ([value, value], [value, text], [text, value])
     return _function(cel, name, cel.Type.BOOL, *[(pair, compare) for pair in pairs])
 

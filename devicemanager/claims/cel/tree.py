@@ -1,15 +1,15 @@
-"""The syntax tree of a CEL expression, in the form that the library reads and writes.
+"""The syntax tree of a CEL expression, in the format that the CEL library reads and writes.
 
 In:  ``cel.expr.ParsedExpr`` (cel/expr/syntax.proto) as the library serializes it.
 Out: nodes to walk and to change, the attributes that an expression reads (``keys_read``), and
-     the same message serialized again.
+     the changed message, serialized.
 """
 
 # The library can serialize a compiled expression but offers no way to inspect it. Only the
-# fields that are read here are declared: protobuf preserves unknown fields, so the rest of the
-# message survives a change. The declaration is built at first use, in a descriptor pool of its
-# own: a generated module would register ``cel.expr`` in the default pool and collide with any
-# other copy of these messages in the user's program.
+# fields that this module reads are declared: protobuf preserves unknown fields, so the other
+# fields survive a change. The declaration is built at first use, in a separate descriptor pool:
+# a generated module would register ``cel.expr`` in the default pool and collide with any other
+# copy of these messages in the user's program.
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _MESSAGES: Mapping[str, tuple[tuple[str, int, int | str, bool], ...]] = {
     ),
 }
 _CHOICES = {"Expr": "kind", "Constant": "value"}
-"""Messages whose fields form one oneof, and its name."""
+"""Message to the name of its oneof, for messages whose fields form one oneof."""
 
 
 @cache
@@ -97,7 +97,7 @@ def _declare(
 
 
 class Tree:
-    """A parsed expression that can be changed and serialized again."""
+    """Syntax tree of a parsed expression, which can be changed and serialized."""
 
     def __init__(self, serialized: bytes) -> None:
         self._envelope = any_pb2.Any.FromString(serialized)
@@ -105,17 +105,17 @@ class Tree:
 
     @property
     def root(self) -> Node:
-        """The topmost node."""
+        """Root node of the expression."""
         return self._parsed.expr
 
     def serialize(self) -> bytes:
-        """Return the input of the library's ``deserialize``."""
+        """Return the tree as bytes, which the library's ``deserialize`` accepts."""
         self._envelope.value = self._parsed.SerializeToString()
         return self._envelope.SerializeToString()
 
 
 def children(node: Node) -> list[Node]:
-    """Return the expressions directly below ``node``, in the order of their evaluation."""
+    """Return the child expressions of ``node``, in the order of their evaluation."""
     match node.WhichOneof("kind"):
         case "select_expr":
             return [node.select_expr.operand]
@@ -143,7 +143,7 @@ def _parts(entry: Any) -> list[Node]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield ``node`` and all nodes below it."""
+    """Yield ``node`` and all its descendants."""
     stack = [node]
     while stack:
         node = stack.pop()
@@ -152,7 +152,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def literal(node: Node) -> str | None:
-    """Return the text of a string constant, or None."""
+    """Return the text of a string constant; None for any other node."""
     if node.WhichOneof("kind") != "const_expr":
         return None
     constant = node.const_expr
@@ -160,10 +160,10 @@ def literal(node: Node) -> str | None:
 
 
 def keys_read(root: Node, variable: str) -> frozenset[str] | None:
-    """Return the keys of the map ``variable`` that the expression can read; None is any key.
+    """Return the keys of the map ``variable`` that an expression can read; None is any key.
 
-    ``v.key``, ``v['key']``, ``has(v.key)`` and ``'key' in v`` name their key. Every other use
-    of the variable, such as ``size(v)``, depends on the whole map.
+    ``v.key``, ``v['key']``, ``has(v.key)`` and ``'key' in v`` read one key. Every other use
+    of the variable, such as ``size(v)``, reads the whole map.
     """
     keys: set[str] = set()
     stack = [root]
@@ -181,7 +181,7 @@ def keys_read(root: Node, variable: str) -> frozenset[str] | None:
 
 def _key_of(node: Node, variable: str) -> str | None:
     """Return the key if ``node`` reads a constant key of ``variable``, else None."""
-    # A key that is computed, such as ``device[device.a]``, can be any key.
+    # A computed key, such as in ``device[device.a]``, can be any key.
     kind = node.WhichOneof("kind")
     if kind == "select_expr" and _is_variable(node.select_expr.operand, variable):
         return str(node.select_expr.field)

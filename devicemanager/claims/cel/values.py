@@ -1,9 +1,10 @@
-"""Quantities and versions as CEL values, and the functions for them."""
+"""Quantities and versions as CEL values, and the functions that compare them."""
 
-# The library has no custom types, so both are values of one protobuf message: with two message
-# types, it rejects functions of the same name for each. The text in the message is canonical,
-# so equal values are equal messages; ``in`` and comparisons of lists rely on that. The fields
-# have names that are reserved words of CEL, so no expression can read them.
+# The library has no custom types, so quantities and versions are values of one protobuf message.
+# With two message types, the library would reject functions of the same name for both types. The
+# text in the message is canonical, so equal values are equal messages; ``in`` and comparisons of
+# lists rely on that. The fields are named like reserved words of CEL, so no expression can read
+# them.
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ _KIND, _TEXT = "null", "in"
 _QUANTITY, _SEMVER = "quantity", "semver"
 
 Comparable = int | SemVer
-"""Nano-units of a quantity, or a version."""
+"""Quantity in nano-units, or semantic version."""
 
 
 @cache
 def descriptors() -> Any:
-    """Return a descriptor pool with the message type of quantities and versions."""
+    """Return a descriptor pool with the message type for quantities and versions."""
     file = descriptor_pb2.FileDescriptorProto(name="value.proto", package=_PACKAGE, syntax="proto3")
     message = file.message_type.add(name=_NAME)
     for number, name in enumerate((_KIND, _TEXT), start=1):
@@ -44,20 +45,23 @@ def _message_class() -> Any:
 
 @lru_cache(maxsize=4096)
 def of_nanos(nanos: int) -> Any:
-    """Return the CEL value of a quantity."""
+    """Return the CEL value of a quantity given in nano-units."""
     return _message_class()(**{_KIND: _QUANTITY, _TEXT: str(nanos)})
 
 
 @lru_cache(maxsize=4096)
 def of_version(text: str) -> Any:
-    """Return the CEL value of a version, without build metadata. Raises ValueError."""
-    # Build metadata does not count in CEL, and equal versions must be equal messages.
+    """Return the CEL value of a semantic version, without build metadata.
+
+    Raises ValueError if ``text`` is not a semantic version.
+    """
+    # Comparisons in CEL ignore build metadata, and equal versions must be equal messages.
     text = SemVer.parse(text).text.partition("+")[0]
     return _message_class()(**{_KIND: _SEMVER, _TEXT: text})
 
 
 def quantity(text: str) -> Any:
-    """Evaluate ``quantity('1Gi')``. Raises ValueError."""
+    """Evaluate the CEL function ``quantity('1Gi')``. Raises ValueError for an invalid quantity."""
     return of_nanos(parse_quantity(text))
 
 
@@ -71,7 +75,7 @@ def _is_value(value: object) -> bool:
 
 
 def _pair(one: Any, other: Any) -> tuple[Any, Any]:
-    """Return both as comparable values; a string is read as the type of the other side."""
+    """Return both values as comparable values; parse a string as the type of the other value."""
     if isinstance(one, str):
         right, left = _pair(other, one)
         return left, right
@@ -80,25 +84,28 @@ def _pair(one: Any, other: Any) -> tuple[Any, Any]:
         return left, parse_quantity(other) if isinstance(left, int) else SemVer.parse(other)
     right = _read(other)
     if type(left) is not type(right):
-        raise ValueError("a quantity and a version have no order")
+        raise ValueError("cannot compare a quantity with a version: use two values of one type")
     return left, right
 
 
 def compare(one: Any, other: Any) -> int:
-    """Return -1, 0 or 1. Raises ValueError for a malformed string and for different types."""
+    """Return -1 if ``one`` is less than ``other``, 0 if they are equal, else 1.
+
+    Raises ValueError for a malformed string, and for a quantity and a version.
+    """
     left, right = _pair(one, other)
     return int(left > right) - int(left < right)
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Evaluate ``==`` with coercion: a string next to a quantity or version is parsed as one."""
+    """Evaluate ``==``; parse a string that is compared with a quantity or version as its type."""
     if (_is_value(one) and isinstance(other, str)) or (isinstance(one, str) and _is_value(other)):
         return compare(one, other) == 0
     return same(one, other)
 
 
 def same(one: Any, other: Any) -> bool:
-    """Evaluate ``==`` without coercion: only numbers are compared across types."""
+    """Evaluate ``==`` without coercion: values of different types differ, except numbers."""
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
@@ -107,12 +114,12 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _type(value: object) -> object:
-    # CEL compares int and double by value. A bool is not a number there, unlike in Python.
+    # CEL compares int and double by value. A bool is not a number in CEL, unlike in Python.
     return float if type(value) is int else type(value)
 
 
 def parses(parse: Callable[[str], Any]) -> Callable[[str], bool]:
-    """Return ``isQuantity`` or ``isSemver``: True if ``parse`` accepts a string."""
+    """Return a CEL function such as ``isQuantity``: True if ``parse`` accepts the string."""
 
     def accepts(text: str) -> bool:
         try:
@@ -125,12 +132,12 @@ def parses(parse: Callable[[str], Any]) -> Callable[[str], bool]:
 
 
 def version_part(name: str) -> Callable[[Any], int]:
-    """Return the function for ``major``, ``minor`` or ``patch`` of a version."""
+    """Return the CEL function ``major``, ``minor`` or ``patch`` of a semantic version."""
 
     def part(value: Any) -> int:
         version = _read(value)
         if isinstance(version, int):
-            raise ValueError(f"a quantity has no {name}()")
+            raise ValueError(f"a quantity has no {name}(): use it with a semantic version")
         return int(getattr(version, name))
 
     return part

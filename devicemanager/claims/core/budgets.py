@@ -1,18 +1,18 @@
-"""Can all demands for whole devices be served within the budgets of their pools?
+"""Assign whole devices to all demands within the budgets of the pools, if possible.
 
 In:  a ``LedgerView``, and demands as for ``max_flow``.
-Out: disjoint sets whose charges fit the headroom of each pool, or None. Exact.
+Out: disjoint sets whose charges fit the headroom of each pool, or None. The result is exact.
 """
 
 # The problem is NP-hard: with devices as vertices and budgets of one as edges, it asks for an
-# independent set. So all of it counts steps, and the work is divided where it can be:
+# independent set. So every part counts steps, and the work is divided where possible:
 #
-# 1. A budget belongs to one pool. For each pool, ``_servable`` finds how many devices of each
-#    demand it can serve: vectors of counts, only those that no other vector exceeds.
-# 2. Pools of the same make (equal cards, partitioned in the same way) share that work.
-# 3. ``_divide`` adds the pools up one by one, until a sum is what all demands need.
+# 1. A budget belongs to one pool. For each pool, ``_servable`` finds how many devices the pool
+#    can give to each demand. The results are vectors of counts, without the dominated ones.
+# 2. Pools of the same make (equal cards, partitioned in the same way) share that result.
+# 3. ``_divide`` adds the vectors of one pool after another, until a sum covers all demands.
 #
-# Demands for the same set of devices are one demand here: only their sum matters, and each
+# Demands for the same set of devices are merged into one: only their sum matters, and each
 # demand adds a dimension to the vectors.
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ from devicemanager.claims.core.step_budget import StepBudget
 from devicemanager.core import bitset
 
 Counts = tuple[int, ...]
-"""How many devices each demand gets."""
+"""Number of devices for each demand."""
 Costs = tuple[int, ...]
-"""The charge of one device, by budget of its pool."""
+"""Charge of one device to each budget of its pool."""
 Division = tuple[Counts, ...]
-"""By group of a pool: how many of its devices each demand gets."""
+"""For each group of devices in a pool, the number of devices for each demand."""
 
 
 def assign(view: LedgerView, demands: Sequence[Demand], steps: StepBudget) -> list[int] | None:
-    """Return a set of devices for each demand, disjoint and within budgets, or None."""
+    """Return disjoint sets of devices within the budgets, one for each demand.
+
+    Return None if that is impossible. Raises OutOfStepsError.
+    """
     sets = sorted({devices for devices, _ in demands})
     wanted = tuple([sum(count for s, count in demands if s == each) for each in sets])
     divided = _divide(_pools(view, sets, wanted, steps), wanted, steps)
@@ -46,16 +49,16 @@ def assign(view: LedgerView, demands: Sequence[Demand], steps: StepBudget) -> li
     assigned = [0] * len(sets)
     for pool, division in divided:
         for group, counts in zip(pool.groups, division, strict=True):
-            rest = group.devices
+            remaining = group.devices
             for place, count in enumerate(counts):
-                part = bitset.lowest(rest, count)
-                rest ^= part
+                part = bitset.lowest(remaining, count)
+                remaining ^= part
                 assigned[place] |= part
     return _distribute(demands, dict(zip(sets, assigned, strict=True)))
 
 
 def _distribute(demands: Sequence[Demand], assigned: dict[int, int]) -> list[int]:
-    """Divide what a set of demands got among the demands."""
+    """Divide the devices of merged demands (same set of devices) among these demands."""
     found = []
     for devices, count in demands:
         part = bitset.lowest(assigned[devices], count)
@@ -66,31 +69,31 @@ def _distribute(demands: Sequence[Demand], assigned: dict[int, int]) -> list[int
 
 @attrs.frozen(eq=False)
 class _Group:
-    """Devices of a pool with the same charge that the same demands can use."""
+    """Group of devices in one pool that have the same charge and suit the same demands."""
 
     devices: int
     size: int
-    """Their number, at most what all their demands need together."""
+    """Number of devices, limited to the sum that the demands of the group need."""
     cost: Costs
     users: Counts
-    """Indexes of these demands."""
+    """Indexes of the demands that can use the devices."""
 
 
 @attrs.frozen(eq=False)
 class _Pool:
-    """A pool with devices for some of the demands."""
+    """Pool with devices for at least one demand."""
 
     headroom: Costs
     groups: tuple[_Group, ...]
 
     @property
     def make(self) -> Hashable:
-        """Return a key that is equal for pools that can serve the same counts."""
+        """Key that is equal for pools that can give the same numbers of devices to demands."""
         return self.headroom, tuple([(g.size, g.cost, g.users) for g in self.groups])
 
 
 def _pools(view: LedgerView, sets: Sequence[int], wanted: Counts, steps: StepBudget) -> list[_Pool]:
-    """Return the pools with devices for any of the demands."""
+    """Return the pools with devices for at least one demand."""
     kinds: dict[int, list[DeviceKind]] = {}
     for kind in view.inventory.kinds:
         kinds.setdefault(kind.pool, []).append(kind)
@@ -119,7 +122,10 @@ def _groups(
 
 
 def _by_users(kind: DeviceKind, sets: Sequence[int]) -> Iterator[tuple[int, Counts]]:
-    """Partition the devices of a kind by the demands that can use them."""
+    """Partition the devices of a kind by the set of demands that can use them.
+
+    Yield devices and indexes of demands; omit devices that no demand can use.
+    """
     cells: list[tuple[int, Counts]] = [(kind.devices, ())]
     for place, each in enumerate(sets):
         cells = [
@@ -132,14 +138,16 @@ def _by_users(kind: DeviceKind, sets: Sequence[int]) -> Iterator[tuple[int, Coun
 
 
 _Stage = Mapping[Counts, tuple[Counts, Division]]
-"""Counts that the pools so far can serve. For each: the counts of the pools before the last,
-and how the last pool divides its devices."""
+"""Counts that the first n pools can serve together, by n.
+
+For each of these counts: the counts of the first n-1 pools, and the division of the last pool.
+"""
 
 
 def _divide(
     pools: Sequence[_Pool], wanted: Counts, steps: StepBudget
 ) -> list[tuple[_Pool, Division]] | None:
-    """Divide ``wanted`` among the pools. Return None if they cannot serve all of it."""
+    """Divide the ``wanted`` counts among the pools. Return None if that is impossible."""
     servable: dict[Hashable, Mapping[Counts, Division]] = {}
     nothing = (0,) * len(wanted)
     stages: list[_Stage] = [{nothing: (nothing, ())}]
@@ -155,12 +163,12 @@ def _divide(
 def _stage(
     before: Iterable[Counts], servable: Mapping[Counts, Division], wanted: Counts, steps: StepBudget
 ) -> _Stage:
-    """Add the counts of one more pool to the sums so far."""
+    """Add each of one more pool's counts to each sum of the pools before it."""
     stage: dict[Counts, tuple[Counts, Division]] = {}
     for earlier in before:
         for counts, division in servable.items():
             steps.spend(1)
-            # Cut at what is needed: higher counts do not help, and there are fewer sums.
+            # Limit sums to the wanted counts: higher counts do not help, and fewer sums remain.
             together = tuple(map(min, wanted, map(add, earlier, counts)))
             stage.setdefault(together, (earlier, division))
     return {counts: stage[counts] for counts in _undominated(stage, steps)}
@@ -169,7 +177,7 @@ def _stage(
 def _trace(
     pools: Sequence[_Pool], stages: Sequence[_Stage], wanted: Counts
 ) -> list[tuple[_Pool, Division]]:
-    """Walk back from the last stage to the division of each pool."""
+    """Return the division of each pool, by walking back from the last stage."""
     found = []
     counts = wanted
     for pool, stage in zip(reversed(pools[: len(stages) - 1]), reversed(stages[1:]), strict=True):
@@ -179,10 +187,10 @@ def _trace(
 
 
 def _servable(pool: _Pool, wanted: Counts, steps: StepBudget) -> Mapping[Counts, Division]:
-    """Return the largest counts that the pool can serve within its budget, with a division."""
+    """Return the undominated counts that a pool can serve within its budget, with divisions."""
     demands = len(wanted)
-    # A state is what is served followed by what is left of the budget. More is better in every
-    # place, so a state that another one reaches or exceeds everywhere can be dropped.
+    # A state is a vector: the counts served so far, then the headroom that is left. Larger is
+    # better in every component, so a state that another state dominates can be dropped.
     states: dict[Counts, Division] = {(0,) * demands + pool.headroom: ()}
     for group, later in _with_later(pool):
         after: dict[Counts, Division] = {}
@@ -201,7 +209,7 @@ def _servable(pool: _Pool, wanted: Counts, steps: StepBudget) -> Mapping[Counts,
 
 
 def _with_later(pool: _Pool) -> list[tuple[_Group, Sequence[bool]]]:
-    """Return each group with the budgets that a later group needs."""
+    """Return each group with one flag per budget: True if a later group charges the budget."""
     found: list[tuple[_Group, Sequence[bool]]] = []
     needed = [False] * len(pool.headroom)
     for group in reversed(pool.groups):
@@ -211,8 +219,9 @@ def _with_later(pool: _Pool) -> list[tuple[_Group, Sequence[bool]]]:
 
 
 def _rest(left: Costs, cost: Costs, count: int, later: Sequence[bool]) -> Costs:
-    """Return what is left of the budgets."""
-    # A budget that no later group needs counts as 0: states that differ only there are equal.
+    """Return the headroom that is left after ``count`` devices with this cost are charged."""
+    # A budget that no later group charges counts as 0, so that states that differ only in such
+    # budgets are equal.
     return tuple(
         [
             have - count * each if needed else 0
@@ -222,7 +231,7 @@ def _rest(left: Costs, cost: Costs, count: int, later: Sequence[bool]) -> Costs:
 
 
 def _room(group: _Group, left: Costs) -> int:
-    """Return how many devices of the group the rest of the budget covers."""
+    """Return how many devices of the group the remaining headroom covers."""
     room = group.size
     for have, each in zip(left, group.cost, strict=True):
         if each:
@@ -231,7 +240,10 @@ def _room(group: _Group, left: Costs) -> int:
 
 
 def _ways(users: Counts, missing: Counts, room: int) -> Iterator[Counts]:
-    """Yield all ways to give up to ``room`` devices to the demands in ``users``, most first."""
+    """Yield all ways to give up to ``room`` devices to the demands in ``users``.
+
+    Give no demand more than its ``missing`` devices. Yield larger counts first.
+    """
     if not users:
         yield (0,) * len(missing)
         return
@@ -242,7 +254,10 @@ def _ways(users: Counts, missing: Counts, room: int) -> Iterator[Counts]:
 
 
 def _undominated(found: Iterable[Counts], steps: StepBudget) -> list[Counts]:
-    """Drop vectors that another one reaches or exceeds in every place."""
+    """Return the vectors without the dominated ones.
+
+    Another vector dominates a vector if it is at least as large in every component.
+    """
     kept: list[Counts] = []
     for counts in sorted(found, reverse=True):
         steps.spend(1 + len(kept) // 5)

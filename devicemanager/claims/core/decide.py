@@ -1,22 +1,23 @@
-"""Do the claims fit at all? The exact decision for whole devices, after first fit gave up.
+"""Decide exactly if requests for whole devices fit, after first fit reached its limit.
 
 In:  the slots of a ``Problem``, all exclusive (or all admin access of one claim).
 Out: an answer, or None if there is certainly none. The answer need not be the first in the
-     documented order; it is the same every time.
+     documented order; equal arguments give the same answer.
 """
 
-# First fit can spend its limit on one early choice without ever revising it. This search goes
-# the other way: it settles the matched values, one constraint after another, and asks after
-# each if what is left can still be served when the open constraints are ignored. There are
-# only few values, and most fail at once. Three cases:
+# First fit can spend its limit on one early choice without ever revising it. This search fixes
+# the matched values instead, one constraint after another. After each value it checks that the
+# slots can still be filled if the constraints without a fixed value are ignored. There are only
+# few values, and most fail this check. Three cases:
 #
-# 1. No pool charges anything: ``max_flow`` decides in polynomial time.
-# 2. Pools charge for devices: ``max_flow`` first, which says no quickly; then ``budgets``,
-#    which is exact and exponential in the worst case, therefore limited by steps.
-# 3. Shared requests, or admin access next to other requests: not decidable here
+# 1. No device is charged to its pool: ``max_flow`` decides in polynomial time.
+# 2. Devices are charged to pools: ``max_flow`` first, which quickly finds that demands do not
+#    fit; then ``budgets``, which is exact and exponential in the worst case, so its steps are
+#    limited.
+# 3. Shared requests, or admin access together with other requests: this module cannot decide
 #    (``is_decidable``). Dividing capacity is a knapsack problem, and first fit continues.
 #
-# Once all values are settled, nothing is ignored, and the answer of that check is the result.
+# Once all values are fixed, no constraint is ignored, and the answer of the check is the result.
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from devicemanager.core import bitset
 
 
 def is_decidable(problem: Problem, slots: Sequence[int]) -> bool:
-    """True if ``decide`` can answer for these slots."""
+    """True if ``decide`` supports these slots: all exclusive, or all admin access of a claim."""
     found = [problem.slots[place] for place in slots]
     if all(slot.mode is AccessMode.EXCLUSIVE for slot in found):
         return True
@@ -40,8 +41,13 @@ def is_decidable(problem: Problem, slots: Sequence[int]) -> bool:
 
 
 def decide(problem: Problem, slots: Sequence[int]) -> dict[int, SlotDevices] | None:
-    """Return an answer for the slots, or None if there is none. Raises OutOfStepsError."""
-    found = _Decision(problem, slots).settle(0, [problem.slots[place].usable for place in slots])
+    """Return the devices for each slot, by index of the slot; None if the slots do not fit.
+
+    Raises OutOfStepsError if the step budget is spent.
+    """
+    found = _Decision(problem, slots).fix_values(
+        0, [problem.slots[place].usable for place in slots]
+    )
     if found is None:
         return None
     return {
@@ -51,6 +57,8 @@ def decide(problem: Problem, slots: Sequence[int]) -> dict[int, SlotDevices] | N
 
 
 class _Decision:
+    """Search that fixes the values of matched attributes, one constraint after another."""
+
     def __init__(self, problem: Problem, slots: Sequence[int]) -> None:
         self._problem = problem
         self._slots = slots
@@ -64,10 +72,10 @@ class _Decision:
         # Constraints of many slots come first: their values exclude the most devices.
         self._open = sorted(used, key=lambda place: (-len(problem.constraints[place].slots), place))
 
-    def settle(self, place: int, usable: list[int]) -> list[int] | None:
-        """Return devices per slot within ``usable``, or None.
+    def fix_values(self, place: int, usable: list[int]) -> list[int] | None:
+        """Return the devices of each slot, all within its ``usable`` devices, or None.
 
-        The constraints before ``place`` are already fixed.
+        The constraints before ``place`` (an index into the constraints) have a fixed value.
         """
         answer = self._relaxed(usable)
         if answer is None or place == len(self._open):
@@ -79,13 +87,13 @@ class _Decision:
             if not devices & constraint.allowed:
                 continue
             kept = [each & devices if b else each for each, b in zip(usable, bound, strict=True)]
-            found = self.settle(place + 1, kept)
+            found = self.fix_values(place + 1, kept)
             if found is not None:
                 return found
         return None
 
     def _relaxed(self, usable: list[int]) -> list[int] | None:
-        """Find an answer that ignores the open constraints."""
+        """Return the devices of each slot, ignoring constraints without a fixed value, or None."""
         demands = list(zip(usable, self._counts, strict=True))
         if any(devices.bit_count() < count for devices, count in demands):
             return None

@@ -1,35 +1,36 @@
-"""First fit: the documented order of answers, searched depth first.
+"""First fit: a depth-first search through the answers in their documented order.
 
 In:  the slots of a ``Problem`` that can interfere with each other, and a limit of picks.
 Out: the first answer in the documented order, or None if the slots cannot be filled.
 """
 
 # The order is part of the API: a user who knows it can predict which device a claim gets, and
-# ``explain`` shows the same device that an admission then allocates. Slot after slot:
+# ``explain`` shows the same device that an admission allocates later. For each slot, in order:
 #
 # 1. fewer devices before more (only shared requests have a choice);
 # 2. devices of one pool, pool by pool, before devices of several pools;
 # 3. devices by number.
 #
 # The search is depth first because the order is lexicographic: a slot's choice matters more
-# than all choices of the slots after it. So the first complete answer on the way down is the
-# wanted one, and a search for the best of all answers is not needed.
+# than all choices of the slots after it. So the first complete answer is the first answer in
+# the documented order, and the search need not compare answers.
 #
 # Depth first alone is exponential. Two rules prune the tree without losing an answer:
 #
-# * Interchangeable devices (``Problem.interchangeable``) are tried once: if the lowest leads to
-#   no answer, the others do not either. The tree branches by kind of device, not by device.
-# * After each pick, ``is_hopeless`` counts what later slots need, and matches it by
-#   ``max_flow`` if devices are scarce. A pick that takes a device that a later slot cannot do
-#   without is undone at once, not after all combinations of the slots in between.
+# * Of interchangeable devices (``Problem.interchangeable``), only the lowest is tried: if it
+#   leads to no answer, no other one does. The tree branches by kind of device, not by device.
+# * After each pick, ``is_hopeless`` counts the devices that later slots need, and uses
+#   ``max_flow`` if devices are scarce. A pick of a device that a later slot requires is undone
+#   immediately, not after all combinations of the slots in between.
 #
-# What remains hard are charges, shared capacity and matched values across slots. If the search
-# reaches its limit of picks, ``decide`` answers for exclusive requests. Shared requests have no
-# such limit: their search continues until the step budget of the call is spent.
+# Charges, shared capacity and matched values across slots remain hard. If the search reaches
+# its limit of picks, ``decide`` answers for exclusive requests. Shared requests have no limit of
+# picks: their search continues until the step budget of the call is spent.
 #
-# Each way to fill a slot is one step of a generator: while it is suspended, its picks are
-# made; when it resumes, they are undone. So every change stands next to its inverse, and
-# ``_Search.run`` keeps a list of generators, one per slot, instead of recursing over slots.
+# Each way to fill a slot is one step of a generator: while the generator is suspended, its
+# picks are in effect; when it resumes, it undoes them. So the code of every change is next to
+# the code that undoes it. ``_Search.run`` has a list of generators, one per slot, instead of
+# recursing over slots.
 
 from __future__ import annotations
 
@@ -42,30 +43,30 @@ from devicemanager.claims.core.partial_allocation import PartialAllocation
 from devicemanager.claims.core.problem import Problem, Slot, Tiers, largest_amount
 from devicemanager.core import bitset
 
-# A pool index, or one of these, says where the picks of a slot must be.
+# Values for the argument ``pool`` of ``_Search._pick``, which can also be a pool index.
 ANY_POOLS = -1
-"""Anywhere."""
+"""The remaining picks can belong to any pool."""
 SEVERAL_POOLS = -2
-"""In several pools; nothing is picked yet."""
+"""The picks must belong to several pools, and no device is picked yet."""
 
 
 @attrs.frozen
 class SlotDevices:
-    """What one slot gets."""
+    """Devices that the search found for one slot."""
 
     devices: tuple[int, ...]
-    """By number."""
+    """Numbers of the devices in the inventory."""
     amounts: tuple[dict[str, int], ...] = ()
-    """SHARED: the amounts of each device."""
+    """SHARED: for each device, resource to allocated amount in nano-units."""
 
 
 def search(
     problem: Problem, slots: Sequence[int], picks: int | None
 ) -> dict[int, SlotDevices] | None:
-    """Return the first answer for some slots of a problem, by slot; None if there is none.
+    """Return the devices of some slots of a problem, by index of the slot; None if none fit.
 
-    Raises FirstFitCutOffError after ``picks`` picks (None: no limit), and OutOfStepsError
-    when the step budget of the call is spent.
+    The result is the first answer in the documented order. Raises FirstFitCutOffError after
+    ``picks`` picks (None: no limit), and OutOfStepsError when the step budget is spent.
     """
     problem.steps.begin_first_fit(picks)
     found = _Search(problem, [problem.slots[place] for place in slots]).run()
@@ -74,18 +75,20 @@ def search(
 
 @attrs.define(eq=False)
 class _Attempt:
-    """An attempt to fill one slot with a certain number of devices."""
+    """Attempt to fill one slot with a fixed number of devices."""
 
     place: int
     slot: Slot
     tiers: list[Tiers]
-    """For each resource of the request, as the search left it."""
+    """Free amounts of each requested resource, after the allocations of this search."""
     extra: int
-    """Additional cost of a pick in steps: reading the tiers."""
+    """Additional cost of a pick in steps, for reading the tiers."""
     picked: list[int] = attrs.field(factory=list)
 
 
 class _Search:
+    """Depth-first search that fills one slot after another."""
+
     def __init__(self, problem: Problem, slots: list[Slot]) -> None:
         self._inventory = problem.view.inventory
         self._steps = problem.steps
@@ -99,7 +102,7 @@ class _Search:
         ways = [self._ways(0)]
         while ways:
             if next(ways[-1], None) is None:
-                ways.pop()  # no way left: back to the slot before, which tries its next way
+                ways.pop()  # no way left: the previous slot tries its next way
             elif len(ways) == len(self._slots):
                 return self._filled
             else:
@@ -107,7 +110,7 @@ class _Search:
         return None
 
     def _ways(self, place: int) -> Iterator[bool]:
-        """Fill one slot in each way, in order, while the slots before it are filled."""
+        """Fill one slot in every possible way, in the documented order; yield after each."""
         slot = self._slots[place]
         available = self._partial.available(slot)
         if slot.alternative.every:
@@ -127,18 +130,18 @@ class _Search:
                 yield from self._pick(attempt, count, available, amounts, SEVERAL_POOLS)
 
     def _everything(self, place: int, slot: Slot, available: int) -> Iterator[bool]:
-        """Fill a slot that gets all matching devices: the only way, if they agree."""
+        """Fill a slot that requests all matching devices, if their matched values are equal."""
         devices = tuple(bitset.numbers(available))
         if not 0 < len(devices) <= slot.most:
             return
-        settled = self._partial.settle(slot, devices[0])
+        fixed = self._partial.fix_values(slot, devices[0])
         self._partial.toggle_used(slot, available)
         matched = self._partial.agreeing(slot.constraints, available) == available
         if matched and not self._partial.is_hopeless(place + 1, (0, 0)):
             self._steps.pick()
             yield from self._fill(SlotDevices(devices))
         self._partial.toggle_used(slot, available)
-        self._partial.unsettle(settled)
+        self._partial.unfix_values(fixed)
 
     def _pick(
         self,
@@ -148,11 +151,11 @@ class _Search:
         missing: tuple[int, ...],
         pool: int,
     ) -> Iterator[bool]:
-        """Pick ``need`` more of the candidates for a slot, in each way, in order.
+        """Pick ``need`` more of the candidates for a slot, in every possible way, in order.
 
-        ``missing``: what the picks must still provide of each resource. ``pool``: the pool
-        of all picks so far, to which at least one more pick must not belong; or ANY_POOLS or
-        SEVERAL_POOLS.
+        ``missing``: the amount of each resource that the picks must still provide. ``pool``: a
+        pool index if all picks so far belong to this pool and at least one more pick must belong
+        to another pool; otherwise ANY_POOLS or SEVERAL_POOLS.
         """
         if pool >= 0 and need == 1:
             candidates &= ~self._inventory.pool_sets[pool]
@@ -177,12 +180,12 @@ class _Search:
         missing: tuple[int, ...],
         pool: int,
     ) -> Iterator[bool]:
-        """Go through all ways whose next pick is this device."""
+        """Pick device ``number``, and yield after each way to fill the slot that starts with it."""
         pick = self._partial.pick(attempt.slot, number)
         if pick is None:
             return
         attempt.picked.append(number)
-        rest = self._partial.agreeing(pick.settled, rest)
+        rest = self._partial.agreeing(pick.fixed, rest)
         pool = _next_pool(pool, self._inventory.kind_of[number].pool)
         yield from self._continue(attempt, need - 1, rest, missing, pool)
         attempt.picked.pop()
@@ -191,7 +194,7 @@ class _Search:
     def _continue(
         self, attempt: _Attempt, need: int, rest: int, missing: tuple[int, ...], pool: int
     ) -> Iterator[bool]:
-        """After a pick: make the next one, or finish the slot."""
+        """Make the next pick for the slot; if no pick is needed, fill the slot."""
         wanted = need if attempt.slot.mode is AccessMode.EXCLUSIVE else 0
         if self._partial.is_hopeless(attempt.place + 1, (rest, wanted)):
             return
@@ -207,7 +210,7 @@ class _Search:
             yield from self._fill(SlotDevices(tuple(attempt.picked)))
 
     def _share(self, attempt: _Attempt) -> Iterator[bool]:
-        """Divide what the slot requests among the picked devices, if they have it free."""
+        """Divide the requested amounts among the picked devices, if these have enough free."""
         amounts = self._partial.divide_amounts(attempt.slot, attempt.picked)
         if amounts is None:
             return
@@ -223,7 +226,7 @@ class _Search:
 
 
 def _can_reach(tiers: Sequence[Tiers], devices: int, count: int, missing: tuple[int, ...]) -> bool:
-    """True if ``count`` of the devices may provide what is missing, or nothing is."""
+    """True if the ``count`` devices with the largest free amounts cover all missing amounts."""
     return all(
         largest_amount(each, devices, count) >= amount
         for each, amount in zip(tiers, missing, strict=True)

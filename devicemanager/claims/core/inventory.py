@@ -1,8 +1,8 @@
-"""Published pools as the search sees them: numbered devices, grouped by what they are like."""
+"""Inventory of a node for the search: numbered devices of published pools, grouped by kind."""
 
-# A device's number is its place in the order of consideration: pools by driver and name,
-# devices as published. A lower number always means "considered first", so "the lowest k of a
-# set" is the answer to most questions of order.
+# The number of a device is its position in the order in which the search considers devices:
+# pools by driver and name, devices as published. A lower number always means "considered
+# first", so the search usually selects the lowest k devices of a set.
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Amounts = Mapping[str, int]
 
 
 class PoolKey(NamedTuple):
-    """Identity of a pool."""
+    """Identity of a pool: driver and name."""
 
     driver: str
     name: str
@@ -35,74 +35,77 @@ class DeviceKey(NamedTuple):
 
     @property
     def pool_key(self) -> PoolKey:
-        """The pool of the device."""
+        """Identity of the device's pool."""
         return PoolKey(self.driver, self.pool)
 
 
 @attrs.frozen
 class ConsumableCapacity:
-    """A resource of a device that claims can share, in nano-units."""
+    """Resource of a device that several claims can share, in nano-units."""
 
     total: int
-    """Usable capacity: rounded down to whole blocks."""
+    """Usable capacity, rounded down to whole blocks."""
     block: int
-    """The smallest amount that is allocated at once, more than 0."""
+    """Unit of allocation: allocated amounts are multiples of it. More than 0."""
 
 
 @attrs.frozen(eq=False)
 class Device:
-    """One device. Equal mappings should be the same object: that saves memory."""
+    """Published device. Devices with equal mappings should share one object to save memory."""
 
     key: DeviceKey
     attributes: Mapping[str, Hashable] = attrs.field(factory=dict)
-    """Attributes of pool and device merged. Values are equal exactly if the API says so, also
-    across value types. An attribute without a value is left out."""
+    """Merged attributes of pool and device.
+
+    Values compare as in the API, also across types. An attribute without a value is omitted.
+    """
     charge: Amounts = attrs.field(factory=dict)
-    """What the device is charged to its pool's budget while in use, in whole blocks."""
+    """Amounts charged to the pool's budget while the device is in use, in whole blocks."""
     capacity: Mapping[str, ConsumableCapacity] = attrs.field(factory=dict)
 
 
 @attrs.frozen(eq=False)
 class Pool:
-    """A pool of devices."""
+    """Published pool of devices with its budget."""
 
     key: PoolKey
     devices: Sequence[Device]
-    """As published; their keys name this pool."""
+    """Devices in the published order; the key of each device names this pool."""
     budget: Amounts = attrs.field(factory=dict)
-    """What all devices in use can be charged together, rounded down to blocks."""
+    """Maximum sum of the charges of all devices in use, rounded down to whole blocks."""
 
 
 @attrs.frozen(eq=False)
 class DeviceKind:
-    """Devices of one pool with the same charge and the same capacity."""
+    """Group of devices in one pool that have the same charge and the same capacity."""
 
     pool: int
     """Index of the pool in its inventory."""
     charge: Amounts
-    """Without zeros."""
+    """Charge of each device; amounts of 0 are omitted."""
     capacity: Mapping[str, ConsumableCapacity]
     devices: int
-    """The set of these devices."""
+    """The set of devices of this kind."""
 
 
 @attrs.frozen(eq=False)
 class Inventory:
-    """The pools that one node can use. Immutable: a republished pool makes a new one."""
+    """Pools that one node can use. Immutable: a republished pool needs a new inventory."""
 
     pools: tuple[Pool, ...]
-    """By driver and name."""
+    """Pools sorted by driver and name."""
     devices: tuple[Device, ...]
-    """By number."""
+    """Devices in the order of their numbers."""
     index: Mapping[DeviceKey, int]
+    """Number of each device."""
     pool_sets: tuple[int, ...]
-    """For each of ``pools``, the set of its devices."""
+    """For each pool in ``pools``, the set of its devices."""
     everything: int
     """The set of all devices."""
     kinds: tuple[DeviceKind, ...]
-    """By lowest device."""
+    """Kinds in the order of their lowest device numbers."""
     kind_of: tuple[DeviceKind, ...]
-    """For each device, by number."""
+    """Kind of each device; the index is the device number."""
     _by_attributes: tuple[tuple[Mapping[str, Hashable], int], ...] = attrs.field(repr=False)
     """Each mapping of attributes with the set of devices that have it, by lowest device."""
     _partitions: dict[tuple[str, ...], Mapping[tuple[Hashable, ...], int]] = attrs.field(
@@ -111,12 +114,17 @@ class Inventory:
 
     @classmethod
     def of(cls, pools: Iterable[Pool]) -> Inventory:
-        """Number the devices of ``pools``, which can come in any order."""
+        """Return an inventory with the numbered devices of ``pools``, given in any order.
+
+        Raises ValueError for two devices with the same key.
+        """
         ordered = tuple(sorted(pools, key=lambda pool: pool.key))
         devices = tuple([device for pool in ordered for device in pool.devices])
         index = {device.key: number for number, device in enumerate(devices)}
         if len(index) != len(devices):
-            raise ValueError("two devices of an inventory have the same driver, pool and name")
+            raise ValueError(
+                "duplicate device: two devices of an inventory have the same driver, pool and name"
+            )
         sets, first = [], 0
         for pool in ordered:
             sets.append(_span(first, len(pool.devices)))
@@ -136,11 +144,11 @@ class Inventory:
         )
 
     def partition(self, names: Iterable[str]) -> Mapping[tuple[Hashable, ...], int]:
-        """Group the devices by their values of some attributes; ``None`` if absent.
+        """Return sets of devices by their values of the attributes ``names``.
 
-        A key has the values in sorted order of ``names``; its value is the set of devices that
-        have them. Evaluate a predicate over these attributes once per key, not per device:
-        thousands of devices usually have only a few combinations. Cached.
+        A key has one value per attribute, in the sorted order of ``names``; None stands for an
+        absent attribute. Evaluate a predicate over these attributes once per key, not per
+        device: thousands of devices usually have only a few combinations. Results are cached.
         """
         wanted = tuple(sorted(set(names)))
         found = self._partitions.get(wanted)
@@ -159,7 +167,7 @@ class Inventory:
 
 
 def _kinds(pools: Sequence[Pool]) -> tuple[tuple[DeviceKind, ...], tuple[DeviceKind, ...]]:
-    """Return all kinds, and the kind of each device."""
+    """Return all kinds, and the kind of each device in the order of device numbers."""
     places: dict[Hashable, int] = {}
     firsts: list[tuple[int, Device]] = []
     members: list[list[int]] = []
@@ -184,8 +192,8 @@ def _kinds(pools: Sequence[Pool]) -> tuple[tuple[DeviceKind, ...], tuple[DeviceK
 
 
 def _by_attributes(devices: Sequence[Device]) -> tuple[tuple[Mapping[str, Hashable], int], ...]:
-    # By identity: the front end uses one mapping for all devices with equal attributes, and
-    # hashing the attributes of each device would cost more than the whole search.
+    # Mappings are compared by identity: the front end uses one mapping for all devices with equal
+    # attributes, and hashing the attributes of each device would cost more than the search.
     members: dict[int, list[int]] = {}
     for number, device in enumerate(devices):
         members.setdefault(id(device.attributes), []).append(number)
@@ -199,8 +207,9 @@ def _span(first: int, length: int) -> int:
 
 
 def _from_sorted(numbers: Sequence[int]) -> int:
-    """Do the same as ``bitset.of``, in linear time."""
-    # Each ``|=`` copies an integer as long as the set, so flags are cheaper for many members.
+    """Return the set of ascending device numbers, like ``bitset.of`` but in linear time."""
+    # Each ``|=`` in ``bitset.of`` copies an integer as long as the set, so flags are cheaper for
+    # many members.
     if len(numbers) < _FEW:
         return bitset.of(numbers)
     flags = bytearray(numbers[-1] + 1)

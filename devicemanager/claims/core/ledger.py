@@ -1,22 +1,22 @@
-"""The record of allocations: claims, devices and charges. The source of truth.
+"""Ledger of claims: the source of truth for allocations, devices in use and charges to pools.
 
 In:  allocations from ``solve``, releases, or the state of an earlier ledger.
-Out: what a claim has, what is in use, and what pools are charged.
+Out: the allocation of each claim, the devices in use, and the charges to each pool.
 """
 
-# Two decisions shape it:
+# Two decisions shape this module:
 #
-# * Devices are known by key, not by number, and the ledger never asks if they are still
-#   published. Republishing a pool, or removing it, cannot release or move anything, and a
-#   device that comes back under its key still belongs to its claims.
-# * A device's charge is recorded when its first claim gets it and stays until its last claim
-#   is released, even if its pool is republished in between. Otherwise a release could give
-#   back more or less than was charged.
+# * The ledger identifies devices by key, not by number, and never checks if they are still
+#   published. So republishing or removing a pool cannot release or move a device, and a device
+#   that is published again under its key still belongs to its claims.
+# * A device's charge is recorded when it is allocated to its first claim, and stays until its
+#   last claim is released, even if its pool is republished in between. Otherwise a release could
+#   subtract more or less than was charged.
 #
 # Admin access is recorded with its claim but uses no device and is not charged.
 #
-# ``commit`` checks everything before it changes anything, although ``solve`` has decided
-# already: the caller may have changed the ledger in between.
+# ``commit`` checks everything before it changes anything, although ``solve`` has already
+# decided: the caller may have changed the ledger in between.
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from devicemanager.claims.core.model import AccessMode, Allocation, Grant, Ledge
 
 
 class LedgerError(Exception):
-    """An allocation contradicts the ledger. Nothing was changed."""
+    """Contradiction between an allocation and the ledger, which stays unchanged."""
 
 
 @attrs.define
 class _DeviceUse:
-    """The claims of one device in use."""
+    """Claims and charge of one device in use."""
 
     charge: Amounts
-    """As of the first claim."""
+    """Charge of the device when it was allocated to its first claim."""
     grants: dict[str, Grant] = attrs.field(factory=dict)
-    """By claim: one exclusive grant, or shared ones."""
+    """Grant of each claim: one exclusive grant, or any number of shared grants."""
     allocated: dict[str, int] = attrs.field(factory=dict)
-    """By resource: the sum of the shared grants; no zeros."""
+    """Resource to the sum of its shared grants, in nano-units; sums of 0 are omitted."""
 
     def add(self, claim: str, grant: Grant) -> None:
         self.grants[claim] = grant
@@ -59,7 +59,7 @@ class _DeviceUse:
 
 
 class Ledger:
-    """Allocations by claim and by device. Not thread-safe."""
+    """Ledger of allocations, by claim and by device. Not thread-safe."""
 
     def __init__(self) -> None:
         self._allocations: dict[str, Allocation] = {}
@@ -69,11 +69,11 @@ class Ledger:
         self._charged: dict[PoolKey, Counter[str]] = {}
 
     def allocation(self, claim: str) -> Allocation | None:
-        """Return what the claim has; None if it is not allocated."""
+        """Return the allocation of a claim; None if the claim is not allocated."""
         return self._allocations.get(claim)
 
     def claims(self) -> tuple[str, ...]:
-        """Return the allocated claims, sorted."""
+        """Return the names of the allocated claims, sorted."""
         return tuple(sorted(self._allocations))
 
     def in_use(self) -> Iterable[DeviceKey]:
@@ -81,28 +81,31 @@ class Ledger:
         return self._in_use.keys()
 
     def claims_using(self, device: DeviceKey) -> tuple[str, ...]:
-        """Return the claims that have the device or part of it, sorted."""
+        """Return the sorted claims to which the device, or a share of it, is allocated."""
         use = self._in_use.get(device)
         return tuple(sorted(use.grants)) if use else ()
 
     def is_exclusive(self, device: DeviceKey) -> bool:
-        """True if one claim has the whole device."""
+        """True if the device is allocated to one claim exclusively."""
         use = self._in_use.get(device)
         return use is not None and _any_exclusive(use.grants.values())
 
     def allocated_amounts(self, device: DeviceKey) -> Amounts:
-        """Return what shared grants have of each resource of the device, in nano-units."""
+        """Return the amount of each resource of the device that is allocated to claims.
+
+        Amounts are in nano-units. The result is empty for a device that is not shared.
+        """
         use = self._in_use.get(device)
         return use.allocated if use else {}
 
     def charged(self, pool: PoolKey) -> Amounts:
-        """Return what the devices in use are charged to the pool, in nano-units."""
+        """Return the sum of the charges of a pool's devices in use, by budget, in nano-units."""
         return self._charged.get(pool, {})
 
     def commit(self, inventory: Inventory, allocations: Iterable[Allocation]) -> None:
         """Record allocations that ``solve`` found for this inventory, all or none.
 
-        Raises LedgerError if one contradicts another allocation, a capacity or a budget.
+        Raises LedgerError if one contradicts another allocation, or exceeds a capacity or budget.
         """
         new = tuple(allocations)
         self._check_claims(new)
@@ -112,15 +115,15 @@ class Ledger:
             self._check_device(devices[key], grants)
         fresh = [device for key, device in devices.items() if key not in self._in_use]
         self._check_budgets(inventory, fresh)
-        # No check below this line: from here on every change succeeds.
+        # The lines below cannot fail, so all allocations are recorded or none.
         for device in fresh:
             self._charge(device.key, device.charge)
         self._record(new, by_device)
 
     def release(self, *claims: str) -> tuple[str, ...]:
-        """Release claims and return those that had devices. Idempotent.
+        """Release claims and return the claims that were allocated. Idempotent.
 
-        Releasing what ``commit`` just recorded restores the ledger exactly.
+        Releasing claims directly after their ``commit`` restores the previous ledger exactly.
         """
         released = []
         for claim in claims:
@@ -134,14 +137,14 @@ class Ledger:
         return tuple(released)
 
     def state(self) -> LedgerState:
-        """Return all that ``restore`` needs, sorted."""
+        """Return the allocations and charges, sorted, as input for ``restore``."""
         allocations = tuple(self._allocations[claim] for claim in sorted(self._allocations))
         charges = {key: dict(self._in_use[key].charge) for key in sorted(self._in_use)}
         return LedgerState(allocations, charges)
 
     @classmethod
     def restore(cls, state: LedgerState) -> Ledger:
-        """Rebuild a ledger from its state. Raises LedgerError for an impossible state."""
+        """Return a ledger with a stored state. Raises LedgerError for a contradictory state."""
         ledger = cls()
         ledger._check_claims(state.allocations)
         by_device = _by_device(state.allocations)
@@ -149,14 +152,16 @@ class Ledger:
             _check_together(key, [grant for _, grant in grants])
         if by_device.keys() != state.charges.keys():
             odd = min(by_device.keys() ^ state.charges.keys())
-            raise LedgerError(f"device {_name(odd)}: charges and allocations differ")
+            raise LedgerError(
+                f"device {_name(odd)} has a charge without an allocation, or the reverse"
+            )
         for key, charge in state.charges.items():
             ledger._charge(key, charge)
         ledger._record(state.allocations, by_device)
         return ledger
 
     def self_check(self) -> None:
-        """Compare the indexes with a recount, for tests. Raises LedgerError."""
+        """Raise LedgerError if the indexes differ from a recount; for tests."""
         again = Ledger.restore(self.state())
         if (again._in_use, again._charged) != (self._in_use, self._charged):
             raise LedgerError("an index of the ledger differs from a recount")
@@ -169,7 +174,7 @@ class Ledger:
             seen.add(allocation.claim)
             devices = [grant.device for grant in allocation.grants]
             if len(set(devices)) != len(devices):
-                raise LedgerError(f"claim {allocation.claim} has a device twice")
+                raise LedgerError(f"claim {allocation.claim} names a device twice")
 
     def _check_device(self, device: Device, grants: list[tuple[str, Grant]]) -> None:
         use = self._in_use.get(device.key)
@@ -185,8 +190,8 @@ class Ledger:
                 raise LedgerError(f"device {_name(device.key)} has too little {name} left")
 
     def _check_budgets(self, inventory: Inventory, fresh: Iterable[Device]) -> None:
-        # Only devices that come into use are checked: those in use keep their charge even if
-        # the pool was republished with a smaller budget.
+        # Only newly used devices are checked: devices in use keep their charge even if the pool
+        # was republished with a smaller budget.
         more: dict[PoolKey, Counter[str]] = {}
         for device in fresh:
             more.setdefault(device.key.pool_key, Counter()).update(device.charge)
@@ -224,7 +229,7 @@ class Ledger:
         if charged is None:
             return
         charged.subtract(use.charge)
-        # Zeros are removed, so that a released ledger equals one that never had the claim.
+        # Zeros are removed, so that after a release the ledger equals the one before the commit.
         for name in use.charge:
             if not charged[name]:
                 del charged[name]
@@ -237,7 +242,7 @@ def _any_exclusive(grants: Iterable[Grant]) -> bool:
 
 
 def _by_device(allocations: Iterable[Allocation]) -> dict[DeviceKey, list[tuple[str, Grant]]]:
-    """Group the grants that use a device, with their claims."""
+    """Return the claims and grants of each device; omit admin access, which uses no device."""
     found: dict[DeviceKey, list[tuple[str, Grant]]] = {}
     for allocation in allocations:
         for grant in allocation.grants:

@@ -1,4 +1,4 @@
-"""What is available at one moment: the ledger in terms of an inventory's device numbers."""
+"""Available devices and headroom at one moment, as sets of an inventory's device numbers."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from devicemanager.claims.core.model import AccessMode, Alternative
 
 @attrs.frozen(eq=False)
 class LedgerView:
-    """Sets of devices by availability. The ledger must not change while a view is used."""
+    """View of a ledger: sets of devices by availability, and the headroom of pools.
+
+    The ledger must not change while a view is used.
+    """
 
     inventory: Inventory
     in_use: int
-    """The devices in use: they are charged already."""
+    """The set of devices in use, which are already charged to their pools."""
     exclusive: int
-    """Those in use that one claim has exclusively."""
+    """The set of devices that are allocated to one claim exclusively."""
     allocated: Mapping[int, Amounts]
-    """For each shared device: what claims have of its resources."""
+    """For each shared device (by number), the allocated amount of each resource."""
     headroom: tuple[Mapping[str, int], ...]
-    """For each pool, what is left of its budget; can be below 0."""
+    """For each pool, the unused amount of each budget; negative if overdrawn."""
     unaffordable: int
-    """The devices not in use whose charge exceeds the headroom."""
+    """The set of devices not in use whose charge exceeds the headroom of their pool."""
     _usable: dict[int, tuple[Alternative, int]] = attrs.field(factory=dict, repr=False)
 
     @classmethod
     def of(cls, inventory: Inventory, ledger: Ledger) -> LedgerView:
-        """Read the ledger."""
+        """Return the view of a ledger for the devices of an inventory."""
         in_use = exclusive = 0
         allocated = {}
         for key in ledger.in_use():
@@ -53,20 +56,20 @@ class LedgerView:
     def blocks(self, number: int, resource: str, allocated: Amounts | None = None) -> int:
         """Return the number of free blocks of a device's resource.
 
-        ``allocated`` replaces what the ledger says about the device.
+        ``allocated``: allocated amounts of the device, if they differ from those of the ledger.
         """
         capacity = self.inventory.kind_of[number].capacity.get(resource)
         if capacity is None:
             return 0
         used = self.allocated.get(number, {}) if allocated is None else allocated
-        # A pool republished with less capacity can have less than what is allocated.
+        # A pool can be republished with less capacity than is already allocated.
         return max(0, (capacity.total - used.get(resource, 0)) // capacity.block)
 
     def usable(self, alternative: Alternative) -> int:
-        """Return the eligible devices that are available to a request. Cached."""
+        """Return the eligible devices of an alternative that are available. Cached."""
         found = self._usable.get(id(alternative))
         if found is None:
-            # Keep the alternative as well: its ID must not be reused while it is a key.
+            # Store the alternative as well: its ID must not be reused while it is a key.
             found = self._usable[id(alternative)] = alternative, self._find_usable(alternative)
         return found[1]
 
@@ -76,12 +79,12 @@ class LedgerView:
             return eligible
         if alternative.mode is AccessMode.EXCLUSIVE:
             return eligible & ~self.in_use & ~self.unaffordable
-        # A shared device that is in use is charged already: its pool can be overdrawn.
+        # A shared device in use is already charged, so it is usable even if its pool is overdrawn.
         shareable = self.shareable(alternative, eligible)
         return shareable & ~self.exclusive & ~self.unaffordable
 
     def shareable(self, alternative: Alternative, devices: int) -> int:
-        """Return those of ``devices`` with a free block of each requested resource."""
+        """Return the subset of ``devices`` with a free block of each requested resource."""
         found = 0
         for kind in self.inventory.kinds:
             if kind.devices & devices and all(_offers(kind, name) for name in alternative.amounts):
@@ -93,7 +96,10 @@ class LedgerView:
         return found
 
     def tiers(self, resource: str, devices: int) -> list[tuple[int, int]]:
-        """Group devices by their free amount of a resource that all have, largest first."""
+        """Return sets of devices by their free amount of a resource, largest amount first.
+
+        All ``devices`` must have the resource.
+        """
         found: dict[int, int] = {}
         untouched = devices
         for number in self.allocated:

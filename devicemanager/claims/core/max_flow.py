@@ -1,14 +1,14 @@
-"""Can all demands for whole devices be met at once? A maximum flow answers exactly.
+"""Assign whole devices to all demands together with a maximum flow, if possible.
 
-In:  demands, each a set of devices and how many of them are needed.
-Out: disjoint sets, or None. Charges and matched values are not considered: without them the
-     answer is exact, with them "no" is still certain.
+In:  demands, each a set of devices and the number of devices needed from this set.
+Out: disjoint sets, or None. Charges and matched values are ignored: with charges or matched
+     values, None is still exact, but an assignment may be invalid.
 """
 
-# Serving demands one after another is not enough. If the first one takes a device that is the
-# only one for the second, the second fails although exchanging the devices would serve both.
-# Augmenting paths do this exchange: a demand can take a device from another one if that one
-# gets a replacement, through any number of demands (bipartite b-matching, Ford-Fulkerson).
+# Serving demands one after another is not enough. If the first demand takes the only device of
+# the second demand, the second demand fails, although an exchange of devices would serve both.
+# Augmenting paths find this exchange: a demand can take a device from another demand that gets
+# a replacement, through any number of demands (bipartite b-matching, Ford-Fulkerson).
 #
 # Devices that the same demands can use form a cell. The flow runs between demands and cells,
 # so its cost grows with the number of demands, not with the number of devices.
@@ -22,21 +22,26 @@ from devicemanager.claims.core.step_budget import StepBudget
 from devicemanager.core import bitset
 
 Demand = tuple[int, int]
-"""A set of devices, and how many of them are needed."""
+"""A set of devices, and the number of devices needed from this set."""
 
 
 def assign(demands: Sequence[Demand], steps: StepBudget) -> list[int] | None:
-    """Return a set of devices for each demand, disjoint, low numbers first; None if impossible."""
+    """Return disjoint sets of devices, one for each demand; None if that is impossible.
+
+    Devices with low numbers are preferred.
+    """
     network = _Network(demands, steps)
     return network.sets() if network.serve_all() else None
 
 
 def fits(demands: Sequence[Demand], steps: StepBudget) -> bool:
-    """True if all demands can be served at once."""
+    """True if disjoint sets of devices can serve all demands."""
     return _Network(demands, steps).serve_all()
 
 
 class _Network:
+    """Flow network between demands and cells (devices that the same demands can use)."""
+
     def __init__(self, demands: Sequence[Demand], steps: StepBudget) -> None:
         self._demands = demands
         self._steps = steps
@@ -53,7 +58,10 @@ class _Network:
         return all(self._serve(demand) for demand in range(len(self._demands)))
 
     def _serve(self, demand: int) -> bool:
-        """Serve one demand; demands served before get other devices, never fewer."""
+        """Serve one demand; False if that is impossible.
+
+        Demands that were served before may get other devices, but never fewer.
+        """
         missing = self._demands[demand][1]
         while missing:
             moved = self._augment(demand, missing)
@@ -63,9 +71,9 @@ class _Network:
         return True
 
     def _augment(self, start: int, wanted: int) -> int:
-        """Move up to ``wanted`` devices along one shortest path; return how many."""
-        # Breadth first, so that a path never passes a demand twice.
-        came: dict[int, tuple[int, int]] = {}  # demand to the one before it and their cell
+        """Move up to ``wanted`` devices along one shortest path; return their number."""
+        # Breadth first, so that a path never visits a demand twice.
+        came: dict[int, tuple[int, int]] = {}  # demand to its predecessor and the cell between
         queue, seen = [start], {start}
         entered: set[int] = set()
         for demand in queue:
@@ -86,7 +94,7 @@ class _Network:
     def _move(
         self, start: int, end: int, cell: int, came: dict[int, tuple[int, int]], wanted: int
     ) -> int:
-        path = [(end, cell)]  # each demand with the cell that it gains, from the end
+        path = [(end, cell)]  # demands with the cells that they gain, in reverse order
         while path[-1][0] != start:
             path.append(came[path[-1][0]])
         amount = min(wanted, self._free[cell])
@@ -114,7 +122,10 @@ class _Network:
 
 
 def _divide(sets: Sequence[int]) -> list[int]:
-    """Partition the members of the sets by the sets they are in, lowest first."""
+    """Partition the union of the sets into cells: members of a cell are in the same sets.
+
+    Return the cells sorted by their lowest member.
+    """
     cells = [bitset.union(sets)]
     for each in sets:
         cells = [part for cell in cells for part in (cell & each, cell & ~each) if part]

@@ -1,4 +1,4 @@
-"""Values of the search: what claims request and what they get, free of any API's types."""
+"""Inputs and outputs of the search for devices, independent of API types."""
 
 # ``devmgmtproto.k8s.io`` and ``resource.k8s.io`` both reduce to these values. The front end
 # resolves classes, evaluates constraints and rounds amounts; ``solve`` decides.
@@ -14,70 +14,72 @@ from devicemanager.claims.core.inventory import Amounts, DeviceKey
 
 
 class AccessMode(enum.Enum):
-    """How a request uses its devices."""
+    """Mode in which a request uses its devices."""
 
     EXCLUSIVE = "exclusive"
-    """The whole device: no other claim can use any part of it."""
+    """Use of the whole device: no other claim can use any share of it."""
     SHARED = "shared"
-    """Some of the device's capacity: other claims can use the rest."""
+    """Use of some of the device's capacity: other claims can use the remaining capacity."""
     ADMIN = "admin"
-    """Access to devices in any state. It consumes no device, capacity or budget."""
+    """Access to devices in any state, without using a device, capacity or budget."""
 
 
 @attrs.frozen
 class Exclusion:
-    """A rule and the devices that it excludes."""
+    """Rule with the devices that it is the first to exclude."""
 
     rule: str
-    """For users, such as ``device.memory >= '40Gi' is false``."""
+    """Text for users, such as ``device.memory >= '40Gi' is false``."""
     devices: int
-    """The set of devices for which this is the first rule that excludes them."""
+    """The set of devices whose first excluding rule is this one."""
 
 
 @attrs.frozen
 class Alternative:
-    """One way to satisfy a request. A request without ``oneOf`` has exactly one."""
+    """One way to satisfy a request. A request without ``oneOf`` has exactly one alternative."""
 
     label: str
     """Position in the claim, such as ``claims[0]`` or ``claims[0].oneOf[1]``."""
     eligible: int
-    """The set of devices that driver, class and constraints admit."""
+    """The set of devices that match driver, class and constraints."""
     mode: AccessMode = AccessMode.EXCLUSIVE
     count: int = 1
-    """The least number of devices, 1 or more."""
+    """Minimum number of devices, 1 or more."""
     limit: int | None = None
-    """The largest number of devices of a shared request; None is unlimited. Other requests
-    get exactly ``count``: fewer do not satisfy them, and more are never needed."""
+    """SHARED: maximum number of devices; None is unlimited.
+
+    Requests in the other modes always get exactly ``count`` devices.
+    """
     amounts: Amounts = attrs.field(factory=dict)
-    """SHARED: the amounts that all its devices provide together, each more than 0."""
+    """SHARED: amounts that the devices must provide together, each more than 0."""
     match: tuple[str, ...] = ()
     """Attributes that all devices of this request must have, with equal values."""
     every: bool = False
-    """ADMIN: all eligible devices that no earlier request of the claim got, 1 or more."""
+    """ADMIN: True to get all eligible devices that no earlier request of the claim got."""
     exclusions: tuple[Exclusion, ...] = ()
-    """Why the other devices are not eligible, in the order of the rules. Disjoint."""
+    """Rules that exclude the devices outside ``eligible``, in order; disjoint sets."""
 
 
 @attrs.frozen
 class Request:
-    """A request of a claim with its alternatives."""
+    """Request of a claim with its alternatives."""
 
     alternatives: tuple[Alternative, ...]
-    """In order of preference, 1 or more."""
+    """One or more alternatives, in order of preference."""
 
 
 @attrs.frozen
 class Match:
-    """An attribute whose value must be the same for the devices of several requests."""
+    """Attribute whose value must be the same for the devices of several requests."""
 
     attribute: str
     requests: frozenset[int] | None = None
-    """Indexes of the requests; None is all of the claim."""
+    """Indexes of the requests; None is all requests of the claim."""
 
 
 @attrs.frozen
 class Claim:
-    """A claim as the search sees it."""
+    """Claim as input of the search: its requests and matched attributes."""
 
     id: str
     """The claim's key in the ledger, such as ``default/train``."""
@@ -87,7 +89,7 @@ class Claim:
 
 @attrs.frozen
 class Grant:
-    """One device that a request got."""
+    """One device that is allocated to a request."""
 
     device: DeviceKey
     request: int
@@ -102,7 +104,7 @@ class Grant:
 
 @attrs.frozen
 class Allocation:
-    """The devices of one claim: by request, then in device order."""
+    """Devices allocated to one claim: by request, then in device order."""
 
     claim: str
     grants: tuple[Grant, ...]
@@ -110,27 +112,27 @@ class Allocation:
 
 @attrs.frozen
 class Limits:
-    """Limits of one call of ``solve``."""
+    """Limits of one search for devices (one call of ``solve``)."""
 
     devices: int = 32
-    """The most devices of a claim (AllocationResultsMaxSize of resource.k8s.io)."""
+    """Maximum number of devices per claim (AllocationResultsMaxSize of resource.k8s.io)."""
     first_fit: int = 2_000
-    """The most picks of first fit before ``decide`` takes over."""
+    """Maximum number of device picks in first fit; then the exact decision takes over."""
     total: int = 100_000
-    """The most steps of the call; then the outcome is ``Undecided``."""
+    """Maximum number of steps of the call; then the outcome is ``Undecided``."""
 
 
 @attrs.frozen
 class Solution:
-    """All claims fit."""
+    """Outcome of a search if all claims fit: their allocations."""
 
     allocations: tuple[Allocation, ...]
-    """In the order of the claims."""
+    """One allocation per claim, in the order of the claims."""
     steps: int = 0
 
 
 class Cause(enum.Enum):
-    """What an alternative lacks."""
+    """Reason why an alternative of a request was rejected."""
 
     DEVICES = "devices"
     """Too few devices are usable."""
@@ -139,60 +141,68 @@ class Cause(enum.Enum):
     BUDGET = "budget"
     """Enough devices are usable, but the budgets of their pools are too small for them."""
     MATCH = "match"
-    """It gets all devices, and they differ in a matched attribute."""
+    """The alternative requests all devices, but they differ in a matched attribute."""
     TOGETHER = "together"
-    """Nothing on its own: it conflicts with other requests of this call."""
+    """The alternative fits alone, but not together with the other requests of the call."""
 
 
 @attrs.frozen
 class Rejection:
-    """Why one alternative did not get its devices."""
+    """Rejection of one alternative of a request, with the reasons."""
 
     claim: str
     label: str
     cause: Cause
     count: int
-    """The least number of devices that it needs."""
+    """Minimum number of devices that the alternative needs."""
     usable: int
     """The set of devices that no rule excludes."""
     exclusions: tuple[Exclusion, ...]
-    """In the order in which the rules apply; disjoint, and disjoint from ``usable``."""
+    """Excluded devices by rule, in the order of the rules; disjoint, also from ``usable``."""
     reachable: Amounts = attrs.field(factory=dict)
-    """SHARED: the largest amount of each resource that it could get."""
+    """SHARED: the largest amount of each resource that the alternative could get."""
 
 
 @attrs.frozen
 class Leftover:
-    """Why a satisfied request did not get the other devices."""
+    """Devices that a satisfied request got, and the rules that exclude all other devices."""
 
     claim: str
     label: str
     taken: int
-    """The set of devices that it got."""
+    """The set of devices that the request got."""
     exclusions: tuple[Exclusion, ...]
-    """As in ``Rejection``; together with ``taken`` they cover all devices."""
+    """Excluded devices by rule, in the order of the rules; with ``taken``, all devices."""
 
 
 @attrs.frozen
 class Infeasible:
-    """The claims do not fit now; they may after releases or changes of pools."""
+    """Outcome of a search if the claims do not fit now.
+
+    They may fit after releases or changes of pools.
+    """
 
     reasons: tuple[Rejection, ...]
-    """For each request that cannot be met on its own, in order. If each one can be met on
-    its own, for all requests."""
+    """Rejections of the requests that do not fit alone, in order.
+
+    If every request fits alone: rejections of all requests.
+    """
     steps: int = 0
 
 
 @attrs.frozen
 class Undecided:
-    """The search was cut off. Callers retry; they never report it as "does not fit"."""
+    """Outcome of a search that reached its limits without a result.
+
+    Callers can retry. They must not report it as "does not fit".
+    """
 
     steps: int
 
 
 @attrs.frozen
 class Error:
-    """The claim can never be allocated, even with other pools."""
+    """Outcome of a search for a claim that can never be allocated, even with other pools."""
 
     claim: str
     message: str
@@ -203,9 +213,9 @@ Outcome = Solution | Infeasible | Undecided | Error
 
 @attrs.frozen
 class LedgerState:
-    """All that must be stored to rebuild a ledger."""
+    """State of a ledger, from which it can be restored."""
 
     allocations: tuple[Allocation, ...]
-    """By claim."""
+    """Allocations sorted by claim."""
     charges: Mapping[DeviceKey, Amounts]
-    """By device in use: what it was charged when its first claim got it."""
+    """Charge of each device in use, as of the allocation to its first claim."""

@@ -1,8 +1,8 @@
-"""What a search has allocated so far, and what that leaves for the next slots."""
+"""Partial allocation of a running search, and the devices that it leaves for further slots."""
 
-# Every change has an inverse: ``pick`` and ``put_back``, ``share`` and ``unshare``, ``settle``
-# and ``unsettle``. The search undoes changes in reverse order, so nothing is copied: a search
-# makes up to thousands of picks, and a copy of the state for each would cost most of its time.
+# Every change has an inverse: ``pick`` and ``put_back``, ``share`` and ``unshare``,
+# ``fix_values`` and ``unfix_values``. The search undoes changes in reverse order, so no state is
+# copied: a search makes up to thousands of picks, and a copy for each pick would be slow.
 
 from __future__ import annotations
 
@@ -21,39 +21,43 @@ __all__ = ["PartialAllocation", "Pick", "divide"]
 
 @attrs.frozen
 class Pick:
-    """A device picked for a slot, with what ``put_back`` needs."""
+    """Device picked for a slot, with the changes that ``put_back`` must undo."""
 
     slot: Slot
     number: int
     is_charged: bool
     """True if this pick charged the device to its pool."""
-    settled: list[int]
-    """The constraints that this pick settled."""
+    fixed: list[int]
+    """Indexes of the constraints whose value this pick fixed."""
 
 
 class PartialAllocation:
-    """The devices, capacity and budgets that a search uses, and the matched values."""
+    """Devices, capacity, budgets and matched values that a running search uses."""
 
     def __init__(self, problem: Problem, slots: Sequence[Slot]) -> None:
         self._problem = problem
         self._view = problem.view
         self._slots = slots
-        # All sets below are of this search alone, except ``_charged``.
+        # The sets below contain only devices that this search picked. ``_charged`` also contains
+        # the devices that were already in use.
         self._exclusive = 0
         self._shared = 0
-        # By device in ``_shared``: the allocated amounts, with those of other claims.
+        # For each device in ``_shared``: its allocated amounts, including those of other claims.
         self._amounts: dict[int, dict[str, int]] = {}
-        # By claim: its devices in this search, also with admin access.
+        # For each claim: its devices in this search, including those with admin access.
         self._used = {slot.claim: 0 for slot in slots}
         self._charged = problem.view.in_use
         self._headroom = [dict(headroom) for headroom in problem.view.headroom]
-        # By constraint: the devices with the settled value; 0 while it is open.
+        # For each constraint: the devices with its fixed value; 0 while no value is fixed.
         self._agreed = [0] * len(problem.constraints)
 
     # -- whole devices -----------------------------------------------------------------
 
     def pick(self, slot: Slot, number: int) -> Pick | None:
-        """Use a device for a slot; None, without a change, if its charge is too large."""
+        """Use a device for a slot.
+
+        Return None, without a change, if the device's charge exceeds the headroom of its pool.
+        """
         low = 1 << number
         kind = self._view.inventory.kind_of[number]
         is_charged = (
@@ -66,19 +70,19 @@ class PartialAllocation:
             for name, amount in kind.charge.items():
                 headroom[name] -= amount
             self._charged |= low
-        settled = self.settle(slot, number)
+        fixed = self.fix_values(slot, number)
         self._used[slot.claim] |= low
         if slot.mode is AccessMode.EXCLUSIVE:
             self._exclusive |= low
-        return Pick(slot, number, is_charged, settled)
+        return Pick(slot, number, is_charged, fixed)
 
     def put_back(self, pick: Pick) -> None:
-        """Undo a pick."""
+        """Undo ``pick``: make the device available again."""
         slot, low = pick.slot, 1 << pick.number
         self._used[slot.claim] ^= low
         if slot.mode is AccessMode.EXCLUSIVE:
             self._exclusive ^= low
-        self.unsettle(pick.settled)
+        self.unfix_values(pick.fixed)
         if pick.is_charged:
             kind = self._view.inventory.kind_of[pick.number]
             headroom = self._headroom[kind.pool]
@@ -87,7 +91,7 @@ class PartialAllocation:
             self._charged ^= low
 
     def toggle_used(self, slot: Slot, devices: int) -> None:
-        """Let the slot's claim use these devices, or undo that."""
+        """Add devices to those that the slot's claim uses; a second call removes them again."""
         self._used[slot.claim] ^= devices
 
     # -- shared capacity ---------------------------------------------------------------
@@ -95,7 +99,7 @@ class PartialAllocation:
     def share(
         self, devices: Sequence[int], amounts: Sequence[Mapping[str, int]]
     ) -> dict[int, dict[str, int] | None]:
-        """Allocate these amounts of the devices and return what ``unshare`` needs."""
+        """Allocate these amounts of the devices, and return the input of ``unshare``."""
         before = {number: self._amounts.get(number) for number in devices}
         for number, more in zip(devices, amounts, strict=True):
             total = Counter(before[number] or self._view.allocated.get(number, {}))
@@ -105,7 +109,7 @@ class PartialAllocation:
         return before
 
     def unshare(self, before: Mapping[int, dict[str, int] | None]) -> None:
-        """Undo ``share``."""
+        """Undo ``share``, given its result."""
         for number, earlier in before.items():
             if earlier is None:
                 del self._amounts[number]
@@ -116,7 +120,10 @@ class PartialAllocation:
     def divide_amounts(
         self, slot: Slot, devices: Sequence[int]
     ) -> tuple[dict[str, int], ...] | None:
-        """Divide what the slot requests among the devices; None if they have too little."""
+        """Divide the amounts that the slot requests among the devices.
+
+        Return an amount per resource for each device; None if too little is free.
+        """
         divided: tuple[dict[str, int], ...] = tuple([{} for _ in devices])
         for name, amount in slot.alternative.amounts.items():
             offers = [
@@ -134,7 +141,7 @@ class PartialAllocation:
         return divided
 
     def free_amount(self, number: int, resource: str) -> int:
-        """Return what a device has free of one of its resources, in nano-units."""
+        """Return the free amount of a device's resource, in nano-units."""
         blocks = self._view.blocks(number, resource, self._amounts.get(number))
         return blocks * self._block(number, resource)
 
@@ -143,20 +150,23 @@ class PartialAllocation:
 
     # -- constraints -------------------------------------------------------------------
 
-    def settle(self, slot: Slot, number: int) -> list[int]:
-        """Settle the slot's open constraints on this device's values, and return them."""
-        settled = [place for place in slot.constraints if not self._agreed[place]]
-        for place in settled:
-            self._agreed[place] = self._problem.value_set(place, number)
-        return settled
+    def fix_values(self, slot: Slot, number: int) -> list[int]:
+        """Fix the slot's constraints that have no value yet to the values of a device.
 
-    def unsettle(self, constraints: Sequence[int]) -> None:
-        """Undo ``settle``."""
+        Return the indexes of these constraints.
+        """
+        fixed = [place for place in slot.constraints if not self._agreed[place]]
+        for place in fixed:
+            self._agreed[place] = self._problem.value_set(place, number)
+        return fixed
+
+    def unfix_values(self, constraints: Sequence[int]) -> None:
+        """Undo ``fix_values``, given its result."""
         for constraint in constraints:
             self._agreed[constraint] = 0
 
     def agreeing(self, constraints: Sequence[int], devices: int) -> int:
-        """Return those of the devices that have the values of settled constraints."""
+        """Return the subset of devices that have the fixed values of these constraints."""
         for constraint in constraints:
             devices &= self._agreed[constraint]
         return devices
@@ -164,10 +174,10 @@ class PartialAllocation:
     # -- what is left ------------------------------------------------------------------
 
     def available(self, slot: Slot) -> int:
-        """Return the devices that the slot can still use, not counting charges."""
+        """Return the devices that the slot can still use; charges are ignored."""
         available = slot.usable & ~self._used[slot.claim]
         if slot.alternative.every:
-            return available  # differing values must be reported, not avoided
+            return available  # devices with differing values make the slot fail
         for constraint in slot.constraints:
             if self._agreed[constraint]:
                 available &= self._agreed[constraint]
@@ -178,7 +188,7 @@ class PartialAllocation:
         return available
 
     def _used_up(self, slot: Slot) -> int:
-        """Return shared devices without a free block of something that the slot requests."""
+        """Return shared devices without a free block of a resource that the slot requests."""
         found = 0
         for number, amounts in self._amounts.items():
             blocks = [self._view.blocks(number, name, amounts) for name in slot.alternative.amounts]
@@ -187,7 +197,7 @@ class PartialAllocation:
         return found
 
     def tiers(self, slot: Slot, available: int) -> list[Tiers]:
-        """Return the slot's tiers, one per resource, as this search changed them."""
+        """Return the slot's tiers of free amounts, one list per resource, as of this search."""
         touched = [number for number in self._amounts if available >> number & 1]
         found = []
         for name, tiers in slot.tiers.items():
@@ -199,14 +209,14 @@ class PartialAllocation:
         return found
 
     def interchangeable(self, number: int) -> int:
-        """Return the devices that need not be tried once this device has failed."""
+        """Return the devices that the search can skip once this device has led to no answer."""
         touched, low = self._exclusive | self._shared, 1 << number
         return low if touched & low else self._problem.interchangeable(number) & ~touched
 
     def is_hopeless(self, place: int, current: max_flow.Demand) -> bool:
-        """True if the slots from ``place`` on certainly cannot all be filled any more.
+        """True if it is certain that not all slots from index ``place`` on can be filled.
 
-        ``current``: what the slot before them still needs of whole devices.
+        ``current``: the whole devices that the preceding slot still needs.
         """
         if place == len(self._slots):
             return False
@@ -218,8 +228,8 @@ class PartialAllocation:
             if slot.mode is AccessMode.EXCLUSIVE:
                 demands.append((available, slot.least))
         total = sum([count for _, count in demands])
-        # The usual case: every demand alone has enough devices for all of them, so no order of
-        # serving can fail and the flow need not be computed after every pick.
+        # The usual case: every demand has enough devices for all demands together, so no order
+        # of serving can fail and the flow need not be computed after every pick.
         if all(devices.bit_count() >= total for devices, _ in demands):
             return False
         return not max_flow.fits(demands, self._problem.steps)
@@ -229,8 +239,8 @@ def divide(offers: Sequence[tuple[int, int]], amount: int) -> list[int] | None:
     """Divide an amount of one resource among devices, in whole blocks.
 
     ``offers``: for each device in order, its free blocks (1 or more) and the size of a block.
-    Each device provides one block, because a chosen device must contribute. The rest is
-    filled in device order. None if all together is too little.
+    Each device provides at least one block, because a chosen device must contribute. The
+    remaining amount is taken in device order. Return None if the devices offer too little.
     """
     parts = [block for _, block in offers]
     missing = amount - sum(parts)

@@ -2,21 +2,21 @@
 
 In:  a ``LedgerView``, the claims, and one alternative for each request (``Choice``).
 Out: slots with their usable devices, constraints with their values, and ``reduce``, which
-     removes what no answer can contain.
+     removes devices and values that no answer can contain.
 """
 
 # A slot is a request with the alternative chosen for it. A constraint is a matched attribute
-# and the slots whose devices must all have the same value of it.
+# and the slots whose devices must all have the same value of the attribute.
 #
-# ``reduce`` only counts, which is cheap, and is repeated until nothing changes:
+# ``reduce`` only counts devices, which is cheap. Until nothing changes, it removes
 #
-# * of a slot, devices whose combination of matched values is too rare for it;
-# * of a constraint, values that one of its slots has too few devices of, or that all its
-#   slots together have too few devices of.
+# * from a slot, devices whose combination of matched values too few devices have;
+# * from a constraint, values that too few devices have for one of its slots, or for all its
+#   slots together.
 #
-# This answers the two worst cases of a plain search before it begins: one device too few among
-# many identical ones (a search would try every subset), and many small groups of matching
-# devices none of which is large enough.
+# This decides the two worst cases of a plain search before it begins: one device too few among
+# many identical devices (a search would try every subset), and many groups of matching devices
+# that are all too small.
 
 from __future__ import annotations
 
@@ -29,54 +29,57 @@ from devicemanager.claims.core.model import AccessMode, Alternative, Claim
 from devicemanager.claims.core.step_budget import StepBudget
 
 Choice = tuple[int, int, int]
-"""Indexes of claim, request and alternative."""
+"""Indexes of a claim, of its request, and of the alternative chosen for the request."""
 
 Tiers = Sequence[tuple[int, int]]
-"""Free amounts of one resource, largest first, each with the devices that have it free."""
+"""Free amounts of one resource, largest first, each with the set of devices that have it."""
 
 
 @attrs.define(eq=False)
 class Constraint:
-    """A matched attribute: some slots must get devices with one value of it."""
+    """Matched attribute: the devices of some slots must have the same value of it."""
 
     attribute: str
     slots: tuple[int, ...]
     values: Mapping[tuple[Hashable, ...], int]
-    """Value to the devices that have it; devices without the attribute are in none."""
+    """Value to the set of devices with this value; devices without the attribute are omitted."""
     allowed: int
-    """The devices whose value is still possible."""
+    """The set of devices whose value is still possible."""
 
 
 @attrs.define(eq=False)
 class Slot:
-    """A request with the alternative chosen for it."""
+    """Slot of the search: a request with the alternative chosen for it."""
 
     claim: int
     request: int
     index: int
-    """Index of the alternative."""
+    """Index of the alternative in its request."""
     alternative: Alternative
     usable: int
-    """The devices that can be part of an answer."""
+    """The set of devices that an answer can contain for this slot."""
     most: int
-    """The largest number of devices."""
+    """Maximum number of devices for this slot."""
     tiers: Mapping[str, Tiers]
-    """SHARED: what the usable devices have free, by resource."""
+    """SHARED: resource to the free amounts of the usable devices."""
     constraints: tuple[int, ...] = ()
-    """Indexes of its constraints."""
+    """Indexes of the slot's constraints in its problem."""
 
     @property
     def least(self) -> int:
-        """The smallest number of devices."""
+        """Minimum number of devices for this slot."""
         return 1 if self.alternative.every else self.alternative.count
 
     @property
     def mode(self) -> AccessMode:
-        """How the devices are used."""
+        """Mode in which the slot uses its devices."""
         return self.alternative.mode
 
     def devices_over_limit(self) -> int:
-        """Return the number of devices needed if the claim may not have that many; else 0."""
+        """Return the number of devices that the slot needs if it exceeds the claim's limit.
+
+        Return 0 if the limit of devices per claim does not prevent an answer.
+        """
         if self.alternative.every:
             count = self.usable.bit_count()
             return count if count > self.most else 0
@@ -100,14 +103,14 @@ class Slot:
 
 @attrs.define(eq=False)
 class Problem:
-    """The slots and constraints of one choice of alternatives."""
+    """Search problem: the slots and constraints of one choice of alternatives."""
 
     view: LedgerView
     slots: list[Slot]
     constraints: list[Constraint]
     steps: StepBudget
     _is_allowed: bool
-    """True if no claim requests more devices than a claim may have."""
+    """True if no claim requests more devices than the limit per claim."""
     _interchangeable: dict[int, int] = attrs.field(factory=dict)
 
     @classmethod
@@ -119,12 +122,12 @@ class Problem:
         most: int,
         steps: StepBudget,
     ) -> Problem:
-        """Make the problem of ``choices``, which are in the order of claims and requests.
+        """Create the problem of ``choices``, which are in the order of claims and requests.
 
-        ``most`` is the largest number of devices of a claim.
+        ``most``: the maximum number of devices per claim.
         """
         chosen = [(choice, _alternative(claims, choice)) for choice in choices]
-        # A slot can use what the limit of its claim leaves after the least of the others.
+        # A slot can use the claim's limit minus the minimum counts of the claim's other slots.
         least = [0] * len(claims)
         for (claim, _, _), alternative in chosen:
             least[claim] += alternative.count
@@ -168,7 +171,7 @@ class Problem:
         self.constraints.append(Constraint(attribute, tuple(slots), values, allowed))
 
     def value_set(self, constraint: int, number: int) -> int:
-        """Return the devices whose value of the constraint's attribute is this device's."""
+        """Return the devices with the same value of the constraint's attribute as a device."""
         found = self.constraints[constraint]
         device = self.view.inventory.devices[number]
         return found.values[(device.attributes[found.attribute],)]
@@ -185,9 +188,13 @@ class Problem:
             yield cell
 
     def reduce(self) -> bool:
-        """Remove devices and values that no answer can contain; False if there is none."""
+        """Remove devices and values that no answer can contain.
+
+        Return False if this shows that there is no answer.
+        """
         changed = self._is_allowed
-        # To a fixed point: fewer devices in a slot can make a value too rare for another one.
+        # Repeat until nothing changes: fewer devices in one slot can make a value too rare for
+        # another slot.
         while changed:
             changed = False
             for slot in self.slots:
@@ -199,8 +206,11 @@ class Problem:
         return self._is_allowed
 
     def _reduce_slot(self, slot: Slot) -> bool:
-        """Keep the cells that have enough devices."""
-        # "All matching devices" is not a choice: with devices removed it would be another
+        """Remove devices whose combination of values has too few devices for the slot.
+
+        Return False if too few devices remain.
+        """
+        # A request for all matching devices must not lose devices: it would become another
         # request, and differing values must be reported as a conflict.
         if slot.alternative.every:
             return slot.usable != 0
@@ -214,7 +224,7 @@ class Problem:
         return self.suffices(slot, slot.usable)
 
     def suffices(self, slot: Slot, devices: int) -> bool:
-        """True if the devices alone can fill the slot, not counting charges."""
+        """True if these devices are enough to fill the slot; charges are ignored."""
         if devices.bit_count() < slot.least:
             return False
         return all(
@@ -223,7 +233,10 @@ class Problem:
         )
 
     def _reduce_values(self, constraint: Constraint) -> bool:
-        """Keep the values of which every slot has enough devices; True if that changed any."""
+        """Remove values that too few devices have for the constraint's slots.
+
+        Return True if a value was removed.
+        """
         slots = [self.slots[place] for place in constraint.slots]
         kept = 0
         for devices in constraint.values.values():
@@ -242,10 +255,10 @@ class Problem:
         return True
 
     def interchangeable(self, number: int) -> int:
-        """Return the devices that the search need not distinguish from this one, with it.
+        """Return the devices that are equivalent to a device in the search, including itself.
 
-        They are of one kind, and all free (or all exclusive, for admin access). Every slot can
-        use all of them or none, and they have the same matched values.
+        Equivalent devices are of one kind, and all free (or all exclusive, for admin access).
+        Every slot can use all of them or none, and they have the same matched values.
         """
         found = self._interchangeable.get(number)
         if found is None:
@@ -269,7 +282,7 @@ class Problem:
 
 
 def largest_amount(tiers: Tiers, devices: int, most: int) -> int:
-    """Return the largest amount that ``most`` of the devices have free together."""
+    """Return the largest sum of free amounts that up to ``most`` of the devices have."""
     total = 0
     for free, members in tiers:
         count = min(most, (members & devices).bit_count())
@@ -281,7 +294,7 @@ def largest_amount(tiers: Tiers, devices: int, most: int) -> int:
 
 
 def _can_supply(slots: Sequence[Slot], devices: int) -> bool:
-    """True if the devices are enough for each slot, and for all exclusive ones together."""
+    """True if the devices are enough for each slot, and for all exclusive slots together."""
     together = demand = 0
     for slot in slots:
         usable = slot.usable & devices
@@ -299,7 +312,10 @@ def _alternative(claims: Sequence[Claim], choice: Choice) -> Alternative:
 
 
 def _most(alternative: Alternative, room: int) -> int:
-    """Return the most devices of a slot that leave the claim's other slots their least."""
+    """Return the maximum number of devices for a slot.
+
+    ``room``: the claim's limit minus the minimum counts of the claim's other slots.
+    """
     if alternative.every:
         return room
     if alternative.mode is not AccessMode.SHARED:

@@ -1,17 +1,17 @@
-"""Why claims did not get devices: for each device, the first rule that excludes it.
+"""Reasons why claims did not get devices: for each device, the first rule that excludes it.
 
-In:  the same arguments as ``solve``, or an answer of it.
-Out: ``Rejection`` for each alternative of a call that does not fit; ``Leftover`` for each
-     request of one that does.
+In:  the arguments of a call of ``solve``; for claims that fit, also their allocations.
+Out: ``Rejection`` for each alternative if the claims do not fit; ``Leftover`` for each request
+     if they fit.
 """
 
 # The rules apply in a fixed order: driver, class and constraints (from the front end), other
 # claims, capacity, budgets, matched attributes. Each device counts for one rule only, so the
 # numbers of an explanation add up to all devices.
 #
-# This runs after the search with its own step budget: the explanation of a rejection must not
-# depend on what the search has left. It can afford first fit and the exact decision once more
-# for each request, to distinguish "does not fit" from "not with the other requests".
+# This module runs after the search with a separate step budget: the explanation of a rejection
+# must not depend on the steps that the search has left. It runs first fit and the exact decision
+# again for each request, to distinguish "does not fit" from "not with the other requests".
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ from devicemanager.core import bitset
 def rejections(
     view: LedgerView, ledger: Ledger, claims: Sequence[Claim], limits: Limits
 ) -> tuple[Rejection, ...]:
-    """Explain the requests that do not fit even alone; all requests if each one fits alone."""
+    """Explain why claims do not fit: return rejections of the requests that do not fit alone.
+
+    If every request fits alone, return rejections of all requests.
+    """
     by_request = [
         [_rejection(view, ledger, claims, choice, limits) for choice in choices]
         for choices in _choices(claims)
@@ -51,7 +54,7 @@ def rejections(
 
 
 def _choices(claims: Sequence[Claim]) -> Iterator[list[Choice]]:
-    """Return the choices of each request."""
+    """Yield the choices of alternatives for each request of all claims."""
     for place, claim in enumerate(claims):
         for number, request in enumerate(claim.requests):
             yield [(place, number, index) for index in range(len(request.alternatives))]
@@ -84,7 +87,10 @@ def _rejection(
 
 
 def _most_useful(problem: Problem, slot: Slot) -> int:
-    """Return the devices whose matched values suffice, or else the largest group that agrees."""
+    """Return the devices with combinations of matched values that enough devices have.
+
+    If there is no such combination, return the devices of the most frequent one.
+    """
     if slot.alternative.every or not slot.constraints:
         return slot.usable
     cells = list(problem.cells(slot))
@@ -106,7 +112,7 @@ def _fits_alone(problem: Problem, limits: Limits) -> bool:
     try:
         return first_fit.search(problem, [0], limits.first_fit) is not None
     except FirstFitCutOffError:
-        pass  # decide below
+        pass  # the exact decision below continues
     try:
         return not decide.is_decidable(problem, [0]) or decide.decide(problem, [0]) is not None
     except OutOfStepsError:
@@ -116,13 +122,16 @@ def _fits_alone(problem: Problem, limits: Limits) -> bool:
 def leftovers(
     view: LedgerView, ledger: Ledger, claims: Sequence[Claim], allocations: Sequence[Allocation]
 ) -> tuple[Leftover, ...]:
-    """Explain for each request what it did not get. ``view``, ``ledger``: before the answer."""
+    """Explain for each request of allocated claims why it did not get the other devices.
+
+    ``view`` and ``ledger`` must be without these allocations.
+    """
     numbers = view.inventory.index
     taken: dict[tuple[int, int], tuple[int, int]] = {}
     for place, allocation in enumerate(allocations):
         for grant in allocation.grants:
             _, devices = taken.get((place, grant.request), (0, 0))
-            if grant.device in numbers:  # else its pool was republished without it
+            if grant.device in numbers:  # else the pool was republished without this device
                 devices |= 1 << numbers[grant.device]
             taken[place, grant.request] = grant.alternative, devices
     return tuple(
@@ -159,7 +168,10 @@ def _leftover(
 
 
 def _agreeing(problem: Problem, taken: int) -> int:
-    """Return the devices with the matched values of those taken, if these still have them."""
+    """Return the devices with the same matched values as the taken devices.
+
+    Ignore an attribute that the taken devices no longer have.
+    """
     found = problem.slots[0].usable | taken
     for place in problem.slots[0].constraints:
         with_value = taken & problem.constraints[place].allowed
@@ -169,7 +181,7 @@ def _agreeing(problem: Problem, taken: int) -> int:
 
 
 class _Sieve:
-    """The devices that no rule has excluded yet, and the exclusions so far."""
+    """Devices that no rule has excluded yet, and the exclusions so far."""
 
     def __init__(self, view: LedgerView, alternative: Alternative, taken: int = 0) -> None:
         self.exclusions = list(alternative.exclusions)
@@ -178,14 +190,14 @@ class _Sieve:
         self._alternative = alternative
 
     def exclude(self, rule: str, devices: int) -> None:
-        """Exclude these devices by ``rule``, unless already excluded."""
+        """Record ``rule`` as the reason for those devices that no earlier rule excluded."""
         found = self.rest & devices
         if found:
             self.exclusions.append(Exclusion(rule, found))
             self.rest ^= found
 
     def use(self, ledger: Ledger) -> None:
-        """Exclude what other claims, capacity and budgets exclude."""
+        """Exclude devices that other claims use, or that lack capacity or budget."""
         if self._alternative.mode is AccessMode.ADMIN:
             return
         self._other_claims(ledger)
@@ -225,14 +237,14 @@ class _Sieve:
         self._merge()
 
     def _merge(self) -> None:
-        """Leave one entry for each rule: several kinds of devices can break the same one."""
+        """Merge exclusions by the same rule: one rule can exclude several kinds of devices."""
         found: dict[str, int] = {}
         for each in self.exclusions:
             found[each.rule] = found.get(each.rule, 0) | each.devices
         self.exclusions = [Exclusion(rule, devices) for rule, devices in found.items()]
 
     def match(self, problem: Problem, slot: Slot, agreeing: int) -> None:
-        """Exclude what lacks a matched attribute, or differs from the ``agreeing`` devices."""
+        """Exclude devices without a matched attribute, then those unlike ``agreeing`` devices."""
         for place in slot.constraints:
             constraint = problem.constraints[place]
             having = bitset.union(constraint.values.values())

@@ -1,28 +1,28 @@
-"""Find devices for claims: for all of them together, or for none.
+"""Find devices for all claims of a call together, or for none.
 
 In:  the inventory of one node, the ledger, and the claims of one call.
 Out: an ``Outcome``. The ledger is not changed; ``Ledger.commit`` records a solution.
 """
 
-# Which answer: the requests of all claims stand in a row, in the order given. First counts
-# preference: an earlier request keeps a better alternative even if all later ones then get a
-# worse one. For these alternatives, ``first_fit`` has the order of the devices.
+# Order of answers. Requests are ordered as given, over all claims. An earlier request gets a
+# better alternative even if all later requests get a worse one. For these alternatives,
+# ``first_fit`` defines the order of the devices.
 #
-# The search has layers. Each one is exact or leaves the rest to the next:
+# The search has layers. Each layer is exact, or leaves the decision to the next one:
 #
 # 1. ``_options`` drops alternatives that do not fit even alone.
-# 2. ``_choose`` goes through the combinations of alternatives, depth first, and extends a
-#    combination only if it can be filled so far. Most calls have only one combination.
+# 2. ``_choose`` tries the combinations of alternatives, depth first, and extends a combination
+#    only if devices can be found for it. Most calls have only one combination.
 # 3. ``Problem.reduce`` removes devices and values by counting.
-# 4. ``_components`` splits slots that cannot interfere with each other. Then hard parts of a
-#    call do not multiply each other's cost, and the first answers of the parts together are the
-#    first answer of the whole.
+# 4. ``_components`` separates slots that cannot interfere with each other. So the costs of
+#    components add up instead of multiplying. The first answers of all components together are
+#    the first answer of the call.
 # 5. ``first_fit`` searches each component in the documented order.
-# 6. ``decide`` takes over for whole devices if first fit needs too many picks. It says exactly
-#    if the component fits; its answer need not be the first one in order.
+# 6. ``decide`` takes over for whole devices if first fit needs too many picks. It decides
+#    exactly if the component fits; its answer need not be the first one in order.
 #
 # All layers count steps in one ``StepBudget``. A spent budget ends the call as ``Undecided``,
-# which is never "does not fit".
+# which does not mean "does not fit".
 
 from __future__ import annotations
 
@@ -67,11 +67,12 @@ def solve(
     claims: Sequence[Claim],
     limits: Limits = DEFAULT_LIMITS,
 ) -> Outcome:
-    """Find devices for claims that are not allocated yet, all on one node.
+    """Find devices on one node for claims that are not allocated yet.
 
-    ``Infeasible`` and ``Error`` are certain; ``Undecided`` means that nothing is known.
+    ``Infeasible`` and ``Error`` are certain; ``Undecided`` means that the search reached its
+    limits without a result.
     """
-    # Certain without a search, and an error even if the claims do not fit anyway.
+    # These errors need no search, and are reported even if the claims do not fit.
     for claim in claims:
         if (error := _too_many(claim, limits.devices)) is not None:
             return error
@@ -101,6 +102,8 @@ def _error(claim: Claim, count: int, most: int) -> Error:
 
 
 class _Call:
+    """One call of ``solve``: its claims, limits and step budget."""
+
     def __init__(self, view: LedgerView, claims: Sequence[Claim], limits: Limits) -> None:
         self.view = view
         self.steps = StepBudget(limits.total)
@@ -110,7 +113,7 @@ class _Call:
         self._limits = limits
 
     def run(self) -> list[Answer] | None:
-        """Return the first answer, a choice and its devices for each request, or None."""
+        """Return the first answer (a choice and its devices for each request), or None."""
         options = [
             self._options(claim, request)
             for claim in range(len(self._claims))
@@ -125,7 +128,7 @@ class _Call:
         return self._choose(options)
 
     def _options(self, claim: int, request: int) -> list[Choice]:
-        """Return the alternatives worth trying, in order: each one fits on its own."""
+        """Return the alternatives of a request that can fit alone, in order of preference."""
         found: list[Choice] = []
         alternatives = self._claims[claim].requests[request].alternatives
         for index, alternative in enumerate(alternatives):
@@ -142,9 +145,9 @@ class _Call:
     def _choose(self, options: list[list[Choice]]) -> list[Answer] | None:
         """Return the first combination of alternatives that can be filled, with its answer.
 
-        Depth first. Requests with one option take part from the start. Each combination so
-        far is filled before it is extended, so a conflict between early requests is found once
-        and not once for each combination of the later ones.
+        The search is depth first. Every combination includes the requests with one option. Each
+        partial combination is filled before it is extended, so a conflict between early requests
+        is found only once, not for each combination of later requests.
         """
         chosen = [choices[0] if len(choices) == 1 else None for choices in options]
         undecided = [place for place, choice in enumerate(chosen) if choice is None]
@@ -168,7 +171,7 @@ class _Call:
     def _is_possible(
         self, chosen: Sequence[Choice | None], options: Sequence[Sequence[Choice]]
     ) -> bool:
-        """True if there are enough whole devices for some choice of the undecided requests."""
+        """True if enough whole devices exist for at least one choice of undecided requests."""
         demands = []
         for choice, choices in zip(chosen, options, strict=True):
             found = [self._alternative(each) for each in ([choice] if choice else choices)]
@@ -179,9 +182,9 @@ class _Call:
         return max_flow.fits(demands, self.steps)
 
     def _fill(self, choices: list[Choice]) -> list[Answer] | None:
-        """Find devices for these alternatives, or None."""
+        """Return each choice with its devices; None if the choices do not fit together."""
         problem = self._problem(choices)
-        # The cost of setting the problem up, compared with a pick.
+        # The cost of creating the problem, in steps.
         self.steps.spend(len(choices) * (4 + len(self.view.inventory.kinds) // 64))
         devices: dict[int, SlotDevices] = {}
         if not problem.reduce():
@@ -218,7 +221,7 @@ class _Call:
                 self.too_many = _error(claim, count + room, self._limits.devices)
 
     def allocations(self, answers: Sequence[Answer]) -> tuple[Allocation, ...]:
-        """Return what each claim gets."""
+        """Return the allocation of each claim for an answer."""
         grants: list[list[Grant]] = [[] for _ in self._claims]
         for choice, found in answers:
             alternative = self._alternative(choice)
@@ -235,12 +238,15 @@ class _Call:
 
 
 def _same(one: Alternative, other: Alternative) -> bool:
-    """True if both request the same."""
+    """True if two alternatives are equal except for their labels and exclusions."""
     return attrs.evolve(one, label=other.label, exclusions=other.exclusions) == other
 
 
 def _components(problem: Problem) -> list[list[int]]:
-    """Return the slots by component, each ascending, in the order of their first slots."""
+    """Return groups of slots (by index) that can interfere with each other.
+
+    Slots in a group are ascending; groups are in the order of their first slots.
+    """
     leader = list(range(len(problem.slots)))
     pools = [_charging_pools(problem, slot) for slot in problem.slots]
     for place, slot in enumerate(problem.slots):
@@ -257,10 +263,10 @@ def _components(problem: Problem) -> list[list[int]]:
 
 
 def _can_interfere(one: Slot, other: Slot) -> bool:
-    """True if a pick for one slot can change what the other can get, charges aside."""
+    """True if a pick for one slot can affect the devices of the other; charges are ignored."""
     if set(one.constraints) & set(other.constraints):
         return True
-    # Admin access uses no device. Only within a claim does it matter: a claim gets a device once.
+    # Admin access uses no device. It interferes only within a claim: a claim gets a device once.
     if one.claim != other.claim and AccessMode.ADMIN in (one.mode, other.mode):
         return False
     return bool(one.usable & other.usable)

@@ -1,9 +1,10 @@
 """The API ``devmgmtproto.k8s.io/v1alpha1``: its objects, their validation and their meaning.
 
-The prototype (April 2024) from which ``resource.k8s.io`` grew. It had types and comments but
-no allocator, so their meaning here follows the comments, and DRA where they are silent.
+This API is the prototype (April 2024) of ``resource.k8s.io``. The prototype had types and
+comments but no allocator. The meaning of its objects here follows these comments; where they
+leave a case open, it follows dynamic resource allocation (DRA).
 
 ``objects`` has the types, ``reading`` and ``writing`` convert them from and to documents, and
-``validate`` has the rules. ``convert`` and ``resolve`` translate to and from ``claims.core``,
-which knows no API: pools into an inventory, claims into requests, and solutions into a status.
+``validate`` has the rules. ``convert`` and ``resolve`` translate between these objects and
+``claims.core``: pools into an inventory, claims into requests, and solutions into a status.
 """

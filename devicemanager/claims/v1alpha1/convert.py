@@ -1,7 +1,7 @@
-"""Published pools into the inventory of the search, and its solutions into a claim's status."""
+"""Convert published pools into the search's inventory, and allocations into a claim's status."""
 
-# Amounts are rounded here, and nowhere else: charges up, budgets and capacity down, to whole
-# blocks. So the search never overcommits a device, and compares integers only.
+# Only this module rounds amounts to whole blocks: charges up, budgets and capacity down. So the
+# search never overcommits a device, and compares integers only.
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Attributes = Mapping[str, AttributeValue]
 
 
 class Converter:
-    """Converter from pools to inventories; an unchanged pool is converted once."""
+    """Converter from pools to inventories. It converts an unchanged pool only once."""
 
     def __init__(self) -> None:
         self._converted: dict[str, tuple[api.DevicePool, core.Pool]] = {}
 
     def inventory_of(self, pools: Iterable[api.DevicePool], node: str) -> core.Inventory:
-        """Return the devices that claims on ``node`` can use, including pools without a node."""
+        """Return the inventory of the pools of ``node`` and of the pools without a node."""
         usable = (pool for pool in pools if pool.node_name in ("", node))
         return core.Inventory.of(map(self._pool, usable))
 
@@ -33,7 +33,7 @@ class Converter:
         self._converted.pop(pool, None)
 
     def _pool(self, pool: api.DevicePool) -> core.Pool:
-        # By identity: the store keeps the same object until the pool is republished.
+        # Compare by identity: the store has the same object until the pool is republished.
         found = self._converted.get(pool.name)
         if found is None or found[0] is not pool:
             found = self._converted[pool.name] = pool, _pool(pool)
@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 
 
 class _Mappings:
-    """Cache of equal mappings: most devices of a pool are alike, and can share one."""
+    """Cache that returns one object for equal mappings: most devices of a pool are alike."""
 
     def __init__(self) -> None:
         self._unique: dict[object, Any] = {}
@@ -95,7 +95,10 @@ def _capacity(resource: api.ResourceCapacity) -> core.ConsumableCapacity:
 
 
 def allocations_of(allocation: Allocation, pools: Pools) -> tuple[api.DeviceAllocation, ...]:
-    """Return ``status.allocations``, with amounts in the format of the pools' capacities."""
+    """Convert an allocation into ``status.allocations`` of a claim.
+
+    Amounts have the quantity format of the pools' capacities.
+    """
     return tuple([_entry(grant, pools) for grant in allocation.grants])
 
 

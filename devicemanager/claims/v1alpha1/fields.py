@@ -1,4 +1,4 @@
-"""Read the fields of a mapping that can contain anything, and collect every error."""
+"""Read and check the fields of an untrusted mapping, and collect all errors."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _T = TypeVar("_T")
 
 
 def json_value(value: object) -> Any:
-    """Return ``value`` with JSON types only.
+    """Convert a value from YAML or Python into JSON types.
 
-    YAML and Python also have dates, bytes, sets, keys of any type and lone surrogates.
+    Dates, bytes, sets and keys of other types become strings or lists; lone surrogates are
+    replaced.
     """
     if value is None or isinstance(value, int):
         return value
@@ -36,7 +37,7 @@ def json_value(value: object) -> Any:
 
 
 def _utf8(text: str) -> str:
-    """Return ``text`` with lone surrogates replaced, which UTF-8 cannot encode."""
+    """Replace lone surrogates in ``text``, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -44,11 +45,11 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class Fields:
-    """The fields of one mapping, each read once.
+    """Reader of the fields of one mapping, which reads each field once.
 
-    An absent or null field gives the default. So does an invalid one, which also adds an error
-    to ``errors``: reading continues, and a user sees all errors at once. ``finish`` adds an
-    error for each field that was not read.
+    For an absent, null or invalid field, the methods return the default. An invalid field also
+    adds an error to ``errors``, and reading continues, so that a user sees all errors.
+    ``finish`` adds an error for each field that was not read.
     """
 
     def __init__(self, value: object, path: str, errors: list[FieldError]) -> None:
@@ -61,15 +62,18 @@ class Fields:
             errors.append(wrong_type(path or "object", "a mapping", value))
 
     def under(self, name: str) -> str:
-        """Return the path of a field."""
+        """Return the full path of a field, such as ``spec.devices[0].name``."""
         return f"{self.path}.{name}" if self.path else name
 
     def take(self, name: str) -> object:
-        """Return the raw value, or None."""
+        """Return the unchecked value of a field; None if it is absent."""
         return self._left.pop(name, None)
 
     def take_any_case(self, name: str) -> object:
-        """Return the raw value of a field whose name can be in any case."""
+        """Return the unchecked value of a field, ignoring the case of its name.
+
+        Add an error if the field is present in two spellings.
+        """
         spelled = [
             key for key in self._left if isinstance(key, str) and key.lower() == name.lower()
         ]
@@ -79,11 +83,11 @@ class Fields:
         return values[0] if values else None
 
     def text(self, name: str) -> str:
-        """Return a string; empty if it is absent."""
+        """Read a string field; return an empty string if it is absent or invalid."""
         return self.as_text(self.take(name), name)
 
     def as_text(self, value: object, name: str) -> str:
-        """Return ``value``, the value of field ``name``, as a string."""
+        """Check that ``value``, the value of field ``name``, is Unicode text, and return it."""
         text = self._checked(value, name, str, "a string", "")
         if text.isascii() or text == _utf8(text):
             return text
@@ -91,11 +95,11 @@ class Fields:
         return ""
 
     def boolean(self, name: str) -> bool:
-        """Return a boolean; False if it is absent."""
+        """Read a boolean field; return False if it is absent or invalid."""
         return self._checked(self.take(name), name, bool, "true or false", False)
 
     def integer(self, name: str) -> int | None:
-        """Return a 64-bit integer; None if it is absent."""
+        """Read a 64-bit integer field; return None if it is absent or invalid."""
         value = self.take(name)
         if value is None:
             return None
@@ -105,17 +109,17 @@ class Fields:
         return value
 
     def optional_text(self, name: str) -> str | None:
-        """Return a string; None if it is absent."""
+        """Read a string field; return None if it is absent."""
         value = self.take(name)
         return None if value is None else self.as_text(value, name)
 
     def quantity(self, name: str) -> Quantity | None:
-        """Return a quantity; None if it is absent."""
+        """Read a quantity field; return None if it is absent or invalid."""
         value = self.take(name)
         return None if value is None else self._quantity(value, self.under(name))
 
     def required_quantity(self, name: str) -> Quantity:
-        """Return a quantity; 0, with an error, if it is absent."""
+        """Read a required quantity field; if it is absent, add an error and return 0."""
         value = self.take(name)
         if value is None:
             self.errors.append(required(self.under(name)))
@@ -134,7 +138,7 @@ class Fields:
             return None
 
     def quantities(self, name: str) -> dict[str, Quantity]:
-        """Return a mapping of quantities."""
+        """Read a field that maps names to quantities; omit invalid entries."""
         value, path = self.take(name), self.under(name)
         if value is None:
             return {}
@@ -151,11 +155,11 @@ class Fields:
         return found
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of strings."""
+        """Read a field that is a list of strings."""
         return tuple([self.as_text(item, f"{name}[{i}]") for i, item in self._items(name)])
 
     def each(self, name: str, read: Callable[[Fields], _T]) -> tuple[_T, ...]:
-        """Return the items of a list of mappings, each read by ``read``."""
+        """Read a field that is a list of mappings, and convert each mapping with ``read``."""
         path = self.under(name)
         found = []
         for number, item in self._items(name):
@@ -168,7 +172,7 @@ class Fields:
         return tuple(found)
 
     def raw_items(self, name: str) -> tuple[Any, ...]:
-        """Return the items of a list as JSON values."""
+        """Read a field that is a list of any values, and return the items as JSON values."""
         return tuple([json_value(item) for _, item in self._items(name)])
 
     def _items(self, name: str) -> Iterator[tuple[int, object]]:
@@ -176,11 +180,11 @@ class Fields:
         return enumerate(value)
 
     def inner(self, name: str) -> Fields:
-        """Return the fields of a nested mapping; the caller finishes them."""
+        """Return a reader of a nested mapping; the caller must call its ``finish``."""
         return Fields(self.take(name), self.under(name), self.errors)
 
     def rest(self) -> dict[str, Any]:
-        """Return all fields that were not read, as JSON values."""
+        """Read all remaining fields, and return them as JSON values."""
         left, self._left = self._left, {}
         return {_utf8(str(key)): json_value(value) for key, value in left.items()}
 

@@ -1,7 +1,7 @@
 """The objects of ``devmgmtproto.k8s.io/v1alpha1`` as immutable values."""
 
-# Fields have the names of the API in Python's spelling. Amounts are quantities in the unit of
-# their resource, such as bytes, CPUs or pieces.
+# Fields have the names of the API in snake case. Amounts are quantities in the unit of their
+# resource, such as bytes, CPUs or pieces.
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from devicemanager.core.quantity import NANOS, Quantity
 
 API_VERSION = "devmgmtproto.k8s.io/v1alpha1"
 COUNT = "count"
-"""The key of ``requests`` and ``limits`` for the number of devices; all others are resources."""
+"""Key of ``requests`` and ``limits`` for the number of devices; other keys name resources."""
 
 ONE = Quantity(NANOS)
 NOTHING = Quantity(0)
@@ -25,7 +25,7 @@ Quantities = Mapping[str, Quantity]
 
 @attrs.frozen
 class ObjectMeta:
-    """``metadata`` of an object."""
+    """Metadata of an object: name, namespace, UID and other fields."""
 
     name: str = ""
     namespace: str = ""
@@ -36,7 +36,10 @@ class ObjectMeta:
 
 @attrs.frozen
 class ConfigReference:
-    """Reference to an object with driver settings. A claim's references have its namespace."""
+    """Reference to an object with driver settings.
+
+    A reference in a claim has no namespace: it names an object in the claim's namespace.
+    """
 
     api_version: str = ""
     kind: str = ""
@@ -46,7 +49,7 @@ class ConfigReference:
 
 @attrs.frozen
 class ConfigObject:
-    """Object of any other API with settings for a driver, which interprets them."""
+    """Object of any other API, with settings that a driver interprets."""
 
     api_version: str
     kind: str
@@ -56,32 +59,32 @@ class ConfigObject:
 
     @property
     def reference(self) -> ConfigReference:
-        """The reference that names this object."""
+        """Reference to this object."""
         meta = self.metadata
         return ConfigReference(self.api_version, self.kind, meta.name, meta.namespace)
 
 
 @attrs.frozen
 class DeviceClass:
-    """A device type of a driver, and the devices that belong to it. Cluster-scoped."""
+    """Class of a driver's devices that match CEL constraints. Cluster-scoped."""
 
     metadata: ObjectMeta
     driver: str = ""
     device_type: str = ""
     constraints: str = ""
-    """CEL about ``device``; empty is true."""
+    """CEL expression about the variable ``device``; an empty one matches every device."""
     admin_access: bool = False
     configs: tuple[ConfigReference, ...] = ()
 
     @property
     def name(self) -> str:
-        """``metadata.name``."""
+        """Name of the class (``metadata.name``)."""
         return self.metadata.name
 
 
 @attrs.frozen
 class Attribute:
-    """An attribute of a device; a valid one has exactly one value."""
+    """Attribute of a device or pool. A valid attribute has exactly one value."""
 
     name: str = ""
     string_value: str | None = None
@@ -90,7 +93,7 @@ class Attribute:
     sem_ver_value: str | None = None
 
     def values(self) -> tuple[AttributeValue, ...]:
-        """Return all values that are set."""
+        """Return all values that are set; a valid attribute has exactly one."""
         amount = None if self.quantity_value is None else self.quantity_value.nanos
         found = (
             (AttributeType.STRING, self.string_value),
@@ -101,9 +104,10 @@ class Attribute:
         return tuple([AttributeValue(type_, value) for type_, value in found if value is not None])
 
     def equals(self, other: Attribute) -> bool:
-        """True if the values are equal (``EqualValue``).
+        """True if the values of both attributes are equal (``EqualValue`` of the API).
 
-        The first type that both have decides; without such a type they differ.
+        The first type that is set in both attributes is compared; without such a type they
+        differ.
         """
         others = {value.type: value for value in other.values()}
         for own in self.values():
@@ -114,7 +118,7 @@ class Attribute:
 
 @attrs.frozen
 class ResourceCapacity:
-    """A resource that is allocated in whole blocks."""
+    """Resource of a pool or device, which is allocated in whole blocks."""
 
     name: str = ""
     capacity: Quantity = NOTHING
@@ -123,47 +127,47 @@ class ResourceCapacity:
 
 @attrs.frozen
 class Device:
-    """A device of a pool."""
+    """Device of a pool."""
 
     name: str = ""
     attributes: tuple[Attribute, ...] = ()
     requests: Quantities = attrs.field(factory=dict)
-    """What the device consumes of its pool's resources while it is allocated."""
+    """Amounts of the pool's resources that the device consumes while it is allocated."""
     resources: tuple[ResourceCapacity, ...] = ()
     """Resources of the device itself, which claims can request and share."""
 
 
 @attrs.frozen
 class DevicePool:
-    """Devices that a driver publishes. Cluster-scoped."""
+    """Pool of devices that a driver publishes. Cluster-scoped."""
 
     metadata: ObjectMeta
     driver: str = ""
     node_name: str = ""
-    """Empty for network-attached devices, which every node can use."""
+    """Node of the devices; empty for network-attached devices, which every node can use."""
     attributes: tuple[Attribute, ...] = ()
-    """Attributes of every device that has none of the same name itself."""
+    """Attributes of all devices; a device can override an attribute by name."""
     resources: tuple[ResourceCapacity, ...] = ()
     """Resources that allocated devices consume."""
     devices: tuple[Device, ...] = ()
     available_devices: int | None = None
-    """The number that the driver reports in its status; shown, never used."""
+    """Number of available devices that the driver reports; not used for allocation."""
 
     @property
     def name(self) -> str:
-        """``metadata.name``."""
+        """Name of the pool (``metadata.name``)."""
         return self.metadata.name
 
 
 @attrs.frozen
 class ClaimDetail:
-    """One way to choose devices."""
+    """Requirements for the devices of a request, or of one of its alternatives."""
 
     device_type: str = ""
     device_class: str = ""
     constraints: str = ""
     requests: Quantities = attrs.field(factory=dict)
-    """The least amounts of all chosen devices together; empty is one device."""
+    """Minimum amounts that all chosen devices provide together; empty requests one device."""
     limits: Quantities = attrs.field(factory=dict)
     match_attributes: tuple[str, ...] = ()
     configs: tuple[ConfigReference, ...] = ()
@@ -171,21 +175,21 @@ class ClaimDetail:
 
 @attrs.frozen
 class ClaimInstance:
-    """A request of a claim: either ``detail``, or ``one_of`` in order of preference."""
+    """Request of a claim: either ``detail``, or ``one_of`` in order of preference."""
 
     detail: ClaimDetail | None = None
     one_of: tuple[ClaimDetail, ...] = ()
     name: str = ""
-    """Accepted and ignored."""
+    """Name of the request; accepted and ignored."""
 
     def details(self) -> tuple[ClaimDetail, ...]:
-        """Return the alternatives of either form."""
+        """Return the alternatives of the request: ``one_of``, or only ``detail``."""
         return self.one_of if self.detail is None else (self.detail,)
 
 
 @attrs.frozen
 class ResourceAllocation:
-    """An allocated amount of a device's resource."""
+    """Allocated amount of a device's resource."""
 
     name: str
     allocation: Quantity
@@ -193,7 +197,7 @@ class ResourceAllocation:
 
 @attrs.frozen
 class DeviceAllocation:
-    """An allocated device in the status of a claim."""
+    """Allocated device in the status of a claim."""
 
     device_pool_name: str
     device_name: str
@@ -203,7 +207,7 @@ class DeviceAllocation:
 
 @attrs.frozen
 class DeviceStatus:
-    """What a driver reports about one device of a claim."""
+    """Status that a driver reports for one device of a claim."""
 
     device_pool_name: str = ""
     device_name: str = ""
@@ -216,19 +220,19 @@ class DeviceStatus:
 
 @attrs.frozen
 class ClaimStatus:
-    """``status`` of a claim."""
+    """Status of a claim: its devices, configs, device statuses and pods."""
 
     allocations: tuple[DeviceAllocation, ...] = ()
     class_configs: tuple[ConfigObject, ...] = ()
     claim_configs: tuple[ConfigObject, ...] = ()
     device_statuses: tuple[DeviceStatus, ...] = ()
     pod_names: tuple[str, ...] = ()
-    """The pods that use the claim, sorted."""
+    """Sorted names of the pods that use the claim."""
 
 
 @attrs.frozen
 class DeviceClaim:
-    """A request for devices, with their allocation in its status."""
+    """Claim for devices, with the allocated devices in its status."""
 
     metadata: ObjectMeta
     claims: tuple[ClaimInstance, ...] = ()
@@ -237,13 +241,13 @@ class DeviceClaim:
 
     @property
     def id(self) -> str:
-        """``namespace/name``."""
+        """Identity of the claim: ``namespace/name``."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def same_spec(self, other: DeviceClaim) -> bool:
-        """True if both request the same."""
+        """True if both claims have the same requests and matched attributes."""
         return (self.claims, self.match_attributes) == (other.claims, other.match_attributes)
 
 
 Object = DeviceClass | DeviceClaim | DevicePool | ConfigObject
-"""An object of structured claims."""
+"""Any object of structured claims: class, claim, pool or config."""

@@ -1,7 +1,7 @@
-"""YAML, JSON and plain values into objects of the API.
+"""Parse YAML, JSON and decoded documents into objects of the API.
 
 In:  text with any number of documents, or one decoded document.
-Out: valid objects, or InvalidObject with one line for every fault of every document.
+Out: valid objects, or InvalidObject with one line for every error in every document.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from devicemanager.objects.manifests.errors import (
 )
 
 MAX_SIZE = 8 * 1024 * 1024
-"""The longest text, in characters: a pool of 20,000 devices takes some megabytes."""
+"""Maximum length of a text in characters; a pool of 20,000 devices needs some megabytes."""
 _MAX_NODES = 1_000_000
 _TOO_LARGE = f"larger than {MAX_SIZE} characters"
 
 
 def read_text(text: str, where: str = "") -> tuple[api.Object, ...]:
-    """Return all objects of a text; a ``List`` document stands for its items.
+    """Return all objects of a text; a document of kind ``List`` contributes its items.
 
-    Raises InvalidObject with a line for each fault, starting with ``where``, which names the
-    text. A list with more items than a pool may have devices is a fault, too.
+    Raises InvalidObject with a line for each error, starting with ``where`` (the name of the
+    text). A list with more items than a pool may have devices is also an error.
     """
     prefix = f"{where}: " if where else ""
     try:
@@ -66,7 +66,7 @@ def _items(documents: Iterable[object]) -> Iterable[object]:
 
 
 def read_object(document: object) -> api.Object:
-    """Return the valid object of a document; a kind of another API is a ``ConfigObject``.
+    """Return the object of a decoded document; a kind of another API becomes a ``ConfigObject``.
 
     Raises InvalidObject with a line for each rule that the document breaks.
     """
@@ -96,7 +96,8 @@ def _read(document: object) -> api.Object:
         fields.finish()
     else:
         found = api.ConfigObject(version, kind, metadata, json_value(document))
-    # Rules come second: a field that could not be read would also break some of them.
+    # Rules are checked only if all fields could be read: an unreadable field would also break
+    # some of the rules.
     errors = errors or broken_rules(found)
     if errors:
         name = object_name(metadata)
@@ -105,7 +106,7 @@ def _read(document: object) -> api.Object:
 
 
 def check(found: api.Object) -> None:
-    """Raise InvalidObject if an object breaks a rule; for objects made in a program."""
+    """Raise InvalidObject if an object that a program created breaks a rule."""
     errors = broken_rules(found)
     if errors:
         name = object_name(found.metadata)
@@ -122,7 +123,8 @@ def _metadata(fields: Fields) -> api.ObjectMeta:
 def _class(fields: Fields, metadata: api.ObjectMeta) -> api.DeviceClass:
     spec = fields.inner("spec")
     fields.take("status")
-    # The tags of these two fields are malformed in Go: it writes Driver and DeviceType.
+    # The JSON tags of these two fields are malformed in the Go type, so Go writes the names
+    # Driver and DeviceType.
     driver = spec.as_text(spec.take_any_case("driver"), "driver")
     device_type = spec.as_text(spec.take_any_case("deviceType"), "deviceType")
     found = api.DeviceClass(
@@ -174,7 +176,7 @@ def _device(fields: Fields) -> api.Device:
 
 
 def read_attribute(fields: Fields) -> api.Attribute:
-    """Return an attribute, valid or not."""
+    """Return the attribute in ``fields``, without checking the rules for attributes."""
     return api.Attribute(
         fields.text("name"),
         fields.optional_text("stringValue"),
@@ -206,7 +208,7 @@ def _instance(fields: Fields) -> api.ClaimInstance:
     name = fields.text("name")
     one_of = fields.each("oneOf", _detail)
     detail = _detail(fields)
-    # An empty detail next to oneOf means oneOf alone; any field of it is a broken rule.
+    # With oneOf, an instance must have no field of a detail; validation reports any that is set.
     if one_of and detail == api.ClaimDetail():
         return api.ClaimInstance(None, one_of, name)
     return api.ClaimInstance(detail, one_of, name)
@@ -225,7 +227,7 @@ def _detail(fields: Fields) -> api.ClaimDetail:
 
 
 def read_status(fields: Fields) -> api.ClaimStatus:
-    """Return the status of a claim; finishes ``fields``."""
+    """Return the claim status in ``fields``, and finish ``fields``."""
     found = api.ClaimStatus(
         fields.each("allocations", _device_allocation),
         fields.each("classConfigs", _config_object),
@@ -254,7 +256,7 @@ def _resource_allocation(fields: Fields) -> api.ResourceAllocation:
 
 
 def read_device_status(fields: Fields) -> api.DeviceStatus:
-    """Return one entry of ``deviceStatuses``."""
+    """Return the entry of ``deviceStatuses`` in ``fields``."""
     return api.DeviceStatus(
         fields.text("devicePoolName"),
         fields.text("deviceName"),

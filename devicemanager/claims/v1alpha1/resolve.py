@@ -1,13 +1,13 @@
-"""Translate a claim into a request of the search: find its classes, evaluate its constraints.
+"""Translate a claim into an input of the search: find its classes, evaluate its constraints.
 
 In:  a claim, the classes, and the inventory of a node.
 Out: a ``core.model.Claim`` with the eligible devices of each alternative, and the reasons why
-     other devices are not eligible; or ClaimsError for what no change of pools can fix.
+     other devices are not eligible; or ClaimsError for an error that no change of pools can fix.
 """
 
 # Evaluating CEL takes most of the time of an allocation. A constraint is therefore evaluated
 # once for each combination of values of the attributes that it reads, not once per device:
-# thousands of devices have a few combinations. The results are cached with the inventory.
+# thousands of devices have only a few combinations. The results are cached with the inventory.
 
 from __future__ import annotations
 
@@ -33,44 +33,44 @@ from devicemanager.core.quantity import NANOS
 Classes = Mapping[str, api.DeviceClass]
 
 _SHOWN = 200
-"""The most characters of a constraint that a reason quotes."""
+"""Maximum number of characters of a constraint that a reason quotes."""
 
 
 @attrs.frozen
 class AcceptedDevices:
-    """The devices that a class accepts for one alternative."""
+    """Devices that a class accepts for one alternative."""
 
     device_class: api.DeviceClass
     devices: int
-    """The set of devices that this class accepts and no class before it."""
+    """The set of devices that this class accepts and no earlier class accepts."""
 
 
 @attrs.frozen
 class ResolvedAlternative:
-    """An alternative of the API with what the search needs of it."""
+    """Alternative of a claim: as written in the API, and as input of the search."""
 
     detail: api.ClaimDetail
     accepted: tuple[AcceptedDevices, ...]
-    """By class, in the order of the classes."""
+    """Accepted devices of each class, in the order of the classes."""
     alternative: Alternative
 
     def class_of(self, device: int) -> api.DeviceClass:
-        """Return the class that accepts a device (by number)."""
+        """Return the class that accepts a device, given by its number in the inventory."""
         return next(each.device_class for each in self.accepted if each.devices >> device & 1)
 
 
 @attrs.frozen
 class ResolvedClaim:
-    """A claim of the API with what the search needs of it."""
+    """Claim as input of the search, with the resolved alternatives of its requests."""
 
     claim: Claim
     choices: tuple[tuple[ResolvedAlternative, ...], ...]
-    """By instance, then by alternative."""
+    """The alternatives of each request, in the order of the claim."""
 
 
 @attrs.frozen(eq=False)
 class Constraints:
-    """The constraints evaluated on one inventory. Results are cached."""
+    """Evaluator of constraints on one inventory, with a cache of the results."""
 
     inventory: Inventory
     _names: tuple[str, ...] = attrs.field(init=False)
@@ -86,14 +86,17 @@ class Constraints:
         return tuple(sorted(names))
 
     def apply(self, text: str, devices: int) -> tuple[int, dict[str, int]]:
-        """Return those of ``devices`` that satisfy ``text``, and the others by their fault."""
+        """Return the subset of ``devices`` that satisfy the constraint ``text``.
+
+        Also return the sets of the other devices, by the reason why they do not satisfy it.
+        """
         expression = cel.compile_v1alpha1(text)
         if expression is None:
             return devices, {}
         names = self._names if expression.reads is None else tuple(sorted(expression.reads))
         answers = self._answers.setdefault(text, {})
         passed, failed = 0, dict[str, int]()
-        # One evaluation for all devices with equal values, cached for later claims.
+        # Evaluate once for all devices with equal values, and cache the result for later claims.
         for values, members in self.inventory.partition(names).items():
             affected = members & devices
             if not affected:
@@ -109,7 +112,10 @@ class Constraints:
 
 
 def _fault(expression: cel.Expression, values: Mapping[str, object]) -> str | None:
-    """Return why devices with these attributes do not satisfy the constraint, or None."""
+    """Return why devices with these attributes do not satisfy a constraint.
+
+    Return None if they satisfy it.
+    """
     attributes = {
         name: value for name, value in values.items() if isinstance(value, AttributeValue)
     }
@@ -121,7 +127,7 @@ def _fault(expression: cel.Expression, values: Mapping[str, object]) -> str | No
 
 
 class Resolver:
-    """Resolver of claims against one inventory and a set of classes."""
+    """Translator of claims into inputs of the search, for one inventory and set of classes."""
 
     def __init__(
         self,
@@ -129,20 +135,23 @@ class Resolver:
         classes: Classes,
         admin_namespaces: frozenset[str] | None = None,
     ) -> None:
-        """``admin_namespaces`` can use classes with admin access; None is all namespaces."""
+        """Create a resolver.
+
+        ``admin_namespaces`` can use classes with admin access; None is all namespaces.
+        """
         self._constraints = constraints
         self.inventory = constraints.inventory
         self._classes = classes
         self._admin_namespaces = admin_namespaces
 
     def resolve(self, claim: api.DeviceClaim) -> ResolvedClaim:
-        """Translate a claim.
+        """Translate a claim into an input of the search.
 
-        Raises ClaimsError for what no change of pools can fix: a class that does not exist or is
-        of another type, or resources requested from a class with admin access.
+        Raises ClaimsError for a class that does not exist or has another type, and for a
+        forbidden use of a class with admin access. No change of pools can fix these errors.
         """
         labelled = [_labelled(number, each) for number, each in enumerate(claim.claims)]
-        # All classes first: a missing class is an error even in an alternative that is not needed.
+        # Find all classes first: a missing class is an error even in an unneeded alternative.
         found = [
             [(*each, self._find_classes(claim, *each)) for each in instance]
             for instance in labelled
@@ -161,7 +170,7 @@ class Resolver:
             raise ClaimsError(f'DeviceClaim "{claim.id}": spec.{label}: {error}') from None
 
     def _classes_of(self, detail: api.ClaimDetail, namespace: str) -> tuple[api.DeviceClass, ...]:
-        # A type never finds a class with admin access: that must be requested by name.
+        # A type never matches a class with admin access, which must be requested by name.
         if not detail.device_class:
             ordinary = [each for each in self._classes.values() if not each.admin_access]
             of_type = [each for each in ordinary if each.device_type == detail.device_type]
@@ -172,8 +181,8 @@ class Resolver:
             raise ClaimsError(f'DeviceClass "{name}" does not exist')
         if detail.device_type and detail.device_type != found.device_type:
             raise ClaimsError(
-                f'DeviceClass "{name}" is of type "{found.device_type}",'
-                f' the claim requests type "{detail.device_type}"'
+                f'DeviceClass "{name}" has type "{found.device_type}",'
+                f' but the claim requests type "{detail.device_type}"'
             )
         if found.admin_access and not self._is_admin(namespace):
             raise ClaimsError(
@@ -204,7 +213,10 @@ class Resolver:
     def _qualify(
         self, detail: api.ClaimDetail, classes: tuple[api.DeviceClass, ...]
     ) -> tuple[tuple[AcceptedDevices, ...], tuple[Exclusion, ...]]:
-        """Return what each class accepts beyond those before it, and why others are excluded."""
+        """Return the devices that each class accepts, and the rules that exclude the others.
+
+        A device belongs to the first class that accepts it.
+        """
         rest = _Unqualified(self.inventory.everything)
         accepted = []
         for each in classes:
@@ -219,7 +231,7 @@ class Resolver:
 
 
 class _Unqualified:
-    """Devices that no class has accepted yet, each with the first rule that excludes it."""
+    """Devices that no class has accepted yet, by the first rule that excludes them."""
 
     def __init__(self, everything: int) -> None:
         self.devices = everything

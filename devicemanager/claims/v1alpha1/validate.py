@@ -1,7 +1,7 @@
-"""The rules for objects of the API. Each broken rule becomes one error with its field path."""
+"""Validation rules for objects of the API. Each broken rule is one error with a field path."""
 
-# Texts are the API server's where it has one for the case. All rules are checked, not only the
-# first: a pool can have thousands of devices, and a user fixes a file at once.
+# If the API server has a text for an error, it is used here. All rules are checked, so that a
+# user can fix all errors of a file together: a pool can have thousands of devices.
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from devicemanager.objects.manifests.errors import FieldError, invalid, plain, r
 MAX_INSTANCES = 32
 MAX_ALTERNATIVES = 8
 MAX_DEVICES = 20_000
-"""The most devices of one pool: twice as many as any known node has."""
+"""Maximum number of devices in one pool: twice as many as any known node has."""
 
 _MAX_NAME = 253
 _SUBDOMAIN_RULE = (
@@ -38,7 +38,7 @@ _Faults = Iterator[FieldError]
 
 
 def broken_rules(found: api.Object) -> list[FieldError]:
-    """Return an error for each broken rule, in the order of the fields."""
+    """Return an error for each rule that an object breaks, in the order of its fields."""
     if isinstance(found, api.DevicePool):
         return list(_pool(found))
     if isinstance(found, api.DeviceClass):
@@ -56,7 +56,7 @@ def object_name(metadata: api.ObjectMeta) -> str:
 
 
 def object_line(kind: str, name: str, error: FieldError) -> str:
-    """Return one line for the user: object, field, rule."""
+    """Return an error as one line for the user: object, field and rule."""
     return f"{plain(kind) if kind else 'object'} {shown(name)}: {error}"
 
 
@@ -218,7 +218,9 @@ def _claim(claim: api.DeviceClaim) -> _Faults:
 
 def _instance(instance: api.ClaimInstance) -> _Faults:
     if instance.detail is not None and instance.one_of:
-        yield FieldError("oneOf", "Forbidden: excludes the fields of a single request")
+        yield FieldError(
+            "oneOf", "Forbidden: must not be set together with the fields of a single request"
+        )
         return
     if len(instance.one_of) > MAX_ALTERNATIVES:
         yield _too_many("oneOf", len(instance.one_of), MAX_ALTERNATIVES)
@@ -279,11 +281,14 @@ def _match_attributes(names: tuple[str, ...]) -> _Faults:
 def device_status_faults(
     status: api.DeviceStatus, allocations: Iterable[api.DeviceAllocation]
 ) -> _Faults:
-    """Return the errors of an entry of ``deviceStatuses``, for a claim with these allocations."""
+    """Yield an error for each broken rule in an entry of ``deviceStatuses``.
+
+    ``allocations``: the allocated devices of the claim.
+    """
     allocated = {(entry.device_pool_name, entry.device_name) for entry in allocations}
     if (status.device_pool_name, status.device_name) not in allocated:
         named = f"{status.device_pool_name}/{status.device_name}"
         yield invalid("deviceName", named, "the device is not allocated to the claim")
-    # Also rejects deviceIPs without deviceIP.
+    # This check also rejects deviceIPs without deviceIP.
     if status.device_ips and status.device_ips[0] != status.device_ip:
         yield invalid("deviceIPs[0].ip", status.device_ips[0], "must be equal to deviceIP")

@@ -1,4 +1,4 @@
-"""Objects of the API into plain values and YAML; fields without a value are left out."""
+"""Convert objects of the API to documents and YAML; omit fields without a value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Plain = dict[str, Any]
 
 
 def to_yaml(objects: Iterable[api.Object]) -> str:
-    """Return objects as YAML, one document each."""
+    """Return objects as YAML text with one document per object."""
     import yaml  # only the CLI and control clients write YAML
 
     documents = [write_object(each) for each in objects]
@@ -19,7 +19,7 @@ def to_yaml(objects: Iterable[api.Object]) -> str:
 
 
 def write_object(found: api.Object) -> Plain:
-    """Return the document of an object; ``read_object`` returns an equal object."""
+    """Return an object as a document, from which ``read_object`` returns an equal object."""
     if isinstance(found, api.ConfigObject):
         return dict(found.content)
     document = {
@@ -40,7 +40,7 @@ def write_object(found: api.Object) -> Plain:
 
 
 def _without_empty(**fields: Any) -> Plain:
-    # Like Go's omitempty, so that a document looks as users write it.
+    # Like Go's omitempty, so that a document looks like those that users write.
     return {
         name: value
         for name, value in fields.items()
@@ -104,7 +104,7 @@ def _attributes(attributes: Iterable[api.Attribute]) -> list[Plain]:
     return [
         {
             "name": attribute.name,
-            # An empty string is a value here, so only None is left out.
+            # An empty string is a valid value of an attribute, so only None is omitted.
             **{
                 name: value
                 for name, value in (
@@ -156,7 +156,7 @@ def _detail(detail: api.ClaimDetail) -> Plain:
 
 
 def write_status(status: api.ClaimStatus) -> Plain:
-    """Return the ``status`` of a claim."""
+    """Return the status of a claim as a document."""
     return _without_empty(
         allocations=[_allocation(entry) for entry in status.allocations],
         classConfigs=[write_object(config) for config in status.class_configs],

@@ -1,12 +1,12 @@
 """Requests to the API server: absolute paths, bodies as dicts, pools of connections.
 
-How a request ends:
+How a failed request is handled:
 * 429, 5xx or a broken connection: retry with exponential backoff and full jitter, without limit.
-* 401: read the credentials again, then retry once; after that as for 5xx.
-* Any other error: raise it; the caller decides.
+* 401: read the credentials again and retry once. If it fails again, handle it like 5xx.
+* Any other error: raise it to the caller.
 
 A client never has more requests in flight than its pool has connections. Streams (WATCH) use a
-separate pool: they stay open for minutes and would otherwise starve the requests.
+separate pool. They stay open for minutes, so in a shared pool requests would have no connection.
 """
 
 from __future__ import annotations
@@ -49,15 +49,16 @@ _HEADERS: Final[Mapping[Patch | None, dict[str, str]]] = {
     }
     for patch, content in _CONTENT.items()
 }
-# Well below the 10 s between renewals of a lease: a dead server must not hold a thread longer.
+# Well below the 10 s between renewals of a lease, because a server that does not respond must not
+# block a thread for longer.
 _CONNECT: Final = 5.0
 _MAX_TEXT: Final = 300
 _MAX_LINE: Final = 1 << 25
-"""Bytes of an event: ten times what etcd can store."""
+"""Largest event in bytes: ten times what etcd can store."""
 
 
 class OpenStreams:
-    """The streams that another thread may have to end. Thread-safe."""
+    """Set of open streams that another thread can end with ``close``. Thread-safe."""
 
     def __init__(self) -> None:
         # Guards the fields below.
@@ -67,12 +68,15 @@ class OpenStreams:
 
     @contextlib.contextmanager
     def followed(self, response: BaseHTTPResponse) -> Iterator[None]:
-        """Let ``close`` end the reading of this response. Raises ClientClosing after ``close``."""
+        """Make ``close`` end this response, until the ``with`` block ends.
+
+        Raises ClientClosing after ``close``.
+        """
         with self._lock:
             if self._is_closed:
                 raise ClientClosing
-            # Before the first read: ``close`` must find every response that a thread can wait
-            # for.
+            # Added before the first read, because ``close`` must end every response for which a
+            # thread can wait.
             self._responses.add(response)
         try:
             yield
@@ -81,27 +85,27 @@ class OpenStreams:
                 self._responses.discard(response)
 
     def close(self) -> None:
-        """End all streams."""
+        """End all open streams, and accept no new ones."""
         with self._lock:
             self._is_closed = True
             responses = list(self._responses)
         for response in responses:
-            # urllib3 before 2.3 lacks it: there the stream ends with its read timeout.
+            # urllib3 before 2.3 has no ``shutdown``: the stream then ends with its read timeout.
             if (shutdown := getattr(response, "shutdown", None)) is not None:
                 with contextlib.suppress(OSError, ValueError):
                     shutdown()
 
 
 class ScopedApi:
-    """A view of a client that stops writing when a condition becomes true."""
+    """View of an ApiClient that sends no more requests once a condition is true."""
 
     def __init__(self, client: ApiClient, is_over: Callable[[], bool]) -> None:
         self.request = functools.partial(client.request, is_over=is_over)
-        """As in ``protocol.Api``; raises ClientClosing once ``is_over`` returns True."""
+        """``ApiClient.request``, which raises ClientClosing once ``is_over`` returns True."""
 
 
 class ApiClient:
-    """The API server, on one pool of connections. Thread-safe."""
+    """Client for an API server, with pools of connections. Thread-safe."""
 
     def __init__(
         self,
@@ -111,8 +115,11 @@ class ApiClient:
         timeout: float = 30.0,
         warn: Warn = lambda text: None,
     ) -> None:
-        """``timeout``: seconds without a byte of the response until the connection counts as
-        broken."""
+        """Create a client; no request is sent yet.
+
+        ``connections``: maximum number of requests in flight. ``timeout``: seconds without a byte
+        of the response after which a connection counts as broken.
+        """
         self._credentials = credentials
         self._connections = connections
         self._options = _request_options(timeout)
@@ -124,7 +131,10 @@ class ApiClient:
         self._streams = OpenStreams()
 
     def _open(self, credentials: Credentials) -> tuple[HTTPConnectionPool, HTTPConnectionPool]:
-        """Open a pool for requests and one for streams, whose number is not limited."""
+        """Return a pool of connections for requests, and one for streams.
+
+        The number of streams is not limited.
+        """
         server = credentials.server
         return server.pool(self._connections), server.pool(2, block=False)
 
@@ -141,23 +151,26 @@ class ApiClient:
         user: str | None = None,
         is_over: Callable[[], bool] = lambda: False,
     ) -> JsonObject:
-        """As in ``protocol.Api``. Also raises ClientClosing, instead of sending or retrying,
-        once ``is_over`` returns True."""
+        """Send a request and return the object in the response; retry if that can help.
+
+        See ``protocol.Api.request``. Raises ClientClosing, instead of sending or retrying, once
+        ``is_over`` returns True.
+        """
 
         def call() -> JsonObject:
-            # Before each attempt, not only the first: a shard can be lost during a wait.
+            # Checked before each attempt, because a shard can be lost during a wait.
             if self._closing.is_set() or is_over():
                 raise ClientClosing
             try:
                 return self.attempt(method, path, body, query=query, patch=patch, user=user)
             except Unauthorized as error:
-                # Retry: an administrator can replace expired credentials at any time, and
-                # until then no write is lost.
+                # Retried, because an administrator can replace expired credentials at any time,
+                # and then no write is lost.
                 raise Unavailable(f"credentials not accepted: {error.message}") from None
 
         try:
-            # Nearly every request succeeds at once, and setting up a retry costs more than
-            # the request.
+            # Nearly every request succeeds at the first attempt, and preparing a retry costs
+            # more than the request.
             return call()
         except Unavailable as error:
             return self._retry(call, error)
@@ -174,8 +187,8 @@ class ApiClient:
             if self._closing.wait(max(seconds, retry_after)):
                 raise ClientClosing
 
-        # Let ``retry`` see the first failure without another request, so that its backoff counts
-        # it.
+        # ``retry`` gets the first failure without another request, so that it counts for the
+        # backoff.
         failures = iter([first])
 
         def next_call() -> JsonObject:
@@ -203,8 +216,12 @@ class ApiClient:
         patch: Patch | None = None,
         user: str | None = None,
     ) -> JsonObject:
-        """Send a request once. Raises Unavailable where ``request`` retries."""
-        # The credentials of this attempt: another thread may replace them at any time.
+        """Send a request once and return the object in the response.
+
+        Raises Unavailable for failures after which ``request`` would retry, and ApiError for
+        other errors. After 401, the credentials are read again and the request is sent again.
+        """
+        # The credentials of this attempt, because another thread can replace them at any time.
         credentials = self._credentials
         try:
             return self._send(method, path, body, query, patch, user)
@@ -243,13 +260,13 @@ class ApiClient:
         return f"{self._credentials.server.prefix}{path}{text}"
 
     def _renew(self, used: Credentials) -> None:
-        """Reload the credentials, unless another thread did so after these were used."""
+        """Read the credentials again, unless another thread has already replaced ``used``."""
         with self._renewing:
             if self._credentials is not used:
                 return
             fresh = used.reload()
-            # Only a new address or certificate needs new connections: the token is read per
-            # request.
+            # New connections are needed only for a new address or certificate, because the token
+            # is read for each request.
             if fresh.server != used.server:
                 self._pools = self._open(fresh)
             self._credentials = fresh
@@ -266,10 +283,10 @@ class ApiClient:
         user: str | None = None,
         streams: OpenStreams | None = None,
     ) -> Iterator[Iterator[bytes]]:
-        """Open a stream and return its lines. ``close`` ends it; so does closing ``streams``.
+        """Open a stream and return an iterator over its lines.
 
-        Raises as ``attempt`` does, also while lines are read: Unavailable after ``silence``
-        seconds without a byte.
+        ``close``, or ``close`` of ``streams``, ends the stream. Raises the errors of ``attempt``,
+        also while lines are read, and Unavailable after ``silence`` seconds without a byte.
         """
         options = _request_options(silence)
         with _broken_is_unavailable():
@@ -283,7 +300,7 @@ class ApiClient:
             )
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.closing(response))
-            # Before the status is read: the body of an error can block, too.
+            # Added before the body of an error is read, because that can also block.
             for each in (self._streams, streams):
                 if each is not None:
                     stack.enter_context(each.followed(response))
@@ -300,17 +317,17 @@ class ApiClient:
         return self._credentials.server.url
 
     def close(self) -> None:
-        """Send no more requests; end streams and the waits before retries."""
+        """Send no more requests; end all streams, and all waits before retries."""
         self._closing.set()
         self._streams.close()
 
     @property
     def is_closing(self) -> bool:
-        """True after ``close``."""
+        """True after ``close`` was called."""
         return self._closing.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until ``close`` or a timeout; return True if the client is closed."""
+        """Wait up to ``seconds`` until the client is closed; return True if it is closed."""
         return self._closing.wait(seconds)
 
 
@@ -318,11 +335,12 @@ _compact: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _request_options(silence: float) -> dict[str, Any]:
-    """Return the options of urllib3: no retries, no redirects, and a read timeout."""
+    """Return options for urllib3: no retries, no redirects, and a read timeout of ``silence``
+    seconds."""
     from urllib3 import Timeout
 
-    # Retries of urllib3 would ignore ``is_over`` and hide Retry-After. A redirect could send the
-    # credentials to another host.
+    # Retries by urllib3 would ignore ``is_over`` and hide the header Retry-After. A redirect could
+    # send the credentials to another host.
     timeout = Timeout(connect=_CONNECT, read=silence)
     return {"retries": False, "redirect": False, "timeout": timeout}
 
@@ -340,8 +358,11 @@ def _broken_is_unavailable() -> Iterator[None]:
 
 
 def _read(response: BaseHTTPResponse, method: str, path: str) -> JsonObject:
-    """Return the object of a response. Raises ApiError, Unavailable, and ValueError for a body
-    that is not a JSON object."""
+    """Return the object in a response.
+
+    Raises Unavailable for 429 and 5xx, ApiError for other error codes, and ValueError for a body
+    that is not a JSON object.
+    """
     code = response.status
     if 200 <= code < 300:
         try:
@@ -349,7 +370,7 @@ def _read(response: BaseHTTPResponse, method: str, path: str) -> JsonObject:
         except ValueError:
             raise ValueError(f"{method} {path}: response is not a JSON object") from None
     reason, message = _status(response.data)
-    # Overload, a restart or a failing etcd: all of them pass.
+    # Overload, a restart or a failing etcd are temporary.
     if code == 429 or code >= 500:
         text = f"{method} {path}: {code} {reason}: {message}"
         raise Unavailable(text, _seconds(response.headers.get("Retry-After")))
@@ -357,7 +378,7 @@ def _read(response: BaseHTTPResponse, method: str, path: str) -> JsonObject:
 
 
 def _status(data: bytes) -> tuple[str, str]:
-    """Return reason and message of a ``metav1.Status``; for other bodies, their text."""
+    """Return reason and message of a ``metav1.Status``; for any other body, "" and its text."""
     try:
         found = decoded(data)
     except ValueError:
@@ -375,11 +396,10 @@ def _seconds(text: str | None) -> float:
 
 
 def _lines(response: BaseHTTPResponse) -> Iterator[bytes]:
-    """Split a stream at newlines. An incomplete last line was cut off and is dropped."""
+    """Iterate over the lines of a stream; an incomplete last line is dropped."""
     pieces: list[bytes] = []
     length = 0
-    # Events come as chunks. ``stream`` yields each chunk as it arrives; ``read`` would wait
-    # until 64 KiB are there.
+    # ``stream`` yields each chunk as it arrives; ``read`` would wait for 64 KiB.
     chunks = response.stream(1 << 16)
     while True:
         with _broken_is_unavailable():
@@ -391,19 +411,19 @@ def _lines(response: BaseHTTPResponse) -> Iterator[bytes]:
         length += len(first)
         if others:
             yield b"".join(pieces)
-            *whole, rest = others
+            *whole, unfinished = others
             yield from whole
-            pieces, length = [rest], len(rest)
+            pieces, length = [unfinished], len(unfinished)
         if length > _MAX_LINE:
-            raise Unavailable(f"stream line too long: limit {_MAX_LINE} bytes")
+            raise Unavailable(f"a line of the stream is longer than {_MAX_LINE} bytes")
 
 
 def node_path(name: str, *below: str) -> str:
-    """Return the path of a Node or of its subresource."""
-    # Names need no quoting: the API server only accepts DNS names.
+    """Return the API path of a Node, or of its subresource ``below``."""
+    # Names need no quoting, because the API server accepts only DNS names.
     return "/".join(("/api/v1/nodes", name, *below))
 
 
 def pod_path(namespace: str, name: str, *below: str) -> str:
-    """Return the path of a Pod or of its subresource."""
+    """Return the API path of a Pod, or of its subresource ``below``."""
     return "/".join(("/api/v1/namespaces", namespace, "pods", name, *below))

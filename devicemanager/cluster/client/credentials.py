@@ -1,7 +1,7 @@
 """Address and credentials of the API server, from a kubeconfig or the pod's service account.
 
-The official client reads them, with exec plugins and tokens that it renews. Only attributes
-that ``Configuration`` has in all releases from 29 on are used.
+The Python package ``kubernetes`` reads them. It also runs exec plugins and renews tokens. This
+module uses only attributes of its class ``Configuration`` that all releases from 29 on have.
 """
 
 from __future__ import annotations
@@ -32,27 +32,31 @@ _IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 _HINT = "use --kubeconfig, or set KUBECONFIG"
 
 Token = Callable[[], str | None]
-"""Returns the value of the Authorization header, renewed if necessary; None for no header."""
+"""Function that returns the value of the Authorization header, renewed if necessary; None for no
+header."""
 
 
 @attrs.frozen
 class Server:
-    """Address of the API server and TLS options."""
+    """Address, TLS options and proxy of an API server."""
 
     url: str
     tls: tuple[tuple[str, Any], ...] = ()
-    """Arguments of urllib3's pool for HTTPS, sorted."""
+    """Arguments for urllib3's HTTPS pool, as sorted pairs."""
     proxy: str | None = None
 
     def pool(self, connections: int, *, block: bool = True) -> HTTPConnectionPool:
-        """Open a pool of connections. With ``block``, a caller waits for a free one."""
+        """Return a new pool of connections to the server.
+
+        With ``block``, a request waits for a free connection; otherwise it opens another one.
+        """
         import urllib3
 
         options: dict[str, Any] = {"maxsize": connections, "block": block}
         if self.url.startswith("https:"):
             options |= dict(self.tls)
-        # A new manager per pool: one manager would share its connections between leases and
-        # other requests.
+        # Each pool has a manager, because one manager would share its connections between leases
+        # and other requests.
         manager = (
             urllib3.ProxyManager(self.proxy, **options)
             if self.proxy
@@ -62,18 +66,18 @@ class Server:
 
     @property
     def prefix(self) -> str:
-        """Path before ``/api`` if the server is behind a gateway; without a trailing slash."""
+        """Path before ``/api`` in URLs, without a trailing slash; empty if there is no gateway."""
         return urlsplit(self.url).path.rstrip("/")
 
 
 @attrs.frozen
 class Credentials:
-    """A server and how to authenticate there."""
+    """An API server, with the token to authenticate."""
 
     server: Server
     token: Token
     reload: Callable[[], Credentials]
-    """Read everything again: after a 401 the files may have new content."""
+    """Reads the kubeconfig again and returns new credentials, after a response of 401."""
 
 
 def load(
@@ -82,7 +86,7 @@ def load(
     """Read a kubeconfig and return the credentials of a context.
 
     Without a kubeconfig, use ``KUBECONFIG``, ``~/.kube/config`` or the pod's service account,
-    whichever exists first. Raises ClusterError.
+    whichever exists first. Raises ClusterError if there is none, or if it is invalid.
     """
     # Imported here because it takes a fifth of a second.
     from kubernetes.client.configuration import Configuration
@@ -101,8 +105,8 @@ def load(
 
 
 def _default() -> str | None:
-    # Path.expanduser raises for a user ID without a name and without HOME, as in images that
-    # only set a number.
+    # Path.expanduser raises an error for a user ID without a name and without HOME, which occurs
+    # in container images.
     usual = os.path.expanduser("~/.kube/config")  # noqa: PTH111
     return usual if Path(usual).exists() else None
 
@@ -116,7 +120,7 @@ def _check_file(path: str | os.PathLike[str] | None) -> None:
     try:
         check_kubeconfig(path)
     except OSError as error:
-        raise ClusterError(f"kubeconfig {path}: {error.strerror}: {_HINT}") from None
+        raise ClusterError(f"cannot read kubeconfig {path}: {error.strerror}: {_HINT}") from None
     except ValueError as error:
         raise ClusterError(f"kubeconfig {path}: {error}: {_HINT}") from None
 
@@ -125,11 +129,11 @@ def _from_file(found: Any, path: str | os.PathLike[str] | None, context: str | N
     from kubernetes.config import load_kube_config
 
     load: Callable[..., None] = load_kube_config
-    # Renewed tokens are not written back: the file belongs to the user.
+    # Renewed tokens are not written to the file, because the file belongs to the user.
     with client_errors() as errors:
         load(str(path), context=context, client_configuration=found, persist_config=False)
-    # The client only logs that an exec plugin failed, and continues without credentials. Other
-    # credentials of the user are used then.
+    # If an exec plugin fails, the client only logs it and continues with the user's other
+    # credentials. Without others, it is an error.
     if errors and not (found.api_key or found.cert_file or found.username):
         raise ValueError(f"cannot get the user's credentials: {errors[-1]}")
 
@@ -169,17 +173,17 @@ def _server(found: Any, where: str) -> Server:
         "assert_hostname": found.assert_hostname,
         "server_hostname": found.tls_server_name,
     }
-    # Omit what is None: urllib3 has its defaults, and releases of the client differ in
-    # what they leave None.
+    # Options that are None are left to urllib3's defaults, because releases of the client differ
+    # in which options are None.
     given = tuple(sorted((name, value) for name, value in tls.items() if value is not None))
     return Server(url, given, _proxy(found, str(parts.hostname)))
 
 
 def _proxy(found: Any, host: str) -> str | None:
-    # A proxy cannot reach loopback, and many networks set one for all programs.
+    # A proxy cannot reach loopback addresses, and many networks set a proxy for all programs.
     if host in _LOOPBACK or host.startswith("127."):
         return None
-    # The oldest releases of the client ignore the environment.
+    # The oldest releases of the client ignore the environment variables.
     environment = getproxies()
     if proxy_bypass_environment(host, {"no": found.no_proxy or environment.get("no", "")}):
         return None
@@ -188,8 +192,8 @@ def _proxy(found: Any, host: str) -> str | None:
 
 def _token(found: Any) -> Token:
     def token() -> str | None:
-        # Reading the key also runs the hook that renews it. Its name depends on the release of
-        # the client, and the oldest releases have no alias for it.
+        # Reading the key also runs the hook that renews it. The name of the key depends on the
+        # release of the client, and the oldest releases have no alias.
         for name in ("BearerToken", "authorization"):
             if text := found.get_api_key_with_prefix(name):
                 return str(text)

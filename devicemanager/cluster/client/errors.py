@@ -1,4 +1,4 @@
-"""Errors of requests to the API server."""
+"""Exceptions for requests to the API server."""
 
 from __future__ import annotations
 
@@ -20,27 +20,31 @@ __all__ = [
 
 
 class ClusterError(DeviceManagerError):
-    """The cluster cannot be joined; the text is one line with the problem and the fix."""
+    """Error for a cluster that nodes cannot join, or that is unavailable.
+
+    The text is one line with the problem and, if known, the fix.
+    """
 
 
 class ClientClosing(Exception):
-    """The client is closed: the request was abandoned or not sent."""
+    """Error for a request that was not sent or was given up, because the client is closed."""
 
 
 class Unavailable(ClusterError):
-    """No response, or one that asks to retry: the same request can succeed later."""
+    """Error for a request that failed but can succeed later: no response, 429 or 5xx."""
 
     def __init__(self, text: str, wait: float = 0.0) -> None:
-        """``wait``: seconds that the server asks to wait before the next request."""
+        """Create the error; ``wait`` is the number of seconds of the header Retry-After."""
         super().__init__(text)
         self.wait = wait
 
 
 class ApiError(ClusterError):
-    """The API server responded with an error that a retry does not fix."""
+    """Error response of the API server that a retry does not fix."""
 
     def __init__(self, code: int, reason: str, message: str, method: str, path: str) -> None:
-        """``reason`` and ``message`` are those of the response (``metav1.Status``), or empty."""
+        """Create the error; ``reason`` and ``message`` are those of the response
+        (``metav1.Status``), or empty."""
         super().__init__(f"{method} {path}: {code} {reason}: {message}")
         self.code = code
         self.reason = reason
@@ -50,27 +54,28 @@ class ApiError(ClusterError):
 
 
 class Unauthorized(ApiError):
-    """401: the credentials are invalid or have expired."""
+    """Error response 401: the credentials are invalid or have expired."""
 
 
 class Forbidden(ApiError):
-    """403: a permission is missing; the message names verb and resource."""
+    """Error response 403: a permission is missing; the message names verb and resource."""
 
 
 class NotFound(ApiError):
-    """404."""
+    """Error response 404: the object or resource does not exist."""
 
 
 class Conflict(ApiError):
-    """409: the name exists, the UID differs, or the resource version is outdated."""
+    """Error response 409: the name exists, the UID differs, or the resource version is
+    outdated."""
 
 
 class Gone(ApiError):
-    """410: the watch expired; relist."""
+    """Error response 410: the resource version of a watch has expired; relist."""
 
 
 class Invalid(ApiError):
-    """422: the server rejects the body. This is a bug in devicemanager."""
+    """Error response 422: the server rejects the request body. This is a bug in devicemanager."""
 
 
 _BY_CODE: dict[int, type[ApiError]] = {
@@ -84,5 +89,5 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 
 def api_error(code: int, reason: str, message: str, method: str, path: str) -> ApiError:
-    """Return the error for a status code."""
+    """Return the error for an HTTP status code, of the class for this code."""
     return _BY_CODE.get(code, ApiError)(code, reason, message, method, path)

@@ -1,11 +1,11 @@
 """Leases of many nodes, each renewed on time (component-helpers ``lease/controller.go``).
 
-Leases are ordered by deadline. A few threads renew them, on connections that no other requests
-use, so that no burst of pods can delay a heartbeat.
+Leases are ordered by deadline. A few threads renew them, on connections that only they use, so
+that a burst of pods cannot delay a heartbeat.
 
 One thread at a time is the watcher: it waits for the next deadline. When a lease is due, the
-watcher wakes another thread to take over, and renews the lease itself. A deadline therefore
-wakes up two threads, not all of them.
+watcher renews it, and wakes another thread, which becomes the watcher. Therefore a deadline wakes
+only two threads.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ JITTER: Final = 0.04
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 7.0
 SOON: Final = 0.05
-"""Seconds by which a renewal may be early, so that threads wake up less often."""
+"""Seconds by which a renewal may be early; this makes threads wake up less often."""
 LATE: Final = 10.0
-"""Lag in seconds that causes a warning."""
+"""Delay of a renewal in seconds that causes a warning."""
 
 
 @attrs.define(eq=False)
 class _Lease:
-    """Lease of one node. Only the thread that renews it changes it."""
+    """State of one node's Lease. Only the thread that renews the Lease changes it."""
 
     node: str
     uid: str
     due: float
     version: str | None = None
-    """None: create it, or read it again."""
+    """``resourceVersion`` of the Lease; None if it must be created or read again."""
     extra: dict[str, Any] = attrs.Factory(dict)
     """Labels and annotations that other clients set."""
     failures: int = 0
@@ -62,17 +62,17 @@ class _Lease:
 
 @attrs.frozen
 class LeaseLag:
-    """How late leases are renewed, in seconds."""
+    """Delays with which leases were renewed, in seconds."""
 
     renewals: int
     worst: float
-    """Largest lag of the last minute."""
+    """Largest delay of the last minute."""
     mean: float
-    """Mean lag of all renewals."""
+    """Mean delay of all renewals."""
 
 
 class LeaseController:
-    """Renewal of leases until ``close``. Thread-safe."""
+    """Controller that renews the Leases of many nodes until ``close``. Thread-safe."""
 
     def __init__(
         self,
@@ -83,9 +83,10 @@ class LeaseController:
         as_nodes: bool = False,
         warn: Warn = lambda text: None,
     ) -> None:
-        """``duration``: validity of a lease in seconds; it is renewed after a quarter of it.
+        """Create a controller without Leases.
 
-        ``api`` should be a client that no other requests use.
+        ``duration``: validity of a Lease in seconds; a Lease is renewed after a quarter of this
+        time. ``api`` should be a client that is used only for Leases.
         """
         self._api = api
         self._duration = duration
@@ -106,7 +107,10 @@ class LeaseController:
     # -- nodes -----------------------------------------------------------------------
 
     def add(self, node: str, uid: str) -> None:
-        """Create the node's Lease now and renew it from then on; replace an existing one."""
+        """Create the Lease of a node now, and renew it until ``remove``.
+
+        ``uid`` is the UID of the Node. An existing Lease is updated.
+        """
         with self._changed:
             if (known := self._leases.pop(node, None)) is not None:
                 known.removed = True
@@ -114,13 +118,13 @@ class LeaseController:
             self._put(lease)
 
     def remove(self, node: str) -> None:
-        """Stop renewing a Lease. A renewal in flight may still succeed."""
+        """Stop renewing the Lease of a node. A request in flight can still succeed."""
         with self._changed:
             if (known := self._leases.pop(node, None)) is not None:
                 known.removed = True
 
     def pause(self, node: str, paused: bool) -> None:
-        """Pause or resume the renewal of a Lease."""
+        """Pause the renewal of a node's Lease, or resume it if ``paused`` is False."""
         with self._changed:
             if (known := self._leases.get(node)) is not None:
                 known.paused = paused
@@ -128,7 +132,7 @@ class LeaseController:
     def _put(self, lease: _Lease) -> None:
         self._number += 1
         heapq.heappush(self._queue, (lease.due, self._number, lease))
-        # Never more threads than leases: a process with one node needs one.
+        # There are never more threads than leases: a process with one node needs one.
         if len(self._threads) < min(self._max_threads, len(self._leases)) and not self._closed:
             start_another(self._threads, self._run, "leases")
         if self._is_watched and self._queue[0][2] is lease:
@@ -153,20 +157,21 @@ class LeaseController:
             self._again(lease, due, wait)
 
     def _next(self) -> _Lease | None:
-        """Wait until a lease is due and return it, the most overdue first; None after close."""
+        """Wait until a lease is due and return it, the most overdue first; return None after
+        ``close``."""
         with self._changed:
             while not self._closed:
                 if self._is_watched:
                     self._changed.wait()
                     continue
                 self._drop_removed()
-                rest = self._queue[0][0] - time.monotonic() if self._queue else None
-                if rest is not None and rest <= SOON:
+                remaining = self._queue[0][0] - time.monotonic() if self._queue else None
+                if remaining is not None and remaining <= SOON:
                     lease = heapq.heappop(self._queue)[2]
                     self._changed.notify()  # another thread becomes the watcher
                     return lease
                 self._is_watched = True
-                self._changed.wait(rest)
+                self._changed.wait(remaining)
                 self._is_watched = False
             return None
 
@@ -175,15 +180,16 @@ class LeaseController:
             heapq.heappop(self._queue)
 
     def _again(self, lease: _Lease, due: float, wait: float) -> None:
-        """Queue the next attempt: after ``wait`` seconds, or at the next deadline if it is 0."""
+        """Queue the next attempt after ``wait`` seconds or, if ``wait`` is 0, the next renewal."""
         now = time.monotonic()
-        # As the kubelet. Without jitter, nodes that joined together would always renew together.
+        # As in the kubelet. Without jitter, nodes that joined together would always renew their
+        # leases at the same time.
         interval = self._duration / 4 * (1 + random.uniform(0, JITTER))
         with self._changed:
             if not wait and not lease.paused:
                 self._note(now, max(0.0, now - due))
-            # From the last deadline, not from now, or each delay would shift all later renewals.
-            # After an outage, missed renewals are not made up for.
+            # Counted from the last deadline, because otherwise each delay would shift all later
+            # renewals. Renewals that were missed during an outage are skipped.
             lease.due = now + wait if wait else max(due + interval, now)
             if not lease.removed and not self._closed:
                 self._put(lease)
@@ -195,7 +201,7 @@ class LeaseController:
             self._worst, self._worst_at = lag, now
         if lag > LATE:
             self._warn(
-                f"API server is slow: leases late by {lag:.0f} s; use fewer nodes, a larger "
+                f"API server is slow: leases are {lag:.0f} s late; use fewer nodes, a larger "
                 "control plane, or --lease-duration 120 with a longer "
                 "--node-monitor-grace-period of the controllers"
             )
@@ -203,19 +209,20 @@ class LeaseController:
     # -- one renewal -----------------------------------------------------------------
 
     def _attempt(self, lease: _Lease) -> float:
-        """Renew or create a lease; return the seconds until the next attempt, 0 on success."""
+        """Renew or create a lease; return 0 on success, else the seconds until the next
+        attempt."""
         try:
             self._renew(lease)
         except (NotFound, Conflict):
-            # Another client deleted or changed it: create it, or read what there is.
+            # Another client deleted or changed the lease: create it or read it again.
             lease.version = None
             return self._failed(lease)
         except Unavailable as error:
             return max(error.wait, self._failed(lease))
         except ApiError as error:
             self._warn(f"lease of node {lease.node}: {error}")
-            # Probably a missing permission. A quick retry would not help, and the node leaves with
-            # its next status update.
+            # Probably a permission is missing. A quick retry would not help. The next status
+            # update makes the node leave.
             return max(LONGEST_WAIT, self._failed(lease))
         lease.failures = 0
         return 0.0
@@ -233,8 +240,8 @@ class LeaseController:
                 _note_response(lease, self._api.attempt("POST", PATH, self._body(lease), user=user))
                 return
             except Conflict:
-                # It was created before this process started, or by a POST whose response was
-                # lost.
+                # The lease was created before this process started, or by a POST whose response
+                # was lost.
                 _note_response(lease, self._api.attempt("GET", path, user=user))
         _note_response(lease, self._api.attempt("PUT", path, self._body(lease), user=user))
 
@@ -253,12 +260,12 @@ class LeaseController:
 
     @property
     def lag(self) -> LeaseLag:
-        """How late the renewals were."""
+        """The delays with which leases were renewed."""
         with self._changed:
             return LeaseLag(self._renewals, self._worst, self._lag / max(1, self._renewals))
 
     def close(self, seconds: float = 5.0) -> None:
-        """Stop all renewals, and wait up to ``seconds`` for those in flight."""
+        """Stop all renewals, and wait up to ``seconds`` for requests in flight."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -267,7 +274,8 @@ class LeaseController:
 
 
 def _note_response(lease: _Lease, response: JsonObject) -> None:
-    """Remember what the next PUT needs, so that it needs no GET before it."""
+    """Store the version, labels and annotations from a response, so that the next PUT needs no GET
+    before it."""
     metadata = response["metadata"]
     lease.version = metadata["resourceVersion"]
     lease.extra = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}

@@ -1,4 +1,4 @@
-"""What nodes and pods use of the API client."""
+"""The protocol through which nodes and pods use the API client."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["Api", "JsonObject", "Patch"]
 JsonObject: TypeAlias = dict[str, Any]
 
 Patch = Literal["strategic", "merge"]
-"""How the server merges the body of a PATCH."""
+"""Type of a PATCH: strategic merge patch or JSON merge patch."""
 
 
 class Api(Protocol):
-    """The API server. Calls block. Thread-safe."""
+    """Client for the API server; calls block. Thread-safe."""
 
     def request(
         self,
@@ -28,9 +28,9 @@ class Api(Protocol):
     ) -> JsonObject:
         """Send one request and return the object in the response.
 
-        ``path`` is absolute, such as ``/api/v1/nodes/rack-0/status``. ``patch`` is for
-        PATCH only. ``user`` is the name of a node to impersonate.
+        ``path`` is absolute, such as ``/api/v1/nodes/rack-0/status``. ``patch`` is the type of a
+        PATCH. ``user`` is the name of a node to impersonate.
 
-        Retries 429, 5xx and broken connections without limit. Raises an ApiError for any
-        other error, and ClientClosing after ``close``.
+        Retries 429, 5xx and broken connections without limit. Raises an ApiError for any other
+        error response, and ClientClosing after the client was closed.
         """

@@ -1,4 +1,4 @@
-"""Warnings for people, at a limited rate."""
+"""Warnings that are shown to the user, at a limited rate."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final, TypeAlias
 __all__ = ["RateLimitedWarning", "Warn", "truncate"]
 
 Warn: TypeAlias = Callable[[str], None]
-"""Shows one line to the user. Must be thread-safe."""
+"""Function that shows one line to the user. It must be thread-safe."""
 
 _SHOWN: Final = 60
 
 
 class RateLimitedWarning:
-    """A ``Warn`` that passes on at most one line per interval and drops the others."""
+    """Function that shows at most one warning per interval and drops the others."""
 
     def __init__(
         self, warn: Warn, every: float = 60.0, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        """``every``: the interval in seconds."""
+        """Create the function; ``warn`` shows a line, ``every`` is the interval in seconds."""
         self._warn = warn
         self._every = every
         self._monotonic = monotonic
@@ -29,7 +29,7 @@ class RateLimitedWarning:
         self._next = float("-inf")
 
     def __call__(self, text: str) -> None:
-        """Show a line, unless another one was shown during the interval."""
+        """Show a line, or drop it if another line was shown less than an interval ago."""
         with self._lock:
             now = self._monotonic()
             if now < self._next:
@@ -39,5 +39,6 @@ class RateLimitedWarning:
 
 
 def truncate(text: str) -> str:
-    """Shorten a text for use in one line: an annotation can have 256 KiB."""
+    """Shorten a text to 60 characters for a message; an annotation, for example, can have 256
+    KiB."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,4 +1,5 @@
-"""Events of the kubelet (core/v1), with the limits of client-go (``tools/record``, v0.32)."""
+"""Kubernetes events of the kubelet (core/v1), with the rate limits of client-go
+(``tools/record``, v0.32)."""
 
 from __future__ import annotations
 
@@ -18,14 +19,15 @@ __all__ = ["EventRecorder", "EventType", "ObjectReference"]
 
 _BURST: Final = 25
 _REFILL: Final = 300.0
-"""Events about one object that can be written at once, and seconds until one more can."""
+"""Number of events about one object that can be written without a pause, and seconds until one
+more can be written."""
 _SIMILAR: Final = 10
 _WINDOW: Final = 600.0
-"""Events that differ only in their message are combined if more than ``_SIMILAR`` come within
-this many seconds."""
-# client-go remembers 4096 per process; a process here has thousands of nodes.
+"""Period in seconds: events that differ only in their message are combined if there are more than
+``_SIMILAR`` in this period."""
+# client-go stores 4096 events per process, but this process can have thousands of nodes.
 _REMEMBERED: Final = 64
-"""Events remembered per node, so that repetitions are counted and not created."""
+"""Number of stored events per node. A repetition of a stored event increases its count."""
 
 EventType = Literal["Normal", "Warning"]
 """Type of a Kubernetes event."""
@@ -33,7 +35,7 @@ EventType = Literal["Normal", "Warning"]
 
 @attrs.frozen
 class ObjectReference:
-    """The object that an event is about."""
+    """Reference to the object that a Kubernetes event is about."""
 
     kind: str
     name: str
@@ -41,7 +43,7 @@ class ObjectReference:
     namespace: str = ""
 
     def as_object(self) -> JsonObject:
-        """Return ``involvedObject``."""
+        """Return the reference as the field ``involvedObject`` of an event."""
         found = {"apiVersion": "v1", "kind": self.kind, "name": self.name, "uid": self.uid}
         return {**found, "namespace": self.namespace} if self.namespace else found
 
@@ -64,7 +66,7 @@ class _Bucket:
 
 @attrs.define(eq=False)
 class _Similar:
-    """Messages of events that are otherwise equal."""
+    """Messages of events that differ only in their message."""
 
     first: float
     messages: tuple[str, ...] = ()
@@ -72,16 +74,23 @@ class _Similar:
 
 @attrs.define(eq=False)
 class _Written:
-    """An event on the API server. Only the work queue's thread for its key changes it."""
+    """An event on the API server, with its path and count.
+
+    Only work under the event's key in the work queue changes it.
+    """
 
     path: str = ""
     count: int = 0
 
 
 class EventRecorder:
-    """Writer of the events of one node. Thread-safe for calls about different objects."""
+    """Writer of the Kubernetes events of one node.
 
-    # Dicts because an OrderedDict takes three times as much memory, and every node has three.
+    Thread-safe for calls about different objects.
+    """
+
+    # Plain dicts, because an OrderedDict takes three times as much memory and every node has
+    # three of them.
     __slots__ = (
         "_api",
         "_buckets",
@@ -97,7 +106,10 @@ class EventRecorder:
     def __init__(
         self, node: str, api: Api, work_queue: WorkQueue, clock: Clock, user: str | None = None
     ) -> None:
-        """``user``: the node to impersonate; None for no impersonation."""
+        """Create a writer for the events of ``node``.
+
+        ``user``: the node to impersonate in requests; None for no impersonation.
+        """
         self._node = node
         self._api = api
         self._work_queue = work_queue
@@ -109,14 +121,16 @@ class EventRecorder:
         self._number = 0
 
     def record(self, about: ObjectReference, kind: EventType, reason: str, message: str) -> None:
-        """Create an event, increase the count of an equal one, or drop it if there are too
-        many."""
+        """Queue a write of an event: create it, or increase the count of an equal event.
+
+        The event is dropped if there are too many about the same object.
+        """
         now = self._clock.monotonic()
         message, same = self._aggregate((about, kind, reason), message, now)
         if not _get_or_add(self._buckets, about, lambda: _Bucket(_BURST, now)).take(now):
             return
-        # Shared by all repetitions: the thread that creates the event stores its path for the
-        # next.
+        # All repetitions share this object: the thread that creates the event stores its path in
+        # it.
         written = _get_or_add(self._written, (about, kind, reason, same), _Written)
         made = partial(self._object, about, kind, reason, message)
         # Events about one object stay in order and do not wait for events about others.
@@ -126,8 +140,11 @@ class EventRecorder:
     def _aggregate(
         self, similar: tuple[ObjectReference, str, str], message: str, now: float
     ) -> tuple[str, str]:
-        """Return the message to write, and the text that identifies equal events
-        (``EventAggregator.EventAggregate``)."""
+        """Return the message to write, and a text that is the same for equal events.
+
+        Many events that differ only in their message become one combined event
+        (``EventAggregator.EventAggregate``).
+        """
         seen = _get_or_add(self._similar, similar, lambda: _Similar(now))
         if now - seen.first > _WINDOW:
             seen.first, seen.messages = now, ()
@@ -158,11 +175,11 @@ class EventRecorder:
                 written.path = f"{path}/{event['metadata']['name']}"
             written.count += 1
         except ApiError:
-            # As in client-go: an event that cannot be written is lost. No caller waits for it.
+            # As in client-go, an event that cannot be written is lost.
             written.count = 0
 
     def _object(self, about: ObjectReference, kind: str, reason: str, message: str) -> JsonObject:
-        # The name must be unique, also for two events at the same time.
+        # The number makes the name unique if two events happen at the same time.
         self._number += 1
         wall = self._clock.time()
         when = timestamp(wall)
@@ -187,7 +204,10 @@ class EventRecorder:
 
 
 def _get_or_add(known: dict[Any, Any], key: Any, new: Callable[[], Any]) -> Any:
-    """Return the value of a key, added if missing; then remove the oldest if there are too many."""
+    """Return the value of ``key``; add ``new()`` if it is missing.
+
+    If there are then too many keys, the oldest one is removed.
+    """
     found = known.get(key)
     if found is None:
         found = known[key] = new()

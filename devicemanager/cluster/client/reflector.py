@@ -1,13 +1,15 @@
-"""LIST, then WATCH, as client-go's reflector does (``tools/cache/reflector.go``, v0.32).
+"""LIST, then WATCH, like client-go's reflector (``tools/cache/reflector.go``, v0.32).
 
-How a watch ends, and what follows:
+How a watch ends, and what the reflector does then:
 * Normally, after 5 to 10 minutes: watch again from the last resource version.
 * 410 Gone, as a response or as an ERROR event: relist.
-* A broken connection or another error: back off, check ``is_same``, then watch again.
-* An exception of the sink: a bug. Log it and relist, because the sink may have missed an event.
+* A broken connection or another error: back off, call ``is_same``, then watch again, or relist if
+  the server lost its data.
+* An exception of the sink, which is a bug: log it and relist, because the sink may have missed an
+  event.
 
-One difference from client-go: the LIST reads pages from etcd, not everything at once from the
-server's watch cache. With thousands of pods neither side then holds the list twice.
+One difference from client-go: the LIST reads pages from etcd, and client-go reads the whole list
+from the server's watch cache. With pages, neither side stores a list of thousands of pods twice.
 """
 
 from __future__ import annotations
@@ -30,58 +32,63 @@ __all__ = ["Reflector", "Sink", "Source", "pages", "pods_on"]
 FIRST_WAIT: Final = 0.8
 LONGEST_WAIT: Final = 30.0
 CALM: Final = 120.0
-"""Seconds without a failure after which the backoff starts again."""
+"""Seconds without a failure after which the backoff starts again with its shortest wait."""
 SHORT: Final = 1.0
-"""A stream that ends sooner, in seconds, counts as a failure even if it delivered events."""
+"""A stream that ends within this many seconds counts as a failure, even if it delivered
+events."""
 SILENCE: Final = 150.0
-"""Seconds without a byte after which a stream is broken: bookmarks come every minute."""
+"""Seconds without a byte after which a stream counts as broken. Bookmarks come every minute."""
 _PAGE_SIZE: Final = 500
 _CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
 _MAX_TEXT: Final = 300
-# A search in the bytes is much cheaper than decoding the event.
+# Searching the bytes is much cheaper than decoding the event.
 _NODE_NAME: Final = re.compile(rb'"nodeName":"([^"]*)"')
 
 Wants = Callable[[bytes], bool]
-"""Filter of raw events, applied before they are decoded; False drops an event."""
+"""Filter for events before they are decoded; an event is dropped if it returns False."""
 
 
 class Sink(Protocol):
-    """Receiver of objects and events. Called by one thread."""
+    """Receiver of the objects and events of a reflector. One thread calls the methods."""
 
     def begin_list(self) -> None:
-        """A LIST starts: objects created from now on may be missing from it."""
+        """Handle the start of a LIST. Objects that are created later can be missing from the
+        list."""
 
     def replace(self, objects: list[JsonObject]) -> None:
-        """Full list: objects that are not in it were deleted."""
+        """Handle a full list of objects. Objects that are not in the list were deleted."""
 
     def apply(self, kind: str, object_: JsonObject) -> None:
-        """An object was ``ADDED``, ``MODIFIED`` or ``DELETED``; with its current state, or its
-        last one."""
+        """Handle an object that was ``ADDED``, ``MODIFIED`` or ``DELETED``.
+
+        ``object_`` is the object's current state, or its last state before it was deleted.
+        """
 
 
 class Source(Protocol):
-    """What a reflector uses of the API client."""
+    """API client with the members that a reflector uses."""
 
     @property
     def is_closing(self) -> bool:
-        """True if the reflector must end."""
+        """True if the reflector must stop."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait up to ``seconds``; return True if the reflector must end."""
+        """Wait up to ``seconds``; return True if the reflector must stop."""
 
     def attempt(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None
     ) -> JsonObject:
-        """Send one request, once."""
+        """Send a request once, without retries, and return the object in the response."""
 
     def stream(
         self, path: str, query: Mapping[str, str], *, silence: float
     ) -> AbstractContextManager[Iterator[bytes]]:
-        """Open a stream and return its lines."""
+        """Open a stream and return its lines; raise Unavailable after ``silence`` seconds without
+        a byte."""
 
 
 class Reflector:
-    """List and watch that keep a sink up to date with all objects of one path."""
+    """Loop of LIST and WATCH that sends all objects of one API path to a sink."""
 
     def __init__(
         self,
@@ -95,9 +102,12 @@ class Reflector:
         warn: Warn = lambda text: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``query`` selects objects. ``wants`` filters events, not lists. ``is_same`` is called
-        after a failure; it returns False if the server lost its data. It may raise as requests
-        do."""
+        """Create a reflector; ``run`` or ``start`` starts it.
+
+        ``query`` selects objects. ``wants`` filters events, but not lists. ``is_same`` is called
+        after a failure, and returns False if the server has lost its data. It may raise the errors
+        of a request.
+        """
         self._source = source
         self._path = path
         self._sink = sink
@@ -110,21 +120,21 @@ class Reflector:
         self._failures = 0
 
     def start(self) -> threading.Thread:
-        """Call ``run`` on a new thread."""
+        """Call ``run`` on a new thread, and return the thread."""
         thread = threading.Thread(target=self.run, name=f"watch {self._path}", daemon=True)
         thread.start()
         return thread
 
     def run(self) -> None:
-        """LIST and WATCH until the source is closing."""
+        """Repeat LIST and WATCH until the source is closing."""
         while not self._source.is_closing:
             began = self._monotonic()
             try:
                 if self._version is None:
                     self._version = self._list()
                 elif self._failures and not self._is_same():
-                    # A server on a new etcd counts versions from 1. A watch from our version,
-                    # which is in its future, would be accepted and stay silent.
+                    # A server on a new etcd counts versions from 1. It would accept a watch from
+                    # our version, which is higher, and send no events.
                     self._version = self._list()
                 self._watch(self._version)
             except ClientClosing:
@@ -142,12 +152,15 @@ class Reflector:
                 self._version = None
                 self._pause(began)
             else:
-                # A server or proxy that ends streams at once must not cause a busy loop.
+                # A server or proxy that ends streams immediately must not cause a busy loop.
                 if self._monotonic() - began < SHORT:
                     self._pause(began)
 
     def _pause(self, began: float, retry_after: float = 0.0) -> None:
-        """Wait with exponential backoff and jitter, at least as long as the server asks."""
+        """Wait with exponential backoff and jitter, for at least ``retry_after`` seconds.
+
+        ``began`` is the time at which the failed attempt started.
+        """
         self._failures = 0 if self._monotonic() - began > CALM else self._failures + 1
         most = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(self._failures, 10))
         self._source.wait(max(retry_after, random.uniform(most / 2, most)))
@@ -155,7 +168,7 @@ class Reflector:
     # -- LIST ------------------------------------------------------------------------
 
     def _list(self) -> str:
-        """Send all objects to the sink; return the resource version to watch from."""
+        """LIST all objects, send them to the sink, and return the resource version of the list."""
         self._sink.begin_list()
         found: list[JsonObject] = []
         version = ""
@@ -165,7 +178,7 @@ class Reflector:
                 for each in list_items(page)
                 if self._is_well_formed(each)
             )
-            # All pages are of one snapshot and have its version.
+            # All pages belong to one snapshot and have its version.
             version = str(list_metadata(page).get("resourceVersion", ""))
         self._sink.replace(found)
         return version
@@ -191,7 +204,7 @@ class Reflector:
         }
         with self._source.stream(self._path, query, silence=SILENCE) as lines:
             for line in lines:
-                # Closing ends the stream, but events may be buffered.
+                # Closing ends the stream, but some events can still be buffered.
                 if self._source.is_closing:
                     raise ClientClosing
                 if self._wants(line):
@@ -207,16 +220,16 @@ class Reflector:
                 self._version = str(object_["metadata"]["resourceVersion"])
         except (ValueError, KeyError, TypeError) as error:
             raise Unavailable(f"malformed event: {error!r}"[:_MAX_TEXT]) from None
-        # Events of unknown types are ignored, as clients must.
+        # Events of unknown types are ignored, as the Kubernetes API requires.
         if kind in _CHANGES and self._is_well_formed(object_):
             self._sink.apply(kind, _without_managed_fields(object_))
-            # Only now: if the sink raises Unavailable, the same event comes again.
+            # Set after the call: if the sink raises Unavailable, the event is delivered again.
             self._version = object_["metadata"]["resourceVersion"]
 
 
 def _error(status: JsonObject, path: str) -> Exception:
     if not isinstance(status, dict):
-        return Unavailable(f"WATCH {path}: malformed event: an error without status")
+        return Unavailable(f"WATCH {path}: malformed event: type ERROR without a Status object")
     message = str(status.get("message", ""))[:_MAX_TEXT]
     if status.get("code") == 410:
         return Gone(410, str(status.get("reason", "")), message, "WATCH", path)
@@ -224,7 +237,7 @@ def _error(status: JsonObject, path: str) -> Exception:
 
 
 def _without_managed_fields(object_: JsonObject) -> JsonObject:
-    """Remove ``managedFields``, half of an object's size; nothing here reads them."""
+    """Remove ``metadata.managedFields``, which is not used and takes half of an object's size."""
     object_["metadata"].pop("managedFields", None)
     return object_
 
@@ -232,9 +245,9 @@ def _without_managed_fields(object_: JsonObject) -> JsonObject:
 def pages(
     source: Source, path: str, query: Mapping[str, str] | None = None
 ) -> Iterator[JsonObject]:
-    """LIST a path in pages; ``query`` selects objects.
+    """LIST an API path and iterate over the pages; ``query`` selects objects.
 
-    Raises as ``attempt`` does, and Unavailable for a response that is not a list.
+    Raises the errors of ``attempt``, and Unavailable for a response that is not a list.
     """
     query = {**(query or {}), "limit": str(_PAGE_SIZE)}
     while True:
@@ -248,15 +261,15 @@ def pages(
         if not following:
             return
         if following == query.get("continue"):
-            raise Unavailable(f"GET {path}: endless list, the same page again")
+            raise Unavailable(f"GET {path}: endless list: the server repeats a page")
         query = {**query, "continue": following}
 
 
 def pods_on(names: Collection[bytes]) -> Wants:
-    """Return a filter for events of pods on these nodes; events without a node name pass.
+    """Return a filter that passes events of pods on these nodes, and events without a node name.
 
-    A process that owns an eighth of the nodes thus decodes an eighth of the events. The filter
-    searches the whole event, because a label can contain the same text as the field.
+    With the filter, a process that has an eighth of the nodes decodes an eighth of the events. It
+    compares all matches in the event, because a label can contain the same text as the field.
     """
 
     def wants(line: bytes) -> bool:

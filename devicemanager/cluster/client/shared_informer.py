@@ -1,15 +1,15 @@
-"""Sinks of shared watches: one watch of all pods and one of all Nodes, dispatched by node.
+"""Sinks of shared watches, which deliver pods and Node objects to their nodes.
 
-A process can run thousands of nodes. One watch per node would cost a connection each and wake
-the API server's watch cache for every one, so all nodes share two watches.
+A process can run thousands of nodes. One watch per node would need thousands of connections and
+load the API server's watch cache, so all nodes share a watch of all pods and one of all Nodes.
 
-The hard part is a node that joins while the watch runs. It must see every pod exactly once:
-1. It is expected before its Node is created. From then on its pods are collected by UID, the
-   newest version of each, and deleted ones as None.
-2. The pods are complete after the next LIST of the watch, or, if the watch already runs, after
-   a LIST of this node alone (``complete``).
-3. Once the pods are complete and the node has a handler, they are handed over in one
-   ``on_pod_list``. Later events go straight to the handler.
+The hard part is a node that joins while the watch runs. It must get every pod exactly once:
+1. ``expect`` is called before the Node is created. From then on, the newest version of each pod of
+   the node is collected by UID; a deleted pod is stored as None.
+2. The collected pods are complete after the next LIST of the watch. If the watch already runs,
+   they are complete after a LIST of only this node's pods (``complete``).
+3. When the pods are complete and the node has a handler, they are passed to the handler in one
+   call of ``on_pod_list``. Later events are passed to the handler directly.
 """
 
 from __future__ import annotations
@@ -28,67 +28,71 @@ __all__ = ["NodeHandler", "NodeInformer", "PodHandler", "PodInformer"]
 
 
 class PodHandler(Protocol):
-    """Handler of the pods of one node. Calls come one at a time and must not block."""
+    """Handler of the pods of one node. Methods are called one at a time and must not block."""
 
     def on_pod_list(self, objects: list[JsonObject]) -> None:
-        """All pods of the node: before the first event, and after each LIST."""
+        """Handle the list of all pods of the node, before the first event and after each LIST."""
 
     def on_pod_event(self, kind: str, object_: JsonObject) -> None:
-        """A pod of the node was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+        """Handle a pod of the node that was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
 
 
 class NodeHandler(Protocol):
-    """Handler of one Node. Calls come one at a time and must not block."""
+    """Handler of one Node object. Methods are called one at a time and must not block."""
 
     @property
     def uid(self) -> str:
-        """UID of the Node."""
+        """UID of the Node object."""
 
     def on_node_event(self, kind: str, object_: JsonObject) -> None:
-        """The Node was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+        """Handle the Node object, which was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
 
 
 @attrs.define(eq=False)
 class _Collected:
-    """Pods of a node that were not handed over yet."""
+    """Pods of a node that were not passed to its handler yet."""
 
     handler: PodHandler | None = None
     pods: dict[str, tuple[int, JsonObject | None]] | None = attrs.Factory(dict)
-    """Version and object by UID, None for a deleted pod; None once handed over."""
+    """Map of a UID to the version and the pod, or None for a deleted pod. None after the pods were
+    passed to the handler."""
     is_complete: bool = False
-    """True after a LIST that included this node."""
+    """True after a LIST that included the pods of this node."""
 
 
 class PodInformer:
-    """Sink that dispatches pods to the nodes they are bound to. Thread-safe."""
+    """Sink that passes pods to the handlers of the nodes to which they are bound. Thread-safe."""
 
     def __init__(self) -> None:
-        # Guards the fields below. Handlers are called under it, so that each gets its events
-        # in order.
+        # Guards the fields below. Handlers are called with the lock held, so that each gets its
+        # events in order.
         self._lock = threading.Lock()
         self._nodes: dict[str, _Collected] = {}
-        # A dict for its live key view: the filter of the reflector sees changes without the lock.
+        # A dict, because the filter of the reflector reads its live view of keys without the lock.
         self._names: dict[bytes, None] = {}
         self._has_listed = False
 
     @property
     def names(self) -> Collection[bytes]:
-        """Live view of the expected nodes' names, encoded as in an event."""
+        """The names of the expected nodes, encoded as in an event; the view changes with them."""
         return self._names.keys()
 
     @property
     def has_listed(self) -> bool:
-        """True after the first LIST: a node expected later needs ``complete``."""
+        """True after the first LIST. A node that is expected later needs ``complete``."""
         return self._has_listed
 
     def expect(self, name: str) -> None:
-        """Collect the pods of a node that is going to join."""
+        """Start to collect the pods of a node that is going to join."""
         with self._lock:
             self._nodes[name] = _Collected()
             self._names[name.encode()] = None
 
     def add_handler(self, name: str, handler: PodHandler) -> None:
-        """Deliver a node's pods, once they are complete. Does nothing after ``drop``."""
+        """Pass the pods of a node to ``handler`` as soon as they are complete, and later events.
+
+        Does nothing after ``drop``.
+        """
         with self._lock:
             known = self._nodes.get(name)
             if known is None:
@@ -97,7 +101,10 @@ class PodInformer:
             self._hand_over(known)
 
     def complete(self, name: str, objects: list[JsonObject]) -> None:
-        """Add a LIST of this node's pods. Newer versions that were collected win."""
+        """Add the result of a LIST of one node's pods; the pods are then complete.
+
+        A collected pod is kept if its version is newer.
+        """
         with self._lock:
             known = self._nodes.get(name)
             if known is None or known.pods is None:
@@ -108,7 +115,7 @@ class PodInformer:
             self._hand_over(known)
 
     def drop(self, name: str) -> None:
-        """Stop the delivery to a node."""
+        """Stop delivering pods to a node."""
         with self._lock:
             self._nodes.pop(name, None)
             self._names.pop(name.encode(), None)
@@ -122,10 +129,10 @@ class PodInformer:
     # -- as a sink -------------------------------------------------------------------
 
     def begin_list(self) -> None:
-        """As in ``reflector.Sink``."""
+        """Do nothing: collected pods are merged by version. See ``reflector.Sink``."""
 
     def replace(self, objects: list[JsonObject]) -> None:
-        """As in ``reflector.Sink``."""
+        """Pass a LIST of all pods to the handlers of their nodes."""
         by_node = defaultdict(list)
         for each in objects:
             by_node[_node_name(each)].append(each)
@@ -136,8 +143,8 @@ class PodInformer:
                 if known.pods is None and known.handler is not None:
                     known.handler.on_pod_list(pods)
                     continue
-                # The list is newer than the events collected before it, which came on this
-                # thread.
+                # The list is newer than all collected events, because this thread delivered them
+                # before.
                 known.pods = {}
                 for each in pods:
                     _keep_newer(known.pods, each, each)
@@ -145,7 +152,7 @@ class PodInformer:
                 self._hand_over(known)
 
     def apply(self, kind: str, object_: JsonObject) -> None:
-        """As in ``reflector.Sink``."""
+        """Pass a changed or deleted pod to the handler of its node."""
         with self._lock:
             known = self._nodes.get(_node_name(object_))
             if known is None:
@@ -164,7 +171,7 @@ def _node_name(pod: JsonObject) -> str:
 def _keep_newer(
     pods: dict[str, tuple[int, JsonObject | None]], object_: JsonObject, value: JsonObject | None
 ) -> None:
-    """Store ``value`` for a pod unless a newer version of the pod is stored."""
+    """Store ``value`` for the pod ``object_``, unless a newer version of the pod is stored."""
     metadata = object_["metadata"]
     uid, version = metadata["uid"], version_number(metadata)
     if pods.get(uid, (0, None))[0] <= version:
@@ -172,7 +179,7 @@ def _keep_newer(
 
 
 class NodeInformer:
-    """Sink that dispatches Nodes to the nodes of this process. Thread-safe."""
+    """Sink that passes Node objects to the handlers of the nodes of this process. Thread-safe."""
 
     def __init__(self) -> None:
         # Guards the fields below. Handlers are called under it, so that each gets its events
@@ -183,22 +190,23 @@ class NodeInformer:
         self._before_list: set[str] = set()
 
     def add_handler(self, name: str, node: NodeHandler) -> None:
-        """Deliver the events of a node that has joined."""
+        """Pass the events of the Node object ``name`` to the handler ``node``."""
         with self._lock:
             self._nodes[name] = node
             self._uids[name] = node.uid
 
     def drop(self, name: str) -> None:
-        """Stop the delivery to a node."""
+        """Stop delivering events to a node."""
         with self._lock:
             self._nodes.pop(name, None)
             self._uids.pop(name, None)
 
     def any(self) -> tuple[str, str] | None:
-        """Return name and UID of one node, to check whether the server still has it.
+        """Return name and UID of one node, to check whether the server still has its data.
 
-        A node that has re-registered since it joined may have done so on a new, empty
-        server. Prefer one that has not; else return the UID with which a node joined.
+        Returns None if no node has joined. A node that has re-registered may have done so on a
+        new, empty server. Therefore prefer a node that has not re-registered, and otherwise return
+        the UID with which a node joined first.
         """
         with self._lock:
             joined = list(self._uids.items())
@@ -206,12 +214,12 @@ class NodeInformer:
             return next(same, joined[0] if joined else None)
 
     def begin_list(self) -> None:
-        """As in ``reflector.Sink``."""
+        """Record which nodes have joined before a LIST starts."""
         with self._lock:
             self._before_list = set(self._nodes)
 
     def replace(self, objects: list[JsonObject]) -> None:
-        """As in ``reflector.Sink``."""
+        """Pass a LIST of all Nodes to their handlers; a missing Node was deleted."""
         found = {each["metadata"]["name"]: each for each in objects}
         with self._lock:
             for name, node in list(self._nodes.items()):
@@ -222,7 +230,7 @@ class NodeInformer:
                     node.on_node_event("DELETED", {"metadata": {"name": name, "uid": node.uid}})
 
     def apply(self, kind: str, object_: JsonObject) -> None:
-        """As in ``reflector.Sink``."""
+        """Pass a changed or deleted Node to its handler."""
         with self._lock:
             node = self._nodes.get(object_["metadata"]["name"])
             if node is not None:

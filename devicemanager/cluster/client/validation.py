@@ -1,7 +1,7 @@
-"""Checks of the API server's responses, before anything relies on their form.
+"""Checks of the form of the API server's responses, before they are used.
 
-A proxy in front of the server can respond with anything, and so can a server with a bug. One
-malformed object must not affect the others: ``defect`` describes it, and callers skip it.
+A proxy in front of the server, or a server with a bug, can send any response. A malformed object
+must not affect other objects: ``defect`` describes what is wrong, and callers skip the object.
 """
 
 from __future__ import annotations
@@ -15,41 +15,47 @@ from devicemanager.cluster.client.protocol import JsonObject
 __all__ = ["decoded", "defect", "list_items", "list_metadata", "version_number"]
 
 _MAX_DIGITS = 20
-# Without these an object cannot be identified or ordered.
+# Fields that are needed to identify and order objects.
 _REQUIRED = ("name", "uid", "resourceVersion")
 _STRING_MAPS = ("labels", "annotations")
 _OBJECT_LISTS = ("conditions", "initContainerStatuses", "containerStatuses")
 
 
 def decoded(data: bytes) -> JsonObject:
-    """Decode a JSON object. Raises ValueError for any other content."""
+    """Decode a JSON object; raise ValueError for any other content."""
     try:
         found = json.loads(data.decode())
-    # Deeply nested JSON from a hostile or broken proxy.
+    # A hostile or broken proxy can send deeply nested JSON.
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError("JSON is nested too deeply") from None
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")
     return found
 
 
 def list_metadata(page: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the metadata of a list; empty if there is none. Raises ValueError."""
+    """Return the metadata of a list object; empty if there is none.
+
+    Raises ValueError if the metadata is not a mapping.
+    """
     return _mapping(page.get("metadata"), "metadata")
 
 
 def list_items(page: Mapping[str, Any]) -> list[Any]:
-    """Return the items of a list, unchecked. Raises ValueError if they are not a list."""
+    """Return the items of a list object, without checking them.
+
+    Raises ValueError if ``items`` is not a list.
+    """
     found = page.get("items") or []
     if not isinstance(found, list):
-        raise ValueError("items is not a list")
+        raise ValueError("the field items is not a list")
     return found
 
 
 def defect(object_: Any) -> str:
-    """Describe what is malformed in a Node or Pod; empty if nothing is.
+    """Return what is malformed in a Node or Pod; an empty text if nothing is malformed.
 
-    Only fields that this package reads are checked.
+    Only fields that ``devicemanager.cluster`` reads are checked.
     """
     try:
         _check(object_)
@@ -59,12 +65,12 @@ def defect(object_: Any) -> str:
 
 
 def _check(object_: Any) -> None:
-    whole = _mapping(object_, "it")
+    whole = _mapping(object_, "the value")
     metadata = _mapping(whole.get("metadata"), "metadata")
     for name in _REQUIRED:
         if not isinstance(found := metadata.get(name), str) or not found:
             raise ValueError(f"metadata.{name} is not a string")
-    # Optional fields can be missing, null or empty; servers differ in that.
+    # Optional fields can be missing, null or empty, depending on the server.
     for name in _STRING_MAPS:
         if found := metadata.get(name):
             values = _mapping(found, f"metadata.{name}").values()
@@ -99,10 +105,11 @@ def _mapping(found: Any, where: str) -> Mapping[str, Any]:
 
 
 def version_number(metadata: Mapping[str, Any]) -> int:
-    """Return ``resourceVersion`` as a number, to find the newer of two objects; 0 if it is not one.
+    """Return ``resourceVersion`` as a number, to compare two versions of an object.
 
-    Clients should treat the version as opaque. Each API server on etcd counts, and comparing
-    is the only way to merge a LIST with a WATCH that ran at the same time.
+    Returns 0 if it is not a number. The Kubernetes API defines the version as opaque. But every API
+    server on etcd uses a counter, and only a comparison can merge a LIST with a WATCH that ran at
+    the same time.
     """
     text = metadata["resourceVersion"]
     return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else 0

@@ -1,4 +1,4 @@
-"""Which watches a process has: two for all nodes together, or two for each node."""
+"""The watches of a process: two that all nodes share, or two for each node."""
 
 from __future__ import annotations
 
@@ -26,14 +26,20 @@ __all__ = ["PerNodeWatches", "SharedWatches", "check_descriptors"]
 _PODS = "/api/v1/pods"
 _NODES = "/api/v1/nodes"
 _OTHER_FILES = 128
-"""Open files of a process other than its watches."""
+"""Number of open files of a process other than its watches."""
 
 
 class SharedWatches:
-    """One watch of all pods and one of all Nodes of devicemanager. Thread-safe."""
+    """Watches that all nodes share: one of all pods, one of all Nodes of devicemanager.
+
+    Thread-safe.
+    """
 
     def __init__(self, api: ApiClient, node_selector: str, warn: Warn) -> None:
-        """``node_selector``: label of these Nodes, as ``key=value``."""
+        """Create the watches; ``expect`` starts them.
+
+        ``node_selector``: label of devicemanager's Nodes, as ``key=value``.
+        """
         self._api = api
         self._pods = PodInformer()
         self._nodes = NodeInformer()
@@ -42,7 +48,7 @@ class SharedWatches:
                 api,
                 _PODS,
                 self._pods,
-                # Bound pods only: pending pods concern no node, and there can be thousands.
+                # Only bound pods, because pending pods belong to no node and can be thousands.
                 query={"fieldSelector": "spec.nodeName!="},
                 wants=pods_on(self._pods.names),
                 is_same=self._is_same,
@@ -60,28 +66,28 @@ class SharedWatches:
         # Guards the fields below.
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        """Threads of the first reflectors; the others could not be started yet."""
+        """Threads of the reflectors that were started; the last ones may be missing."""
         self._late: set[str] = set()
 
     def expect(self, names: Collection[str]) -> None:
-        """Collect the events of nodes that are going to join.
+        """Start to collect the pods of nodes that are going to join.
 
-        The first call starts the watches, and its nodes get their pods from the first LIST. Nodes
-        of later calls need another LIST each.
+        The first call starts the watches, and its nodes get their pods from the first LIST. Each
+        node of a later call needs another LIST.
         """
         for name in names:
             self._pods.expect(name)
         with self._lock:
-            # Read after ``expect``: if the first LIST ends in between, the nodes may be in it, and
-            # another LIST is only superfluous. The other order could leave them without.
+            # Read after ``expect``. If the first LIST ends between the two calls, it may include
+            # the nodes, and another LIST does no harm. In the other order, nodes could get no LIST.
             if self._pods.has_listed:
                 self._late.update(names)
-            # Also those that an earlier call could not start, because there was no thread.
+            # This also starts the reflectors for which an earlier call could start no thread.
             for reflector in self._reflectors[len(self._threads) :]:
                 self._threads.append(reflector.start())
 
     def _is_same(self) -> bool:
-        """True if one of our Nodes still exists: an API server on a new etcd has none."""
+        """True if the API server still has one of our Nodes, so it is not on a new etcd."""
         chosen = self._nodes.any()
         if chosen is None:
             return True
@@ -89,7 +95,10 @@ class SharedWatches:
         return _exists(self._api.attempt, name, uid)
 
     def add_handlers(self, name: str, node: NodeHandler, pods: PodHandler) -> None:
-        """Deliver the events of a node that has joined. Raises ApiError."""
+        """Deliver the Node object and the pods of a node that has joined.
+
+        Raises ApiError if a LIST of its pods fails.
+        """
         self._nodes.add_handler(name, node)
         self._pods.add_handler(name, pods)
         with self._lock:
@@ -97,26 +106,27 @@ class SharedWatches:
             self._late.discard(name)
         if is_late:
             query = {"fieldSelector": f"spec.nodeName={name}"}
-            # In one page: a node has at most a few hundred pods.
+            # One page is enough, because a node has at most a few hundred pods.
             found = self._api.request("GET", _PODS, query=query)
             self._pods.complete(name, [each for each in list_items(found) if not defect(each)])
 
     def drop(self, name: str) -> None:
-        """Stop the delivery to a node."""
+        """Stop delivering objects to a node."""
         with self._lock:
             self._late.discard(name)
         self._nodes.drop(name)
         self._pods.drop(name)
 
     def close(self, seconds: float) -> None:
-        """Wait up to ``seconds`` for the watches to end. The client must be closed."""
+        """Wait up to ``seconds`` until the watches have ended. The client must be closed
+        before."""
         join_threads(self._threads, seconds)
 
 
 class PerNodeWatches:
-    """Two watches for each node, with the node's identity.
+    """Two watches for each node, which impersonate the node.
 
-    The Node authorizer lets a node read its own pods and its own Node only.
+    The Node authorizer lets a node read only its own pods and its own Node object.
     """
 
     def __init__(self, api: ApiClient, warn: Warn) -> None:
@@ -128,19 +138,19 @@ class PerNodeWatches:
         self._ending: list[threading.Thread] = []
 
     def expect(self, names: Collection[str]) -> None:
-        """As in ``SharedWatches``. Does nothing: the first LIST of a node is complete."""
+        """Do nothing: the first LIST of a node is complete. See ``SharedWatches.expect``."""
 
     def add_handlers(self, name: str, node: NodeHandler, pods: PodHandler) -> None:
-        """As in ``SharedWatches``."""
+        """Start the watches of a node that has joined, and deliver its Node object and pods."""
         source = _NodeSource(self._api, name)
         with self._lock:
             self._sources[name] = source
-        # The same informers as for shared watches, with one node each.
+        # The informers are those of shared watches, but have only one node.
         node_informer, pod_informer = NodeInformer(), PodInformer()
         node_informer.add_handler(name, node)
         pod_informer.expect(name)
         pod_informer.add_handler(name, pods)
-        # The current UID: a node that re-registers may do so on a new, empty server.
+        # This is the current UID, because a node can re-register on a new, empty server.
         is_same = partial(_exists, source.attempt, name, node.uid)
         for path, sink, field in (
             (_PODS, pod_informer, "spec.nodeName"),
@@ -151,7 +161,7 @@ class PerNodeWatches:
             source.threads.append(watch.start())
 
     def drop(self, name: str) -> None:
-        """As in ``SharedWatches``."""
+        """Stop the watches of a node."""
         with self._lock:
             source = self._sources.pop(name, None)
             if source is None:
@@ -160,14 +170,14 @@ class PerNodeWatches:
         source.end()
 
     def close(self, seconds: float) -> None:
-        """As in ``SharedWatches``."""
+        """Stop all watches, and wait up to ``seconds`` until they have ended."""
         for name in list(self._sources):
             self.drop(name)
         join_threads(self._ending, seconds)
 
 
 class _NodeSource:
-    """API client with the identity of one node, until ``end``."""
+    """API client that impersonates one node, until ``end``."""
 
     def __init__(self, api: ApiClient, node: str) -> None:
         self._api = api
@@ -180,33 +190,33 @@ class _NodeSource:
 
     @property
     def is_closing(self) -> bool:
-        """As in ``reflector.Source``."""
+        """True if the watches of the node must stop."""
         return self._ended.is_set() or self._api.is_closing
 
     def wait(self, seconds: float) -> bool:
-        """As in ``reflector.Source``."""
+        """Wait up to ``seconds``; return True if the watches of the node must stop."""
         return self._ended.wait(seconds) or self._api.is_closing
 
     def end(self) -> None:
-        """End the streams and allow no more requests."""
+        """End the streams of the node; its watches then stop."""
         self._ended.set()
         self._streams.close()
 
 
 def check_descriptors(nodes: int) -> None:
-    """Raise ClusterError if this process may not open two connections for each node."""
-    # Checked in advance, because a watch without a descriptor would only fail and retry.
+    """Raise ClusterError if the limit of open files is too low for two watches per node."""
+    # Checked before nodes join, because a watch without a descriptor would only fail and retry.
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 2 * nodes + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and needed > soft:
         raise ClusterError(
-            f"separate watches for {nodes} nodes need {needed} open files, limit {soft}: "
-            "raise the limit (ulimit -n) or use fewer nodes"
+            f"separate watches for {nodes} nodes need {needed} open files, but the limit is "
+            f"{soft}: raise the limit (ulimit -n) or use fewer nodes"
         )
 
 
 def _exists(attempt: Callable[[str, str], JsonObject], name: str, uid: str) -> bool:
-    """True if the Node exists with this UID."""
+    """True if a Node with this name and UID exists on the API server."""
     try:
         found = attempt("GET", node_path(name))
     except NotFound:

@@ -1,8 +1,8 @@
-"""Threads for the requests of all nodes.
+"""Work queue with threads for the requests of all nodes.
 
-Requests with the same key run one at a time, in order. Across keys the most urgent request goes
-first, because the API server handles a limited number at once and a burst of events must not
-delay deletions.
+Requests with the same key are sent one at a time, in order. Of different keys, the most urgent
+request is sent first. The API server handles only a limited number of requests at the same time,
+and a burst of events must not delay deletions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Act = Callable[[], None]
 
 
 class Priority(enum.IntEnum):
-    """Order of requests; the lowest number goes first."""
+    """Urgency of a request; the request with the lowest number is sent first."""
 
     DELETION = 0
     POD_STATUS = 1
@@ -40,7 +40,7 @@ class _Work:
 
 
 class WorkQueue:
-    """A limited number of threads, started as work is added. Thread-safe.
+    """Queue of work, with a limited number of threads that run it. Thread-safe.
 
     Work with the same key runs one at a time, in the order in which it was added. A key has
     the priority of the most urgent work that waits under it.
@@ -52,18 +52,18 @@ class WorkQueue:
         # Guards the fields below; no work runs under it.
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
-        # A second condition on the same lock: ``drain`` must not consume a notification for a
-        # thread.
+        # ``drain`` has a separate condition on the same lock, so that it does not consume a
+        # notification for a thread.
         self._over = threading.Condition(lock)
-        """Notified once no work waits or runs."""
+        """Notified when no work waits or runs."""
         self._waiting: dict[str, deque[_Work]] = {}
-        # Lines of keys, not of works: a key gets another entry in a more urgent line when more
-        # urgent work is added under it.
+        # One line of keys per priority. If more urgent work is added under a key, the key gets
+        # another entry in a more urgent line.
         self._ready: tuple[deque[str], ...] = tuple(deque() for _ in Priority)
         self._running: set[str] = set()
         self._threads: list[threading.Thread] = []
         self._idle = 0
-        """Threads that wait and were not notified."""
+        """Number of threads that wait and were not notified."""
         self._closed = False
 
     def put(
@@ -71,9 +71,9 @@ class WorkQueue:
     ) -> None:
         """Add work under a key, such as a pod's UID. Never blocks.
 
-        ``on_dropped`` is called instead of the work if the queue is closed before the work
-        starts. Raises RuntimeError if no thread runs and none can be started; the work is not
-        added then.
+        If the queue is closed before the work starts, ``on_dropped`` is called instead of the
+        work. If no thread runs and no thread can be started, the work is not added and
+        RuntimeError is raised.
         """
         made = _Work(priority, work, on_dropped)
         with self._changed:
@@ -89,18 +89,20 @@ class WorkQueue:
             if key not in self._running:
                 self._queue(key)
         except RuntimeError:
-            # No thread will ever run the work, and the caller gets the error instead.
+            # No thread exists to run the work, so the work is removed and the caller gets the
+            # error.
             waiting.pop()
             if not waiting:
                 del self._waiting[key]
             raise
 
     def _queue(self, key: str) -> None:
-        """Make a key ready. It can have several entries; ``_first`` skips stale ones."""
+        """Add a key to the line of its priority. If it has several entries, ``_first`` skips those
+        without work."""
         self._ready[min(work.priority for work in self._waiting[key])].append(key)
         if self._idle:
-            # Count the thread as busy now, not when it wakes up: until then the next put would
-            # notify the same thread instead of starting another one.
+            # The thread counts as busy now, not when it wakes up. Otherwise the next put would
+            # notify the same thread instead of starting another thread.
             self._idle -= 1
             self._changed.notify()
         elif len(self._threads) < self._max_threads:
@@ -114,10 +116,9 @@ class WorkQueue:
 
     def _do(self, act: _Act) -> None:
         try:
-            # ClientClosing: the process is about to leave, so there is nothing to report.
             act()
         except ClientClosing:
-            pass
+            pass  # the client was closed on purpose, so this is not reported
         except ApiError as error:
             self._warn(str(error))
         except Exception as error:
@@ -128,7 +129,10 @@ class WorkQueue:
             self._do(work.on_dropped)
 
     def _next(self, done: str | None) -> tuple[str, _Work] | None:
-        """Wait for work and return it with its key; None if the queue is closed."""
+        """Wait for work and return its key and the work; return None if the queue is closed.
+
+        ``done`` is the key of the work that the calling thread has just finished.
+        """
         with self._changed:
             if done is not None:
                 self._running.discard(done)
@@ -159,38 +163,38 @@ class WorkQueue:
     # -- end -------------------------------------------------------------------------
 
     def drain(self, seconds: float) -> bool:
-        """Wait until no work waits or runs; return True if that happened in time."""
+        """Wait up to ``seconds`` until no work waits or runs; return True if none does."""
         with self._over:
             return self._over.wait_for(lambda: not self._running and not self._waiting, seconds)
 
     @property
     def pending(self) -> int:
-        """Number of works that wait or run."""
+        """Number of pieces of work that wait or run."""
         with self._changed:
             return len(self._running) + sum(map(len, self._waiting.values()))
 
     def close(self, seconds: float = 5.0) -> None:
-        """Drop waiting work, and wait up to ``seconds`` for running work."""
+        """Drop all work that waits, and wait up to ``seconds`` for work that runs."""
         with self._changed:
             self._closed = True
             dropped = [work for works in self._waiting.values() for work in works]
             self._waiting.clear()
             self._changed.notify_all()
             threads = list(self._threads)
-        # Without the lock: ``on_dropped`` can take other locks or add work.
+        # The lock is not held, because ``on_dropped`` can take other locks or add work.
         for work in dropped:
             self._drop(work)
-        # Work can close the queue that it runs in.
+        # The current thread is left out, because work can close the queue that runs it.
         join_threads((each for each in threads if each is not threading.current_thread()), seconds)
 
 
 def start_another(threads: list[threading.Thread], target: _Act, name: str) -> None:
-    """Start a thread and append it. Must be called with the lock of ``threads`` held.
+    """Start a thread and append it to ``threads``.
 
-    If no thread can be started, the existing ones do the work. Raises RuntimeError if there
-    are none.
+    Must be called with the lock of ``threads`` held. If the thread cannot be started, the existing
+    threads do the work; RuntimeError is raised if ``threads`` is empty.
     """
-    # A daemon, so that a request that hangs cannot keep the process from exiting.
+    # A daemon thread, so that a request that hangs cannot prevent the process from exiting.
     thread = threading.Thread(target=target, name=name, daemon=True)
     try:
         thread.start()
@@ -202,7 +206,7 @@ def start_another(threads: list[threading.Thread], target: _Act, name: str) -> N
 
 
 def join_threads(threads: Iterable[threading.Thread], seconds: float) -> None:
-    """Wait up to ``seconds`` for all of the threads together."""
+    """Wait until all threads have ended, for up to ``seconds`` in total."""
     deadline = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""A fake API server in Python: enough for nodes and pods, with fault injection.
+"""A fake API server in Python, for tests of nodes and pods, with fault injection.
 
 Theory of operation.
 
@@ -13,15 +13,16 @@ Out: responses and watch events, in the form and with the texts of a real API se
    finalizers, preconditions, subresources.
 5. ``store``: objects in memory, one version counter, and the changes for watches.
 
-``Controllers`` (``controllers``, ``scheduler``) run beside it: node lifecycle, scheduler, Jobs.
+``Controllers`` (``controllers``, ``scheduler``) are node lifecycle, scheduler and Job controller.
+They run on threads of the same process.
 
 Invariants:
 * Stored objects are never modified: a change stores a new object with a new version.
-* All steps of one change happen under the store's lock, so a watch sees them in version order.
-* Everything is in memory. There is one role for all users, and no admission except what Nodes
-  and Pods meet. Use it for tests and demos only.
+* Every change is made with the store's lock held, so a watch gets all changes in version order.
+* All data is in memory. All users have one role. The only admission rules are those for Nodes and
+  Pods. Use the server for tests and demos only.
 
-The tests in tests/cluster/peers run on this server and on a real control plane alike.
+The tests in tests/cluster/peers run on this server and on a real control plane.
 """
 
 from __future__ import annotations

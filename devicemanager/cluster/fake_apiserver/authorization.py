@@ -1,4 +1,4 @@
-"""Authorization: one role for all users, and the Node authorizer for nodes.
+"""Authorization of requests: one role for all users, and the Node authorizer for nodes.
 
 The Node authorizer and the role ``system:node`` follow
 plugin/pkg/auth/authorizer/node/node_authorizer.go and rbac/bootstrappolicy/policy.go (v1.32),
@@ -42,11 +42,11 @@ _NODE_OWN: Final = ("nodes", "leases")
 
 @attrs.frozen(order=True)
 class Permission:
-    """One verb on one resource, as in the rules of a role."""
+    """Permission for one verb on one resource, as in the rules of a role."""
 
     group: str
     resource: str
-    """With the subresource: ``pods/status``."""
+    """Plural name with the subresource, such as ``pods/status``."""
     verb: str
 
 
@@ -62,22 +62,25 @@ def permissions_of(rules: Iterable[Mapping[str, Sequence[str]]]) -> frozenset[Pe
 
 
 class Permissions:
-    """The permissions of all users, and a record of those that requests used. Thread-safe."""
+    """Permissions that all users have, with a record of those that requests needed.
+
+    Thread-safe.
+    """
 
     def __init__(self, allowed: Iterable[Permission] | None = None) -> None:
-        """``allowed``: None for all permissions."""
+        """Create the permissions; ``allowed`` None grants all permissions."""
         self.allowed = None if allowed is None else frozenset(allowed)
         self._lock = threading.Lock()
         self._used: set[Permission] = set()
 
     @property
     def used(self) -> frozenset[Permission]:
-        """Permissions that requests needed so far, granted or not."""
+        """The permissions that requests have needed so far, granted or not."""
         with self._lock:
             return frozenset(self._used)
 
     def forget(self) -> None:
-        """Clear ``used``."""
+        """Clear the record of permissions that requests have needed."""
         with self._lock:
             self._used.clear()
 
@@ -92,19 +95,19 @@ class Permissions:
         return self.allowed is None or permission in self.allowed
 
     def review(self, spec: Mapping[str, Any]) -> bool:
-        """Return the answer to the ``spec`` of a SelfSubjectAccessReview."""
+        """True if the permission in the ``spec`` of a SelfSubjectAccessReview is granted."""
         of = spec.get("resourceAttributes") or {}
         resource = "/".join(filter(None, (of.get("resource"), of.get("subresource"))))
         return self.allows(Permission(of.get("group") or "", resource, of.get("verb") or ""))
 
 
 def permission_for(verb: str, target: Target) -> Permission:
-    """Return the permission that a request needs."""
+    """Return the permission that a request with this verb and target needs."""
     return Permission(target.kind.group, target.resource, verb)
 
 
 def forbidden(user: str, verb: str, target: Target) -> StatusError:
-    """Return the error for a request without permission."""
+    """Return the error 403 for a request for which the user has no permission."""
     where = f'in the namespace "{target.namespace}"' if target.namespace else None
     return StatusError(
         403,
@@ -115,14 +118,14 @@ def forbidden(user: str, verb: str, target: Target) -> StatusError:
 
 
 def node_of(user: str | None) -> str | None:
-    """Return the name of the node that a user is; None for other users."""
+    """Return the node's name for the user ``system:node:NAME``; None for any other user."""
     return user.removeprefix(_USER) if user is not None and user.startswith(_USER) else None
 
 
 def node_may(node: str, verb: str, target: Target, query: Mapping[str, str]) -> bool:
-    """True if a node has the permission.
+    """True if the Node authorizer allows a request of the node ``node``.
 
-    A node may only access its own Node and Lease, and only list its own pods.
+    A node may access only its own Node and Lease, and list only its own pods.
     """
     plural = target.kind.plural
     if verb not in _NODE_VERBS.get(target.resource, ()):

@@ -1,7 +1,7 @@
 """Minimal controllers: nodes become Ready, Jobs run to completion, orphaned pods are removed.
 
-They are not a replacement for real controllers: the node lifecycle only reads conditions and
-leases, the Job controller only counts pods. The scheduler is in ``scheduler``.
+They do not replace real controllers: the node lifecycle controller reads only conditions and
+leases, and the Job controller only counts pods. The scheduler is in ``scheduler``.
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ __all__ = ["Controllers", "NodeLifecycle", "reconcile_jobs"]
 _STOPPED: Final = "Kubelet stopped posting node status."
 _JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
 _BATCH: Final = 0.02
-"""Seconds to wait for more changes, so that a burst of them is handled once."""
+"""Seconds to wait for more changes, so that a burst of changes is handled once."""
 
 
 class Controllers:
-    """Node lifecycle, scheduler and Job controller, each on a thread.
+    """Node lifecycle controller, scheduler and Job controller, each on a thread.
 
     Use it as a context manager, or call ``start`` and ``stop``.
     """
 
     def __init__(self, server: FakeApiServer, *, grace: float = 50.0) -> None:
-        """``grace``: seconds without a renewed lease until a node is NotReady."""
+        """Create controllers for a server.
+
+        ``grace``: seconds without a renewal of its Lease after which a node becomes NotReady.
+        """
         self._server = server
         self._lifecycle = NodeLifecycle(grace)
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Reconcile after each change."""
+        """Start all controllers; each one reconciles after every change on the server."""
         for name, reconcile in (
             ("lifecycle", self._lifecycle.reconcile),
             ("scheduler", schedule),
@@ -68,8 +71,8 @@ class Controllers:
     def _run(self, reconcile: Callable[[FakeApiServer], None]) -> None:
         seen = 0
         while not self._stopping.is_set():
-            # Read the version first: changes during the reconciliation cause another one.
-            # After ``wipe`` the version is lower than before, not higher.
+            # The version is read first, so that changes during the reconciliation cause another
+            # one. It is compared with ``!=``, because ``wipe`` makes it lower.
             version = self._server.version
             if version != seen:
                 reconcile(self._server)
@@ -82,9 +85,10 @@ class Controllers:
 
 
 class NodeLifecycle:
-    """The not-ready taint, nodes whose lease expires, and pods of deleted nodes.
+    """Node lifecycle controller: not-ready taints, expired leases, and pods of deleted nodes.
 
-    It remembers when it saw each lease change, so that no clocks are compared. Not thread-safe.
+    It stores the time at which it saw each lease change, so it does not compare clocks. Not
+    thread-safe.
     """
 
     def __init__(self, grace: float) -> None:
@@ -94,7 +98,8 @@ class NodeLifecycle:
         """Number of times a node became NotReady because its lease expired."""
 
     def reconcile(self, server: FakeApiServer) -> None:
-        """Check all nodes."""
+        """Check the leases, conditions and taints of all nodes, and delete pods of deleted
+        nodes."""
         now = time.monotonic()
         leases = {
             each["metadata"]["name"]: each["spec"]["renewTime"] for each in server.all("leases")
@@ -153,10 +158,10 @@ def _set_taint(server: FakeApiServer, node: Object, wanted: bool) -> None:
 
 
 def _collect_pods(server: FakeApiServer, names: set[str]) -> None:
-    """Delete pods that are bound to nodes that do not exist (pod garbage collector)."""
+    """Delete all pods that are bound to a node that does not exist (pod garbage collector)."""
     for pod in server.all("pods"):
         node = pod["spec"].get("nodeName")
-        # A node can have joined after ``names`` was read.
+        # The second check is needed because a node can join after ``names`` was read.
         if node and node not in names and server.get("nodes", node) is None:
             metadata = pod["metadata"]
             with suppress(StatusError):
@@ -173,7 +178,7 @@ def _collect_pods(server: FakeApiServer, names: set[str]) -> None:
 
 
 def reconcile_jobs(server: FakeApiServer) -> None:
-    """Create pods of Jobs, count those that ended, and remove the finalizer from them."""
+    """Create the pods of all Jobs, count ended pods, and remove the finalizer from them."""
     pods: dict[str, list[Object]] = {}
     for pod in server.all("pods"):
         for owner in pod["metadata"].get("ownerReferences") or ():
@@ -189,8 +194,8 @@ def reconcile_jobs(server: FakeApiServer) -> None:
 def _reconcile_job(server: FakeApiServer, job: Object, pods: list[Object]) -> None:
     status = dict(job.get("status") or {})
     for pod in pods:
-        # A pod loses the finalizer when it is counted, and only pods that have it are counted:
-        # each pod counts once, however often this runs.
+        # Only pods with the finalizer are counted, and counting a pod removes it. Therefore each
+        # pod is counted once.
         if _JOB_TRACKING not in (pod["metadata"].get("finalizers") or ()) or not is_terminal(pod):
             continue
         key = "succeeded" if pod["status"].get("phase") == "Succeeded" else "failed"

@@ -1,4 +1,4 @@
-"""Error responses, with the texts of a real API server."""
+"""Error responses of the fake API server, with the texts of a real API server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _REASONS = {
 
 
 class StatusError(Exception):
-    """A request fails with a ``metav1.Status`` (``StatusError`` in apimachinery)."""
+    """Error for a failed request, with its ``metav1.Status`` (``StatusError`` in
+    apimachinery)."""
 
     def __init__(self, code: int, message: str, reason: str | None = None) -> None:
         super().__init__(message)
@@ -33,28 +34,28 @@ class StatusError(Exception):
         self.reason = reason or _REASONS.get(code, "Unknown")
 
     def body(self) -> dict[str, Any]:
-        """Return the body of the response."""
+        """Return the ``metav1.Status`` for the body of the response."""
         return status(self.code, self.reason, self.message)
 
 
 def not_found(target: Target) -> StatusError:
-    """Return the error for an object that does not exist."""
+    """Return the error 404 for an object that does not exist."""
     return StatusError(404, f'{target.kind.plural} "{target.name}" not found')
 
 
 def already_exists(target: Target, name: str) -> StatusError:
-    """Return the error for a name that is in use."""
+    """Return the error 409 for an object whose name is already in use."""
     return StatusError(409, f'{target.kind.plural} "{name}" already exists', "AlreadyExists")
 
 
 def conflict(target: Target, why: str) -> StatusError:
-    """Return the error for another UID or an outdated version."""
+    """Return the error 409 for an object whose UID or version is not the expected one."""
     what = f'Operation cannot be fulfilled on {target.kind.plural} "{target.name}"'
     return StatusError(409, f"{what}: {why}")
 
 
 def status(code: int, reason: str, message: str) -> dict[str, Any]:
-    """Return a ``metav1.Status`` of failure."""
+    """Return a ``metav1.Status`` that reports a failure."""
     return {
         "kind": "Status",
         "apiVersion": "v1",

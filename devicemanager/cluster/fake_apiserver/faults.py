@@ -1,4 +1,4 @@
-"""Fault injection of the fake API server. All faults are off at the start."""
+"""Fault injection of the fake API server. At the start, no fault is set."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Faults", "Request"]
 
 @attrs.frozen
 class Request:
-    """A request, for the selection of faults."""
+    """Description of a request, which decides whether a fault fires."""
 
     verb: str
-    """As RBAC names it: get, list, watch, create, update, patch, delete."""
+    """Verb as in RBAC: get, list, watch, create, update, patch or delete."""
     resource: str
-    """Plural, such as ``pods``."""
+    """Plural name of the resource, such as ``pods``."""
     namespace: str = ""
     name: str = ""
     subresource: str = ""
@@ -33,7 +33,7 @@ class _Failure:
 
 
 class Faults:
-    """Faults that can be changed while requests are served. Thread-safe."""
+    """Set of faults that can be changed while the server handles requests. Thread-safe."""
 
     def __init__(self, seed: int = 0) -> None:
         self._lock = threading.Lock()
@@ -42,9 +42,10 @@ class Faults:
         self.slow = 0.0
         """Delay of each response, in seconds."""
         self.silent = False
-        """True: accept requests but do not respond; streams send nothing."""
+        """True if the server accepts requests but does not respond, and streams send nothing."""
         self.second_writer: Callable[[Request], bool] = lambda request: False
-        """Before updates and patches that match, another client changes the object."""
+        """Function that returns True for an update or patch before which the server changes the
+        object, as another client would."""
 
     def fail(
         self,
@@ -54,13 +55,16 @@ class Faults:
         times: int | None = None,
         probability: float = 1.0,
     ) -> None:
-        """Respond to matching requests with ``code``: ``times`` times or always, each time with
-        this probability."""
+        """Add a fault: respond to matching requests with the status code ``code``.
+
+        The fault fires with the given probability, ``times`` times in total, or without limit if
+        ``times`` is None.
+        """
         with self._lock:
             self._failures.append(_Failure(code, matches, times, probability))
 
     def clear(self) -> None:
-        """Clear all faults."""
+        """Remove all faults."""
         with self._lock:
             self._failures.clear()
         self.slow = 0.0
@@ -68,10 +72,10 @@ class Faults:
         self.second_writer = lambda request: False
 
     def code(self, request: Request) -> int | None:
-        """Return the status code to respond with; None for a normal response."""
+        """Return the status code with which a request must fail; None if no fault fires."""
         with self._lock:
             for each in self._failures:
-                # A failure that is used up stays in the list; later ones can still match.
+                # A failure that has fired ``times`` times stays in the list and is skipped.
                 if each.left == 0 or not each.matches(request):
                     continue
                 if self._random.random() < each.probability:

@@ -1,4 +1,4 @@
-"""One request of the fake API server, from method and path to a response or watch events."""
+"""Handling of one request of the fake API server: a response, or the events of a watch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": 
 
 @attrs.frozen
 class HttpRequest:
-    """A request that names a resource."""
+    """A parsed HTTP request for a resource."""
 
     method: str
     target: Target
@@ -43,7 +43,7 @@ class HttpRequest:
 
     @property
     def verb(self) -> str:
-        """The verb as RBAC names it."""
+        """Verb of the request as in RBAC, such as ``list``."""
         if self.method in _VERBS:
             return _VERBS[self.method]
         if self.query.get("watch") in ("1", "true"):
@@ -52,12 +52,15 @@ class HttpRequest:
 
     @property
     def for_faults(self) -> Request:
-        """The request as fault selection sees it."""
+        """Description of the request that decides whether a fault fires."""
         named = self.target
         return Request(self.verb, named.kind.plural, named.namespace, named.name, named.subresource)
 
     def selector(self) -> Selector:
-        """Parse its field and label selectors. Raises StatusError."""
+        """Return the field and label selectors of the query as one test.
+
+        Raises StatusError for an invalid selector.
+        """
         try:
             return selector(self.query)
         except ValueError as error:
@@ -65,23 +68,29 @@ class HttpRequest:
 
 
 Response = tuple[int, bytes]
-"""Status code and body."""
+"""Status code and body of a response."""
 
 
 class RequestHandler:
-    """Handler of requests. Thread-safe."""
+    """Handler of all requests to the fake API server. Thread-safe."""
 
     def __init__(
         self, registry: Registry, faults: Faults, permissions: Permissions, token: str | None
     ) -> None:
-        """``token``: the only accepted bearer token; None accepts all requests."""
+        """Create a handler.
+
+        ``token``: the only accepted bearer token; None accepts all requests.
+        """
         self.registry = registry
         self.faults = faults
         self.permissions = permissions
         self.token = token
 
     def parse(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpRequest:
-        """Authenticate and parse a request. Raises StatusError."""
+        """Authenticate and parse a request.
+
+        Raises StatusError for an invalid token, path or body.
+        """
         if self.token is not None and headers.get("Authorization") != f"Bearer {self.token}":
             raise StatusError(401, "Unauthorized")
         parts = urlsplit(url)
@@ -91,14 +100,14 @@ class RequestHandler:
         try:
             given = json.loads(body) if body else {}
         except ValueError:
-            raise StatusError(400, "the body is not JSON") from None
+            raise StatusError(400, "invalid request body: expected JSON") from None
         return HttpRequest(method, named, dict(parse_qsl(parts.query)), headers, given)
 
     def authorize(self, request: HttpRequest) -> None:
         """Raise StatusError if a permission is missing or a fault fires."""
         if user := request.headers.get("Impersonate-User"):
             self._impersonate("users", user)
-            # Users and groups are separate permissions, as on a real server.
+            # As on a real server, users and groups need separate permissions.
             self._impersonate("groups", request.headers.get("Impersonate-Group", ""))
         node = node_of(user)
         if node is not None:
@@ -118,7 +127,10 @@ class RequestHandler:
             )
 
     def respond(self, request: HttpRequest) -> Response:
-        """Handle any request except a watch. Raises StatusError."""
+        """Handle a request other than a watch, and return the response.
+
+        Raises StatusError if the request fails.
+        """
         if request.method in ("PUT", "PATCH") and self.faults.second_writer(request.for_faults):
             self._write_first(request.target)
         if request.method == "GET":
@@ -153,7 +165,7 @@ class RequestHandler:
         with store.lock:
             version = store.version
             found = store.all(kind, request.target.namespace)
-        # Before paging: the continue token counts matching objects.
+        # Objects are selected before paging, because the continue token counts matching objects.
         found = [each for each in found if chosen(each.value)]
         first, limit = int(request.query.get("continue", 0)), int(request.query.get("limit", 0))
         last = first + limit if limit else len(found)
@@ -161,7 +173,7 @@ class RequestHandler:
         if last < len(found):
             metadata["continue"] = str(last)
         head = {"kind": f"{kind.name}List", "apiVersion": kind.api_version, "metadata": metadata}
-        # Stored objects are encoded already, and lists can have thousands.
+        # Stored objects are already encoded, which matters for lists of thousands.
         items = b",".join(each.text for each in found[first:last])
         return json.dumps(head).encode()[:-1] + b',"items":[' + items + b"]}"
 
@@ -197,18 +209,20 @@ class RequestHandler:
         if "gracePeriodSeconds" in request.query:
             options["gracePeriodSeconds"] = int(request.query["gracePeriodSeconds"])
         if not request.target.name:
-            raise StatusError(405, "the fake API server deletes one object at a time")
+            raise StatusError(
+                405, "the fake API server cannot delete a collection: delete objects one by one"
+            )
         return self.registry.delete(request.target, options)
 
     def watch(self, request: HttpRequest) -> Watch:
-        """Start a watch. Raises StatusError."""
+        """Return the watch that a request starts. Raises StatusError for an invalid selector."""
         since = int(request.query.get("resourceVersion") or 0)
         seconds = float(request.query.get("timeoutSeconds") or 1800)
         return Watch(self.registry.store, request.target, request.selector(), since, seconds)
 
 
 class Watch:
-    """The events of one WATCH, with bookmarks."""
+    """One WATCH request: an iterator over its events and bookmarks."""
 
     def __init__(
         self, store: Store, target: Target, chosen: Selector, since: int, seconds: float
@@ -220,11 +234,14 @@ class Watch:
         self._seconds = seconds
 
     def lines(self, bookmark_every: float, is_over: Callable[[], bool]) -> Iterator[bytes]:
-        """Yield each event as a line, until the timeout, an error or ``is_over``."""
+        """Yield each event as a line, until the timeout, an error, or ``is_over`` returns True.
+
+        ``bookmark_every`` is the interval of bookmarks in seconds.
+        """
         end = time.monotonic() + self._seconds
         bookmark = time.monotonic() + bookmark_every
         at = self._since
-        # Version 0 means any version: start with the current objects.
+        # Version 0 means any version, so the watch starts with the current objects.
         if not at:
             at = self._store.version
             for stored in self._store.all(self._target.kind, self._target.namespace):
@@ -239,7 +256,8 @@ class Watch:
                 bookmark = now + bookmark_every
                 yield _line("BOOKMARK", self._bookmark(at))
             for change in self._store.after(at, min(end, bookmark) - now, is_over):
-                # For other kinds, too: a bookmark then keeps a quiet watch from expiring.
+                # Changes of other kinds also count, so that a bookmark keeps a watch without events
+                # from expiring.
                 at = change.version
                 if change.kind is self._target.kind:
                     yield from self._event(change)
@@ -251,7 +269,10 @@ class Watch:
         return json.dumps(body).encode()
 
     def _event(self, change: Change) -> Iterator[bytes]:
-        """Yield the event of a change. An object that no longer matches counts as deleted."""
+        """Yield the event of a change, if the watch selects the object.
+
+        An object that the watch no longer selects is reported as deleted.
+        """
         before, after = self._is_chosen(change.before), self._is_chosen(change.after)
         if after and change.after is not None:
             yield _line("MODIFIED" if before else "ADDED", change.after.text)
@@ -284,14 +305,15 @@ _MERGE_KEYS: Final[Mapping[str, str]] = {
     "volumes": "name",
     "env": "name",
 }
-"""Lists that are merged element by element, and the field that identifies an element. All other
-lists, such as container statuses and taints, are replaced (``patchStrategy`` in ``k8s.io/api``)."""
+"""Map of the lists that are merged element by element, to the field that identifies an element. All
+other lists, such as container statuses and taints, are replaced (``patchStrategy`` in
+``k8s.io/api``)."""
 
 _SETS: Final = frozenset({"finalizers"})
 
 
 def merge(old: Any, patch: Any) -> Any:
-    """Apply a merge patch (RFC 7386). The arguments are not modified."""
+    """Return ``old`` after a JSON merge patch (RFC 7386). The arguments are not modified."""
     if not isinstance(patch, dict):
         return patch
     found = dict(old) if isinstance(old, dict) else {}
@@ -304,7 +326,7 @@ def merge(old: Any, patch: Any) -> Any:
 
 
 def strategic_merge(old: Any, patch: Any) -> Any:
-    """Apply a strategic merge patch to a mapping. The arguments are not modified."""
+    """Return the mapping ``old`` after a strategic merge patch. The arguments are not modified."""
     if patch.get("$patch") == "replace":
         return {key: value for key, value in patch.items() if key != "$patch"}
     found = dict(old) if isinstance(old, dict) else {}

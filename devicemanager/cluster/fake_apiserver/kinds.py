@@ -1,4 +1,4 @@
-"""Resources of the fake API server, and the paths that name them."""
+"""Resource types of the fake API server, and the parsing of API paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["KINDS", "Kind", "Target", "target"]
 
 @attrs.frozen
 class Kind:
-    """One resource type."""
+    """A resource type, such as Pod."""
 
     group: str
     version: str
@@ -24,13 +24,13 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """``apiVersion`` of its objects, such as ``batch/v1``."""
+        """``apiVersion`` of objects of this type, such as ``batch/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
 @attrs.frozen
 class Target:
-    """What a path names: a collection, an object or a subresource."""
+    """The collection, object or subresource that an API path names."""
 
     kind: Kind
     namespace: str = ""
@@ -39,7 +39,7 @@ class Target:
 
     @property
     def resource(self) -> str:
-        """Resource as RBAC names it, such as ``pods/status``."""
+        """Resource with subresource as in RBAC, such as ``pods/status``."""
         return "/".join(filter(None, (self.kind.plural, self.subresource)))
 
 
@@ -62,7 +62,10 @@ _BY_PATH: Final = {(kind.group, kind.version, kind.plural): kind for kind in _AL
 
 
 def target(path: str) -> Target | None:
-    """Parse a path such as ``/api/v1/namespaces/default/pods/a/status``; None if unknown."""
+    """Parse an API path such as ``/api/v1/namespaces/default/pods/a/status``.
+
+    Returns None if the path names no known resource.
+    """
     parts = [unquote(part) for part in path.strip("/").split("/")]
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]

@@ -1,4 +1,4 @@
-"""Rules for objects that are created, changed and deleted (``pkg/registry/core``)."""
+"""The API server's rules for creating, changing and deleting objects (``pkg/registry/core``)."""
 
 from __future__ import annotations
 
@@ -25,31 +25,37 @@ NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule
 _GRACE: Final = 30
 _NAME_ATTEMPTS: Final = 8
 _IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
-"""Metadata that no update changes."""
+"""Fields of ``metadata`` that an update cannot change."""
 
 
 def timestamp(seconds: float = 0) -> str:
-    """Return the current time as ``metav1.Time``, plus ``seconds``."""
+    """Return the current time plus ``seconds``, as the text of a ``metav1.Time``."""
     return times.timestamp(time.time() + seconds)
 
 
 def is_terminal(pod: Mapping[str, Any]) -> bool:
-    """True if the pod has Succeeded or Failed."""
+    """True if the phase of the pod is Succeeded or Failed."""
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
 class Registry:
-    """The store with the API server's rules. Methods raise StatusError. Thread-safe."""
+    """Store of objects that applies the API server's rules to every change.
+
+    Methods raise StatusError if a rule is violated. Thread-safe.
+    """
 
     def __init__(self, store: Store, *, stores_resource_health: bool = True) -> None:
-        """``stores_resource_health``: the feature gate ResourceHealthStatus."""
+        """Create a registry on a store.
+
+        ``stores_resource_health``: True if the feature gate ResourceHealthStatus is on.
+        """
         self.store = store
         self.stores_resource_health = stores_resource_health
 
     # -- create ----------------------------------------------------------------------
 
     def create(self, target: Target, given: Object) -> Stored:
-        """Create an object (POST)."""
+        """Create an object (POST) and return it."""
         kind = target.kind
         if kind.namespaced and not target.namespace:
             raise StatusError(
@@ -64,7 +70,8 @@ class Registry:
             metadata["namespace"] = target.namespace
         _set_defaults(kind.name, value)
         with self.store.lock:
-            # If a generated name is in use, generate another one (``RetryGenerateName``, v1.32).
+            # If a generated name is in use, another one is generated (``RetryGenerateName``,
+            # v1.32).
             for _ in range(_NAME_ATTEMPTS):
                 name = metadata["name"] = given_name or _generated(metadata)
                 if self.store.get(kind, target.namespace, name) is None:
@@ -90,7 +97,7 @@ class Registry:
     # -- change ----------------------------------------------------------------------
 
     def replace(self, target: Target, given: Object) -> Stored:
-        """Replace an object (PUT)."""
+        """Replace an object (PUT) and return the new object."""
         version = given.get("metadata", {}).get("resourceVersion")
 
         def replaced(old: Object) -> Object:
@@ -101,15 +108,17 @@ class Registry:
     def change(
         self, target: Target, change: Callable[[Object], Object], version: str | None = None
     ) -> Stored:
-        """Replace an object by what ``change`` returns for a copy of it, atomically.
+        """Replace an object by the result of ``change`` on a copy of the object, atomically.
 
-        Only ``status`` changes for a status subresource, and anything else for the object.
+        If the target is the status subresource, only ``status`` changes. If the target is a Pod or
+        Node, everything except ``status`` changes. Raises a conflict if ``version`` is set and is
+        not the object's version.
         """
         kind = target.kind
         with self.store.lock:
             stored = self._get(target)
             old = stored.value
-            # A copy, because readers and watches share stored objects.
+            # Copied, because readers and watches share stored objects.
             given = change(copy.deepcopy(old))
             version = version or given.get("metadata", {}).get("resourceVersion")
             if version and version != old["metadata"]["resourceVersion"]:
@@ -118,7 +127,7 @@ class Registry:
             if uid and uid != old["metadata"]["uid"]:
                 raise conflict(target, f"Precondition failed: UID in precondition: {uid}")
             new = self._merged(target, old, given)
-            # As in etcd3 storage: a write without effect creates no version and no event.
+            # As in etcd3 storage, a write without effect creates no version and no event.
             if new == old:
                 return stored
             if _can_be_removed(new):
@@ -150,15 +159,18 @@ class Registry:
     # -- delete ----------------------------------------------------------------------
 
     def delete(self, target: Target, options: Mapping[str, Any]) -> Stored:
-        """Delete an object, or mark it for deletion if a node or finalizer has work to do
-        (``registry/core/pod/strategy.go``, CheckGracefulDelete)."""
+        """Delete an object and return its last state.
+
+        If it has finalizers, or is a pod that a node must stop, only mark it for deletion
+        (``registry/core/pod/strategy.go``, CheckGracefulDelete).
+        """
         with self.store.lock:
             old = self._get(target).value
             _check_preconditions(target, old, options.get("preconditions") or {})
             is_pod = target.kind is KINDS["pods"]
             grace = _grace(old, options.get("gracePeriodSeconds")) if is_pod else 0
             before = old["metadata"].get("deletionGracePeriodSeconds")
-            # A deletion can only shorten the grace period of an earlier one.
+            # A second deletion can only shorten the grace period of the first one.
             if before is not None and grace >= before > 0:
                 return self._get(target)
             new = {**old, "metadata": {**old["metadata"]}}
@@ -179,14 +191,14 @@ def _check_preconditions(target: Target, old: Object, wanted: Mapping[str, Any])
 
 def _grace(pod: Object, requested: int | None) -> int:
     seconds = pod["spec"].get("terminationGracePeriodSeconds") if requested is None else requested
-    # No kubelet has to stop anything.
+    # For such a pod, no kubelet has to stop containers.
     if not pod["spec"].get("nodeName") or is_terminal(pod):
         return 0
     return _GRACE if seconds is None else max(0, int(seconds))
 
 
 def _can_be_removed(value: Object) -> bool:
-    """Return True for an object marked for deletion without finalizers or a grace period."""
+    """True if the object is marked for deletion and has no finalizers and no grace period."""
     metadata = value["metadata"]
     if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
         return False
@@ -206,7 +218,7 @@ def _set_defaults(kind: str, value: Object) -> None:
         spec.setdefault("restartPolicy", "Always")
         spec.setdefault("terminationGracePeriodSeconds", _GRACE)
     elif kind == "Node":
-        # Admission TaintNodesByCondition taints even a node that is created Ready.
+        # The admission plugin TaintNodesByCondition also taints nodes that are created Ready.
         taints = value.setdefault("spec", {}).setdefault("taints", [])
         if NOT_READY["key"] not in (taint["key"] for taint in taints):
             taints.append(dict(NOT_READY))

@@ -1,4 +1,4 @@
-"""A minimal scheduler: resources, node selectors and taints."""
+"""A minimal scheduler, which considers resources, node selectors and taints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ __all__ = ["schedule"]
 
 
 def schedule(server: FakeApiServer) -> None:
-    """Bind every pending pod that fits, to the node with the fewest devices and pods in use."""
+    """Bind every pending pod to a node on which it fits.
+
+    Of several such nodes, choose the one with the smallest sum of pods and devices in use.
+    """
     pods = server.all("pods")
     pending = [pod for pod in pods if not pod["spec"].get("nodeName") and _is_pending(pod)]
     if not pending:
@@ -33,7 +36,7 @@ def schedule(server: FakeApiServer) -> None:
             continue
         best = min(fitting, key=lambda node: used[node["metadata"]["name"]].total())
         name = best["metadata"]["name"]
-        # Before the next pod of this pass, which must not get the same devices.
+        # Counted immediately, because the next pod of this loop must not get the same devices.
         used[name].update(_requests(pod))
         with suppress(StatusError):  # the pod was deleted meanwhile
             server.bind(pod["metadata"]["name"], name, pod["metadata"]["namespace"])
@@ -44,7 +47,10 @@ def _is_pending(pod: Object) -> bool:
 
 
 def _requests(pod: Object) -> Counter[str]:
-    """Count the pod's extended resources. CPU and memory are ignored: they never run out here."""
+    """Return the pod's requests for extended resources, and 1 for ``pods``.
+
+    CPU and memory are ignored, because virtual nodes always have enough.
+    """
     found: Counter[str] = Counter({"pods": 1})
     for container in pod["spec"].get("containers") or ():
         resources = container.get("resources") or {}

@@ -1,4 +1,4 @@
-"""Field and label selectors, as far as nodes and their tests use them."""
+"""Field and label selectors, in the forms that nodes and their tests use."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ __all__ = ["Selector", "selector"]
 Selector = Callable[[Mapping[str, Any]], bool]
 
 _SET: Final = re.compile(r"(?P<key>\S+)\s+(?P<how>in|notin)\s+\((?P<values>[^)]*)\)")
-# Not inside parentheses: ``k in (a, b)``.
+# A comma inside parentheses, as in ``k in (a, b)``, does not separate terms.
 _COMMA: Final = re.compile(r",(?![^(]*\))")
 
 
 def selector(query: Mapping[str, str]) -> Selector:
-    """Return a test for ``fieldSelector`` and ``labelSelector`` of a query together.
+    """Return a function that is True for objects that match the selectors of a query.
 
-    Raises ValueError for an invalid selector.
+    The selectors are ``fieldSelector`` and ``labelSelector``. Raises ValueError for an invalid
+    selector.
     """
     tests = [_test(part, _field) for part in _parts(query.get("fieldSelector"))]
     tests += [_test(part, _label) for part in _parts(query.get("labelSelector"))]
@@ -37,7 +38,7 @@ def _test(text: str, get: _Get) -> Selector:
         values = {value.strip() for value in match["values"].split(",")}
         wanted = match["how"] == "in"
         return lambda object_: (get(object_, match["key"]) in values) is wanted
-    # The single sign last, because the others contain it.
+    # ``=`` is the last one, because the other signs contain it.
     for sign in ("!=", "==", "="):
         key, found, value = text.partition(sign)
         if found:
@@ -46,11 +47,11 @@ def _test(text: str, get: _Get) -> Selector:
         return lambda object_: get(object_, text[1:]) is None
     if text:
         return lambda object_: get(object_, text) is not None
-    raise ValueError("empty selector")
+    raise ValueError("invalid selector: a term is empty: use KEY, KEY=VALUE or KEY in (A, B)")
 
 
 def _field(object_: Mapping[str, Any], path: str) -> str:
-    """Return a field; a missing one is empty, as for a real API server."""
+    """Return the field at a dotted path as text; empty if missing, as in a real API server."""
     found: Any = object_
     for part in path.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None

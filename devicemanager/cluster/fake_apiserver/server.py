@@ -1,4 +1,4 @@
-"""The HTTP server of the fake API server: HTTP/1.1 on loopback, a thread per connection."""
+"""HTTP server of the fake API server: HTTP/1.1 on loopback, with a thread per connection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from devicemanager.cluster.fake_apiserver.store import Object, Store
 __all__ = ["FakeApiServer"]
 
 _MAX_BODY: Final = 3 << 20
-# Paths that need no permission, on a real server either.
+# Paths that need no permission, as on a real server.
 _PLAIN: Final = {
     "/healthz": b"ok",
     "/readyz": b"ok",
@@ -33,10 +33,10 @@ _PLAIN: Final = {
 
 
 class FakeApiServer:
-    """An API server for tests, on a free port of loopback. Thread-safe.
+    """A fake API server for tests, on a free port of 127.0.0.1. Thread-safe.
 
-    Use it as a context manager, or call ``start`` and ``stop``. Objects and port survive
-    ``stop`` and ``start``; ``wipe`` removes all objects, as the loss of etcd does.
+    Use it as a context manager, or call ``start`` and ``stop``. After ``stop`` and another
+    ``start``, it has the same objects and port. ``wipe`` removes all objects, like a loss of etcd.
     """
 
     def __init__(
@@ -47,10 +47,13 @@ class FakeApiServer:
         stores_resource_health: bool = True,
         bookmark_every: float = 60.0,
     ) -> None:
-        """``token``: the only accepted bearer token; None accepts all requests.
-        ``allowed``: permissions of all clients; None for all permissions.
-        ``stores_resource_health``: the feature gate ResourceHealthStatus.
-        ``bookmark_every``: interval of bookmarks, in seconds."""
+        """Create a server; ``start`` opens its port.
+
+        ``token``: the only accepted bearer token; None accepts all requests.
+        ``allowed``: permissions that every client has; None grants all permissions.
+        ``stores_resource_health``: True if the feature gate ResourceHealthStatus is on.
+        ``bookmark_every``: interval of bookmarks in seconds.
+        """
         self.faults = Faults()
         self.permissions = Permissions(allowed)
         self.bookmark_every = bookmark_every
@@ -71,7 +74,7 @@ class FakeApiServer:
     # -- start and stop --------------------------------------------------------------
 
     def start(self) -> None:
-        """Start serving, on the same port as before if there was one."""
+        """Start to accept requests, on the same port as before if the server was stopped."""
         self._server = _Server(("127.0.0.1", self._port), self)
         self._port = self._server.server_address[1]
         threading.Thread(
@@ -79,7 +82,7 @@ class FakeApiServer:
         ).start()
 
     def stop(self) -> None:
-        """Close the port and all connections."""
+        """Stop accepting requests, and close all connections."""
         server, self._server = self._server, None
         if server is not None:
             server.end()
@@ -92,16 +95,16 @@ class FakeApiServer:
         self.stop()
 
     def cut_streams(self) -> None:
-        """Break all connections, in the middle of a response if there is one."""
+        """Break all connections, even in the middle of a response."""
         if self._server is not None:
             self._server.cut()
 
     def forget_changes(self) -> None:
-        """Expire all watches: they get 410 and must relist."""
+        """Remove stored changes, so that watches from older versions get 410 and must relist."""
         self._store.forget()
 
     def wipe(self) -> None:
-        """Remove all objects and count versions from 1, as an API server on a new etcd does."""
+        """Remove all objects and count versions from 1 again, like an API server on a new etcd."""
         self._handler = self._empty()
         self.cut_streams()
 
@@ -109,7 +112,7 @@ class FakeApiServer:
 
     @property
     def url(self) -> str:
-        """Address, such as ``http://127.0.0.1:41234``."""
+        """URL of the server, such as ``http://127.0.0.1:41234``."""
         return f"http://127.0.0.1:{self._port}"
 
     def kubeconfig(self, path: Path) -> Path:
@@ -127,17 +130,20 @@ class FakeApiServer:
         return path
 
     def create(self, plural: str, value: Object, namespace: str = "default") -> Object:
-        """Create an object without HTTP; return it as stored. Raises StatusError."""
+        """Create an object and return the stored object.
+
+        Raises StatusError if the server rejects it.
+        """
         return self._handler.registry.create(_target(plural, namespace), value).value
 
     def get(self, plural: str, name: str, namespace: str = "default") -> Object | None:
-        """Return an object, or None."""
+        """Return an object; None if it does not exist."""
         target = _target(plural, namespace, name)
         stored = self._store.get(target.kind, target.namespace, name)
         return None if stored is None else stored.value
 
     def all(self, plural: str) -> list[Object]:
-        """Return all objects of a resource."""
+        """Return all objects of a resource type, such as ``pods``."""
         return [stored.value for stored in self._store.all(KINDS[plural])]
 
     def change(
@@ -149,22 +155,22 @@ class FakeApiServer:
         *,
         subresource: str = "",
     ) -> Object:
-        """Replace an object by what ``change`` returns for a copy of it, atomically.
+        """Replace an object by the result of ``change`` on a copy of the object, atomically.
 
-        Returns the new object. Raises StatusError.
+        Returns the new object. Raises StatusError if the server rejects it.
         """
         target = _target(plural, namespace, name, subresource)
         return self._handler.registry.change(target, change).value
 
     def bind(self, pod: str, node: str, namespace: str = "default") -> None:
-        """Bind a pod to a node. Raises StatusError."""
+        """Bind a pod to a node; raise StatusError if the server rejects the binding."""
         target = _target("pods", namespace, pod, "binding")
         self._handler.registry.bind(target, {"target": {"kind": "Node", "name": node}})
 
     def delete(self, plural: str, name: str, namespace: str = "default", **options: Any) -> None:
-        """Delete an object as a user does; ``options`` are those of ``metav1.DeleteOptions``.
+        """Delete an object like a request of a user; ``options`` is a ``metav1.DeleteOptions``.
 
-        Raises StatusError.
+        Raises StatusError if the server rejects the deletion.
         """
         self._handler.registry.delete(_target(plural, namespace, name), options)
 
@@ -176,22 +182,25 @@ class FakeApiServer:
 
     @property
     def version(self) -> int:
-        """The newest resource version."""
+        """The newest resource version of any object."""
         with self._store.lock:
             return self._store.version
 
     def wait_for_change(self, version: int, seconds: float, until: Callable[[], bool]) -> None:
-        """Wait for a version newer than ``version``, for ``until`` or for a timeout."""
+        """Wait up to ``seconds`` for a resource version newer than ``version``.
+
+        Returns earlier if ``until`` returns True. ``wake`` causes a call of ``until``.
+        """
         self._store.after(version, seconds, until)
 
     def wake(self) -> None:
-        """Let watches and ``wait_for_change`` check their end conditions now."""
+        """Make watches and ``wait_for_change`` check now whether they must end."""
         self._store.wake()
 
     # -- requests --------------------------------------------------------------------
 
     def _serve(self, http: _HttpHandler, method: str) -> None:
-        """Respond to one request of a connection."""
+        """Read one HTTP request from a connection and respond to it."""
         length = int(http.headers.get("Content-Length") or 0)
         body = http.rfile.read(min(length, _MAX_BODY))
         if http.path in _PLAIN:
@@ -214,7 +223,7 @@ class FakeApiServer:
     def _delay(self) -> None:
         if self.faults.slow:
             time.sleep(self.faults.slow)
-        # A poll, because tests set the attribute without a notification.
+        # Polled, because tests set the attribute without a notification.
         while self.faults.silent and self._server is not None:
             time.sleep(0.05)
 
@@ -239,7 +248,7 @@ def _target(plural: str, namespace: str, name: str = "", subresource: str = "") 
 
 
 class _Server(ThreadingHTTPServer):
-    # Watches last for minutes; neither ``stop`` nor the process may wait for them.
+    # Watches last for minutes, and neither ``stop`` nor the exit of the process may wait for them.
     daemon_threads = True
     block_on_close = False
     # Hundreds of nodes connect at the same time.
@@ -252,24 +261,24 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _HttpHandler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """As the base class; from here on the connection can be cut."""
+        """Handle a connection on a thread, and let ``cut`` end it."""
         with self._lock:
             self._open.add(request)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """As the base class."""
+        """Close a connection."""
         with self._lock:
             self._open.discard(request)
         super().shutdown_request(request)
 
     def is_cut(self, connection: socket.socket) -> bool:
-        """True if a connection must end."""
+        """True if a connection was cut and its thread must end."""
         with self._lock:
             return connection not in self._open
 
     def cut(self) -> None:
-        """End all connections; new ones are accepted."""
+        """End all open connections. New connections are still accepted."""
         with self._lock:
             found, self._open = self._open, set()
         for connection in found:
@@ -278,7 +287,7 @@ class _Server(ThreadingHTTPServer):
         self.api.wake()
 
     def end(self) -> None:
-        """Close the port and all connections."""
+        """Close the port and end all connections."""
         self.shutdown()
         self.server_close()
         self.cut()
@@ -295,7 +304,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
     server: _Server
 
     def respond(self, code: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        """Send a whole response."""
+        """Send a response with headers and body."""
         self.send_response_only(code)
         for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
             self.send_header(name, value)
@@ -312,7 +321,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def chunk(self, data: bytes) -> None:
-        """Send a chunk; an empty one ends the response."""
+        """Send a chunk of a response; an empty chunk ends the response."""
         self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
         self.wfile.flush()
 
@@ -332,4 +341,4 @@ class _HttpHandler(BaseHTTPRequestHandler):
         self.server.api._serve(self, "DELETE")
 
     def log_message(self, *_: object) -> None:
-        """Log nothing."""
+        """Log no requests."""

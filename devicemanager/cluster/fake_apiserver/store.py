@@ -1,4 +1,4 @@
-"""Objects in memory, with one version counter and a log of changes."""
+"""Store of objects in memory, with one version counter and a log of changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from devicemanager.cluster.fake_apiserver.kinds import Kind
 __all__ = ["Change", "Object", "Store", "Stored"]
 
 MAX_CHANGES: Final = 100_000
-"""Changes stored for watches; a watch from before the oldest one gets 410."""
+"""Number of changes that are stored for watches. A watch from a version before the oldest stored
+change gets 410."""
 
 Object = dict[str, Any]
 """A Kubernetes object as plain data."""
@@ -26,7 +27,7 @@ Key = tuple[str, str]
 
 @attrs.frozen(eq=False)
 class Stored:
-    """An object at one version. ``value`` must not be modified."""
+    """One version of a stored object. ``value`` must not be modified."""
 
     value: Object
     version: int
@@ -36,7 +37,10 @@ class Stored:
 
 @attrs.frozen(eq=False)
 class Change:
-    """A change of an object; ``before`` is None for a new one, ``after`` for a deleted one."""
+    """A change of an object.
+
+    ``before`` is None for a new object, and ``after`` is None for a deleted object.
+    """
 
     version: int
     kind: Kind
@@ -45,31 +49,38 @@ class Change:
 
 
 class Store:
-    """Thread-safe. Use ``with store.lock`` to make several steps atomic."""
+    """Store of all objects of the server. Thread-safe.
+
+    Use ``with store.lock`` to make several calls atomic.
+    """
 
     def __init__(self) -> None:
-        # Reentrant, because a change reads and writes under one acquisition.
+        # Reentrant, because a caller that holds the lock calls other methods.
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._objects: dict[str, dict[Key, Stored]] = {}
         self._changes: deque[Change] = deque()
         self.version = 1
         self.oldest = 1
-        """Changes after this version are stored."""
+        """All changes after this version are stored."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored | None:
-        """Return an object, or None."""
+        """Return an object; None if it does not exist."""
         with self.lock:
             return self._objects.get(kind.plural, {}).get((namespace, name))
 
     def all(self, kind: Kind, namespace: str = "") -> list[Stored]:
-        """Return all objects of a kind, or those in a namespace, sorted by namespace and name."""
+        """Return all objects of a kind, sorted by namespace and name; with ``namespace``, only
+        those in this namespace."""
         with self.lock:
             objects = self._objects.get(kind.plural, {})
             return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
 
     def put(self, kind: Kind, value: Object) -> Stored:
-        """Create or replace an object and give it a version. The store then owns ``value``."""
+        """Store a new or changed object with the next version, and return it.
+
+        The caller must not use ``value`` afterwards.
+        """
         with self.lock:
             metadata = value["metadata"]
             key = metadata.get("namespace", ""), metadata["name"]
@@ -91,7 +102,7 @@ class Store:
     def _next(self, value: Object) -> Stored:
         self.version += 1
         value["metadata"]["resourceVersion"] = str(self.version)
-        # Compact, as a real server sends it: the watch filter searches for `"nodeName":"`.
+        # Encoded without spaces, like a real server: the watch filter searches for `"nodeName":"`.
         return Stored(value, self.version, json.dumps(value, separators=(",", ":")).encode())
 
     def _note(self, change: Change) -> None:
@@ -101,22 +112,25 @@ class Store:
         self._changed.notify_all()
 
     def forget(self) -> None:
-        """Remove all changes: watches from an earlier version must relist."""
+        """Remove all stored changes, so that watches from an earlier version must relist."""
         with self.lock:
             self._changes.clear()
             self.oldest = self.version
 
     def wake(self) -> None:
-        """Wake up all waiting readers, so that they check their end condition."""
+        """Make all calls of ``after`` check their condition ``until`` now."""
         with self.lock:
             self._changed.notify_all()
 
     def after(self, version: int, seconds: float, until: Callable[[], bool]) -> Iterator[Change]:
-        """Return the changes after a version; wait for one until ``until`` or a timeout."""
+        """Return the changes after a version, oldest first.
+
+        If there is none, wait for a change, for up to ``seconds`` or until ``until`` returns True.
+        """
         with self.lock:
             self._changed.wait_for(lambda: self.version > version or until(), seconds)
             found = []
-            # From the newest: a watch usually needs only the last few.
+            # Searched from the newest change, because a watch usually needs only the last few.
             for change in reversed(self._changes):
                 if change.version <= version:
                     break

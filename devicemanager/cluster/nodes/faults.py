@@ -1,7 +1,7 @@
-"""Node faults by annotation, so that one ``kubectl annotate`` affects a thousand nodes.
+"""Node faults that are set by an annotation, so one ``kubectl annotate`` can affect all nodes.
 
 The annotation ``devicemanager.io/faults`` lists the active faults. A fault that is removed from
-it is undone.
+the annotation is cleared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_TEXT: Final = 300
 
 @attrs.frozen
 class Fault:
-    """One fault of a node."""
+    """A node fault: its kind, and its argument such as a device."""
 
     kind: str
     what: str = ""
@@ -37,7 +37,7 @@ class Fault:
 
 
 class FaultTarget(Protocol):
-    """What faults do to a node; see ``ClusterNode``."""
+    """Node with the methods that faults call; ``ClusterNode`` documents them."""
 
     def do(self, act: Callable[[], None]) -> None: ...
     def say(self, text: str) -> None: ...
@@ -56,7 +56,7 @@ class FaultTarget(Protocol):
 
 
 Action = Callable[[FaultTarget, str, bool], None]
-"""Sets a fault (True) or clears it (False); the text is the fault's argument."""
+"""Function that sets a fault (True) or clears it (False); the text is the fault's argument."""
 
 
 def _unhealthy(node: FaultTarget, what: str, is_on: bool) -> None:
@@ -89,15 +89,16 @@ def _restart(node: FaultTarget, _: str, is_on: bool) -> None:
 
 @attrs.frozen
 class FaultKind:
-    """One kind of fault, and what it does."""
+    """Kind of node fault, with the form of its argument and its action."""
 
     form: str = ""
-    """Form of the argument; empty for none, in brackets if optional."""
+    """Form of the argument, in brackets if the argument is optional; empty for no argument."""
     action: Action | None = None
-    """None for a pressure: all pressures of a node are set together."""
+    """Function that sets or clears the fault; None for a pressure, because all pressures of a node
+    are set together."""
     pressure: Pressure | None = None
     fires_once: bool = False
-    """True: it happens once for each new argument, and clearing it does nothing."""
+    """True if the fault fires once for each new argument, and clearing it has no effect."""
 
 
 KINDS: Final[Mapping[str, FaultKind]] = {
@@ -116,9 +117,9 @@ KINDS: Final[Mapping[str, FaultKind]] = {
 
 
 def parse_faults(text: str) -> tuple[Fault, ...]:
-    """Parse faults separated by semicolons: ``not-ready; device-unhealthy=vendor.com/gpu/gpu-2``.
+    """Parse an annotation such as ``not-ready; device-unhealthy=vendor.com/gpu/gpu-2``.
 
-    Raises ValueError.
+    Semicolons separate faults. Raises ValueError for an invalid fault.
     """
     return tuple(_fault(part.strip()) for part in text.split(";") if part.strip())
 
@@ -140,10 +141,10 @@ def _fault(text: str) -> Fault:
 
 
 class NodeFaults:
-    """The faults in one node's annotation. Thread-safe."""
+    """Set of the faults that the annotation of one node lists. Thread-safe."""
 
     def __init__(self, node: FaultTarget) -> None:
-        """Internal: every ``ClusterNode`` has one."""
+        """Internal: use ``ClusterNode.faults``."""
         self._node = node
         # Guards the fields below.
         self._lock = threading.Lock()
@@ -156,28 +157,29 @@ class NodeFaults:
         return self._active
 
     def update(self, annotations: Mapping[str, Any], *, is_first: bool = False) -> None:
-        """Apply the Node's current annotations.
+        """Set and clear faults so that they match the annotations of the Node object.
 
-        ``is_first``: the node joins, so its reboots and restarts happened before.
+        With ``is_first``, reboots and restarts in the annotation are ignored, because they
+        happened before the node joined.
         """
         text = str(annotations.get(ANNOTATION, ""))
         with self._lock:
-            # Most events of a Node are heartbeats.
+            # Most events of a Node object are heartbeats, which do not change the annotation.
             if text == self._text:
                 return
             self._text = text
         try:
             wanted = parse_faults(text)
         except ValueError as error:
-            self._node.say(f"annotation {ANNOTATION}: {error}; nothing changed")
+            self._node.say(f"annotation {ANNOTATION} ignored: {error}")
             return
-        # A process that takes the node over must not repeat a reboot.
+        # A process that takes over the node must not repeat a reboot.
         past = tuple(each for each in wanted if is_first and KINDS[each.kind].fires_once)
         self._node.do(lambda: self._change(past, wanted))
 
     def _change(self, past: tuple[Fault, ...], wanted: tuple[Fault, ...]) -> None:
         before, self._active = (*self._active, *past), wanted
-        # First undo, then set: both can be about the same device.
+        # Faults are cleared before others are set, because both can be about the same device.
         for fault in before:
             if fault not in wanted:
                 self._set(fault, False)
@@ -193,6 +195,6 @@ class NodeFaults:
             return
         try:
             action(self._node, fault.what, is_on)
-        # An unknown device or a node with real plugins: the other faults still apply.
+        # After an error, such as an unknown device, the other faults are still set.
         except RequestError as error:
             self._node.say(f"fault {truncate(str(fault))}: {str(error)[:_MAX_TEXT]}")

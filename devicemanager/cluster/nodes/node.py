@@ -1,4 +1,4 @@
-"""ClusterNode: how a node joins, fails and leaves."""
+"""``ClusterNode``: a node of the cluster, which joins, fails and leaves."""
 
 from __future__ import annotations
 
@@ -33,21 +33,22 @@ from devicemanager.io.clock import Clock
 __all__ = ["ClusterNode", "Leave"]
 
 Leave = Literal["delete", "keep", "shutdown"]
-"""What happens to the Node at the end: ``delete`` it, ``keep`` it for the next process, or
-``shutdown``, which stops its pods first and then keeps it."""
+"""What happens to the Node object when the node leaves. ``delete`` deletes it, and ``keep`` keeps
+it for the next process. ``shutdown`` stops the node's pods and keeps the Node object."""
 
 _RETRY = 1.0
-"""Seconds until a status update is retried that failed because the kubelet was restarting."""
+"""Seconds until the retry of a status update that failed because the kubelet was restarting."""
 _SHUTDOWN_MESSAGE = "Pod was terminated in response to imminent node shutdown."
 
 
 class ClusterNode:
-    """One node of the cluster; ``Cluster.join`` and ``Cluster.join_in_memory`` create it.
+    """A virtual node of the cluster; ``Cluster.join`` and ``Cluster.join_in_memory`` create it.
 
-    Thread-safe. Methods do not block unless they say so: they queue work and return.
+    Thread-safe. Methods queue work and return immediately, unless their docstring says that they
+    block.
 
     ``fail_device`` and the other methods for devices and plugins raise RequestError for an
-    unknown resource or device, and for a node whose kubelet has real plugins.
+    unknown resource or device. They also raise it for a node whose kubelet has real plugins.
     """
 
     def __init__(
@@ -65,10 +66,10 @@ class ClusterNode:
         warn: Warn = lambda text: None,
         on_left: Callable[[str], None] = lambda name: None,
     ) -> None:
-        """Internal: a ``Cluster`` makes its nodes.
+        """Internal: use ``Cluster.join``.
 
-        ``on_left`` is called with the name if the node leaves because its Node was deleted or
-        must not be written.
+        ``on_left`` is called with the node's name if the node leaves because its Node object was
+        deleted, or because it has no permission to write it.
         """
         self.name = name
         self.kubelet = kubelet
@@ -108,12 +109,12 @@ class ClusterNode:
             if self.options.topology
             else None
         )
-        # Last: an event can arrive at once.
+        # Subscribed last, because an event can arrive immediately.
         self._unsubscribe = kubelet.events.subscribe(self._on_kubelet_event)
 
     @property
     def uid(self) -> str:
-        """UID of the Node; empty before ``join``."""
+        """UID of the Node object; empty before ``join``."""
         return self._uid
 
     @property
@@ -127,7 +128,7 @@ class ClusterNode:
         return self._is_silent
 
     def conditions(self) -> tuple[NodeCondition, ...]:
-        """Return the conditions that the kubelet reports, Ready last."""
+        """Return the conditions of the node that its kubelet reports, Ready last."""
         return self._status.conditions()
 
     def _on_kubelet_event(self, event: Event) -> None:
@@ -140,23 +141,24 @@ class ClusterNode:
     def join(self) -> None:
         """Register the node and start to renew its Lease. Blocks.
 
-        Raises ApiError, and ClusterError if devicemanager did not create the existing Node.
+        Raises ApiError if a request fails, and ClusterError if a Node with the name exists that
+        devicemanager did not create.
         """
         found = register(self._context, self._status, lambda: self._update(force=True))
         self._uid = found["metadata"]["uid"]
-        # Directly after the Node: without a lease in time the node-lifecycle controller gives it
-        # up.
+        # The Lease must follow soon: without it, the node lifecycle controller marks the node as
+        # NotReady.
         self._leases.add(self.name, self._uid)
         self.faults.update(found["metadata"].get("annotations") or {}, is_first=True)
         if self._topology is not None:
             self._topology.refresh()
-        # A node that re-registers has a timer already.
+        # A node that re-registers already has a timer.
         if not self._is_timed:
             self._is_timed = True
             self._reconcile_later()
 
     def do(self, act: Callable[[], None]) -> None:
-        """Run a function in the node's sync loop, after the decisions that are queued."""
+        """Run a function in the node's sync loop, after all functions that are already queued."""
         self._pods.do(act)
 
     def say(self, text: str) -> None:
@@ -177,7 +179,7 @@ class ClusterNode:
         self._pods.reconcile()
 
     def refresh(self) -> None:
-        """Queue a write of the Node's status, if it has changed."""
+        """Queue a check of the Node's status, which writes the status if it has changed."""
         self._context.work_queue.put(Priority.NODE_STATUS, self._key, self._update)
         if self._topology is not None:
             self._topology.refresh()
@@ -209,26 +211,27 @@ class ClusterNode:
     # -- events of the API server ------------------------------------------------------------
 
     def on_pod_list(self, objects: list[JsonObject]) -> None:
-        """Handle the list of all pods of the node."""
+        """Handle a list of all pods that are bound to the node."""
         self._pods.on_pod_list(objects)
 
     def on_pod_event(self, kind: str, object_: JsonObject) -> None:
-        """Handle a pod of the node, which was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+        """Handle a pod of the node that was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
         self._pods.on_pod_event(kind, object_)
 
     def on_node_event(self, kind: str, object_: JsonObject) -> None:
-        """Handle the Node, which was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+        """Handle the Node object, which was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
         metadata, queue = object_["metadata"], self._context.work_queue
         if kind == "DELETED":
-            # Not for an earlier Node with the same name.
+            # The event can be about an earlier Node with the same name.
             if metadata["uid"] == self._uid:
                 queue.put(Priority.NODE_STATUS, self._key, self._on_deleted)
             return
         self.faults.update(metadata.get("annotations") or {})
         conditions = (object_.get("status") or {}).get("conditions") or ()
         if any(each.get("status") == "Unknown" for each in conditions):
-            # The node-lifecycle controller gave the node up. A kubelet compares its status with
-            # the API server's and so notices; we compare with what we wrote last.
+            # The node lifecycle controller has set conditions to Unknown. A kubelet detects it,
+            # because it compares its status with that on the API server. This class compares only
+            # with the status that it wrote last, so the write is forced.
             queue.put(Priority.NODE_STATUS, self._key, lambda: self._update(force=True))
 
     def _on_deleted(self) -> None:
@@ -240,10 +243,10 @@ class ClusterNode:
             case "leave":
                 self._leave_by_itself("was deleted: it has left")
             case "stay":
-                pass  # as a kubelet, which does not re-register; its updates get 404
+                pass  # like a kubelet, which does not re-register: its updates fail with 404
 
     def _on_forbidden(self, error: Forbidden) -> None:
-        """Leave: without its permissions the node can do nothing."""
+        """Leave the cluster, because the node lacks a permission that it needs."""
         self._leave_by_itself(f"has left: {error.message or error}")
 
     def _leave_by_itself(self, what: str) -> None:
@@ -255,67 +258,82 @@ class ClusterNode:
 
     def _devices(self) -> DeviceFaults:
         if not hasattr(self.kubelet, "fail_device"):
-            raise RequestError("the node has real plugins: only they can change their devices")
+            raise RequestError(
+                f"cannot change devices of node {self.name}: its kubelet has real plugins, and "
+                "only they can change their devices; use an in-memory node"
+            )
         return cast(DeviceFaults, self.kubelet)
 
     def fail_device(self, resource: str, device: str) -> None:
-        """Make a device unhealthy."""
+        """Make a simulated device unhealthy."""
         self._devices().fail_device(resource, device)
         self.refresh()
 
     def recover_device(self, resource: str, device: str) -> None:
-        """Make a device healthy again."""
+        """Make an unhealthy simulated device healthy again."""
         self._devices().recover_device(resource, device)
         self.refresh()
 
     def lose_device(self, resource: str, device: str) -> None:
-        """Remove a device from its plugin's list."""
+        """Remove a device from the device list of its simulated plugin."""
         self._devices().lose_device(resource, device)
         self.refresh()
 
     def return_device(self, resource: str, device: str) -> None:
-        """Add a lost device to its plugin's list again."""
+        """Add a lost device to the device list of its simulated plugin again."""
         self._devices().return_device(resource, device)
         self.refresh()
 
     def zero_capacity(self, resource: str, zero: bool = True) -> None:
-        """Make a plugin's list empty, or restore it."""
+        """Empty the device list of a simulated plugin; with ``zero`` False, restore the list."""
         devices = self._devices()
         (devices.lose_all if zero else devices.return_all)(resource)
         self.refresh()
 
     def stop_plugin(self, resource: str) -> None:
-        """Stop a plugin: its devices become unhealthy, and are removed after the grace period."""
+        """Stop a simulated plugin.
+
+        Its devices become unhealthy, and are removed after the grace period.
+        """
         self._devices().stop_plugin(resource)
         self.refresh()
 
     def start_plugin(self, resource: str) -> None:
-        """Start a stopped plugin, which re-registers."""
+        """Start a stopped simulated plugin, which re-registers with the kubelet."""
         self._devices().start_plugin(resource)
         self.refresh()
 
     # -- node and pods --------------------------------------------------------------------------
 
     def exit(self, uid: str, container: str, exit_code: int = 0, *, reason: str = "") -> None:
-        """End a container of a pod. Raises RequestError if it is not running."""
+        """Make a container of a pod exit. Raises RequestError if it is not running."""
         self._pods.exit(uid, container, exit_code, reason)
 
     def not_ready(self, why: str, cause: str = "fault") -> None:
-        """Make the node not ready, with this message; an empty one clears the cause."""
+        """Make the node not ready, with the message ``why``; an empty message clears the cause.
+
+        The node is ready again when all causes are cleared.
+        """
         self._state.set_error(cause, why)
         self.refresh()
 
     def pressure(self, pressures: Collection[Pressure]) -> None:
-        """Replace the node's pressures; it rejects pods as a kubelet does."""
+        """Replace the pressure conditions of the node.
+
+        While it has any, the node rejects the same pods as a kubelet.
+        """
         self._state.set_pressures(pressures)
         self.refresh()
 
     def silent(self, silent: bool = True) -> None:
-        """Stop all reports of the node, or resume them: lease, statuses, deletion of pods."""
+        """Stop all writes of the node: its lease, its statuses, and the deletion of its pods.
+
+        With ``silent`` False, resume them.
+        """
         with self._lock:
             if silent == self._is_silent:
                 return
-            # Before pausing, so that a status update that is queued is dropped, too.
+            # Set first, so that a queued status update is also dropped.
             self._is_silent = silent
         self._leases.pause(self.name, silent)
         self._pods.pause(silent)
@@ -323,9 +341,9 @@ class ClusterNode:
             self.refresh()
 
     def reboot(self) -> None:
-        """Reboot the machine: containers stop, and every pod is admitted again.
+        """Simulate a reboot of the node: containers stop, and every pod is admitted again.
 
-        Pods with devices are rejected, because the kubelet admits them before plugins register.
+        Pods with devices are rejected, because the kubelet admits pods before plugins register.
         """
         self._pods.do(self._reboot)
 
@@ -338,26 +356,31 @@ class ClusterNode:
         self.refresh()
 
     def restart(self) -> None:
-        """Restart the kubelet; containers keep running."""
+        """Restart the kubelet of the node; containers continue to run."""
         self._pods.do(self.kubelet.restart)
 
     def evict(self, uid: str, resource: str = "memory") -> None:
-        """Evict a pod because the node is low on a resource. Raises RequestError for an unknown
-        UID."""
+        """Evict a pod as if the node were low on ``resource``.
+
+        Raises RequestError for an unknown UID.
+        """
         self._pods.evict(uid, "Evicted", f"The node was low on resource: {resource}. ")
 
     # -- leaving ----------------------------------------------------------------------------------
 
     def leave(self, how: Leave = "delete") -> None:
-        """Leave the cluster; do nothing if the node has left. Blocks. Raises ApiError."""
+        """Leave the cluster, or do nothing if the node has already left. Blocks.
+
+        Raises ApiError if the Node object cannot be deleted.
+        """
         if self._is_over:
             return
-        # The conditions must be written before the end, after which nothing is.
+        # The conditions are written first, because a node that has left writes nothing.
         if how == "shutdown":
             self.shut_down()
             self._update()
         if self._end(keeps_pods=how == "shutdown") and how == "delete":
-            # Before the Node, whose deletion would make the garbage collector delete it.
+            # Removed before the Node object: afterwards the garbage collector would delete it.
             if self._topology is not None:
                 self._topology.remove()
             body = {"preconditions": {"uid": self._uid}}
@@ -365,20 +388,24 @@ class ClusterNode:
                 self._context.api.request("DELETE", node_path(self.name), body)
 
     def shut_down(self) -> None:
-        """Shut the machine down: the node becomes not ready, its pods stop as Failed, and new
-        pods are rejected."""
+        """Simulate a shutdown of the node.
+
+        The node becomes not ready, its pods stop and become Failed, and new pods are rejected.
+        """
         self._state.shut_down()
         self.refresh()
         self._pods.evict_all("Terminated", _SHUTDOWN_MESSAGE)
 
     def _end(self, keeps_pods: bool = False) -> bool:
-        """End the node; return True for the first of several callers."""
+        """Stop the node; return True if no other call has stopped it before.
+
+        With ``keeps_pods``, pods still stop and report their last status.
+        """
         with self._lock:
             was_over, self._is_over = self._is_over, True
         if was_over:
             return False
         self._leases.remove(self.name)
-        # With a shutdown the pods still stop and report their last status.
         if not keeps_pods:
             self._pods.close()
             self._unsubscribe()

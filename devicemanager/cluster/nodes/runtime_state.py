@@ -1,7 +1,7 @@
-"""Why a node is not ready, and which pods it rejects for that.
+"""Errors and pressures of a node, and the pods that the node rejects because of them.
 
-Follows the kubelet's runtime state (``pkg/kubelet/runtime.go``) and the admit handlers that
-read it.
+Follows the kubelet's runtime state (``pkg/kubelet/runtime.go``), and the admit handlers for
+evictions and shutdowns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NONE: Final[frozenset[Pressure]] = frozenset()
 
 
 class RuntimeState:
-    """Errors and pressures of one node. Thread-safe."""
+    """State of one node: errors that make it not ready, and pressure conditions. Thread-safe."""
 
     __slots__ = ("_errors", "_lock", "_pressures")
 
@@ -34,7 +34,10 @@ class RuntimeState:
         self._pressures = _NONE
 
     def set_error(self, cause: str, error: str) -> None:
-        """Set the error of a cause; an empty error clears it. The node is ready without errors."""
+        """Set the error of a cause, or clear it if ``error`` is empty.
+
+        The node is ready if there are no errors.
+        """
         with self._lock:
             if error:
                 self._errors[cause] = error
@@ -42,34 +45,36 @@ class RuntimeState:
                 self._errors.pop(cause, None)
 
     def shut_down(self) -> None:
-        """Start the shutdown of the machine."""
+        """Make the node not ready because it shuts down."""
         self.set_error("shutdown", _SHUTTING_DOWN)
 
     def set_pressures(self, pressures: Collection[Pressure]) -> None:
-        """Replace the node's pressures."""
+        """Replace the pressure conditions of the node."""
         with self._lock:
             self._pressures = frozenset(pressures)
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Why the node is not ready; empty if it is ready."""
+        """The reasons why the node is not ready; empty if it is ready."""
         with self._lock:
             return tuple(self._errors.values())
 
     @property
     def pressures(self) -> frozenset[Pressure]:
-        """The node's pressures."""
+        """The pressure conditions of the node."""
         with self._lock:
             return self._pressures
 
     def admit(self, pod: Pod) -> Rejected | None:
-        """Return why the node rejects a pod before its device manager gets it, or None
-        (``evictionManager.Admit``, pkg/kubelet/eviction, and the shutdown manager's ``Admit``,
-        v1.32)."""
+        """Return the rejection of a pod because of pressure or a shutdown; None to admit the pod.
+
+        Follows ``evictionManager.Admit`` (pkg/kubelet/eviction) and the shutdown manager's
+        ``Admit`` (v1.32).
+        """
         present = self.pressures
         pressures = [str(each) for each in Pressure if each in present]
         if pressures:
-            # Memory pressure alone only keeps out pods that declare no requests.
+            # If memory is the only pressure, only BestEffort pods are rejected.
             is_exempt = qos_class(pod) is not QosClass.BEST_EFFORT
             if not (is_exempt and pressures == [Pressure.MEMORY]):
                 listed = " ".join(pressures)

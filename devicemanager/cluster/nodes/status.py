@@ -1,8 +1,8 @@
 """Registration and status of a Node (``pkg/kubelet/kubelet_node_status.go``, v1.32).
 
-Every node checks its status every ten seconds, and most checks find no change. They are made
-cheap in two steps: first a hash of the inputs (``_inputs``), then, if it differs, a digest of
-the whole status without heartbeat times. Only then is a request sent.
+Every node checks its status every ten seconds, and most checks find no change. A check has two
+steps, to be cheap. It compares a hash of the inputs (``_inputs``). If that differs, it compares a
+digest of the whole status without heartbeat times. If that differs, too, a request is sent.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ["NodeStatusUpdater", "register"]
 
 
 class NodeStatusUpdater:
-    """Writer of the status of one Node.
+    """Writer of the status of one Node object.
 
-    Calls come one at a time, from the work queue's thread for the node's key. Only
+    Methods are called one at a time, by work under the node's key in the work queue. Only
     ``conditions`` is thread-safe.
     """
 
@@ -59,10 +59,10 @@ class NodeStatusUpdater:
         self._removed_resources: tuple[str, ...] = ()
 
     def take_over(self, status: JsonObject) -> None:
-        """Continue from the status that a process before this one wrote.
+        """Continue with a status that an earlier process wrote.
 
-        Its extended resources that this kubelet does not have stay, with capacity 0
-        (``reconcileExtendedResource``).
+        Extended resources in it that this kubelet does not have stay in the status, with capacity
+        0 (``reconcileExtendedResource``).
         """
         amounts = self._node.options.amounts
         self._removed_resources = tuple(
@@ -71,12 +71,12 @@ class NodeStatusUpdater:
         self._written = status
 
     def status(self) -> JsonObject:
-        """Return the current ``status``."""
+        """Return the current ``status`` of the Node object."""
         node = self._node
         options = node.options
-        # Before the rest: what changes from now on must count as a change next time.
+        # Read first, so that later changes of the inputs count as a change in the next check.
         self._inputs_of_last = self._inputs()
-        # A resource is never removed from a Node, only set to 0, as in the kubelet.
+        # As in the kubelet, a resource is never removed from a Node, but set to 0.
         devices = self._with_removed(node.kubelet.node_status())
         return node_status_object(
             node.name,
@@ -90,7 +90,7 @@ class NodeStatusUpdater:
         )
 
     def conditions(self) -> tuple[NodeCondition, ...]:
-        """Return the current conditions. Thread-safe."""
+        """Return the current conditions of the node. Thread-safe."""
         amounts = self._node.options.amounts
         return node_conditions(amounts, self._state.errors, self._state.pressures)
 
@@ -99,9 +99,12 @@ class NodeStatusUpdater:
         return NodeStatus({**zero, **devices.capacity}, {**zero, **devices.allocatable})
 
     def update(self, force: bool = False) -> None:
-        """Write the status if it has changed, if it is due, or if ``force``. Raises ApiError."""
+        """Write the status if it has changed, if the report interval is over, or with ``force``.
+
+        Raises ApiError if the request fails.
+        """
         node = self._node
-        # ``nodeStatusReportFrequency`` of the kubelet.
+        # Like ``nodeStatusReportFrequency`` of the kubelet.
         due = node.clock.monotonic() - self._written_at >= node.options.report_interval
         must_write = force or due
         if not must_write and self._inputs() == self._inputs_of_written:
@@ -115,16 +118,17 @@ class NodeStatusUpdater:
         self.was_written(status)
 
     def _inputs(self) -> int:
-        """Return a hash of everything that the status is made of, except times."""
+        """Return a hash of all values from which the status is computed, except times."""
         devices = self._node.kubelet.node_status()
         counts = tuple(devices.capacity.items()), tuple(devices.allocatable.items())
         return hash((counts, self._state.errors, self._state.pressures, self.boots))
 
     def was_written(self, status: JsonObject) -> None:
-        """Store what later updates need of a status that was written."""
+        """Record that a status was written; store the values of it that later updates need."""
         self._digest, self._inputs_of_written = digest(status), self._inputs_of_last
         self._written_at = self._node.clock.monotonic()
-        # Transition times only: a whole status per node would be the largest part of its memory.
+        # Only transition times are stored, because a whole status would be the largest part of a
+        # node's memory.
         self._written = {
             "conditions": [
                 {name: each[name] for name in ("type", "status", "lastTransitionTime")}
@@ -145,12 +149,12 @@ class NodeStatusUpdater:
 def register(
     node: NodeContext, statuses: NodeStatusUpdater, update: Callable[[], None]
 ) -> JsonObject:
-    """Create the Node with its status and return it (``registerWithAPIServer``).
+    """Create the Node object with its status and return it (``registerWithAPIServer``).
 
-    If a process before this one created it, take it over and call ``update`` to write its
-    status. Raises ApiError, and ClusterError for a Node that devicemanager did not create.
+    If an earlier process created the Node, take it over, and call ``update`` to write its status.
+    Raises ApiError if a request fails, and ClusterError if devicemanager did not create the Node.
     """
-    # With the status, as kubelets do: the node is Ready from its first moment.
+    # As kubelets do, the Node is created with its status, so that it is Ready from the start.
     status = statuses.status()
     options = node.options
     body = node_object(
@@ -173,7 +177,7 @@ def register(
 
 def _checked(response: JsonObject) -> JsonObject:
     if found := defect(response):
-        raise ClusterError(f"the API server's response is not a Node: {found}")
+        raise ClusterError(f"the API server's response is not a valid Node object: {found}")
     return response
 
 
@@ -184,11 +188,15 @@ def _labels(node: NodeContext) -> dict[str, str]:
 
 
 def _take_over(node: NodeContext) -> JsonObject:
-    """Return the existing Node, after setting its labels (``updateDefaultLabels``)."""
+    """Set the labels of an existing Node and return it as it was before
+    (``updateDefaultLabels``).
+
+    Raises ClusterError if devicemanager did not create the Node.
+    """
     path = node_path(node.name)
     found = _checked(node.api.request("GET", path, user=node.user))
     labels = found["metadata"].get("labels") or {}
-    # The preflight checks this, too, but the Node may have been created after it.
+    # The preflight also checks this, but the Node can have been created since then.
     if VIRTUAL_LABEL not in labels:
         raise ClusterError(
             f"node {node.name} exists without the label {VIRTUAL_LABEL}, so devicemanager did not "

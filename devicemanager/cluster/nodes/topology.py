@@ -1,4 +1,4 @@
-"""The NodeResourceTopology object of a node, for schedulers that read NUMA nodes."""
+"""The NodeResourceTopology object of a node, for schedulers that consider NUMA nodes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ _PATH: Final = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 _CHANGES: Final = frozenset(
     {EventKind.ALLOCATED, EventKind.TERMINATED, EventKind.FINISHED, EventKind.DEVICES_UPDATED}
 )
-"""Events of the kubelet that can change the available devices."""
+"""Kinds of kubelet events after which the available devices can differ."""
 
 
 class NodeTopology:
-    """Publisher of the available devices of each NUMA node. Thread-safe."""
+    """Writer of the NodeResourceTopology object of one node. Thread-safe.
+
+    The object has the number of available devices of each NUMA node.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class NodeTopology:
         uid: Callable[[], str],
         warn: Warn,
     ) -> None:
-        """``uid`` returns the UID of the Node, empty before it is created."""
+        """Create the writer; ``uid`` returns the UID of the Node object, empty before it exists."""
         self._node = node
         self._kubelet = kubelet
         self._api = api
@@ -51,19 +54,22 @@ class NodeTopology:
         # Guards the next field.
         self._lock = threading.Lock()
         self._is_queued = False
-        # Only work under our key in the work queue uses these.
+        # Only work under the key of this object in the work queue uses the fields below.
         self._digest = 0
         self._is_over = False
 
     def on_kubelet_event(self, event: Event) -> None:
-        """Handle an event of the kubelet, which may hold locks: only queue work."""
+        """Queue a write if the event can change the available devices.
+
+        The kubelet can hold locks during the call, so this method does not block.
+        """
         if event.kind in _CHANGES:
             self.refresh()
 
     def refresh(self) -> None:
-        """Queue a write of the object, if it has changed."""
+        """Queue a write of the NodeResourceTopology object, which is skipped if it is unchanged."""
         with self._lock:
-            # The Node owns the object. Before the node joins, it does not exist.
+            # The Node owns the object, so the Node must exist first.
             if self._is_queued or not self._uid():
                 return
             self._is_queued = True
@@ -81,11 +87,11 @@ class NodeTopology:
         try:
             self._write(made)
         except (NotFound, Forbidden) as error:
-            # The definition can only appear with a new installation; each event would fail again.
+            # Another attempt would also fail until the CustomResourceDefinition is installed.
             self._is_over = True
             self._warn(
-                f"node {self._node}: cannot write NodeResourceTopology objects, giving up: "
-                f"{error.message} (is their CustomResourceDefinition installed?)"
+                f"node {self._node}: cannot write its NodeResourceTopology object, no further "
+                f"attempts: {error.message} (is the CustomResourceDefinition installed?)"
             )
         else:
             self._digest = digest
@@ -95,7 +101,7 @@ class NodeTopology:
             try:
                 self._api.request("POST", _PATH, made)
             except Conflict:
-                pass  # a process before this one created it
+                pass  # an earlier process created the object
             else:
                 return
         self._api.request("PATCH", f"{_PATH}/{self._node}", made, patch="merge")
@@ -118,7 +124,7 @@ class NodeTopology:
         )
 
     def remove(self) -> None:
-        """Delete the object if this process wrote it. Blocks."""
+        """Delete the NodeResourceTopology object if this process wrote it. Blocks."""
         self._is_over = True
         if self._digest:
             with contextlib.suppress(ApiError):

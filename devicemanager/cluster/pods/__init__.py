@@ -1,4 +1,4 @@
-"""The pods of one node, divided as in the kubelet.
+"""The pods of one node, with the same components as in the kubelet.
 
 Theory of operation.
 
@@ -7,13 +7,13 @@ In:  pods of the API server (``PodSync.on_pod_list``, ``on_pod_event``), events 
 Out: calls to the kubelet (admit, restore, start, stop, terminate), and requests to the API
      server: pod statuses, deletions, events.
 
-* ``pod_sync``: the entry point; it passes each input to the part that handles it. Its header
-  explains order, invariants and cases. Start reading there.
+* ``pod_sync``: the entry point, which passes each input to the component that handles it. Its
+  docstring explains order, invariants and special cases. Start reading there.
 * ``sync_loop``: runs the node's decisions one at a time.
-* ``pod_manager``: the pods by UID, and the stage of each.
-* ``admission``: new pods. ``termination``: deleted and evicted pods, containers that end.
+* ``pod_manager``: the pods by UID, with the stage of each pod.
+* ``admission``: new pods. ``termination``: deleted and evicted pods, and containers that exit.
 * ``status_manager``: writes pod statuses, and deletes pods whose containers have stopped.
 * ``mirrors``: mirror pods of static pods.
 
-The kubelet decides about devices; nothing here does.
+Only the kubelet decides about devices.
 """

@@ -1,11 +1,11 @@
-"""Pods that are new to the node: admitted, restored or rejected.
+"""Admission of pods that are new to the node: a pod is admitted, restored or rejected.
 
-Cases, in this order:
-1. The phase is Succeeded or Failed: nothing to do.
+The first case that applies to a pod decides:
+1. Its phase is Succeeded or Failed: nothing to do.
 2. It was deleted before it started: report it as Failed without starting it.
-3. It has a start time: a process before this one ran it, so restore it with its devices.
-4. A handler of the node rejects it (pressure, shutdown): the kubelet never gets it.
-5. The kubelet admits or rejects it.
+3. It has a start time, so an earlier process ran it: restore it with its devices.
+4. The node rejects it because of pressure or a shutdown: the kubelet never gets it.
+5. All other pods: the kubelet admits or rejects the pod.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from devicemanager.objects.status.times import seconds_of
 __all__ = ["AdmitHandler", "PodAdmission"]
 
 AdmitHandler = Callable[[Pod], Rejected | None]
-"""Called before the kubelet allocates devices; returns a rejection or None
-(``lifecycle.PodAdmitHandler``)."""
+"""Function that is called before the kubelet allocates devices to a pod. It returns a rejection, or
+None to admit the pod (``lifecycle.PodAdmitHandler``)."""
 
 
 class PodAdmission:
-    """Handler of the new pods of one node. Call its methods in the sync loop."""
+    """Handler of the new pods of one node. Its methods must be called in the sync loop."""
 
     __slots__ = ("_handler", "_loop", "_node", "_pods", "_statuses", "_termination")
 
@@ -58,13 +58,14 @@ class PodAdmission:
         self._handler = handler
 
     def add(self, object_: JsonObject) -> None:
-        """Handle a pod that was bound to the node, or that a process before this one ran."""
+        """Handle a new pod, which was bound to the node or ran under an earlier process."""
         metadata, status = object_["metadata"], object_.get("status") or {}
         behaviour, problems = self._node.behaviour.of(metadata)
         pod = PodState.of(object_, behaviour)
         for problem in problems:
             self._node.warn(f"pod {pod.title}: {problem}")
-        # Before the decision: events of the kubelet during the admission must find the pod.
+        # Added before the decision, because events of the kubelet during the admission must find
+        # the pod.
         self._pods.add(pod)
         if status.get("phase") in ("Succeeded", "Failed"):
             self._pods.move(pod, Stage.FINISHED)
@@ -96,13 +97,13 @@ class PodAdmission:
             pod.never_ran = True
             self._pods.move(pod, Stage.FINISHED)
             return
-        # As in the kubelet: admit handlers see new pods only. A pod that runs is not admitted
-        # again.
+        # As in the kubelet, only new pods are passed to admit handlers. A pod that runs is not
+        # admitted again.
         rejected = None if was_here else self._handler(parsed)
         if rejected is not None:
             self._reject_early(pod, parsed, rejected)
             return
-        # Exit codes and restart counts of the earlier process continue.
+        # Exit codes and restart counts continue from those of the earlier process.
         ran = container_statuses_of(status)
         with self._statuses.changing(pod):
             if was_here:
@@ -113,7 +114,7 @@ class PodAdmission:
                     start_time=seconds_of(status.get("startTime")),
                 )
             else:
-                # The start is a separate step, because it can be delayed.
+                # Containers are started in a separate step, because the start can be delayed.
                 decision = kubelet.admit(parsed, start=False)
             if not decision.admitted:
                 self._reject(pod, decision.reason, decision.message)
@@ -126,7 +127,7 @@ class PodAdmission:
         record = self._node.kubelet.pod_store.known(pod.uid)
         if pod.behaviour.never_ready:
             record.unready = frozenset(str(each.name) for each in parsed.containers)
-        # Restored, with containers that run.
+        # A restored pod can have running containers.
         if record.has_sandbox:
             self._pods.move(pod, Stage.RUNNING)
             self._termination.start_timers(pod)
@@ -137,7 +138,7 @@ class PodAdmission:
             self._start(pod)
 
     def _start(self, pod: PodState) -> None:
-        # It may have been deleted or rejected during the start delay.
+        # The pod can have been deleted or rejected during the start delay.
         if not self._pods.move(pod, Stage.RUNNING, Stage.NEW, Stage.PENDING):
             return
         kubelet = self._node.kubelet
@@ -156,7 +157,7 @@ class PodAdmission:
         self._node.recorder.record(pod.reference, "Normal", reason, message)
 
     def start_again(self, pod: PodState) -> None:
-        """Start the containers again that failed to start."""
+        """Try again to start the containers of a pod that failed to start."""
         if pod.stage is Stage.RUNNING:
             with self._statuses.changing(pod):
                 self._node.kubelet.start_pod(pod.uid)
@@ -164,7 +165,7 @@ class PodAdmission:
     # -- rejected -----------------------------------------------------------------------
 
     def _reject_early(self, pod: PodState, parsed: Pod, rejected: Rejected) -> None:
-        """Reject a pod that the kubelet did not get."""
+        """Reject a pod without passing it to the kubelet, and report its status."""
         pod.rejection = PodFacts(
             parsed, Phase.FAILED, rejected.reason, rejected.message, self._node.clock.time()
         )
@@ -176,7 +177,7 @@ class PodAdmission:
             self._node.recorder.record(pod.reference, "Warning", reason, message)
 
     def rejected_later(self, pod: PodState) -> None:
-        """Report a pod that ran and was rejected after a reboot."""
+        """Report the status of a pod that ran before a reboot and was rejected after it."""
         if pod.stage in (Stage.DELETING, Stage.DELETED):
             return
         record = self._node.kubelet.pod_store.known(pod.uid)

@@ -1,8 +1,8 @@
 """Mirror pods of static pods (``pkg/kubelet/pod/mirror_client.go``, v1.32).
 
-A pod that did not come from the API server, but from a directory of manifests or from ``admit``,
-is a static pod of its node. The API server gets a mirror pod that does not affect allocation:
-devices are allocated to the UID of the static pod. A mirror pod that is deleted is recreated.
+A static pod comes from a directory of manifests or from ``admit`` instead of the API server. For
+each static pod, a mirror pod is created on the API server. It does not affect allocation: devices
+are allocated to the UID of the static pod. A deleted mirror pod is recreated.
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ _HASH: Final = "kubernetes.io/config.hash"
 class _Mirror:
     """The mirror pod of one static pod.
 
-    Only work under the static pod's UID in the work queue changes it, except ``is_queued``.
+    Only work under the static pod's UID in the work queue changes the fields, except
+    ``is_queued``.
     """
 
     namespace: str
     name: str
     uid: str = ""
-    """UID of the mirror pod; empty if it does not exist."""
+    """UID of the mirror pod; empty if the mirror pod does not exist."""
     digest: int = 0
     is_queued: bool = False
 
 
 class Mirrors:
-    """The mirror pods of one node. Thread-safe."""
+    """Writer of the mirror pods of one node. Thread-safe."""
 
     __slots__ = ("_closed", "_lock", "_mirrors", "_node", "_owner")
 
@@ -61,7 +62,7 @@ class Mirrors:
         node: NodeContext,
         owner: Callable[[], str],
     ) -> None:
-        """``owner`` returns the UID of the Node."""
+        """Create the writer; ``owner`` returns the UID of the Node object."""
         self._node = node
         self._owner = owner
         # Guards the fields below, and ``is_queued``.
@@ -72,7 +73,10 @@ class Mirrors:
     # -- events of the API server ----------------------------------------------------------
 
     def found(self, object_: JsonObject) -> None:
-        """Adopt a mirror pod that exists on the node, or delete it if its static pod is gone."""
+        """Handle a mirror pod that exists on the API server.
+
+        Adopt it, or delete it if its static pod no longer exists.
+        """
         metadata = object_["metadata"]
         static = str(metadata["annotations"][MIRROR])
         record = self._node.kubelet.pod_store.get(PodUid(static))
@@ -86,14 +90,14 @@ class Mirrors:
                 self.update(static)
 
     def deleted(self, uid: str) -> None:
-        """Recreate the mirror pod with this UID, if there is one."""
+        """Handle a deleted pod: recreate it if it was a mirror pod."""
         for static, mirror in list(self._mirrors.items()):
             if mirror.uid == uid:
                 mirror.uid, mirror.digest = "", 0
                 self.update(static)
 
     def on_pod_list(self, uids: Collection[str]) -> None:
-        """Recreate mirror pods that are missing from a LIST with these UIDs."""
+        """Handle a LIST of pods with these UIDs: recreate all mirror pods that are missing."""
         for mirror in list(self._mirrors.values()):
             if mirror.uid and mirror.uid not in uids:
                 self.deleted(mirror.uid)
@@ -105,7 +109,7 @@ class Mirrors:
         with self._lock:
             record = self._node.kubelet.pod_store.get(PodUid(static))
             mirror = self._mirrors.get(static)
-            # Neither a static pod nor a mirror pod: an event about a pod of the API server.
+            # Without both, the event is about a pod of the API server.
             if self._closed or (record is None and mirror is None):
                 return
             if mirror is None and record is not None:
@@ -159,11 +163,11 @@ class Mirrors:
             mirror.uid = made["metadata"]["uid"]
 
     def _resolve_conflict(self, static: str, mirror: _Mirror) -> None:
-        """Handle an existing pod with the mirror pod's name.
+        """Handle an existing pod that has the name of the mirror pod.
 
-        1. It mirrors the same static pod, created by another process: adopt it.
-        2. It is not a mirror pod: warn, and leave it alone.
-        3. It mirrors another static pod: delete it and try again.
+        1. Another process created it as mirror pod of the same static pod: adopt it.
+        2. It is not a mirror pod: warn, and do not change it.
+        3. It is the mirror pod of another static pod: delete it and try again.
         """
         found = self._node.api.request("GET", pod_path(mirror.namespace, mirror.name))
         metadata = found["metadata"]
@@ -182,7 +186,7 @@ class Mirrors:
     def _object(self, static: str, mirror: _Mirror) -> JsonObject:
         record = self._node.kubelet.pod_store.known(static)
         made = pod_object(record.pod, {}, node=self._node.name)
-        # As the kubelet: taints cannot evict a static pod.
+        # As in the kubelet, taints cannot evict a static pod.
         made["spec"]["tolerations"] = [{"operator": "Exists", "effect": "NoExecute"}]
         made["metadata"] = {
             "name": mirror.name,
@@ -190,8 +194,8 @@ class Mirrors:
             "annotations": {
                 _SOURCE: "file",
                 _SEEN: timestamp(record.start_time or self._node.clock.time()),
-                # The kubelet has a hash of the manifest here; like it, a UID differs for each
-                # static pod.
+                # The kubelet uses a hash of the manifest. Like the hash, the UID is different for
+                # each static pod.
                 _HASH: static,
                 MIRROR: static,
             },
@@ -212,7 +216,7 @@ class Mirrors:
         try:
             self._node.api.request("PATCH", path, body, patch="strategic", user=self._node.user)
         except (NotFound, Conflict):
-            # Deleted by a user; the event of the deletion may come later or has been handled.
+            # A user has deleted the mirror pod. The event can arrive later or was handled before.
             mirror.uid, mirror.digest = "", 0
             self.update(static)
         else:
@@ -230,12 +234,12 @@ class Mirrors:
 
     def _delete(self, namespace: str, name: str, uid: str) -> None:
         body: Mapping[str, Any] = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
-        with contextlib.suppress(ApiError):  # it was deleted, and perhaps recreated
+        with contextlib.suppress(ApiError):  # the pod was deleted, and perhaps recreated
             self._node.api.request(
                 "DELETE", pod_path(namespace, name), dict(body), user=self._node.user
             )
 
     def close(self) -> None:
-        """Stop all updates."""
+        """Stop all writes of mirror pods."""
         with self._lock:
             self._closed = True

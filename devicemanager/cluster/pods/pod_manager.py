@@ -1,6 +1,7 @@
 """The pods of one node that exist on the API server (``pkg/kubelet/pod/pod_manager.go``).
 
-A node stores a summary of each pod, not the object: a process has tens of thousands of pods.
+A node stores a summary of each pod instead of the Pod object, because a process can have tens of
+thousands of pods.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from devicemanager.core.podstatus.status import PodFacts
 __all__ = ["ACTIVE", "MIRROR", "PodManager", "PodState", "Stage", "fake_ip"]
 
 MIRROR: Final = "kubernetes.io/config.mirror"
-"""Annotation of a mirror pod."""
+"""Annotation that marks a mirror pod."""
 
 
 class Stage(Enum):
-    """Stage of a pod's life on this node."""
+    """Stage in the life of a pod on its node."""
 
     NEW = auto()
     PENDING = auto()
-    """Admitted; its containers start after a delay."""
+    """The pod was admitted, and its containers start after a delay."""
     RUNNING = auto()
     REJECTED = auto()
     FINISHED = auto()
-    """Succeeded or Failed; it has no devices."""
+    """The pod is Succeeded or Failed, and has no devices."""
     DELETING = auto()
-    """Its containers have stopped; it is deleted next."""
+    """The containers of the pod have stopped, and the pod is going to be deleted."""
     DELETED = auto()
 
 
@@ -50,45 +51,45 @@ _LAST: Final = (Stage.DELETING, Stage.DELETED)
 
 @attrs.define(eq=False)
 class PodState:
-    """Summary of one pod. Only the sync loop changes it, except where noted."""
+    """Summary of one pod on its node. Only the sync loop changes it, except where noted."""
 
     uid: str
     namespace: str
     name: str
     behaviour: PodBehaviour
     scheduled: str = ""
-    """Time of binding, as in the API."""
+    """Time at which the pod was bound, as text of the API."""
     gates: dict[str, str | None] | None = None
-    """Status of the conditions in its readiness gates."""
+    """Map of each condition type in the pod's readiness gates to the condition's status."""
     is_on_host_network: bool = False
     rejection: PodFacts | None = None
-    """Status of a pod that was rejected before the kubelet got it."""
+    """Facts for the status of a pod that was rejected before the kubelet got it."""
     never_ran: bool = False
-    """True if it was deleted before its admission."""
+    """True if the pod was deleted before its admission."""
     needs_start: bool = False
-    """True if a container failed to start."""
+    """True if a container of the pod failed to start."""
     version: str = ""
     """``resourceVersion`` after the last write."""
     digest: int = 0
     """Hash of the status that was written last."""
-    # None instead of an empty dict saves 64 bytes in each of thousands of pods.
+    # None instead of an empty dict saves 64 bytes per pod.
     timed: dict[str, float | None] | None = None
-    """Start times of the containers whose end is timed."""
+    """Start time of each container whose exit is timed."""
     # Guarded by ``PodManager.lock``. The stage can be read without it.
     is_changed: bool = False
-    """True if its status may differ from the one written last."""
+    """True if the pod's status can differ from the status that was written last."""
     is_queued: bool = False
-    """True if a write is in the work queue."""
+    """True if a write of the status is in the work queue."""
     needs_reconcile: bool = False
-    """True if another client may have changed the status."""
+    """True if another client can have changed the status."""
     holds: int = 0
-    """Number of ``held`` blocks; no write is queued inside them."""
+    """Number of active ``held`` blocks; no write is queued while there are any."""
     stage: Stage = Stage.NEW
 
     @classmethod
     def of(cls, object_: JsonObject, behaviour: PodBehaviour) -> PodState:
-        """Return the summary of a new pod."""
-        # The object itself is not stored: its JSON is several times as large as the summary.
+        """Create the summary of a new pod from its Pod object."""
+        # The object is not stored, because its JSON is several times as large as the summary.
         metadata, spec = object_["metadata"], object_["spec"]
         found = cls(
             metadata["uid"],
@@ -104,16 +105,17 @@ class PodState:
 
     @property
     def title(self) -> str:
-        """``namespace/name``."""
+        """Namespace and name of the pod, as ``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def reference(self) -> ObjectReference:
-        """Reference for events about it."""
+        """Reference to the pod for Kubernetes events."""
         return ObjectReference("Pod", self.name, self.uid, self.namespace)
 
     def note(self, object_: Mapping[str, Any]) -> None:
-        """Store what other components decide: the time of binding, and the readiness gates."""
+        """Store the values in a Pod object that other components set: the time of binding, and
+        the conditions of readiness gates."""
         for condition in (object_.get("status") or {}).get("conditions") or ():
             kind = condition.get("type")
             if kind == "PodScheduled":
@@ -123,19 +125,20 @@ class PodState:
                 self.gates[kind] = str(condition.get("status"))
 
     def is_own_write(self, object_: JsonObject) -> bool:
-        """True if an object is the result of our last write and needs no reaction.
+        """True if a Pod object is only the result of the last write of this node.
 
-        The response to a patch without effect has the version of the last writer, which may
-        have been a deletion.
+        An object that is marked for deletion never counts: a patch without effect returns the
+        version of the last writer, which may have deleted the pod.
         """
         metadata = object_["metadata"]
         same = bool(self.version) and metadata.get("resourceVersion") == self.version
         return same and not metadata.get("deletionTimestamp")
 
     def must_match(self, object_: JsonObject) -> bool:
-        """True if the status in an object must be the one that was written last.
+        """True if the status in a Pod object must be the status that was written last.
 
-        It need not be before the first write, while a write is queued, or during deletion.
+        False before the first write, while a write is queued, during deletion, and for an object
+        that results from a write of this node.
         """
         return (
             self.stage in (Stage.RUNNING, Stage.REJECTED, Stage.FINISHED)
@@ -145,7 +148,11 @@ class PodState:
         )
 
     def is_timed(self, container: str, started_at: float | None) -> bool:
-        """True if the end of this run of a container is timed; mark it as timed."""
+        """True if the exit of this run of a container is already timed; otherwise mark it as
+        timed.
+
+        ``started_at`` is the start time, which identifies the run.
+        """
         if self.timed is None:
             self.timed = {}
         if container in self.timed and self.timed[container] == started_at:
@@ -155,7 +162,7 @@ class PodState:
 
     @contextmanager
     def held(self, lock: threading.Lock) -> Iterator[None]:
-        """Queue no write inside the block, so that only the result is written."""
+        """Prevent that writes of the status are queued inside the ``with`` block."""
         with lock:
             self.holds += 1
         try:
@@ -166,69 +173,69 @@ class PodState:
 
 
 class PodManager:
-    """Pods by UID. Thread-safe."""
+    """Store of the pods of one node by UID. Thread-safe."""
 
     __slots__ = ("_node", "_pods", "lock")
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
         self.lock = threading.Lock()
-        """Guards the dict of pods and the marked fields of ``PodState``. Only code that takes
-        no lock runs under it."""
+        """Guards the dict of pods and the marked fields of ``PodState``. Code that holds it must
+        take no other lock."""
         self._pods: dict[str, PodState] = {}
 
     def get(self, uid: str) -> PodState | None:
-        """Return a pod, or None."""
-        # Without the lock, because callers hold locks of the kubelet; a dict can be read at any
-        # time.
+        """Return the pod with this UID; None if it is unknown."""
+        # The lock is not taken, because callers hold locks of the kubelet. Reading a dict is safe.
         return self._pods.get(uid)
 
     def known(self, uid: str) -> PodState:
-        """Return a pod. Raises RequestError for an unknown UID."""
+        """Return the pod with this UID; raise RequestError if it is unknown."""
         pod = self._pods.get(uid)
         if pod is None:
-            raise RequestError(f"node {self._node.name} has no pod with the UID {uid!r}")
+            raise RequestError(f"unknown pod UID {uid!r} on node {self._node.name}")
         return pod
 
     def all(self) -> tuple[PodState, ...]:
-        """Return all pods."""
+        """Return all pods of the node."""
         with self.lock:
             return tuple(self._pods.values())
 
     def add(self, pod: PodState) -> None:
-        """Add a pod of the API server."""
+        """Add a pod that exists on the API server."""
         with self.lock:
             self._pods[pod.uid] = pod
 
     def remove(self, uid: str) -> PodState | None:
-        """Remove and return a pod that was deleted; None if it is unknown."""
+        """Remove a deleted pod and return it; return None if the UID is unknown."""
         with self.lock:
             return self._pods.pop(uid, None)
 
     def move(self, pod: PodState, to: Stage, *only_from: Stage) -> bool:
-        """Change a pod's stage, if it is in one of ``only_from``; return True if it changed.
+        """Change the stage of a pod if its present stage allows it; return True if it changed.
 
-        Without ``only_from`` any stage except DELETING and DELETED changes. DELETED is always
-        reached.
+        With ``only_from``, the present stage must be one of these stages. Otherwise it must not be
+        DELETING or DELETED. A change to DELETED is always allowed.
         """
         with self.lock:
             may = pod.stage in only_from if only_from else pod.stage not in _LAST
-            # DELETED always: the API server no longer has the pod.
+            # A change to DELETED is always allowed, because the API server no longer has the pod.
             if may or to is Stage.DELETED:
                 pod.stage = to
                 return True
             return False
 
     def free(self, pod: PodState) -> None:
-        """Let the kubelet remove the pod and free its devices."""
+        """Make the kubelet remove a pod and free its devices."""
         if self._node.kubelet.has_pod(pod.uid):
             self._node.kubelet.terminate(pod.uid)
 
 
 def fake_ip(uid: str) -> str:
-    """Return the IP address of a pod: stable, and from 198.18.0.0/15.
+    """Return a fake IP address for the pod with this UID, in 198.18.0.0/15.
 
-    That range is reserved for benchmarks (RFC 2544), so no connection can reach a real host.
+    The same UID always has the same address. The range is reserved for benchmarks (RFC 2544), so
+    connections cannot reach a real host.
     """
     number = zlib.crc32(uid.encode())
     return f"198.{18 + (number >> 16 & 1)}.{number >> 8 & 0xFF}.{1 + number % 254}"

@@ -1,8 +1,8 @@
-"""The pods of one node: events of API server and kubelet, and which part handles them.
+"""Entry point for the pods of one node: passes events to the components that handle them.
 
 Theory of operation.
 
-In, from different threads, in any order between the three:
+In: three inputs, on different threads:
 1. The watch: first ``on_pod_list`` with all pods, then ``on_pod_event``, and another
    ``on_pod_list`` after each relist.
 2. The kubelet: ``on_kubelet_event``, with locks of the kubelet held.
@@ -10,32 +10,34 @@ In, from different threads, in any order between the three:
 
 Out: calls to the kubelet, and writes of the status manager.
 
-Two queues keep the order, and no code waits in one for the other:
+Two queues keep the order. Code in one queue never waits for the other queue:
 * Decisions (admit, start, stop, remove) run in the sync loop: one at a time per node, in the
-  order in which their causes arrived.
-* Writes run under the pod's UID: one at a time per pod, and several nodes and pods in parallel.
+  order in which the events arrived.
+* Writes run in the work queue, under the pod's UID as key: one at a time per pod, and in parallel
+  for several pods and nodes.
 
 Invariants:
-* Handlers (``on_...``) only queue work: they hold locks of the caller and must not block.
-* Only the newest object of a pod counts. Its UID identifies it, never its name: a pod that was
-  deleted and recreated is another pod.
-* No stage follows DELETING but DELETED. A decision checks the stage again when it runs, because
-  the pod may have been deleted while the decision was queued.
-* A pod holds devices only while the kubelet has it. ``_remove`` and the deletion free them; an
-  object that stays because of a finalizer holds none.
-* An unexpected exception affects one pod, never the loop.
+* Handlers (``on_...``) only queue work, because callers hold locks and must not be blocked.
+* Only the newest object of a pod counts. A pod is identified by its UID, not by its name: a pod
+  that was deleted and recreated is another pod.
+* After DELETING, the only possible stage is DELETED. A decision checks the stage again when it
+  runs, because the pod can be deleted while the decision is queued.
+* A pod has devices only while the kubelet has the pod. ``_remove`` and the deletion free them. A
+  Pod object that remains because of a finalizer has no devices.
+* An unexpected exception affects one pod, but never the loop.
 
 Cases in which the order matters:
-* First list. Pods with a start time ran here under an earlier process. They are restored
-  first, with the devices in their status, so that no new pod gets these devices. New pods
-  follow by age, as in the kubelet (``HandlePodAdditions``). Only then ``sources_ready`` lets
+* The first list. Pods with a start time ran on this node under an earlier process. They are
+  restored first, with the devices in their status, so that no new pod gets these devices. Then new
+  pods are added by age, as in the kubelet (``HandlePodAdditions``). Finally ``sources_ready`` lets
   the kubelet free the devices of pods that are not in the list.
-* Our own write comes back. A status patch causes a MODIFIED event. It is dropped by its
-  resource version, before it is queued (``PodState.is_own_write``).
-* Deleted while unwatched. No event reports it; a pod that a relist lacks is removed.
-* The kubelet restarts during a decision. ``RequestError`` goes to the sync loop, which retries.
-* A pod is unknown to the API server. It is a static pod; once the first list is complete,
-  ``Mirrors`` creates a mirror pod. Before that it may be a pod that is not listed yet.
+* An event of our own write. A status patch causes a MODIFIED event. The event is recognized by its
+  resource version and dropped before it is queued (``PodState.is_own_write``).
+* A deletion while there is no watch. There is no event for it, so pods that are missing from a
+  relist are removed.
+* A restart of the kubelet during a decision. The sync loop gets ``RequestError`` and retries.
+* A pod that the API server does not have. It is a static pod, for which ``Mirrors`` creates a
+  mirror pod after the first list. Before the first list, it can be a pod that is not listed yet.
 """
 
 from __future__ import annotations
@@ -70,12 +72,14 @@ _STATUS_CHANGES: Final = frozenset(
         EventKind.TERMINATED,
     }
 )
-"""Events of the kubelet that can change a pod's status."""
+"""Kinds of kubelet events that can change the status of a pod."""
 
 
 class PodSync:
-    """Synchronization of one node's pods between kubelet and API server. Thread-safe; only work
-    in the queue blocks."""
+    """Synchronizer of one node's pods between kubelet and API server.
+
+    Thread-safe. Methods do not block; work runs on threads of the work queue.
+    """
 
     __slots__ = (
         "_admission",
@@ -110,14 +114,14 @@ class PodSync:
     # -- events of the API server ----------------------------------------------------------
 
     def on_pod_list(self, objects: Sequence[JsonObject]) -> None:
-        """Handle the list of all pods of the node; other pods were deleted."""
+        """Handle a list of all pods of the node. Pods that are not in it were deleted."""
         self._loop.do(partial(self._replace, objects))
 
     def on_pod_event(self, kind: str, object_: JsonObject) -> None:
-        """Handle a pod that was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+        """Handle a pod of the node that was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
         uid = object_["metadata"]["uid"]
         known = self._pods.get(uid)
-        # Here and not in the loop: at high rates most events are our own writes.
+        # Dropped here and not in the loop, because at high rates most events are our own writes.
         if known is not None and kind == "MODIFIED" and known.is_own_write(object_):
             return
         if kind == "DELETED":
@@ -127,7 +131,7 @@ class PodSync:
 
     def _replace(self, objects: Sequence[JsonObject]) -> None:
         listed = {each["metadata"]["uid"] for each in objects}
-        # Before the new pods, which may need the devices of deleted ones.
+        # Removed before new pods are added, which can need the devices of deleted pods.
         for pod in self._pods.all():
             if pod.uid not in listed:
                 self._remove(pod.uid)
@@ -137,7 +141,7 @@ class PodSync:
         if not self._is_complete:
             self._is_complete = True
             self._node.kubelet.sources_ready()
-            # Static pods that the kubelet had before the node joined.
+            # These static pods were on the kubelet before the node joined.
             for uid in self._node.kubelet.pods():
                 if self._pods.get(uid) is None:
                     self._mirrors.update(uid)
@@ -148,7 +152,8 @@ class PodSync:
         except RequestError:
             raise
         except Exception as error:
-            # Here and not only in the sync loop: the other pods of a list must follow.
+            # Caught here and not only in the sync loop, because the other pods of a list must be
+            # handled.
             metadata = object_["metadata"]
             title = f"{metadata.get('namespace')}/{metadata['name']}"
             self._node.say(
@@ -159,7 +164,7 @@ class PodSync:
     def _handle(self, object_: JsonObject) -> None:
         metadata = object_["metadata"]
         pod = self._pods.get(metadata["uid"])
-        # A mirror pod reports a static pod, which the kubelet has already.
+        # A mirror pod represents a static pod, which the kubelet already has.
         if pod is None and MIRROR in (metadata.get("annotations") or {}):
             self._mirrors.found(object_)
         elif pod is None:
@@ -171,19 +176,23 @@ class PodSync:
             self._statuses.compare(pod, object_)
 
     def _remove(self, uid: str) -> None:
-        """Handle the end of a pod: the API server no longer has it."""
+        """Remove a pod that the API server no longer has, and free its devices."""
         pod = self._pods.remove(uid)
         if pod is None:
             self._mirrors.deleted(uid)
             return
-        # First the stage, so that a queued write does not report a pod that is being freed.
+        # The stage changes first, so that a queued write does not report the pod while its devices
+        # are freed.
         self._pods.move(pod, Stage.DELETED)
         self._pods.free(pod)
 
     # -- events of the kubelet -------------------------------------------------------------
 
     def on_kubelet_event(self, event: Event) -> None:
-        """Handle an event of the kubelet, which may hold locks: only queue work."""
+        """Queue work for an event of the kubelet that can change the status of a pod.
+
+        The kubelet can hold locks during the call, so this method does not block.
+        """
         if event.kind not in _STATUS_CHANGES:
             return
         if event.kind in (EventKind.DEVICE_HEALTH, EventKind.HEALTH_DROPPED):
@@ -197,7 +206,7 @@ class PodSync:
             return
         match event.kind:
             case EventKind.TERMINATED:
-                return  # the result of our own call
+                return  # this class has called ``terminate``
             case EventKind.CONTAINER_STARTED:
                 if pod.behaviour.run_for is not None:
                     self._loop.do(partial(self._termination.start_timers, pod))
@@ -211,12 +220,15 @@ class PodSync:
         self._statuses.changed(pod)
 
     def _on_static_pod(self, uid: str) -> None:
-        # Check again in the loop: a decision before this one may have added the pod.
+        # Checked again in the loop, because an earlier decision can have added the pod.
         if self._pods.get(uid) is None:
             self._mirrors.update(uid)
 
     def _drain_health_updates(self) -> None:
-        """Empty the queue of health updates: the events have the same information."""
+        """Empty the kubelet's queue of health updates.
+
+        The queue is not needed, because events have the same information.
+        """
         waiting = self._node.kubelet.health_updates
         while not waiting.empty():
             waiting.get()
@@ -224,29 +236,32 @@ class PodSync:
     # -- calls of users --------------------------------------------------------------------
 
     def do(self, act: Callable[[], None]) -> None:
-        """Run a function in the sync loop."""
+        """Run a function in the node's sync loop."""
         self._loop.do(act)
 
     def exit(self, uid: str, container: str, exit_code: int, reason: str = "") -> None:
-        """End a container. Raises RequestError if it is not running."""
+        """Make a container of a pod exit. Raises RequestError if it is not running."""
         self._termination.exit_container(self._pods.known(uid), container, exit_code, reason)
 
     def evict(self, uid: str, reason: str, message: str) -> None:
-        """Evict a pod. Raises RequestError for an unknown UID."""
+        """Evict a pod, which becomes Failed with this reason and message.
+
+        Raises RequestError for an unknown UID.
+        """
         self._termination.evict(self._pods.known(uid), reason, message)
 
     def evict_all(self, reason: str, message: str) -> None:
-        """Evict all pods; each becomes Failed with this reason."""
+        """Evict all pods of the node; each becomes Failed with this reason and message."""
         self._termination.evict_all(reason, message)
 
     def pods(self) -> tuple[PodState, ...]:
-        """Return all pods of the API server on this node."""
+        """Return all pods that the API server has for this node."""
         return self._pods.all()
 
     # -- periodic work and end -------------------------------------------------------------
 
     def reconcile(self) -> None:
-        """Write statuses again that another client changed, and retry failed starts."""
+        """Write statuses again that another client has changed, and retry starts that failed."""
         self._statuses.reconcile()
         for pod in self._pods.all():
             if pod.needs_start and pod.stage is Stage.RUNNING:
@@ -254,18 +269,21 @@ class PodSync:
                 self._loop.do(partial(self._admission.start_again, pod))
 
     def pause(self, paused: bool) -> None:
-        """Pause all writes, or resume them and write everything that has changed."""
+        """Pause all writes of statuses; with ``paused`` False, resume and write all changes."""
         self._statuses.pause(paused)
 
     def close(self) -> None:
-        """Stop. Work that runs now is completed."""
+        """Stop all work for the pods. Work that is running is completed."""
         self._mirrors.close()
         self._statuses.close()
         self._loop.close()
 
 
 def _order(object_: JsonObject) -> tuple[bool, str, str]:
-    """Sort key of a list: pods that ran here first, then by age."""
+    """Return the sort key for a list of pods.
+
+    Pods that ran on the node under an earlier process come first; then pods are sorted by age.
+    """
     metadata = object_["metadata"]
     is_new = not (object_.get("status") or {}).get("startTime")
     return is_new, str(metadata.get("creationTimestamp")), str(metadata["name"])

@@ -1,10 +1,12 @@
-"""Writes pod statuses and deletes stopped pods (``pkg/kubelet/status/status_manager.go``).
+"""Writer of pod statuses, which also deletes pods whose containers have stopped
+(``pkg/kubelet/status/status_manager.go``).
 
-A status is written if it differs from the one written last. Requests for one pod run one at a
-time, under its UID in the work queue, and several changes before a write result in one write.
+A status is written if it differs from the status that was written last. Requests for one pod are
+sent one at a time, because they have the pod's UID as key in the work queue. Several changes before
+a write result in one write.
 
-If another client changes a status, it is written again with the next ``reconcile``, not at
-once: two writers that disagree would otherwise repeat without a pause.
+If another client changes a status, the next ``reconcile`` writes it again. It is not written
+immediately, because two writers that disagree would then write without a pause.
 """
 
 from __future__ import annotations
@@ -30,14 +32,20 @@ __all__ = ["StatusManager"]
 
 
 class StatusManager:
-    """The statuses of one node's pods. Thread-safe; only work in the queue blocks."""
+    """Writer of the statuses of one node's pods.
+
+    Thread-safe. Methods do not block; requests are sent by threads of the work queue.
+    """
 
     __slots__ = ("_closed", "_node", "_on_removed", "_paused", "_pods")
 
     def __init__(
         self, node: NodeContext, pods: PodManager, on_removed: Callable[[str], None]
     ) -> None:
-        """``on_removed`` is called with the UID of a pod that no longer exists."""
+        """Create the writer.
+
+        ``on_removed`` is called with the UID of a pod that the API server no longer has.
+        """
         self._node = node
         self._pods = pods
         self._on_removed = on_removed
@@ -47,26 +55,29 @@ class StatusManager:
 
     @contextmanager
     def changing(self, pod: PodState) -> Iterator[None]:
-        """Write one status after the block, unless it raises."""
+        """Queue one write of the pod's status after the ``with`` block, and none inside it.
+
+        Nothing is queued if the block raises an error.
+        """
         with pod.held(self._pods.lock):
             yield
         self.changed(pod)
 
     def changed(self, pod: PodState) -> None:
-        """Queue a write of the pod's status, unless one is queued."""
+        """Queue a write of the pod's status, unless a write is already queued."""
         with self._pods.lock:
             pod.is_changed = True
             if pod.holds or pod.is_queued or self._paused or self._closed:
                 return
             pod.is_queued = True
-        # Deletions first: they free devices that pending pods wait for.
+        # Deletions are more urgent, because they free devices for which other pods wait.
         deletes = pod.stage is Stage.DELETING
         priority = Priority.DELETION if deletes else Priority.POD_STATUS
         self._node.work_queue.put(priority, pod.uid, partial(self._sync, pod))
 
     def _sync(self, pod: PodState) -> None:
         with self._pods.lock:
-            # Before the status is read: a change from now on queues another write.
+            # Reset before the status is read, so that a later change queues another write.
             pod.is_queued = pod.is_changed = False
             stage = pod.stage
             must_write, pod.needs_reconcile = pod.needs_reconcile, False
@@ -74,8 +85,9 @@ class StatusManager:
             return
         try:
             self._write(pod, must_write)
-            # First the last status, so that controllers see the exit codes; then the devices;
-            # then the pod. The next pod on the node can then be admitted at once.
+            # The last status is written first, so that controllers get the exit codes. Devices
+            # are freed before the pod is deleted, so that the next pod can be admitted
+            # immediately.
             if stage is Stage.DELETING:
                 self._pods.free(pod)
                 self._delete(pod)
@@ -83,7 +95,7 @@ class StatusManager:
             # The kubelet is restarting, or has removed the pod.
             self._reconcile_later(pod)
         except (NotFound, Conflict):
-            # The pod was deleted, and another one may have its name.
+            # The pod was deleted, and another pod can have its name.
             self._on_removed(pod.uid)
         except Forbidden as error:
             self._node.on_forbidden(error)
@@ -93,8 +105,11 @@ class StatusManager:
     # -- requests ----------------------------------------------------------------------
 
     def _write(self, pod: PodState, must_write: bool) -> None:
-        """Patch the status if it has changed, or if ``must_write``. Raises ApiError, and
-        RequestError if the kubelet cannot return the status."""
+        """Patch the status of a pod if it has changed, or with ``must_write``.
+
+        Raises ApiError if the request fails, and RequestError if the kubelet cannot return the
+        status.
+        """
         status = self.status(pod)
         if status is None:
             return
@@ -102,7 +117,7 @@ class StatusManager:
         if digest == pod.digest and not must_write:
             return
         path = pod_path(pod.namespace, pod.name, "status")
-        # The UID is a precondition: another pod may have the name by now.
+        # The UID is a precondition, because another pod can now have the name.
         body = {"metadata": {"uid": pod.uid}, **status_patch(status)}
         node = self._node
         response = node.api.request("PATCH", path, body, patch="strategic", user=node.user)
@@ -112,13 +127,16 @@ class StatusManager:
         pod.version, pod.digest = response["metadata"]["resourceVersion"], digest
 
     def _delete(self, pod: PodState) -> None:
-        """Delete the pod without a grace period. Raises ApiError."""
+        """Delete a pod without a grace period. Raises ApiError if the request fails."""
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
         path = pod_path(pod.namespace, pod.name)
         self._node.api.request("DELETE", path, body, user=self._node.user)
 
     def status(self, pod: PodState) -> JsonObject | None:
-        """Return the status to write; None if the pod ended before it came to this node."""
+        """Return the status of a pod, as an object for the API.
+
+        Returns None if the pod had ended before it came to this node.
+        """
         node = self._node
         now = node.clock.time()
         if pod.rejection is not None:
@@ -137,23 +155,23 @@ class StatusManager:
             now=now,
             since={"PodScheduled": pod.scheduled},
             host_ip=host,
-            # As the kubelet: a pod has no IP before its sandbox exists.
+            # As in the kubelet, a pod has no IP address before its sandbox exists.
             pod_ip="" if pod.stage is Stage.PENDING else _pod_ip(pod, host),
         )
         self._without_health(made)
         return made
 
     def _without_health(self, status: JsonObject) -> None:
-        """Remove the health of devices if the API server does not store it."""
+        """Remove the health of devices from a status, if the API server does not store it."""
         if self._node.features.stores_resource_health is False:
             for each in status.get("containerStatuses", ()):
                 each.pop("allocatedResourcesStatus", None)
 
     def _drops_health(self, status: JsonObject, response: JsonObject) -> bool:
-        """True if the API server does not store the health of devices.
+        """True if the API server has not stored the health of devices in a status.
 
-        Without the gate ResourceHealthStatus it drops the field silently. The first response
-        to a status with it shows whether it was stored.
+        Without the feature gate ResourceHealthStatus, the server drops the field silently. The
+        first response to a status with the field shows whether the server stores it.
         """
         features = self._node.features
         if features.stores_resource_health:
@@ -170,8 +188,11 @@ class StatusManager:
     # -- other writers -----------------------------------------------------------------
 
     def compare(self, pod: PodState, object_: JsonObject) -> None:
-        """Reconcile the pod later if another client changed its status."""
-        # Before the status is computed: most events are about our own writes.
+        """Mark a pod for ``reconcile`` if another client has changed its status.
+
+        ``object_`` is the pod on the API server.
+        """
+        # Checked before the status is computed, because most events are about our own writes.
         if not pod.must_match(object_):
             return
         status = self.status(pod)
@@ -183,7 +204,7 @@ class StatusManager:
             pod.needs_reconcile = True
 
     def reconcile(self) -> None:
-        """Write the statuses again that another client may have changed."""
+        """Write all statuses again that another client can have changed."""
         for pod in self._pods.all():
             if pod.needs_reconcile:
                 self.changed(pod)
@@ -191,7 +212,7 @@ class StatusManager:
     # -- pause and end -----------------------------------------------------------------
 
     def pause(self, paused: bool) -> None:
-        """Pause all writes, or resume them and write everything that has changed."""
+        """Pause all writes of statuses; with ``paused`` False, resume and write all changes."""
         with self._pods.lock:
             self._paused = paused
         if not paused:
@@ -200,7 +221,7 @@ class StatusManager:
                     self.changed(pod)
 
     def close(self) -> None:
-        """Stop all writes. A request in flight is completed."""
+        """Stop all writes of statuses. A request in flight is completed."""
         with self._pods.lock:
             self._closed = True
 

@@ -1,7 +1,8 @@
-"""The decisions of a node, one at a time (``syncLoop``, pkg/kubelet/kubelet.go, v1.32).
+"""Loop that runs the decisions of a node one at a time (``syncLoop``, pkg/kubelet/kubelet.go,
+v1.32).
 
-The kubelet has one goroutine per node for this. A process with thousands of nodes cannot have a
-thread for each, so the loop runs in the work queue, under the node's name as key.
+The kubelet runs this loop on a goroutine. A process with thousands of nodes cannot have a thread
+for each node, so the loop runs in the work queue, with the node's name as key.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from devicemanager.core.errors import RequestError
 __all__ = ["SyncLoop"]
 
 _RETRY: Final = 1.0
-"""Seconds until a decision is retried that failed because the kubelet was restarting."""
+"""Seconds until the retry of a decision that failed because the kubelet was restarting."""
 
 
 class SyncLoop:
-    """Loop that runs functions one at a time. Thread-safe; adding a function does not block."""
+    """Loop that runs functions one at a time. Thread-safe; its methods do not block."""
 
     __slots__ = ("_closed", "_is_running", "_lock", "_node", "_waiting")
 
@@ -34,7 +35,7 @@ class SyncLoop:
         self._closed = False
 
     def do(self, act: Callable[[], None]) -> None:
-        """Run ``act`` after everything that was added before."""
+        """Queue the function ``act``; it runs after all functions that were queued before."""
         with self._lock:
             self._waiting.append(act)
             if self._is_running or self._closed:
@@ -43,7 +44,7 @@ class SyncLoop:
         self._node.work_queue.put(Priority.POD_STATUS, self._node.name, self._run)
 
     def do_after(self, delay: float, act: Callable[[], None]) -> None:
-        """Run ``act`` in ``delay`` seconds."""
+        """Queue the function ``act`` after ``delay`` seconds."""
         clock = self._node.clock
         clock.call_at(clock.monotonic() + delay, lambda: self.do(act))
 
@@ -52,7 +53,8 @@ class SyncLoop:
             with self._lock:
                 acts, self._waiting = self._waiting, []
                 if not acts or self._closed:
-                    # In the same step as the check, or an act added now would never run.
+                    # Set with the lock of the check still held, because otherwise a function that
+                    # is added now would never run.
                     self._is_running = False
                     return
             for act in acts:
@@ -65,14 +67,14 @@ class SyncLoop:
             if self._node.kubelet.is_serving:
                 self._node.say(str(error))
             else:
-                # The kubelet is restarting, so the same act can succeed later.
+                # The kubelet is restarting, so the function can succeed later.
                 self.do_after(_RETRY, act)
         except Exception as error:
             # A bug that affects one pod must not stop the loop for the others.
             self._node.say(f"unexpected {type(error).__name__}: {error} (a bug)")
 
     def close(self) -> None:
-        """Run nothing more. A function that runs now is completed."""
+        """Drop all queued functions and run no more. A function that is running is completed."""
         with self._lock:
             self._closed = True
             self._waiting.clear()

@@ -1,4 +1,4 @@
-"""Containers that end by themselves, and pods that are stopped: deleted or evicted."""
+"""Termination: containers that exit by themselves, and pods that are deleted or evicted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["PodTermination"]
 
 
 class PodTermination:
-    """Termination of the containers and pods of one node."""
+    """Handler of the termination of one node's containers and pods."""
 
     __slots__ = ("_loop", "_node", "_pods", "_statuses")
 
@@ -29,7 +29,10 @@ class PodTermination:
     # -- containers --------------------------------------------------------------------
 
     def start_timers(self, pod: PodState) -> None:
-        """Time the end of each running app container. Call it in the sync loop."""
+        """Set a timer for the exit of each running app container that exits by itself.
+
+        Must be called in the sync loop.
+        """
         run_for = pod.behaviour.run_for
         if run_for is None or pod.stage in (Stage.DELETING, Stage.DELETED):
             return
@@ -39,8 +42,7 @@ class PodTermination:
             state = record.status(container.name).state
             if not isinstance(state, Running) or pod.is_timed(container.name, state.started_at):
                 continue
-            # The container may have been started by the process before this one: the time since
-            # then counts.
+            # If an earlier process started the container, the time since its start counts.
             ran = 0.0 if state.started_at is None else clock.time() - state.started_at
             over = partial(self._over, pod, container.name, state.started_at)
             self._loop.do_after(max(0.0, run_for - ran), over)
@@ -50,25 +52,27 @@ class PodTermination:
             return
         record = self._node.kubelet.pod_store.known(pod.uid)
         state = record.status(record.container(container)[0].name).state
-        # A container that was restarted meanwhile has another start time, and another timer.
+        # A container that was restarted in the meantime has another start time and another timer.
         if isinstance(state, Running) and state.started_at == started_at:
             self.exit_container(pod, container, pod.behaviour.exit_code)
 
     def exit_container(
         self, pod: PodState, container: str, exit_code: int, reason: str = ""
     ) -> None:
-        """End a container. Raises RequestError if it is not running."""
+        """Make a container of a pod exit. Raises RequestError if it is not running."""
         with self._statuses.changing(pod):
             self._node.kubelet.exit_container(pod.uid, container, exit_code, reason=reason)
 
     # -- deletion ----------------------------------------------------------------------
 
     def delete(self, pod: PodState) -> None:
-        """Stop the containers; the status manager then writes the last status and deletes the
-        pod. Call it in the sync loop."""
+        """Stop the containers of a deleted pod. Must be called in the sync loop.
+
+        The status manager then writes the last status and deletes the pod.
+        """
         if pod.stage in ACTIVE:
-            # One write for all containers, and only after the stage has changed: it decides the
-            # priority.
+            # There is one write for all containers. It is queued after the stage has changed,
+            # because the stage decides the priority.
             with pod.held(self._pods.lock):
                 self._stop(pod)
         if self._pods.move(pod, Stage.DELETING):
@@ -86,14 +90,17 @@ class PodTermination:
     # -- eviction ----------------------------------------------------------------------
 
     def evict_all(self, reason: str, message: str) -> None:
-        """Evict all pods."""
+        """Evict all pods of the node; each becomes Failed with this reason and message."""
         for pod in self._pods.all():
             self.evict(pod, reason, message)
 
     def evict(self, pod: PodState, reason: str, message: str) -> None:
-        """Stop a pod, which becomes Failed with this reason; do nothing if it has ended."""
+        """Stop a pod, which becomes Failed with this reason and message.
+
+        Does nothing if the pod has ended.
+        """
         if pod.stage in ACTIVE:
-            # As the kubelet: the event comes before the containers stop.
+            # As in the kubelet, the event is written before the containers stop.
             self._node.recorder.record(pod.reference, "Warning", reason, message)
             self._loop.do(partial(self._evict, pod, reason, message))
 
@@ -106,7 +113,7 @@ class PodTermination:
                 self._node.behaviour.exit_code_on_delete,
                 reason=reason,
                 message=message,
-                # For the condition DisruptionTarget.
+                # The message of the condition DisruptionTarget.
                 disruption=message,
             )
             self._pods.move(pod, Stage.FINISHED)

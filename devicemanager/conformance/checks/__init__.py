@@ -1,9 +1,9 @@
-"""The functions of the built-in checks, one module per family.
+"""Functions of the built-in checks, one module per family.
 
-``checks.toml`` in the package above has one row per check: what it requires, does and expects.
-The function of check K01 is ``k01`` here; it gets a ``CheckRun`` and returns a measurement, or
-raises ``Failed``, ``Warned`` or ``Skipped``. Start reading with ``restarts``, the checks that
-most plugins fail. Steps that several families share are in ``steps``.
+``checks.toml`` in the parent package has one row per check: what it requires, does and expects. The
+function of a check has its ID as name: ``k01`` for check K01. It gets a ``CheckRun`` and returns a
+measurement, or raises ``Failed``, ``Warned`` or ``Skipped``. Start reading with ``restarts``, the
+checks that most plugins fail. Steps that several families share are in ``steps``.
 """
 
 from __future__ import annotations
@@ -37,17 +37,20 @@ _MODULES = {
     "S": prestart,
     "L": lifecycle,
 }
-"""Module of each family, by letter."""
+"""Module of each family of checks, by the letter of the family."""
 
 
 def all_checks() -> tuple[Check, ...]:
-    """Return every built-in check, by family and number."""
+    """Return all built-in checks, sorted by family and number."""
     return tuple(getattr(_MODULES[id_[0]], id_.lower()) for id_ in ids())
 
 
 def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
-    """Return the checks with these IDs or families, all by default, except those in ``skip``.
-    Raises CheckError for an unknown ID."""
+    """Return the built-in checks in ``only`` (all by default), without those in ``skip``.
+
+    Both arguments contain IDs of checks or letters of families. Raises CheckError for any other
+    name.
+    """
     every, chosen, left_out = all_checks(), tuple(only), tuple(skip)
     known = {each.id for each in every} | FAMILIES.keys()
     for name in (*chosen, *left_out):

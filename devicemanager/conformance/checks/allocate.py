@@ -1,8 +1,9 @@
-"""A: Allocate.
+"""Checks of family A: Allocate.
 
 Two responses for the same devices may differ, for example in random annotation keys. Therefore
-checks compare the *content* of a response, without annotations and values of variables. Checks
-about something else than A06 compare only the content that two responses have in common.
+checks compare only the *content* of responses, without annotations and values of variables. Check
+A06 requires that two responses have equal contents. Other checks ignore contents that change
+between two responses.
 """
 
 from __future__ import annotations
@@ -32,21 +33,24 @@ _PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
 _MOST_SHOWN = 4
 
 _Content: TypeAlias = frozenset[tuple[str, str]]
-"""Kind and text of each thing in a response."""
+"""Content of a response: pairs of a kind, such as mount, and a text."""
 
 
 class _WrongCount(Failed):
-    """The number of responses differs from the number of containers."""
+    """Failure of a check: the number of responses differs from the number of containers."""
 
 
 def _allocate(
     run: CheckRun, client: PluginClient, ids: Iterable[str]
 ) -> dp.ContainerAllocateResponse:
-    """Allocate for one container. Raises Failed, and Skipped unless there is one response."""
+    """Call Allocate for one container and return its response.
+
+    Raises Failed if the call fails, and Skipped if the number of responses is not one.
+    """
     try:
         return _allocate_one(run, client, list(ids))
     except _WrongCount as failed:
-        raise Skipped(f"{failed}: see A01") from None
+        raise Skipped(f"{failed}: see check A01") from None
 
 
 def _allocate_one(
@@ -58,13 +62,15 @@ def _allocate_one(
         raise Failed(f"Allocate of {listed(ids, _MOST_SHOWN)}: {error}") from None
     if len(responses) != 1:
         raise _WrongCount(
-            f"Allocate of {listed(ids, _MOST_SHOWN)}: {len(responses)} responses for one container"
+            f"Allocate of {listed(ids, _MOST_SHOWN)} returned {len(responses)} responses for one "
+            "container"
         )
     return responses[0]
 
 
 def _content(response: dp.ContainerAllocateResponse) -> _Content:
-    """Return what a container would get, without what may differ from call to call."""
+    """Return the devices, mounts, CDI devices and names of variables in a response. Parts that may
+    differ between calls are left out."""
     return frozenset(
         [
             *(
@@ -82,7 +88,7 @@ def _content(response: dp.ContainerAllocateResponse) -> _Content:
 
 
 def _common_content(run: CheckRun, client: PluginClient, ids: list[str]) -> _Content:
-    """Return the content that two responses to the same request have in common."""
+    """Call Allocate twice with the same IDs. Return the content that both responses have."""
     first, second = (_content(_allocate_one(run, client, ids)) for _ in range(2))
     return first & second
 
@@ -92,7 +98,11 @@ def _single_ids(run: CheckRun, resource: str) -> list[str]:
 
 
 def _every_response(run: CheckRun) -> Iterator[tuple[str, dp.ContainerAllocateResponse]]:
-    """Iterate over the responses for each device alone, and for all of them together."""
+    """Iterate over Allocate responses: for each device alone, and for all devices of a resource
+    together.
+
+    Each response comes with a text that names resource and devices.
+    """
     for resource, client in run.clients():
         ids = _single_ids(run, resource)
         for group in (*([id_] for id_ in ids), ids):
@@ -103,7 +113,8 @@ def _every_response(run: CheckRun) -> Iterator[tuple[str, dp.ContainerAllocateRe
 def a01(run: CheckRun) -> None:
     ids = run.healthy_ids()
     with run.client() as client:
-        # Alone first, to recognize the response for a device among those for several containers.
+        # Allocate each device alone first, to recognize its response among those for several
+        # containers.
         single = {id_: _common_content(run, client, [id_]) for id_ in ids[:4]}
         _allocate_one(run, client, ids[:2])
         for count in (1, 2, 4):
@@ -111,14 +122,14 @@ def a01(run: CheckRun) -> None:
             try:
                 responses = client.allocate(*groups).container_responses
             except CallFailed as error:
-                raise Failed(f"{count} containers: {error}") from None
+                raise Failed(f"Allocate for {count} containers: {error}") from None
             if len(responses) != count:
-                raise Failed(f"{len(responses)} responses for {count} containers")
+                raise Failed(f"Allocate returned {len(responses)} responses for {count} containers")
             for [id_], response in zip(groups, responses, strict=True):
                 if missing := single[id_] - _content(response):
                     raise Failed(
-                        f"{count} containers: the response for {id_} is at another place; "
-                        f"missing {sorted(missing)[:2]}"
+                        f"Allocate for {count} containers: the response at the position of {id_} "
+                        f"lacks {sorted(missing)[:2]}"
                     )
 
 
@@ -128,7 +139,7 @@ def a02(run: CheckRun) -> str:
         error = rejection(lambda: client.allocate([UNKNOWN_ID]))
     if error is None:
         raise Failed("Allocate accepted an unknown ID")
-    # Rejecting with a panic also gives an error, but takes the plugin down.
+    # A panic also results in an error, but it stops the plugin.
     run.check_alive("an unknown ID")
     return error.code
 
@@ -140,17 +151,17 @@ def a03(run: CheckRun) -> None:
     run.assume_broken(id_)
     with run.client() as client:
         if rejection(lambda: client.allocate([id_])) is None:
-            raise Failed(f"Allocate accepted {id_}, which is broken")
+            raise Failed(f"Allocate accepted {id_}, which is unhealthy")
 
 
 @builtin
 def a04(run: CheckRun) -> None:
     ids = run.healthy_ids()
     with run.client() as client:
-        # In one container and in two: some plugins handle containers one by one.
+        # Test with one container and with two: some plugins handle containers one by one.
         for groups in ([[ids[0], UNKNOWN_ID]], [[ids[0]], [UNKNOWN_ID]]):
             if rejection(partial(client.allocate, *groups)) is None:
-                raise Failed(f"Allocate accepted {groups}")
+                raise Failed(f"Allocate accepted an unknown ID next to a valid one: {groups}")
 
 
 @builtin
@@ -159,12 +170,15 @@ def a05(run: CheckRun) -> str:
         ids = _single_ids(run, resource)
         for group in (*([id_] for id_ in ids), ids):
             _allocate(run, client, group)
-        # The kubelet keeps IDs in a set, so it sends them in any order.
+        # The kubelet stores IDs in a set, so it sends them in any order.
         mixed = run.rng.sample(ids, len(ids))
         first, second = (_common_content(run, client, each) for each in (ids, mixed))
         if first != second:
             kind, text = sorted(first ^ second)[0]
-            raise Failed(f"{resource}: {kind} {text} depends on the order of the IDs")
+            raise Failed(
+                f"{resource}: the Allocate response contains {kind} {text} for only one order of "
+                "the same IDs"
+            )
     return f"{len(ids)} devices"
 
 
@@ -177,7 +191,10 @@ def a06(run: CheckRun) -> None:
         first, second = (_content(_allocate(run, client, ids)) for _ in range(2))
         if first != second:
             kind, text = sorted(first ^ second)[0]
-            raise Failed(f"{resource}: {kind} {text} differs in the second response")
+            raise Failed(
+                f"{resource}: only one of two Allocate responses for the same IDs contains {kind} "
+                f"{text}"
+            )
 
 
 @builtin
@@ -191,7 +208,8 @@ def a07(run: CheckRun) -> str:
 def a08(run: CheckRun) -> None:
     ids = run.healthy_ids()
     count = run.limits.parallel_allocations
-    # With a stream, because a lock shared by Allocate and ListAndWatch is the usual deadlock.
+    # With an open stream, because the usual deadlock is a lock that Allocate and ListAndWatch
+    # share.
     with run.client() as client, client.watch() as stream:
         run.first_list(stream)
         with ThreadPoolExecutor(count, thread_name_prefix="allocate") as pool:
@@ -213,7 +231,9 @@ def a09(run: CheckRun) -> str:
             took = run.timed(partial(_allocate, run, client, group), "Allocate")
             longest = max(longest, took)
     if longest > run.limits.allocate_warn_seconds:
-        raise Warned(f"Allocate took {longest:.1f} s")
+        raise Warned(
+            f"Allocate took {longest:.1f} s, more than {run.limits.allocate_warn_seconds:g} s"
+        )
     return f"{longest:.3f} s"
 
 
@@ -236,13 +256,18 @@ def a11(run: CheckRun) -> str:
     for what, response in _every_response(run):
         for device in response.devices:
             if not device.host_path.startswith("/"):
-                raise Skipped(f"{what}: {device.host_path!r} is not an absolute path: see A10")
-            # As the plugin sees it: with --at-node-paths, it has another view of the file system.
+                raise Skipped(
+                    f"{what}: {device.host_path!r} is not an absolute path: see check A10"
+                )
+            # The path as the plugin sees it: with --at-node-paths, it has a different view of the
+            # file system.
             path = run.plugin.path(device.host_path)
             if not path.exists():
-                raise Failed(f"{what}: {device.host_path} does not exist")
+                raise Failed(
+                    f"{what}: the device node {device.host_path} does not exist on the host"
+                )
             mode = path.stat().st_mode
-            # The runtime takes a directory for all device nodes in it.
+            # For a directory, the runtime uses all device nodes in it.
             if not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISDIR(mode)):
                 raise Failed(f"{what}: {device.host_path} is not a device node")
             seen.add(device.host_path)
@@ -253,28 +278,28 @@ def a11(run: CheckRun) -> str:
 
 @builtin
 def a12(run: CheckRun) -> None:
-    # A container with this mount can register plugins and remove the sockets of others.
+    # A container with this mount can register plugins and remove the sockets of other plugins.
     plugin_dirs = (str(run.kubelet.plugin_dir), _PLUGIN_DIR)
     for what, response in _every_response(run):
         for mount in response.mounts:
             _check_absolute(what, mount.host_path, mount.container_path)
             if mount.host_path.rstrip("/") in plugin_dirs:
-                raise Failed(f"{what}: {mount.host_path} is the plugin directory")
+                raise Failed(f"{what}: the response mounts the plugin directory {mount.host_path}")
             if not run.plugin.path(mount.host_path).exists():
-                raise Failed(f"{what}: {mount.host_path} does not exist")
+                raise Failed(f"{what}: the mount {mount.host_path} does not exist on the host")
         _check_unique(what, "mount", [mount.container_path for mount in response.mounts])
 
 
 def _check_absolute(what: str, *paths: str) -> None:
     for path in paths:
         if not path.startswith("/"):
-            raise Failed(f"{what}: {path!r} is not an absolute path")
+            raise Failed(f"{what}: invalid path {path!r}: expected an absolute path")
 
 
 def _check_unique(what: str, kind: str, paths: list[str]) -> None:
     for path, count in Counter(paths).items():
         if count > 1:
-            raise Failed(f"{what}: {count} {kind}s at {path}")
+            raise Failed(f"{what}: the response has {count} {kind}s for the container path {path}")
 
 
 @builtin
@@ -282,9 +307,11 @@ def a13(run: CheckRun) -> None:
     for what, response in _every_response(run):
         for name, value in response.envs.items():
             if not _ENV_NAME.fullmatch(name):
-                raise Failed(f"{what}: invalid variable name {name!r}")
+                raise Failed(
+                    f"{what}: invalid variable name {name!r}: use no = and no control characters"
+                )
             if "\0" in value:
-                raise Failed(f"{what}: the value of {name} contains NUL")
+                raise Failed(f"{what}: the value of variable {name} contains a NUL character")
     for resource, client in run.clients():
         ids = run.healthy_ids(resource)[:2]
         if len(ids) == 2:
@@ -295,8 +322,12 @@ def a13(run: CheckRun) -> None:
 def _check_both_named(
     resource: str, ids: list[str], alone: list[dict[str, str]], both: dict[str, str]
 ) -> None:
-    """Raise Failed if a variable for two devices has the value for only one of them, unless
-    another variable contains the value for the other one."""
+    """Raise Failed if a variable names only one of two allocated devices, and no other variable
+    names the other one.
+
+    ``alone`` has the variables of the responses for each of the ``ids`` alone, ``both`` those of
+    the response for both.
+    """
     for name in alone[0].keys() & alone[1].keys() & both.keys():
         first, second = (envs[name] for envs in alone)
         if first == second or both[name] not in (first, second):
@@ -304,8 +335,8 @@ def _check_both_named(
         lost = second if both[name] == first else first
         if not any(lost in value for value in both.values()):
             raise Failed(
-                f"{resource}: {name} is {first!r} for {ids[0]}, {second!r} for {ids[1]}, and "
-                f"{both[name]!r} for both"
+                f"{resource}: variable {name} is {first!r} for {ids[0]}, {second!r} for {ids[1]}, "
+                f"and {both[name]!r} for both together: one of them is missing"
             )
 
 
@@ -331,18 +362,23 @@ def a15(run: CheckRun) -> None:
         for key, value in response.annotations.items():
             name = key.rpartition("/")[2]
             if len(name) > _LONGEST_ANNOTATION or not _ANNOTATION_NAME.fullmatch(name):
-                raise Failed(f"{what}: invalid annotation key {key!r}")
-            # Runtimes inject both, so the container would get the device twice.
+                raise Failed(
+                    f"{what}: invalid annotation key {key!r}: expected a valid name of up to "
+                    f"{_LONGEST_ANNOTATION} characters"
+                )
+            # Runtimes inject devices from both, so the container would get this device twice.
             if key.startswith("cdi.k8s.io/") and (twice := named & set(value.split(","))):
-                raise Failed(f"{what}: {min(twice)} is in an annotation and in cdi_devices")
+                raise Failed(
+                    f"{what}: CDI device {min(twice)} is in an annotation and in cdi_devices"
+                )
 
 
 @builtin
 def a16(run: CheckRun) -> None:
     if len(run.resources) < 2:
         raise Skipped("the plugin has one resource")
-    # If responses conflict, the kubelet keeps one value and only logs it. Different plugins cannot
-    # avoid that, but two resources of one plugin can.
+    # If the responses of two resources conflict, the kubelet uses one value and only logs the
+    # conflict. Different plugins cannot avoid conflicts, but one plugin with two resources can.
     known: dict[tuple[str, str], tuple[str, str]] = {}
     for resource, client in run.clients():
         response = _allocate(run, client, run.healthy_ids(resource)[:1])
@@ -352,14 +388,16 @@ def a16(run: CheckRun) -> None:
         for (kind, name), value in given.items():
             other, before = known.setdefault((kind, name), (resource, value))
             if before != value:
-                raise Failed(f"{kind} {name} is {before!r} of {other} and {value!r} of {resource}")
+                raise Failed(
+                    f"{kind} {name} is {before!r} for {other}, but {value!r} for {resource}"
+                )
 
 
 @builtin
 def a17(run: CheckRun) -> None:
     id_ = run.healthy_ids()[0]
     with run.client() as client:
-        # The last one has field 1000 with a text, as a newer kubelet might send it.
+        # The last request has the unknown field 1000, as a newer kubelet might send it.
         for request in (b"", b"\x0a\x00", _request(id_, id_), b"\xc2\x3e\x01x" + _request(id_)):
             call = partial(client.raw, ALLOCATE, request, run.limits.allocate_seconds)
             rejection(call, f"request {request.hex()}")
@@ -380,14 +418,14 @@ def a18(run: CheckRun) -> str:
         for id_ in ids:
             for path in {device.host_path for device in _allocate(run, client, [id_]).devices}:
                 users.setdefault(path, []).append(id_)
-        # A node of every device is a control device, such as /dev/nvidiactl, unless there are no
-        # others: then all devices are the same.
+        # A device node that all devices have is a control device, such as /dev/nvidiactl. If there
+        # are only such nodes, all devices are the same.
         shared = {path: own for path, own in users.items() if 1 < len(own) < len(ids)}
         if shared:
             path, own = min(shared.items())
-            raise Failed(f"{resource}: {path} is in {own[0]} and in {own[1]}")
+            raise Failed(f"{resource}: {own[0]} and {own[1]} have the same device node {path}")
         if len(ids) > 1 and users and all(len(own) == len(ids) for own in users.values()):
-            raise Failed(f"{resource}: all devices are {min(users)}")
+            raise Failed(f"{resource}: all devices have the same device node {min(users)}")
         count += len(users)
     return f"{count} device nodes"
 
@@ -402,6 +440,8 @@ def a19(run: CheckRun) -> None:
         return {device.ID for device in run.devices()} - before
 
     if run.until(lambda: bool(added()), run.limits.refresh_seconds) is None:
-        raise Failed("no device list contains the added device")
+        raise Failed(
+            f"no device list contains the added device within {run.limits.refresh_seconds:g} s"
+        )
     with run.client() as client:
         _allocate(run, client, sorted(added())[:1])

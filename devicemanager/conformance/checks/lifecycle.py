@@ -1,4 +1,4 @@
-"""L: the plugin's process: how it starts and exits, and which resources it uses."""
+"""Checks of family L: how the plugin's process starts and exits, and which resources it uses."""
 
 from __future__ import annotations
 
@@ -22,32 +22,34 @@ def l01(run: CheckRun) -> str:
     run.start()
     results = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Each signal needs an instance of its own.
+        # Each signal needs a new instance of the plugin.
         if number == signal.SIGINT:
             run.relaunch("its start")
         took = stop_by(run, number)
         results.append(f"{number.name} {took:.2f} s")
         if run.process.exit_status != 0:
-            raise Warned(f"{run.plugin.exit_text()} after {number.name}, {took:.2f} s")
+            raise Warned(
+                f"{run.plugin.exit_text()} {took:.2f} s after {number.name}, expected exit status 0"
+            )
     return ", ".join(results)
 
 
 @builtin
 def l02(run: CheckRun) -> None:
     run.start()
-    # Before the exit, because the names may contain the process ID.
+    # Find the sockets before the exit, because their names may contain the process ID.
     sockets = list(map(run.observed.socket, run.resources))
     stop(run)
     for path in sockets:
         if path.is_socket():
-            raise Failed(f"{path.name} still exists")
+            raise Failed(f"the plugin's socket {path.name} still exists after its exit")
 
 
 @builtin
 def l03(run: CheckRun) -> None:
     run.start_kubelet()
     run.step("create a file and a socket in the plugin directory")
-    # Like files of another plugin: they must survive both the start and the exit.
+    # They stand for files of another plugin: the plugin must not change them at its start or exit.
     (run.kubelet.plugin_dir / "others.txt").write_text("not yours")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(str(run.kubelet.plugin_dir / "others.sock"))
@@ -57,22 +59,22 @@ def l03(run: CheckRun) -> None:
     after = run.observed.other_files()
     for name, identity in before.items():
         if name not in after:
-            raise Failed(f"{name} was removed")
+            raise Failed(f"the plugin removed {name}, which is not its file")
         if after[name] != identity:
-            raise Failed(f"{name} was replaced or changed")
+            raise Failed(f"the plugin replaced or changed {name}, which is not its file")
 
 
 @builtin
 def l04(run: CheckRun) -> str:
     run.start()
     limits = run.limits
-    # The first restarts load code and fill caches; what they cost is not a leak.
+    # The first restarts load code and fill caches. The memory for this is not a leak.
     for number in range(1, limits.warm_restarts + 1):
         run.restart_and_wait(number)
     if run.process.starts > 1:
         raise Skipped("the plugin exits with the kubelet, so it cannot leak")
     run.settle(0.5)
-    # A plugin that restarts with the kubelet was skipped: each start has new numbers.
+    # The process is still the same one: a plugin that exits with the kubelet is skipped above.
     before = now = run.plugin.usage()
     for number in range(1, limits.restarts + 1):
         run.restart_and_wait(limits.warm_restarts + number)
@@ -84,7 +86,7 @@ def l04(run: CheckRun) -> str:
 
     # Connections of the last restart may still be closing.
     if run.until(is_back, limits.stream_end_seconds) is None:
-        raise Failed(f"after {limits.restarts} restarts: {now}; before: {before}")
+        raise Failed(f"resource use after {limits.restarts} restarts: {now}; before: {before}")
     return f"{now}"
 
 
@@ -92,7 +94,9 @@ def l04(run: CheckRun) -> str:
 def l05(run: CheckRun) -> str:
     share = run.plugin.idle_cpu_share
     if share > run.limits.idle_cpu_share:
-        raise Failed(f"it used {share:.1%} of a core")
+        raise Failed(
+            f"the idle plugin used {share:.1%} of a core, limit {run.limits.idle_cpu_share:.1%}"
+        )
     return f"{share:.2%} of a core"
 
 
@@ -102,14 +106,16 @@ def l06(run: CheckRun) -> str:
     id_ = run.healthy_ids()[0]
     memory = []
     with run.client() as client:
-        # Two rounds: the first one warms up, the growth during the second one is a leak.
+        # Two rounds: the first round fills caches, and growth during the second round is a leak.
         for _ in range(2):
             allocate_many(run, client)
             _change_often(run, id_)
             memory.append(run.plugin.usage().memory)
     growth = memory[1] / memory[0] - 1
     if not run.limits.allow_memory(*memory):
-        raise Failed(f"memory grew by {growth:.0%} with {run.limits.allocations} allocations")
+        raise Failed(
+            f"the plugin's memory grew by {growth:.0%} during {run.limits.allocations} allocations"
+        )
     return f"memory {growth:+.1%}"
 
 
@@ -124,12 +130,12 @@ def _change_often(run: CheckRun, id_: str) -> None:
 # -- L07: inotify ------------------------------------------------------------------------
 
 _INOTIFY_MESSAGE = re.compile(r"inotify|watch|too many open files|emfile", re.IGNORECASE)
-"""Messages of plugins that get no inotify instance."""
+"""Messages of plugins that cannot create an inotify instance."""
 
 _DEFAULT_INSTANCES = 128
-"""The kernel's default limit for a user."""
+"""The kernel's default limit of inotify instances per user."""
 
-# The module is found by its path because the plugin's directory and environment may hide it.
+# The module is imported by its path, because the plugin's directory and environment may hide it.
 _LIMITED = (
     f"import sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[3])!r}); "
     "from devicemanager.plugin.processes.scarce import main; main()"
@@ -137,14 +143,17 @@ _LIMITED = (
 
 
 def limited_inotify(instances: int) -> tuple[str, ...]:
-    """Return the words to put before a command so that it can create this many inotify instances.
-    The command runs in a user namespace of its own, so other processes are not affected."""
+    """Return the words to put before a command to limit its inotify instances to ``instances``.
+
+    The command runs in a new user namespace, so other processes are not affected.
+    """
     return (sys.executable, "-c", _LIMITED, str(instances))
 
 
 @cache
 def why_inotify_cannot_be_limited() -> str:
-    """Return why ``limited_inotify`` does not work on this machine; empty if it does."""
+    """Return the reason for which ``limited_inotify`` does not work on this machine. Empty if it
+    works."""
     done = subprocess.run(
         [*limited_inotify(0), "true"],
         stdin=subprocess.DEVNULL,
@@ -160,18 +169,24 @@ def l07(run: CheckRun) -> str:
     run.start()
     count = run.plugin.usage().inotify
     if count > run.limits.inotify_instances:
-        raise Failed(f"{count} inotify instances")
+        raise Failed(
+            f"the plugin has {count} inotify instances, limit {run.limits.inotify_instances}"
+        )
     seen = f"{count} inotify instances"
     if reason := why_inotify_cannot_be_limited():
-        raise Skipped(f"{seen}; the rest cannot be tested on this machine: {reason}")
+        raise Skipped(
+            f"{seen}; a limit of inotify instances cannot be tested on this machine: {reason}"
+        )
     run.process.stop()
     try:
         return f"{seen}; without any: {_without_inotify(run)}"
     except Failed:
         run.process.stop()
-        # A plugin may fail because of the user namespace. Then it says nothing about inotify.
+        # A plugin may fail because of the user namespace, which shows nothing about inotify.
         if not _registers_twice(run, _DEFAULT_INSTANCES):
-            raise Skipped(f"{seen}; in a user namespace it also fails with inotify") from None
+            raise Skipped(
+                f"{seen}; in a user namespace the plugin fails even with inotify instances"
+            ) from None
         raise
 
 
@@ -183,21 +198,28 @@ def _without_inotify(run: CheckRun) -> str:
             return f"back after {took:.2f} s"
         except Failed as failed:
             if not run.plugin.has_exited_once:
-                raise Failed(f"without inotify: {failed}") from None
+                raise Failed(f"with a limit of 0 inotify instances: {failed}") from None
     if not run.plugin.has_exited_once:
-        raise Failed("without inotify it neither registered nor exited")
+        raise Failed(
+            "with a limit of 0 inotify instances, the plugin neither registered nor exited"
+        )
     messages = [line for line in run.timeline.output() if _INOTIFY_MESSAGE.search(line)]
     how = run.plugin.exit_text()
-    # Status 0 means success to a supervisor, and to the person who reads the pod's status.
+    # Exit status 0 means success to a supervisor and to readers of the pod status.
     if run.process.exit_status == 0:
-        raise Failed("without inotify it exited with status 0")
+        raise Failed(
+            "with a limit of 0 inotify instances, the plugin exited with status 0, expected "
+            "non-zero"
+        )
     if not messages:
-        raise Failed(f"without inotify: {how}, and no message about inotify")
+        raise Failed(
+            f"with a limit of 0 inotify instances: {how}, and its output does not mention inotify"
+        )
     return f"{how}: {messages[-1][:200]}"
 
 
 def _registers_twice(run: CheckRun, instances: int) -> bool:
-    """True if the plugin registers, and again after a kubelet restart."""
+    """True if the plugin registers at its start and again after a kubelet restart."""
     try:
         return _registers(run, instances) and bool(run.restart_and_wait(1))
     except Failed:
@@ -221,31 +243,37 @@ def _registers(run: CheckRun, instances: int) -> bool:
 @builtin
 def l08(run: CheckRun) -> None:
     with run.client() as client:
-        # Like a kubelet, the client sends localhost as :authority. A server that rejects that
-        # fails at this first call.
+        # Like a kubelet, the client sends localhost as :authority. A server that rejects this fails
+        # at the first call.
         client.options()
         for method in ("/v1beta1.DevicePlugin/NoSuchMethod", "/v9.NoSuchService/Call"):
             try:
                 client.raw(method, b"", run.limits.allocate_seconds)
             except CallFailed as error:
                 if error.code != "UNIMPLEMENTED":
-                    raise Failed(f"{method}: {error}") from None
+                    raise Failed(
+                        f"unknown method {method}: {error}, expected UNIMPLEMENTED"
+                    ) from None
             else:
-                raise Failed(f"{method} succeeded")
+                raise Failed(f"unknown method {method} succeeded, expected UNIMPLEMENTED")
     run.check_alive("unknown methods")
 
 
 @builtin
 def l09(run: CheckRun) -> str:
-    # Known without a test: otherwise the plugin would not have found the mock kubelet.
+    # Known without a test: with a fixed directory, the plugin would not have found the mock
+    # kubelet.
     if run.plugin.under_test.at_node_paths:
-        raise Warned("it ran in a private mount namespace, with the directory at its fixed path")
+        raise Warned(
+            "the plugin needs the directory at its fixed path: it was run in a private mount "
+            "namespace"
+        )
     return "the directory is configurable"
 
 
 @builtin
 def l10(run: CheckRun) -> str:
-    # For information only: many plugins serve metrics or health on purpose.
+    # Only for information: many plugins intentionally serve metrics or health over TCP.
     ports = run.plugin.listening_ports()
     rate = len(run.timeline.output()) * 60 / run.limits.idle_seconds
     where = f"listens on {', '.join(ports)}" if ports else "listens on no TCP port"
@@ -255,8 +283,8 @@ def l10(run: CheckRun) -> str:
 @builtin
 def l11(run: CheckRun) -> str:
     has_hook = run.plugin.under_test.has("misconfigure")
-    # With its own wrong configuration a plugin must fail although everything else is right. Without
-    # the hook the only thing that every plugin depends on is the plugin directory.
+    # With the hook, only the plugin's own configuration is wrong. Without the hook, the check
+    # breaks the plugin directory, the only thing that every plugin depends on.
     if has_hook:
         run.start_kubelet()
     else:
@@ -266,12 +294,18 @@ def l11(run: CheckRun) -> str:
     took = run.until(lambda: not process.is_running, run.limits.stop_seconds)
     output = run.timeline.output()
     if took is None:
-        # Without the hook the plugin may wait for the directory, if it says so.
+        # Without the hook, the plugin may wait for the directory if it prints a message.
         if output and not has_hook:
             return f"it keeps running, and prints: {output[-1][:200]}"
-        raise Failed("it keeps running" if has_hook else "it neither exited nor printed anything")
+        raise Failed(
+            "the misconfigured plugin keeps running"
+            if has_hook
+            else "the plugin neither exited nor printed anything without its plugin directory"
+        )
     if process.exit_status == 0:
-        raise Failed("it exited with status 0")
+        raise Failed("the misconfigured plugin exited with status 0, expected non-zero")
     if not output:
-        raise Failed(f"{run.plugin.exit_text()}, without any output")
+        raise Failed(
+            f"{run.plugin.exit_text()}: the misconfigured plugin exited without any output"
+        )
     return f"{run.plugin.exit_text()}: {output[-1][:200]}"

@@ -1,4 +1,4 @@
-"""W: device lists: what they contain, and when they are sent."""
+"""Checks of family W: the contents of device lists, and when plugins send them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ _LONGEST_ID = 63
 
 @builtin
 def w01(run: CheckRun) -> str:
-    # On a new stream: on the kubelet's stream, the first list came before this check began.
+    # Measured on a new stream: on the kubelet's stream, the first list came before this check
+    # began.
     longest = 0.0
     for resource, client in run.clients():
         with client.watch() as stream:
             took = run.timed(partial(run.first_list, stream, resource), "ListAndWatch")
         longest = max(longest, took)
     if longest > run.limits.first_list_warn_seconds:
-        raise Warned(f"the first device list came after {longest:.1f} s")
+        raise Warned(
+            f"the first device list came after {longest:.1f} s, more than "
+            f"{run.limits.first_list_warn_seconds:g} s"
+        )
     return f"{longest:.3f} s"
 
 
@@ -44,7 +48,7 @@ def w03(run: CheckRun) -> None:
             raise Failed(f"{resource}: a device has an empty ID")
         twice = [id_ for id_, count in Counter(ids).items() if count > 1]
         if twice:
-            raise Failed(f"{resource}: {min(twice)} is listed twice")
+            raise Failed(f"{resource}: a device list contains {min(twice)} twice")
 
 
 @builtin
@@ -52,7 +56,10 @@ def w04(run: CheckRun) -> None:
     for resource, message in run.every_list():
         for device in message.devices:
             if device.health not in ("Healthy", "Unhealthy"):
-                raise Failed(f"{resource}: {device.ID} has health {device.health!r}")
+                raise Failed(
+                    f"{resource}: invalid health {device.health!r} of device {device.ID}: expected "
+                    "Healthy or Unhealthy"
+                )
 
 
 @builtin
@@ -61,12 +68,17 @@ def w05(run: CheckRun) -> None:
     for resource, device in run.every_device():
         id_ = device.ID
         if len(id_) > _LONGEST_ID:
-            raise Failed(f"{resource}: {id_[:40]}... has {len(id_)} characters")
+            raise Failed(
+                f"{resource}: device ID {id_[:40]}... has {len(id_)} characters, limit "
+                f"{_LONGEST_ID}"
+            )
         if any(unicodedata.category(character) == "Cc" for character in id_):
-            raise Failed(f"{resource}: {id_!r} has control characters")
-        # Only a warning: such IDs work, but not in a comma-separated variable.
+            raise Failed(f"{resource}: device ID {id_!r} contains control characters")
+        # Only a warning: such IDs work, except in a comma-separated variable.
         if re.search(r"[,\s]", id_) or not id_.strip("/"):
-            odd = odd or f"{resource}: {id_!r} has a comma or a space, or consists of slashes"
+            odd = odd or (
+                f"{resource}: device ID {id_!r} contains a comma or a space, or only slashes"
+            )
     if odd:
         raise Warned(odd)
 
@@ -76,16 +88,19 @@ def w06(run: CheckRun) -> None:
     run.start()
     before = {device.ID for device in run.devices()}
     if len(before) < 2:
-        raise Skipped("needs 2 devices")
+        raise Skipped(f"needs 2 devices, the plugin has {len(before)}")
     id_ = run.healthy_ids()[0]
     since = run.kubelet.mark()
     run.assume_broken(id_)
     run.assume_recovered(id_)
     for call in run.observed.lists(run.resource, since):
-        # The device itself may be missing: that is one way to report it as broken.
+        # The changed device may be missing: that is one way to report it as broken.
         missing = before - {device.ID for device in parsed_list(call).devices} - {id_}
         if missing:
-            raise Failed(f"{min(missing)} is missing from a list although it has not changed")
+            raise Failed(
+                f"device {min(missing)} has not changed, but a device list lacks it after a change "
+                f"of {id_}"
+            )
 
 
 @builtin
@@ -100,7 +115,7 @@ def w08(run: CheckRun) -> str:
     id_ = run.healthy_ids()[0]
     run.assume_broken(id_)
     longest = run.recover_device(id_)
-    # Twice: a real plugin stopped looking for devices after the second change.
+    # Test two changes: a real plugin stopped checking its devices after the second one.
     again = " for the second time"
     run.break_device(id_, again)
     longest = max(longest, run.recover_device(id_, again))
@@ -114,10 +129,12 @@ def w09(run: CheckRun) -> None:
     with run.client() as client:
         client.allocate([id_])
     run.assume_broken(id_)
-    # For a device that the plugin stops listing, the kubelet reports the last health in the pod
-    # status (DM). So only Unhealthy shows that the pod has lost its device.
+    # If the plugin stops listing a device, the kubelet keeps its last health in the pod status
+    # (DM). So only Unhealthy shows that the pod has lost its device.
     if id_ not in {device.ID for device in run.devices()}:
-        raise Failed(f"{id_} was removed from the list while it was allocated")
+        raise Failed(
+            f"the plugin removed allocated device {id_} from its list, expected health Unhealthy"
+        )
 
 
 @builtin
@@ -127,10 +144,10 @@ def w10(run: CheckRun) -> str:
         for resource in run.resources
         for call in run.observed.lists(resource, EVER)
     )
-    # 4 MiB is gRPC's default for received messages, which the kubelet does not raise. A larger
-    # list ends the stream, and the node has 0 devices.
+    # gRPC receives messages of up to 4 MiB by default, and the kubelet does not raise this limit. A
+    # larger list ends the stream, and the node has 0 devices.
     if largest >= run.limits.list_bytes:
-        raise Failed(f"a device list has {largest} bytes")
+        raise Failed(f"a device list has {largest} bytes, limit {run.limits.list_bytes}")
     if largest >= run.limits.list_warn_bytes:
         raise Warned(f"a device list has {largest} bytes, the kubelet's limit is 4194304")
     return f"{largest} bytes"
@@ -142,10 +159,13 @@ def w11(run: CheckRun) -> None:
     for resource, client in run.clients():
         with client.watch() as stream:
             run.first_list(stream)
-        # A plugin that closes everything with one handler does so a moment later.
+        # A plugin that closes all streams with the first one does so a moment later.
         run.settle()
         if run.observed.ended_streams(resource):
-            raise Failed(f"the kubelet's stream of {resource} ended with the second one")
+            raise Failed(
+                f"the kubelet's ListAndWatch stream of {resource} ended when a second one was "
+                "closed"
+            )
         with client.watch() as stream:
             run.first_list(stream, "a third stream")
 
@@ -154,12 +174,15 @@ def w11(run: CheckRun) -> None:
 def w12(run: CheckRun) -> str:
     most = 0
     for resource in run.resources:
-        # The first list of each stream is required, so it does not count.
+        # Each stream must begin with a list, so the first one does not count.
         lists = [call for call in run.observed.lists(resource) if call.stream_message != 1]
         most = max(most, len(lists))
     seen = f"{most} device lists in {run.limits.idle_seconds:g} s"
     if most > max(1.0, run.limits.messages_per_minute * run.limits.idle_seconds / 60):
-        raise Failed(f"{seen}, though nothing changed")
+        raise Failed(
+            f"{seen} although no device changed, limit "
+            f"{run.limits.messages_per_minute:g} per minute"
+        )
     return seen
 
 
@@ -170,14 +193,17 @@ def w13(run: CheckRun) -> str:
     with run.client() as client, client.watch() as stream:
         run.first_list(stream)
         before = run.plugin.usage().memory
-        # Not with `break_device`, which waits for a list each time: then no queue could grow.
+        # Do not use `break_device`: it waits for each list, so no queue could grow.
         for number in range(run.limits.changes):
             run.hook("recover-device" if number % 2 else "break-device", id_)
         run.settle()
         now = run.plugin.usage().memory
         growth = now / before - 1
         if not run.limits.allow_memory(before, now):
-            raise Failed(f"memory grew by {growth:.0%}")
+            raise Failed(
+                f"the plugin's memory grew by {growth:.0%} during {run.limits.changes} device "
+                "changes"
+            )
         with client.watch() as fresh:
             run.first_list(fresh, "a third stream")
     return f"memory {growth:+.1%}"
@@ -189,14 +215,17 @@ def w14(run: CheckRun) -> None:
     for device in run.devices():
         run.hook("remove-device", device.ID)
     seconds = run.limits.refresh_seconds
-    # An exit ends the wait as well, so that its reason is reported instead of a timeout.
+    # Stop waiting if the plugin exits, to report the reason of the exit instead of a timeout.
     if run.until(lambda: not run.devices() or not run.process.is_running, seconds) is None:
-        raise Failed(f"{len(run.devices())} devices are still listed after all were removed")
+        raise Failed(
+            f"the device list still has {len(run.devices())} devices {seconds:g} s after all were "
+            "removed"
+        )
     if run.plugin.has_exited:
-        raise Failed(f"it exited without devices: {run.plugin.exit_text()}")
+        raise Failed(f"the plugin exited when it had no devices: {run.plugin.exit_text()}")
     run.hook("add-device")
     if run.until(lambda: bool(run.devices()), seconds) is None:
-        raise Failed("no device list contains the added device")
+        raise Failed(f"no device list contains the added device within {seconds:g} s")
 
 
 @builtin
@@ -205,7 +234,7 @@ def w15(run: CheckRun) -> str:
     with run.client() as client:
         with client.watch() as stream:
             run.first_list(stream)
-        # The first stream warms up, for example a thread pool; it does not count as a leak.
+        # The first stream may create, for example, a thread pool, which is not a leak.
         run.settle(0.2)
         before = run.plugin.usage()
         for _ in range(run.limits.streams):
@@ -216,22 +245,27 @@ def w15(run: CheckRun) -> str:
         return not run.plugin.usage().has_more_handles(before, run.limits)
 
     if run.until(is_back, run.limits.stream_end_seconds) is None:
-        raise Failed(f"after {run.limits.streams} streams: {run.plugin.usage()}; before: {before}")
+        raise Failed(
+            f"resource use after {run.limits.streams} streams: {run.plugin.usage()}; before: "
+            f"{before}"
+        )
     handlers = _count_handlers_and_exit(run)
     if handlers is None:
         return "threads and descriptors as before"
     if handlers > len(run.resources):
         raise Failed(
-            f"{handlers} goroutines are in ListAndWatch, with {len(run.resources)} open streams"
+            f"{handlers} goroutines are in ListAndWatch, but only {len(run.resources)} streams "
+            "are open"
         )
     return f"{handlers} goroutines in ListAndWatch"
 
 
 def _count_handlers_and_exit(run: CheckRun) -> int | None:
-    """Count the goroutines in ListAndWatch, which ends the plugin; None if it is not a Go program.
+    """Return the number of goroutines in ListAndWatch; None if the plugin is not a Go program.
 
-    Goroutines cost neither threads nor descriptors, so a leak of them shows only in the stacks
-    that the Go runtime prints on SIGQUIT."""
+    Goroutines use neither threads nor descriptors, so only the stacks that the Go runtime prints on
+    SIGQUIT show a leak. The signal stops the plugin.
+    """
     from devicemanager.conformance import process_checks  # needs psutil
 
     if not process_checks.is_go(run.process.pid):

@@ -1,4 +1,4 @@
-"""O: the options of a plugin, and the calls that they offer."""
+"""Checks of family O: the options that a plugin reports, and the calls that they announce."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from devicemanager.conformance.registry import builtin
 
 @builtin
 def o01(run: CheckRun) -> str:
-    # Over a new connection, because the kubelet calls it before ListAndWatch.
+    # Called over a new connection: the kubelet makes this call before ListAndWatch.
     longest = 0.0
     for resource, client in run.clients():
         responses = []
@@ -23,9 +23,13 @@ def o01(run: CheckRun) -> str:
             responses.append(client.options(run.limits.allocate_seconds))
             longest = max(longest, time.monotonic() - begin)
         if any(response != responses[0] for response in responses):
-            raise Failed(f"{resource}: the options change from one call to the next")
+            raise Failed(
+                f"{resource}: GetDevicePluginOptions returns different options in each call"
+            )
     if longest > run.limits.options_seconds:
-        raise Failed(f"a response took {longest:.1f} s")
+        raise Failed(
+            f"GetDevicePluginOptions took {longest:.1f} s, limit {run.limits.options_seconds:g} s"
+        )
     return f"{longest:.3f} s"
 
 
@@ -58,8 +62,8 @@ def o04(run: CheckRun) -> str:
         if not options.pre_start_required:
             results.append(_code(lambda: client.pre_start(ids), "PreStartContainer"))
     if not results:
-        raise Skipped("the options offer every call")
-    run.check_alive("calls that it does not offer")
+        raise Skipped("the plugin's options announce all optional calls")
+    run.check_alive("calls that its options do not announce")
     return ", ".join(results)
 
 

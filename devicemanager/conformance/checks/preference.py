@@ -1,4 +1,4 @@
-"""P: GetPreferredAllocation."""
+"""Checks of family P: GetPreferredAllocation."""
 
 from __future__ import annotations
 
@@ -16,29 +16,33 @@ _MOST_SHOWN = 4
 
 
 def _preferred(client: PluginClient, available: list[str], must: list[str], size: int) -> list[str]:
-    """Request devices for one container, and check the response. Raises Failed."""
-    request = f"available {_some(available)}, must include {_some(must)}, size {size}"
+    """Call GetPreferredAllocation for one container and return the preferred IDs.
+
+    Raises Failed if the call fails or the response is invalid. Raises Skipped if the call is not
+    implemented.
+    """
+    request = f"for available {_some(available)}, must include {_some(must)}, size {size}"
     try:
         responses = client.preferred((available, must, size))
     except CallFailed as error:
         raise _failed(request, error) from None
     if len(responses) != 1:
-        raise Failed(f"{request}: {len(responses)} responses for one container")
+        raise Failed(f"{request}: the plugin returned {len(responses)} responses for one container")
     [ids] = responses
     if len(set(ids)) < len(ids):
         raise Failed(f"{request}: the response contains a device twice: {_some(ids)}")
     if len(ids) != size:
-        raise Failed(f"{request}: {len(ids)} devices: {_some(ids)}")
+        raise Failed(f"{request}: the response has {len(ids)} devices: {_some(ids)}")
     if unavailable := set(ids) - set(available):
-        raise Failed(f"{request}: {min(unavailable)} is not available")
+        raise Failed(f"{request}: the response has {min(unavailable)}, which is not available")
     if left_out := set(must) - set(ids):
-        raise Failed(f"{request}: {min(left_out)} must be included")
+        raise Failed(f"{request}: the response lacks {min(left_out)}, which it must include")
     return ids
 
 
 def _failed(request: str, error: CallFailed) -> Exception:
     if error.code == "UNIMPLEMENTED":
-        return Skipped(f"{error}: see O02")
+        return Skipped(f"{error}: see check O02")
     return Failed(f"{request}: {error}")
 
 
@@ -67,8 +71,9 @@ def p02(run: CheckRun) -> None:
 @builtin
 def p03(run: CheckRun) -> None:
     with preference_client(run, least=2) as (client, ids):
-        # A device that is in use or broken is not available. A plugin that needs all of its devices
-        # to compute a preference fails then; this way, one broken GPU has blocked a node for days.
+        # A device that is in use or unhealthy is not available. A plugin that needs all of its
+        # devices to compute a preference then fails. Because of such a plugin, one broken GPU
+        # blocked a node for days.
         for missing in ids[:_MOST_MISSING]:
             _preferred(client, [id_ for id_ in ids if id_ != missing], [], 1)
 
@@ -83,7 +88,8 @@ def p04(run: CheckRun) -> None:
             (ids, [], -1),
             ([UNKNOWN_ID], [], 1),
         ):
-            # Any response is acceptable. The kubelet never sends these, other clients and bugs can.
+            # Any response is acceptable. The kubelet never sends these requests, but other clients
+            # or bugs can.
             rejection(partial(client.preferred, (available, must, size)))
     run.check_alive("impossible requests")
 
@@ -101,9 +107,13 @@ def p05(run: CheckRun) -> str:
         took = max(run.timed(call, "a preference") for _ in range(run.limits.same_preferences))
     for other in responses:
         if other != responses[0]:
-            raise Failed(f"the same request had the responses {responses[0]} and {other}")
+            raise Failed(
+                f"GetPreferredAllocation returned {responses[0]} and {other} for the same request"
+            )
     if took > run.limits.preferred_seconds:
-        raise Failed(f"a response took {took:.1f} s")
+        raise Failed(
+            f"GetPreferredAllocation took {took:.1f} s, limit {run.limits.preferred_seconds:g} s"
+        )
     return f"{took:.3f} s"
 
 
@@ -116,4 +126,7 @@ def p06(run: CheckRun) -> None:
             except CallFailed as error:
                 raise _failed(f"{count} containers", error) from None
             if len(responses) != count:
-                raise Failed(f"{len(responses)} responses for {count} containers")
+                raise Failed(
+                    f"GetPreferredAllocation returned {len(responses)} responses for {count} "
+                    "containers"
+                )

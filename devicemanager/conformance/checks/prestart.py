@@ -1,4 +1,4 @@
-"""S: PreStartContainer."""
+"""Checks of family S: PreStartContainer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from devicemanager.conformance.registry import builtin
 
 
 def _pre_start(run: CheckRun, client: PluginClient, ids: list[str], when: str) -> float:
-    """Call PreStartContainer. Return the seconds; raises Failed."""
+    """Call PreStartContainer and return the seconds it took. ``when`` describes the call in errors.
+
+    Raises Failed if the call fails, and Skipped if it is not implemented.
+    """
     begin = time.monotonic()
     try:
         client.pre_start(ids, run.limits.pre_start_seconds)
     except CallFailed as error:
         if error.code == "UNIMPLEMENTED":
-            raise Skipped(f"{error}: see O03") from None
+            raise Skipped(f"{error}: see check O03") from None
         raise Failed(f"{when}: {error}") from None
     return time.monotonic() - begin
 

@@ -1,4 +1,4 @@
-"""R: how a plugin registers."""
+"""Checks of family R: how a plugin registers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.events.calls import Call, Mark
 from podresources.sockets import MAX_PATH_BYTES
 
-# Not the directory of the mock kubelet: that is a temporary one, with a path of another length.
+# The directory of a real kubelet. The mock kubelet has a temporary one, with a path of another
+# length.
 _REAL_DIRECTORY = "/var/lib/kubelet/device-plugins/"
 _TOO_LONG = re.compile(r"path.* too long|too long.*path|bind: invalid argument", re.IGNORECASE)
-"""Messages of Python, gRPC and Go about a socket path that is longer than the kernel allows."""
+"""Messages of Python, gRPC and Go about a socket path that is too long for the kernel."""
 _REJECTION = "rejected by the conformance suite"
 
 
@@ -32,7 +33,9 @@ def r01(run: CheckRun) -> str:
     took = run.wait_registered(since, run.limits.start_seconds, "its start")
     for call in run.observed.registrations(since):
         if call.request["version"] != "v1beta1":
-            raise Failed(f"version is {call.request['version']!r}, not v1beta1")
+            raise Failed(
+                f"invalid version {call.request['version']!r} in Register: expected v1beta1"
+            )
     return f"registered after {took:.2f} s"
 
 
@@ -45,24 +48,24 @@ def r02(run: CheckRun) -> None:
     def is_answered() -> bool:
         return bool(run.observed.registrations(since, code=None)) or run.plugin.has_exited
 
-    # The kubelet gives up dialing after 10 s, and only then answers Register with an error.
+    # The kubelet stops dialing after 10 s, and only then responds to Register with an error.
     run.until(is_answered, run.limits.start_seconds + 10)
     calls = run.observed.registrations(since, code=None)
     if not calls:
         if "Register" in {call.rpc for call in run.kubelet.calls.in_progress}:
-            raise Failed("the plugin did not answer while Register was in progress")
-        raise Skipped("it did not try to register: see R01")
-    # Like kubelets since 1.25, the mock calls GetDevicePluginOptions before it answers Register. So
-    # a successful Register call is the proof that the plugin served before.
+            raise Failed("the plugin's socket did not respond while Register was in progress")
+        raise Skipped("the plugin did not call Register: see check R01")
+    # Like kubelets since 1.25, the mock calls GetDevicePluginOptions before it responds to
+    # Register. So if Register succeeds, the plugin was serving before.
     if calls[0].code == "OK":
         return
     if not _is_dialed(calls[0]):
-        raise Skipped("its Register call is rejected before it is dialed: see R01")
+        raise Skipped("the kubelet rejected Register before dialing the plugin: see check R01")
     raise Failed(f"the first Register call failed: {calls[0].message}")
 
 
 def _is_dialed(register: Call) -> bool:
-    """True if the request is valid, so that the kubelet dials the plugin's socket."""
+    """True if a Register request is valid, so that the kubelet dials the plugin's socket."""
     request = register.request
     return (
         request["version"] == "v1beta1"
@@ -73,7 +76,7 @@ def _is_dialed(register: Call) -> bool:
 
 @builtin
 def r03(run: CheckRun) -> None:
-    # Rejected calls count as well: the kubelet rejects an endpoint with a directory in it.
+    # Rejected calls count, too: the kubelet rejects an endpoint that contains a directory.
     for call in _attempts(run):
         endpoint = str(call.request["endpoint"])
         if "/" in endpoint or endpoint in ("", ".", ".."):
@@ -87,34 +90,34 @@ def r04(run: CheckRun) -> None:
     for call in _attempts(run):
         name = str(call.request["resource_name"])
         if not is_extended_resource_name(name):
-            raise Failed(f"the kubelet rejects {name!r}")
+            raise Failed(f"invalid resource name {name!r}: the kubelet rejects it")
 
 
 @builtin
 def r05(run: CheckRun) -> str:
-    # Without a socket a plugin cannot register, so its output is the only evidence.
+    # Without a socket a plugin cannot register. Then its output is the only evidence.
     for line in () if run.observed.registrations(EVER) else run.process.output():
         if _TOO_LONG.search(line):
-            raise Failed(f"it cannot bind its socket: {line[:200]}")
+            raise Failed(f"the plugin cannot bind its socket: {line[:200]}")
     longest = 0
     for call in _attempts(run):
         path = _REAL_DIRECTORY + Path(str(call.request["endpoint"])).name
         length = len(os.fsencode(path))
         if length > MAX_PATH_BYTES:
-            raise Failed(f"{path} has {length} bytes, the kernel allows {MAX_PATH_BYTES}")
+            raise Failed(f"socket path {path} has {length} bytes, limit {MAX_PATH_BYTES}")
         longest = max(longest, length)
     return f"{longest} bytes"
 
 
 def _attempts(run: CheckRun) -> list[Call]:
-    """Return the latest Register call of each resource, even if it failed. Raises Skipped if there
-    is none."""
+    """Return the latest Register call of each resource, even if it failed. Raises Skipped without
+    any call."""
     calls = {
         str(call.request["resource_name"]): call
         for call in run.observed.registrations(EVER, code=None)
     }
     if not calls:
-        raise Skipped("it did not try to register: see R01")
+        raise Skipped("the plugin did not call Register: see check R01")
     return list(calls.values())
 
 
@@ -129,21 +132,22 @@ def r06(run: CheckRun) -> str:
     def attempts() -> int:
         return len(run.observed.registrations(since, code=None))
 
-    # `has_exited_once`, because with --restart always the plugin is already running again.
+    # `has_exited_once`, because with --restart always the plugin may already be running again.
     if run.until(lambda: attempts() > 0 or plugin.has_exited_once, limits.start_seconds) is None:
-        raise Failed(f"it did not try to register within {limits.start_seconds:g} s")
+        raise Failed(f"the plugin did not call Register within {limits.start_seconds:g} s")
     run.until(lambda: plugin.has_exited_once, limits.register_window_seconds)
     if plugin.has_exited_once:
         return _exited_after_rejection(run)
-    # One more than the share of the window: the first attempt begins it.
+    # The limit for the window, plus one, because the first attempt begins the window.
     allowed = 1 + limits.register_attempts * limits.register_window_seconds / 30
     count = attempts()
     seen = f"{count} attempts in {limits.register_window_seconds:g} s"
     if count / len(run.resources) > allowed:
-        raise Failed(f"{seen}, more than {allowed:g} for each resource")
+        raise Failed(f"Register was called too often: {seen}, limit {allowed:g} per resource")
     if count > 1:
         return seen
-    # Its backoff may be longer than the window. Then it must register once it is allowed to.
+    # The plugin's backoff may be longer than the window. Then it must register when calls are
+    # accepted again.
     run.kubelet.faults.clear()
     run.step("accept registrations again")
     took = run.until(
@@ -154,16 +158,16 @@ def r06(run: CheckRun) -> str:
         return _exited_after_rejection(run)
     if took is None:
         raise Failed(
-            f"{limits.recover_seconds:g} s after one rejection it has neither exited nor "
+            f"{limits.recover_seconds:g} s after one rejection, the plugin has neither exited nor "
             "registered again"
         )
     return f"registered after {took:.1f} s"
 
 
 def _exited_after_rejection(run: CheckRun) -> str:
-    # With status 0 the cause does not show in the pod's status.
+    # With exit status 0, the pod status does not show the cause.
     if run.process.exit_status == 0:
-        raise Failed("it exited with status 0 although it was rejected")
+        raise Failed("the rejected plugin exited with status 0, expected non-zero")
     return run.plugin.exit_text()
 
 
@@ -178,24 +182,26 @@ def r07(run: CheckRun) -> None:
     seconds = limits.start_seconds + limits.register_delay_seconds * len(run.resources)
     for resource in run.resources:
         if run.until(partial(_is_answered, run, resource, since), seconds) is None:
-            raise Failed("it stopped waiting for Register")
+            raise Failed(f"Register of {resource} did not complete within {seconds:g} s")
         calls = observed.registrations(since, resource, code=None)
         if not calls:
-            raise Failed(f"it exited during Register: {run.plugin.exit_text()}")
+            raise Failed(f"the plugin exited during Register: {run.plugin.exit_text()}")
         call = calls[0]
         if call.code != "OK":
-            raise Failed(f"it stopped waiting: Register failed with {call.code}")
-        # Calls are numbered when they end. A list with a smaller number came while Register was
-        # in progress, so the plugin holds no lock during Register that ListAndWatch needs.
+            raise Failed(
+                f"the plugin did not wait for a slow response: Register failed with {call.code}"
+            )
+        # Calls are numbered when they end. A device list with a smaller number came while Register
+        # was in progress. So ListAndWatch needs no lock that the plugin holds during Register.
         if not any(each.number < call.number for each in observed.lists(resource, since)):
-            raise Failed("it sent no device list while Register was in progress")
-    # A plugin that has given up and tries again does so within a moment.
+            raise Failed("the plugin sent no device list while Register was in progress")
+    # A plugin that registers a second time does so within a moment.
     run.kubelet.faults.clear()
     run.settle()
     for resource in run.resources:
         count = len(observed.registrations(since, resource, code=None))
         if count > 1:
-            raise Failed(f"it registered {resource} {count} times")
+            raise Failed(f"the plugin registered {resource} {count} times, expected once")
     run.check_alive("a slow registration")
 
 
@@ -206,8 +212,8 @@ def _is_answered(run: CheckRun, resource: str, since: Mark) -> bool:
 
 @builtin
 def r08(run: CheckRun) -> str:
-    # The states of a booting node: without the directory on the first boot, with it later, and
-    # with the old socket in it after a crash.
+    # The states of a booting node: no directory on the first boot, an empty one later, and one with
+    # a stale socket after a crash.
     directory, results = run.kubelet.plugin_dir, []
     for name, prepare in (
         ("no directory", partial(shutil.rmtree, directory, ignore_errors=True)),
@@ -234,9 +240,11 @@ def _start_before_the_kubelet(run: CheckRun) -> str:
         except Failed:
             if not run.plugin.has_exited:
                 raise
-    # With status 0 a pod counts as completed; what started the plugin may not start it again.
+    # With exit status 0, a pod counts as completed, and the plugin may not be started again.
     if process.exit_status == 0:
-        raise Failed("it exited with status 0 before the kubelet started")
+        raise Failed(
+            "the plugin exited with status 0 before the kubelet started, expected non-zero"
+        )
     return run.plugin.exit_text()
 
 
@@ -255,16 +263,21 @@ def _leave_stale_socket(path: Path) -> None:
 def r09(run: CheckRun) -> None:
     for resource in run.resources:
         count = len(run.observed.registrations(resource=resource, code=None))
-        # A plugin must re-register when its stream has ended; W02 reports such ends.
+        # A plugin must re-register when its stream has ended; check W02 reports the end of a
+        # stream.
         if count > len(run.observed.ended_streams(resource)):
-            raise Failed(f"{resource} was registered {count} more times without need")
+            raise Failed(
+                f"{resource} was registered {count} more times although its ListAndWatch stream "
+                "was open"
+            )
 
 
 @builtin
 def r10(run: CheckRun) -> None:
     if len(run.resources) < 2:
         raise Skipped("the plugin has one resource")
-    # The first resource: a plugin that registers in order and stops at the first error fails here.
+    # Reject the first resource: a plugin that registers in order and stops at the first error then
+    # fails.
     rejected, *others = run.resources
     run.start_kubelet()
     run.kubelet.faults.set("reject-register", resource=rejected, text=_REJECTION)
@@ -272,16 +285,16 @@ def r10(run: CheckRun) -> None:
     run.launch()
     seconds = run.limits.start_seconds
     if run.until(lambda: run.observed.is_registered(since, others), seconds) is None:
-        raise Failed(f"with {rejected} rejected, {', '.join(others)} did not register")
+        raise Failed(f"{', '.join(others)} did not register because {rejected} was rejected")
     if len({run.observed.socket(resource) for resource in others}) < len(others):
-        raise Failed("several resources share an endpoint")
+        raise Failed("several resources were registered with the same endpoint")
 
 
 @builtin
 def r11(run: CheckRun) -> None:
     run.start_kubelet()
-    # The plugin stub in the kubelet's tests skips registration if this file exists, and plugins
-    # have been built on it.
+    # The plugin stub in the kubelet's tests skips registration if this file exists, and some
+    # plugins are built on the stub.
     (run.kubelet.plugin_dir / "DEPRECATION").write_bytes(b"")
     run.relaunch("its start")
 
@@ -289,7 +302,7 @@ def r11(run: CheckRun) -> None:
 @builtin
 def r12(run: CheckRun) -> None:
     calls = run.kubelet.calls
-    # The watcher finds the socket on its own, so there is nothing to trigger, only to wait for.
+    # The watcher finds the socket by itself, so the check only waits.
     if any(path.is_socket() for path in run.kubelet.plugins_registry_dir.rglob("*")):
         run.until(lambda: bool(calls(rpc="NotifyRegistrationStatus")), run.limits.refresh_seconds)
     infos = calls(rpc="GetInfo")
@@ -301,9 +314,14 @@ def r12(run: CheckRun) -> None:
         info = call.response or {}
         versions = info.get("supported_versions", ())
         if info.get("type") != "DevicePlugin" or "v1beta1" not in versions:
-            raise Failed(f"GetInfo returned {info}")
+            raise Failed(
+                f"invalid GetInfo response {info}: expected type DevicePlugin and version v1beta1"
+            )
         if Path(call.plugin).name.startswith("."):
-            raise Failed(f"the socket {Path(call.plugin).name} is hidden")
+            raise Failed(
+                f"the name of the socket {Path(call.plugin).name} begins with a dot: kubelets "
+                "ignore such files"
+            )
     for call in calls(rpc="NotifyRegistrationStatus"):
         if call.code != "OK":
             raise Failed(f"NotifyRegistrationStatus failed with {call.code}: {call.message}")

@@ -1,17 +1,17 @@
-"""K: restarts of kubelet and plugin. Most plugins fail some of these checks.
+"""Checks of family K: restarts of the kubelet and the plugin. Most plugins fail some of them.
 
-A restarted kubelet has forgotten all plugins. It deletes their sockets and recreates
-kubelet.sock; a plugin must notice one of the two and re-register. The checks vary what exactly
-happens, and when:
+A restarted kubelet has no registered plugins. It deletes the sockets of plugins and recreates
+kubelet.sock. A plugin must notice one of these changes and re-register. The checks vary:
 
-* how often and how fast: once (K01), often (K02), twice in a row or in the middle of the plugin's
-  own registration (K03), away for a while (K04), during a call (K05);
-* which single signal is left: only the socket (K06), only kubelet.sock (K07), only the stream
-  (K08);
-* what has to work afterwards: device changes reach the new stream (K09), IDs are the same (K13),
-  files of running containers still exist (K14);
-* restarts of the plugin: over its old socket (K10), with an overlap (K11, K12), by exiting
-  together with the kubelet (K15).
+* the number and time of kubelet restarts: one (K01), many (K02), two in quick succession or one
+  during the plugin's registration (K03), a long pause between stop and start (K04), a restart
+  during a call (K05);
+* the change that a plugin can notice: only its deleted socket (K06), only a new kubelet.sock (K07),
+  only the end of its stream (K08);
+* what must work after a restart: device changes reach the new stream (K09), device IDs are the same
+  (K13), files of running containers still exist (K14);
+* restarts of the plugin: with a stale socket (K10), with two instances at a time (K11, K12),
+  because it exits when the kubelet stops (K15).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def k02(run: CheckRun) -> str:
         longest = max(longest, took)
         for resource in run.resources:
             count = len(run.observed.registrations(since, resource))
-            # Older kubelets leak a connection for each registration without need.
+            # Older kubelets leak a connection for each unnecessary registration.
             if count > 1:
                 raise Failed(f"{resource} was registered {count} times after restart {number}")
     check_same_devices(run, before)
@@ -59,8 +59,8 @@ def k02(run: CheckRun) -> str:
 def k03(run: CheckRun) -> str:
     run.start()
     gaps = [0.0, 0.01, 0.05, 0.3, 1.0]
-    # In random order, because a short gap after a long one finds other races than the reverse. The
-    # seed repeats an order that has found one.
+    # The order is random, because each order can find other races. The seed repeats an order that
+    # has found one.
     run.rng.shuffle(gaps)
     longest = 0.0
     for gap in gaps:
@@ -77,7 +77,7 @@ def k03(run: CheckRun) -> str:
         run.kubelet.faults.set("restart", at=point)
         run.restart_kubelet()
         since = run.kubelet.mark()
-        # A plugin that does not come back never triggers the fault; the next line reports that.
+        # If a plugin does not re-register, the fault never fires; the next line reports that.
         run.until(lambda: _have_fired(run), run.limits.recover_warn_seconds)
         longest = max(longest, run.wait_registered(since, run.limits.recover_seconds, after))
         run.kubelet.faults.clear()
@@ -94,14 +94,17 @@ def k04(run: CheckRun) -> str:
     _stop_kubelet_and_delete_sockets(run)
     run.plugin.begin_idle()
     run.settle(run.limits.away_seconds)
-    # Measured before the kubelet starts: the registration that follows is not idle time. A plugin
-    # that has exited uses no CPU.
+    # Measured before the kubelet starts, because the registration is not idle time. A plugin that
+    # has exited uses no CPU.
     share = run.plugin.idle_cpu_share if run.process.is_running else 0.0
     since = run.kubelet.mark()
     run.start_kubelet()
     took = run.wait_recovered(since, "the kubelet's start")
     if share > run.limits.away_cpu_share:
-        raise Failed(f"it used {share:.0%} of a core without a kubelet")
+        raise Failed(
+            f"the plugin used {share:.0%} of a core while no kubelet was running, limit "
+            f"{run.limits.away_cpu_share:.0%}"
+        )
     return f"{share:.1%} of a core without a kubelet, back after {took:.2f} s"
 
 
@@ -111,14 +114,14 @@ def k05(run: CheckRun) -> str:
     ids = run.healthy_ids()
     with run.client() as client:
         run.step("close the connection during Allocate")
-        # The first half of a crash: a response that nothing receives.
+        # The first effect of a crash: no process receives the response.
         client.abandon_allocate([ids[0]])
     with run.client() as client, client.watch() as stream:
         run.first_list(stream)
-        # The second half: streams end while the plugin may be sending on them.
+        # The second effect: streams end while the plugin may be sending on them.
         since = run.restart_kubelet()
     took = run.wait_recovered(since, "the restart")
-    # What a dead stream has left behind often breaks only the next one.
+    # The state that a broken stream leaves in the plugin often breaks only the next stream.
     run.restart_and_recover("another restart")
     return f"back after {took:.2f} s"
 
@@ -138,8 +141,8 @@ def k07(run: CheckRun) -> str:
     run.start()
     since = run.kubelet.mark()
     run.step("restart the kubelet, keep the sockets of plugins")
-    # Kubelets delete the sockets as well. Keeping them shows whether the plugin also watches
-    # kubelet.sock, which matters if it misses the other signal.
+    # Real kubelets also delete the sockets. Keeping them shows whether the plugin watches
+    # kubelet.sock, too, which matters if it does not notice the deletion.
     run.kubelet.faults.set("restart", keep_sockets=True)
     return _wait_for_return(run, since, "kubelet.sock was recreated")
 
@@ -149,14 +152,19 @@ def k08(run: CheckRun) -> str:
     run.start()
     since = run.kubelet.mark()
     run.step("end the ListAndWatch streams")
-    # A broken connection looks like this to both sides. The kubelet waits for a registration, so a
-    # plugin that waits for the kubelet stays lost.
+    # A broken connection has the same effect on both sides. The kubelet waits for a registration.
+    # If the plugin waits for the kubelet, its devices stay lost.
     run.kubelet.faults.set("end-list-stream")
     return _wait_for_return(run, since, "its ListAndWatch stream was closed", may_exit=True)
 
 
 def _wait_for_return(run: CheckRun, since: Mark, after: str, *, may_exit: bool = False) -> str:
-    """Wait until the plugin re-registers. Raises Failed, and Warned if it took long."""
+    """Wait until the plugin re-registers, and return a measurement. ``after`` names the cause in
+    errors.
+
+    Raises Failed after ``recover_seconds`` or if the plugin exits and not ``may_exit``. Raises
+    Warned if the plugin was slow.
+    """
     took = run.until(
         lambda: run.plugin.has_exited or run.observed.is_registered(since, run.resources),
         run.limits.recover_seconds,
@@ -164,10 +172,10 @@ def _wait_for_return(run: CheckRun, since: Mark, after: str, *, may_exit: bool =
     if run.plugin.has_exited:
         if may_exit:
             return run.plugin.exit_text()
-        raise Failed(f"it exited after {after}: {run.plugin.exit_text()}")
+        raise Failed(f"the plugin exited after {after}: {run.plugin.exit_text()}")
     if took is None:
         raise Failed(
-            f"it did not re-register within {run.limits.recover_seconds:g} s after {after}"
+            f"the plugin did not re-register within {run.limits.recover_seconds:g} s after {after}"
         )
     run.warn_if_slow(took, after)
     return f"back after {took:.2f} s"
@@ -180,8 +188,9 @@ def k09(run: CheckRun) -> str:
     run.assume_broken(id_)
     run.assume_recovered(id_)
     restarts, longest = 0, 0.0
-    # Each restart may leave one handler behind, which then takes an update from the new stream.
-    # Six of them take all updates of the last step, even if the plugin picks handlers at random.
+    # After each restart, a handler of the old stream may remain in the plugin, and take an update
+    # from the new stream. Six such handlers take all updates of the last step, even if the plugin
+    # selects handlers at random.
     for more in (1, 2, 3):
         for _ in range(more):
             restarts += 1
@@ -198,7 +207,7 @@ def k10(run: CheckRun) -> str:
     since = run.kubelet.mark()
     run.step("SIGKILL")
     run.process.kill()
-    # Otherwise its supervisor has started it again.
+    # With any other setting, a supervisor has already started it again.
     if run.plugin.under_test.restart == "never":
         run.launch()
     took = run.wait_registered(since, run.limits.start_seconds, "its new start")
@@ -226,18 +235,23 @@ def k11(run: CheckRun) -> str:
     }
     for resource, path in sockets.items():
         if path in before:
-            # Both instances use this name. If the first one has removed the file, the second
-            # one may have created it again meanwhile, but there was a gap.
+            # Both instances use this name. The second instance may have created the file again
+            # after the first one removed it, but there was a gap.
             removed = FileIdentity.of(path) != identities[path]
         else:
             removed = not newest[resource].is_socket()
         if removed:
-            raise Failed(f"the first instance removed {path.name}, the second one's socket")
+            raise Failed(
+                f"the first instance removed {path.name}, the socket of the second instance"
+            )
     took = run.until(
         lambda: all(map(run.observed.is_serving, run.resources)), run.limits.recover_seconds
     )
     if took is None:
-        raise Failed("no ListAndWatch stream is open after the exit of the first instance")
+        raise Failed(
+            f"no ListAndWatch stream is open {run.limits.recover_seconds:g} s after the exit of "
+            "the first instance"
+        )
     if took > run.limits.recover_warn_seconds:
         raise Warned(
             f"no ListAndWatch stream was open for {took:.1f} s after the exit of the first instance"
@@ -247,10 +261,14 @@ def k11(run: CheckRun) -> str:
 
 
 def _second_instance(run: CheckRun, since: Mark, before: _Files) -> dict[str, Path]:
-    """Start it and wait until all its resources are registered. Return its sockets."""
+    """Start a second instance of the plugin and wait until it has registered all resources. Return
+    its sockets by resource.
+
+    ``before`` has the sockets of the first instance. Raises Failed.
+    """
 
     def sockets() -> dict[str, Path]:
-        # The first instance may re-register; only a new file is of the second one.
+        # The first instance may re-register. Only a new file belongs to the second instance.
         return {
             resource: path
             for resource, path in run.observed.sockets(since)
@@ -265,7 +283,7 @@ def _second_instance(run: CheckRun, since: Mark, before: _Files) -> dict[str, Pa
     if run.plugin.has_exited:
         raise Failed(f"a second instance cannot start: {run.plugin.exit_text()}")
     if took is None:
-        raise Failed(f"a second instance did not register in {run.limits.start_seconds:g} s")
+        raise Failed(f"a second instance did not register within {run.limits.start_seconds:g} s")
     return sockets()
 
 
@@ -284,9 +302,9 @@ def k12(run: CheckRun) -> None:
         run.limits.recover_warn_seconds,
     )
     if not registered():
-        raise Skipped("a second instance does not register beside the first one: see K11")
+        raise Skipped("a second instance does not register while the first one runs: see check K11")
     if not registered() - before:
-        raise Warned(f"both instances serve {min(registered()).name}")
+        raise Warned(f"both instances of the plugin use the same socket {min(registered()).name}")
 
 
 @builtin
@@ -295,7 +313,8 @@ def k13(run: CheckRun) -> None:
     before = devices_by_resource(run)
     run.process.stop()
     run.relaunch("the plugin's restart")
-    # Not the health: a plugin may report a device as unhealthy until it has checked it.
+    # Do not compare health: a plugin may report a device as unhealthy until it has checked the
+    # device.
     check_same_devices(run, before, health=False)
     since = run.restart_kubelet()
     run.wait_registered(since, run.limits.recover_seconds, "the kubelet's restart")
@@ -309,7 +328,7 @@ def k14(run: CheckRun) -> str:
     with run.client() as client:
         [response] = client.allocate([id_]).container_responses
     named = [*(m.host_path for m in response.mounts), *(d.host_path for d in response.devices)]
-    # Paths that never existed are the subject of A11 and A12.
+    # Ignore paths that never existed: checks A11 and A12 report them.
     existing = [path for path in named if Path(path).exists()]
     run.process.stop()
     _check_exist(existing, "exit")
@@ -335,12 +354,12 @@ def k15(run: CheckRun) -> str | None:
     def has_exited() -> bool:
         return run.process.starts > starts or not run.process.is_running
 
-    # Exiting is a valid way to handle a restart if something starts the plugin again. A DaemonSet
-    # does, but with status 0 and with a growing backoff it takes minutes.
+    # A plugin may handle a restart by exiting if something starts it again. A DaemonSet does, but
+    # after status 0 and with a growing backoff this takes minutes.
     if run.until(has_exited, run.limits.away_seconds) is None:
         raise Skipped("the plugin does not exit when the kubelet stops")
     if run.process.exit_status == 0:
-        raise Failed("it exited with status 0 when the kubelet stopped")
+        raise Failed("the plugin exited with status 0 when the kubelet stopped, expected non-zero")
     how = run.plugin.exit_text()
     since = run.kubelet.mark()
     run.start_kubelet()
@@ -351,8 +370,11 @@ def k15(run: CheckRun) -> str | None:
 
 
 def _stop_kubelet_and_delete_sockets(run: CheckRun) -> None:
-    """Stop the kubelet, and delete the sockets now instead of at its next start: a plugin notices
-    a stopped kubelet by nothing else."""
+    """Stop the kubelet and delete all sockets in its directory.
+
+    A real kubelet deletes them at its next start. They are deleted now because a plugin can notice
+    a stopped kubelet only by this.
+    """
     run.stop_kubelet()
     for path in run.kubelet.plugin_dir.iterdir():
         if stat.S_ISSOCK(path.lstat().st_mode):

@@ -1,4 +1,4 @@
-"""Steps that checks of several families share."""
+"""Steps that checks of several families use."""
 
 from __future__ import annotations
 
@@ -25,45 +25,55 @@ __all__ = [
 UNKNOWN_ID = "no-such-device"
 
 Devices: TypeAlias = Mapping[str, Mapping[str, str]]
-"""Health by resource and device ID."""
+"""Health of devices, by resource and device ID."""
 
 
 @contextlib.contextmanager
 def preference_client(run: CheckRun, least: int = 1) -> Iterator[tuple[PluginClient, list[str]]]:
-    """Connect to a plugin that offers GetPreferredAllocation. Return the connection and the
-    healthy devices; raises Skipped."""
+    """Connect to a plugin whose options announce GetPreferredAllocation. Yield the connection and
+    the IDs of healthy devices.
+
+    Raises Skipped if the options do not announce the call, or if there are fewer than ``least``
+    healthy devices.
+    """
     ids = run.healthy_ids(least=least)
     with run.client() as client:
         if not client.options().get_preferred_allocation_available:
-            raise Skipped("the options do not offer GetPreferredAllocation")
+            raise Skipped("the plugin's options do not announce GetPreferredAllocation")
         yield client, ids
 
 
 @contextlib.contextmanager
 def pre_start_client(run: CheckRun) -> Iterator[tuple[PluginClient, list[str]]]:
-    """Connect to a plugin that requires PreStartContainer, and allocate a device, as the kubelet
-    does before. Return the connection and the device; raises Skipped."""
+    """Connect to a plugin whose options require PreStartContainer. Yield the connection and the ID
+    of a device in a list.
+
+    The device is allocated first, as the kubelet does. Raises Skipped if the options do not require
+    the call.
+    """
     ids = run.healthy_ids()[:1]
     with run.client() as client:
         if not client.options().pre_start_required:
-            raise Skipped("the options do not require PreStartContainer")
-        # The kubelet only prepares allocated devices, so a plugin may reject others.
+            raise Skipped("the plugin's options do not require PreStartContainer")
+        # The kubelet calls PreStartContainer only for allocated devices, so a plugin may reject
+        # other devices.
         client.allocate(ids)
         yield client, ids
 
 
 def allocate_many(run: CheckRun, client: PluginClient) -> None:
-    """Allocate one device after another, ``Limits.allocations`` times. Raises Failed."""
+    """Make ``Limits.allocations`` Allocate calls, each for one device. Raises Failed if a call
+    fails."""
     ids = run.healthy_ids()
     for number in range(run.limits.allocations):
         try:
             client.allocate([ids[number % len(ids)]], seconds=run.limits.allocate_seconds)
         except CallFailed as error:
-            raise Failed(f"allocation {number + 1}: {error}") from None
+            raise Failed(f"Allocate call {number + 1}: {error}") from None
 
 
 def devices_by_resource(run: CheckRun) -> Devices:
-    """Return the devices of all resources now, to compare them later."""
+    """Return the current devices of all resources, to compare them with later ones."""
     return {
         resource: {device.ID: device.health for device in run.devices(resource)}
         for resource in run.resources
@@ -71,34 +81,40 @@ def devices_by_resource(run: CheckRun) -> Devices:
 
 
 def check_same_devices(run: CheckRun, before: Devices, *, health: bool = True) -> None:
-    """Raise Failed if device IDs or, unless ``health`` is false, their health have changed."""
-    # IDs first: with other IDs, health cannot be compared.
+    """Raise Failed if device IDs have changed since ``before``. If ``health`` is true, also compare
+    the health of devices."""
+    # Compare IDs first: the health of different devices cannot be compared.
     for resource, now in devices_by_resource(run).items():
         old = before[resource]
         lost, new = sorted(old.keys() - now.keys()), sorted(now.keys() - old.keys())
         if lost or new:
-            raise Failed(f"{resource}: devices lost {lost[:5]}, new {new[:5]}")
+            raise Failed(f"{resource}: the devices have changed: lost {lost[:5]}, new {new[:5]}")
         changed = sorted(id_ for id_ in now if now[id_] != old[id_])
         if health and changed:
             id_ = changed[0]
-            raise Failed(f"{resource}: {id_} was {old[id_]} and is now {now[id_]}")
+            raise Failed(
+                f"{resource}: the health of {id_} has changed from {old[id_]} to {now[id_]}"
+            )
 
 
 def stop_by(run: CheckRun, number: signal.Signals) -> float:
-    """Send a signal to the plugin and wait for its exit. Return the seconds; raises Failed."""
+    """Send the signal ``number`` to the plugin and wait for its exit. Return the seconds.
+
+    Raises Failed if the plugin does not exit within ``stop_seconds``.
+    """
     process = run.process
     run.step(number.name)
-    process.stay_down()  # else a supervisor starts it again before the exit is noticed
+    process.stay_down()  # otherwise a supervisor could start it again before the exit is noticed
     process.send_signal(number)
     took = run.until(lambda: not process.is_running, run.limits.stop_seconds)
     if took is None:
-        raise Failed(f"it still runs {run.limits.stop_seconds:g} s after {number.name}")
+        raise Failed(f"the plugin still runs {run.limits.stop_seconds:g} s after {number.name}")
     return took
 
 
 def stop(run: CheckRun) -> None:
-    """Stop the plugin as a precondition. Raises Skipped if it does not exit."""
+    """Stop the plugin as a precondition of a check. Raises Skipped if it does not exit."""
     try:
         stop_by(run, signal.SIGTERM)
     except Failed as failed:
-        raise Skipped(f"{failed}: see L01") from None
+        raise Skipped(f"{failed}: see check L01") from None

@@ -1,4 +1,4 @@
-"""T: NUMA nodes."""
+"""Checks of family T: the NUMA nodes of devices."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from devicemanager.kubelet.host.numa import from_host
 
 @builtin
 def t01(run: CheckRun) -> str:
-    # A node that does not exist makes every alignment fail, and has crashed PodResources clients.
+    # A NUMA node that does not exist makes every alignment fail, and has crashed PodResources
+    # clients.
     known = set(from_host().topology.nodes)
     used = set()
     for resource, device in run.every_device():
         for node in device.topology.nodes:
             place = f"{resource}: {device.ID} is on NUMA node {node.ID}"
             if node.ID < 0:
-                raise Failed(place)
+                raise Failed(f"{place}: expected a number of at least 0")
             if node.ID not in known:
-                raise Failed(f"{place}, this machine has {sorted(known)}")
+                raise Failed(f"{place}, but this machine has only the nodes {sorted(known)}")
             used.add(node.ID)
     if not used:
         raise Skipped("no device names a NUMA node")
@@ -30,16 +31,21 @@ def t01(run: CheckRun) -> str:
 @builtin
 def t02(run: CheckRun) -> None:
     for resource, device in run.every_device():
-        # GetAllocatableResources lists devices by NUMA node, and omits one without nodes.
+        # GetAllocatableResources lists devices by NUMA node, so it omits a device whose topology
+        # has no nodes.
         if device.HasField("topology") and not device.topology.nodes:
-            raise Failed(f"{resource}: {device.ID} has a topology without nodes")
+            raise Failed(
+                f"{resource}: {device.ID} has a topology without NUMA nodes: omit the topology "
+                "instead"
+            )
 
 
 @builtin
 def t03(run: CheckRun) -> None:
     for resource, client in run.clients():
         known: dict[str, frozenset[int]] = {}
-        # Lists that came before this check count: topology may only be wrong in the first one.
+        # Lists that came before this check count, too: only the first list may have a wrong
+        # topology.
         messages = [parsed_list(call) for call in run.observed.lists(resource, EVER)]
         with client.watch() as stream:
             messages.append(run.first_list(stream))
@@ -49,6 +55,6 @@ def t03(run: CheckRun) -> None:
                 before = known.setdefault(device.ID, nodes)
                 if before != nodes:
                     raise Warned(
-                        f"{resource}: {device.ID} was on {sorted(before)} and is now on "
-                        f"{sorted(nodes)}"
+                        f"{resource}: the NUMA nodes of {device.ID} have changed from "
+                        f"{sorted(before)} to {sorted(nodes)}"
                     )

@@ -1,7 +1,7 @@
-"""Write a report in other formats: for programs, for people, for CI systems.
+"""Write a report in formats for programs, people and CI systems.
 
-Everything that a plugin printed or sent is untrusted. Each format escapes it by its own rules,
-so that it cannot become markup, a link or a terminal sequence.
+Everything that a plugin printed or sent is untrusted. Each format escapes such texts, so that they
+cannot become markup, links or terminal sequences.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FORMS: Mapping[str, str] = {
     "markdown": "a summary for a pull request",
     "badge": "an SVG badge with the profile",
 }
-"""Purpose of each format."""
+"""Purpose of each report format, by the format's name."""
 
 
 def write(report: Report, form: str, path: Path) -> None:
-    """Write the report in a format. Raises CheckError if the format is unknown, or if the file
-    cannot be written."""
+    """Write a report to ``path`` in the format ``form``. Raises CheckError if the format is unknown
+    or the file cannot be written."""
     render = _renderer(form)
     try:
         # A plugin can print lone surrogates, which UTF-8 cannot encode.
@@ -38,12 +38,16 @@ def write(report: Report, form: str, path: Path) -> None:
 
 
 def check_place(form: str, path: Path) -> None:
-    """Raise CheckError if ``write`` would fail. Call it before the checks, which take minutes.
-    The file is not opened."""
+    """Raise CheckError if ``write`` would fail for this format and path. The file is not opened.
+
+    Call it before the checks, because these take minutes.
+    """
     _renderer(form)
     place = path if os.access(path, os.F_OK) else path.parent
     if path.is_dir() or not os.access(place, os.W_OK):
-        raise CheckError(f"cannot write report {path}: use a path that is writable")
+        raise CheckError(
+            f"cannot write report {path}: use a writable file in an existing directory"
+        )
 
 
 def _renderer(form: str) -> Callable[[Report], str]:
@@ -55,7 +59,7 @@ def _renderer(form: str) -> Callable[[Report], str]:
                 return text.render_markdown
             case "badge":
                 return text.render_badge
-            # These need libraries of the extra, which may not be installed.
+            # These formats need libraries of the extra `conformance`, which may not be installed.
             case "junit":
                 from devicemanager.conformance.reports import junit
 

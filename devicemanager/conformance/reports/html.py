@@ -1,4 +1,4 @@
-"""The report as one page that loads nothing."""
+"""Render a report as one HTML page that loads no other files."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _TEMPLATE = Path(__file__).with_name("page.html.j2")
 
 
 def render(report: Report) -> str:
-    """Return the page. It has no script, and everything that the plugin said is escaped."""
-    # StrictUndefined: a typo in the template must fail in a test, not show an empty cell.
+    """Return the HTML page of a report. It contains no script, and all texts from the plugin are
+    escaped."""
+    # StrictUndefined: a typo in the template must be an error, not an empty cell.
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_harmless
     )
@@ -25,5 +26,6 @@ def render(report: Report) -> str:
 
 
 def _harmless(value: object) -> object:
-    """Escape control characters; the template escapes markup."""
+    """Escape control characters in a text for the template, which itself escapes markup. Return
+    other values unchanged."""
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

@@ -1,4 +1,4 @@
-"""The report as JUnit XML."""
+"""Render a report as JUnit XML."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from devicemanager.conformance.report import Report, Verdict
 __all__ = ["render"]
 
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 cannot contain, not even escaped."""
+"""Characters that XML 1.0 cannot contain, even if they are escaped."""
 
 
 def render(report: Report) -> str:
-    """Return one test suite per family. A warning is a passed test with output."""
+    """Return a report as JUnit XML with one test suite per family. A check with a warning is a
+    passed test with output."""
     xml = JUnitXml("devicemanager check")
     for heading, verdicts in report.by_family():
         suite = TestSuite(heading)

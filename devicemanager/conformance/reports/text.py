@@ -1,4 +1,4 @@
-"""Formats that need no library: text for terminals and pytest, Markdown, JSON, the badge."""
+"""Render a report in formats that need no library: plain text, Markdown, JSON and the SVG badge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["explain", "render_badge", "render_json", "render_markdown"]
 
 
 def explain(verdict: Verdict) -> str:
-    """Return a verdict with everything needed to understand it, as lines of text."""
+    """Return a verdict as lines of text, with everything needed to understand it."""
     check = verdict.check
     lines = [
         f"{check.id} {check.title}: {verdict.outcome.value}",
@@ -38,19 +38,20 @@ def explain(verdict: Verdict) -> str:
 
 
 def render_json(report: Report) -> str:
-    """Return the whole report as JSON, as described in docs/json.md."""
+    """Return a report as JSON text, as described in docs/json.md."""
     return dumps(report.data(), indent=2) + "\n"
 
 
 # -- Markdown --------------------------------------------------------------------------
 
-# Everything that starts a Markdown construct somewhere, including mentions and issue numbers.
+# Characters that can start a Markdown construct, including mentions and issue numbers.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@$-])")
 _IN_TABLE = (Outcome.ERROR, Outcome.FAIL, Outcome.WARN, Outcome.WAIVED)
 
 
 def render_markdown(report: Report) -> str:
-    """Return a summary, a table of all problems, and the reasons of each failure."""
+    """Return a report as Markdown: a summary, a table of all problems, and a section per
+    failure."""
     name = "none" if report.profile is None else report.profile.value
     lines = [
         f"## Device plugin conformance: {name}",
@@ -88,7 +89,7 @@ def _section(verdict: Verdict) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return the text on one line, escaped for Markdown and HTML."""
+    """Return a text on one line, escaped for Markdown and HTML."""
     return _SPECIAL.sub(r"\\\1", escape(printable(" ".join(text.split())), quote=False))
 
 
@@ -114,7 +115,8 @@ _SVG = """\
 
 
 def render_badge(report: Report) -> str:
-    """Return an SVG image with ``core``, ``resilient``, ``complete`` or ``failing``."""
+    """Return an SVG image with the passed profile: ``core``, ``resilient``, ``complete``, or
+    ``failing`` for none."""
     name = "failing" if report.profile is None else report.profile.value
     right = 14 + 7 * len(name)  # a character is 7 pixels wide
     return _SVG.format(

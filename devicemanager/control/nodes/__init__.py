@@ -1,5 +1,6 @@
-"""The control API of nodes in a cluster, for ``devicemanager join --control``.
+"""The control API for nodes in a cluster, which ``devicemanager join --control`` serves.
 
-Another table of operations for the same router, client and OpenAPI document. It sees the nodes
-through the protocols in ``protocol``, so it does not depend on the cluster.
+The package has another table of operations for the same router, client and OpenAPI document as the
+control API of a kubelet. It uses the nodes through the protocols in ``protocol``, so it does not
+depend on the package ``cluster``.
 """

@@ -1,7 +1,7 @@
-"""The operations on nodes in a cluster.
+"""The operations of the control API on nodes in a cluster.
 
-Functions may block; they run on worker threads. A test fails if a public member of
-``ClusterNode`` has no operation and no reason for that.
+Each function runs on a worker thread, so it can block. A test fails if a public member of
+``ClusterNode`` has no operation and is not on the list of exceptions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ TABLE: Final = OperationTable(
     "Control API of nodes in a cluster",
     """\
 Controls the nodes of one `devicemanager join`, over HTTP on `control.sock` in its root. An
-operation returns once the node has accepted it; the API server is updated soon after. Answers may
-get new fields; unknown fields and parameters of requests are rejected.""",
+operation returns once the node has accepted it; the API server is updated soon after. Later
+versions can add fields to responses. Unknown fields and parameters of requests are rejected.""",
 )
 
 _NODE: Final = "/v1/nodes/{node}"
@@ -38,7 +38,7 @@ _POD: Final = _NODE + "/pods/{uid}"
 
 @TABLE.get("/v1/nodes", "name faults is_silent kubelet")
 def list_nodes(cluster: ControlledCluster) -> shapes.NodeList:
-    """List the nodes of this process."""
+    """List the nodes that this process runs."""
     found = cluster.nodes
     return shapes.NodeList(
         items=[shapes.NodeSummary(**_summary(found[name])) for name in sorted(found)]
@@ -47,7 +47,7 @@ def list_nodes(cluster: ControlledCluster) -> shapes.NodeList:
 
 @TABLE.get(_NODE, "uid conditions")
 def get_node(cluster: ControlledCluster, node: str) -> shapes.Node:
-    """Show a node with its conditions and its pods."""
+    """Show a node with its conditions and pods."""
     found = _node(cluster, node)
     conditions = [
         shapes.Condition(
@@ -73,18 +73,19 @@ def leave(
         Meta(description="delete the Node, keep it, or shut the node down: terminate its pods"),
     ] = "delete",
 ) -> None:
-    """Let a node leave the cluster."""
-    # The lookup makes sure that an unknown node is a 404 like everywhere else.
+    """Make a node leave the cluster."""
+    # The lookup makes an unknown node a 404, as in the other operations.
     cluster.leave([_node(cluster, node).name], how)
 
 
 def _on_node(
     path: str, member: str
 ) -> Callable[[Callable[Concatenate[NodeControl, P], None]], Operation[None]]:
-    """Decorate a function of one node; it gets the node that the path names."""
+    """Return a decorator that makes an operation from a function of one node. The function gets the
+    node that the path names."""
 
     def decorate(act: Callable[Concatenate[NodeControl, P], None]) -> Operation[None]:
-        # `wraps` keeps the annotations, from which the operation reads the types.
+        # `wraps` copies the annotations, because Operation reads the types from them.
         @wraps(act)
         def handler(
             cluster: ControlledCluster, node: str, *args: P.args, **arguments: P.kwargs
@@ -113,31 +114,31 @@ def recover_device(node: NodeControl, body: shapes.Device) -> None:
 
 @_on_node(_NODE + "/lose-device", "lose_device")
 def lose_device(node: NodeControl, body: shapes.Device) -> None:
-    """Remove a device from the plugin's list."""
+    """Remove a device from the list that the plugin advertises."""
     node.lose_device(body.resource, body.device)
 
 
 @_on_node(_NODE + "/return-device", "return_device")
 def return_device(node: NodeControl, body: shapes.Device) -> None:
-    """Add a lost device to the plugin's list again."""
+    """Add a removed device to the list that the plugin advertises again."""
     node.return_device(body.resource, body.device)
 
 
 @_on_node(_NODE + "/stop-plugin", "stop_plugin")
 def stop_plugin(node: NodeControl, body: shapes.Resource) -> None:
-    """Stop a plugin: its devices get unhealthy and disappear after the grace period."""
+    """Stop a plugin: its devices become unhealthy, and are removed after the grace period."""
     node.stop_plugin(body.resource)
 
 
 @_on_node(_NODE + "/start-plugin", "start_plugin")
 def start_plugin(node: NodeControl, body: shapes.Resource) -> None:
-    """Start and register a stopped plugin again."""
+    """Start a stopped plugin, which registers again."""
     node.start_plugin(body.resource)
 
 
 @_on_node(_NODE + "/zero-capacity", "zero_capacity")
 def zero_capacity(node: NodeControl, body: shapes.ZeroCapacity) -> None:
-    """Let a plugin advertise no devices."""
+    """Make a plugin advertise no devices, or its devices again."""
     node.zero_capacity(body.resource, body.zero)
 
 
@@ -146,19 +147,19 @@ def zero_capacity(node: NodeControl, body: shapes.ZeroCapacity) -> None:
 
 @_on_node(_NODE + "/not-ready", "not_ready")
 def set_not_ready(node: NodeControl, body: shapes.NotReady) -> None:
-    """Make a node not ready."""
+    """Make a node not ready, or ready again."""
     node.not_ready(body.message)
 
 
 @_on_node(_NODE + "/pressure", "pressure")
 def set_pressure(node: NodeControl, body: shapes.Pressures) -> None:
-    """Set what a node is short of: it rejects pods as a kubelet does."""
+    """Set the pressure conditions of a node. It then rejects pods as a kubelet does."""
     node.pressure(body.conditions)
 
 
 @_on_node(_NODE + "/silent", "silent")
 def silence(node: NodeControl, body: shapes.Silence) -> None:
-    """Stop lease renewals and status updates of a node."""
+    """Stop or resume lease renewals and status updates of a node."""
     node.silent(body.silent)
 
 
@@ -170,7 +171,7 @@ def reboot_node(node: NodeControl) -> None:
 
 @_on_node(_NODE + "/restart", "restart")
 def restart_kubelet(node: NodeControl) -> None:
-    """Restart a node's kubelet; containers keep running."""
+    """Restart the kubelet of a node. Containers keep running."""
     node.restart()
 
 
@@ -179,7 +180,7 @@ def restart_kubelet(node: NodeControl) -> None:
 
 @_on_node(_POD + "/evict", "evict")
 def evict_pod(node: NodeControl, uid: str, body: shapes.Eviction) -> None:
-    """Evict a pod because the node is low on a resource."""
+    """Evict a pod, as a kubelet does if the node is low on a resource."""
     _check_pod(node, uid)
     node.evict(uid, body.resource)
 
@@ -197,23 +198,23 @@ def exit_container(node: NodeControl, uid: str, container: str, body: shapes.Exi
 def _node(cluster: ControlledCluster, name: str) -> NodeControl:
     found = cluster.nodes.get(name)
     if found is None:
-        # Cut, because a path can have kilobytes.
-        text = f"unknown node {name[:200]!r}: /v1/nodes lists those of this process"
+        # Truncated, because a path can have kilobytes.
+        text = f"unknown node {name[:200]!r}: use one of the nodes that /v1/nodes lists"
         raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, text)
     return found
 
 
 def _check_pod(node: NodeControl, uid: str) -> None:
     if not node.kubelet.has_pod(uid):
-        text = f"no pod with UID {uid[:200]!r} is on node {node.name}"
+        text = f"unknown pod UID {uid[:200]!r}: /v1/nodes/{node.name} lists the pods of the node"
         raise HttpError(HTTPStatus.NOT_FOUND, NOT_FOUND, text)
 
 
 def _summary(node: NodeControl) -> dict[str, Any]:
-    """Return the fields of a ``NodeSummary``."""
+    """Return the fields of a ``NodeSummary`` for a node."""
     kubelet = node.kubelet
     *pressures, ready = node.conditions()
-    # The records, not the descriptions, because a list can have thousands of nodes.
+    # The pods' records are cheaper than their descriptions, and there can be thousands of nodes.
     phases = Counter(str(record.phase) for record in kubelet.pod_store.records())
     return {
         "name": node.name,

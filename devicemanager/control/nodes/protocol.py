@@ -1,4 +1,4 @@
-"""What the operations need of nodes in a cluster."""
+"""Protocols of the nodes and the cluster that the operations control."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ControlledCluster", "ControlledKubelet", "Leave", "NodeControl"]
 
-# Protocols and not the classes: the cluster is in another wing, which needs no control API.
+# Protocols, because this package must not import the package ``cluster``.
 
 Leave = Literal["delete", "keep", "shutdown"]
-"""How a node leaves: delete its Node object, keep everything, or terminate its pods first."""
+"""How a node leaves the cluster: "delete" deletes its Node object, "keep" leaves it unchanged,
+"shutdown" terminates its pods first."""
 
 
 class ControlledKubelet(Protocol):
-    """The kubelet of a node; see ``MockKubelet``."""
+    """The kubelet of a node. ``MockKubelet`` documents the members."""
 
     @property
     def telemetry(self) -> NodeTelemetry: ...
@@ -36,7 +37,7 @@ class _Faults(Protocol):
 
 
 class NodeControl(Protocol):
-    """A node; see ``ClusterNode``."""
+    """A node of a cluster. ``ClusterNode`` documents the members."""
 
     @property
     def name(self) -> str: ...
@@ -67,7 +68,7 @@ class NodeControl(Protocol):
 
 
 class ControlledCluster(Protocol):
-    """The nodes; see ``Cluster``."""
+    """The nodes of one process by name. ``Cluster`` documents the members."""
 
     @property
     def nodes(self) -> Mapping[str, NodeControl]: ...

@@ -1,4 +1,4 @@
-"""The server of the control API of nodes."""
+"""The server of the control API for nodes in a cluster."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _LOG: Final = logging.getLogger("devicemanager")
 
 
 class NodesControlServer(ApiServer):
-    """Control API of a cluster's nodes, on ``control.sock`` in a directory, mode 0600.
+    """Server of the control API for the nodes of a cluster, on ``control.sock`` in a directory,
+    mode 0600.
 
-    Use it as a context manager, or call ``start`` and ``stop``. Nodes can join and leave
-    meanwhile.
+    Use it as a context manager, or call ``start`` and ``stop``. Nodes can join and leave while it
+    serves.
     """
 
     what = "the control API of the nodes"
@@ -35,8 +36,9 @@ class NodesControlServer(ApiServer):
         tcp: str | None = None,
         allow_remote: bool = False,
     ) -> None:
-        """``directory`` must exist; it also gets ``control.token``. For ``tcp`` and
-        ``allow_remote`` see ``ControlServer``, which raises the same errors."""
+        """Create the server without listening. ``directory`` must exist; a server with ``tcp`` also
+        writes ``control.token`` there. ``tcp`` and ``allow_remote`` are those of ``ControlServer``,
+        with the same errors."""
         super().__init__(directory, tcp, allow_remote)
         self._cluster = cluster
 
@@ -45,5 +47,5 @@ class NodesControlServer(ApiServer):
 
 
 def _report_bug(text: str) -> None:
-    # Nodes have no common stream of events, so it goes to the log.
+    # Nodes have no common event stream, so bugs are reported in the log.
     _LOG.error("control API of the nodes: %s", text)

@@ -1,6 +1,7 @@
-"""JSON shapes of the control API of nodes.
+"""JSON shapes of the control API for nodes in a cluster.
 
-The OpenAPI document and the options of ``devicemanager ctl nodes`` are made from these classes.
+The OpenAPI document and the options of ``devicemanager ctl nodes`` are generated from these
+classes.
 """
 
 from __future__ import annotations
@@ -13,35 +14,35 @@ from devicemanager.control.shapes import schema
 from devicemanager.core.nodestatus.conditions import Pressure
 from devicemanager.kubelet.pods.pod_info import PodInfo
 
-# Lengths are limited, because a node keeps these texts and shows them in its status. 317 is the
-# longest name of a resource: 253 for the domain, 63 for the name.
+# Lengths are limited, because a node stores these texts and shows them in its status. A resource
+# name has at most 317 characters: 253 for the domain, a slash, 63 for the name.
 _Name = Annotated[
     str, Meta(min_length=1, max_length=317, description="a resource, such as vendor.com/gpu")
 ]
 
 
 class Device(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A device of a node."""
+    """A device on a node, by its resource and ID."""
 
     resource: _Name
     device: Annotated[str, Meta(min_length=1, max_length=1000, description="ID of the device")]
 
 
 class Resource(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A resource of a node."""
+    """A resource of a node, by its name."""
 
     resource: _Name
 
 
 class ZeroCapacity(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Whether a plugin advertises no devices."""
+    """Request to make the plugin of a resource advertise no devices, or its devices again."""
 
     resource: _Name
     zero: Annotated[bool, Meta(description="false: advertise the devices again")] = True
 
 
 class NotReady(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Why a node is not ready."""
+    """The message of a node that is not ready."""
 
     message: Annotated[
         str,
@@ -53,21 +54,23 @@ class NotReady(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class Pressures(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What a node is short of."""
+    """The pressure conditions of a node that are true."""
 
     conditions: Annotated[
-        list[Pressure], Meta(description="exactly these conditions are true; empty: none")
+        list[Pressure], Meta(description="the conditions that are true; all others are false")
     ]
 
 
 class Silence(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Whether a node stops its lease renewals and status updates."""
+    """Request to stop or resume the lease renewals and status updates of a node."""
 
-    silent: Annotated[bool, Meta(description="false: resume them")] = True
+    silent: Annotated[bool, Meta(description="false: resume lease renewals and status updates")] = (
+        True
+    )
 
 
 class Eviction(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Why a pod is evicted."""
+    """The resource because of which a pod is evicted."""
 
     resource: Annotated[
         str, Meta(min_length=1, max_length=1000, description="the resource the node is low on")
@@ -75,14 +78,14 @@ class Eviction(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class Exit(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """How a container terminates."""
+    """The exit code and the reason with which a container terminates."""
 
     exit_code: Annotated[int, Meta(ge=0, le=255, description="exit code of the container")] = 0
     reason: Annotated[
         str,
         Meta(
             max_length=1000,
-            description="such as OOMKilled; by default Completed, or Error after a failure",
+            description="such as OOMKilled; by default Completed for exit code 0, else Error",
         ),
     ] = ""
 
@@ -91,7 +94,7 @@ class Exit(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class ResourceCounts(Struct, kw_only=True, frozen=True):
-    """Numbers of devices of one resource."""
+    """The numbers of devices of one resource."""
 
     capacity: int
     allocatable: Annotated[int, Meta(description="healthy devices, allocated or not")]
@@ -99,25 +102,25 @@ class ResourceCounts(Struct, kw_only=True, frozen=True):
 
 
 class NodeSummary(Struct, kw_only=True, frozen=True):
-    """The most important facts about a node."""
+    """A node's readiness, its resources, and the number of its pods."""
 
     name: str
-    ready: Annotated[bool, Meta(description="as its kubelet reports it")]
-    silent: Annotated[bool, Meta(description="true if it has stopped reporting")]
-    pressures: Annotated[list[Pressure], Meta(description="what it is short of")]
+    ready: Annotated[bool, Meta(description="condition Ready, as the kubelet reports it")]
+    silent: Annotated[bool, Meta(description="true if the node has stopped reporting")]
+    pressures: Annotated[list[Pressure], Meta(description="pressure conditions that are true")]
     resources: dict[str, ResourceCounts]
     pods: Annotated[dict[str, int], Meta(description="number of pods by phase")]
     faults: Annotated[list[str], Meta(description="faults in the Node's annotation")]
 
 
 class NodeList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("cluster-nodes")):
-    """The nodes of this process, sorted by name."""
+    """The nodes that the process runs, sorted by name."""
 
     items: list[NodeSummary]
 
 
 class Condition(Struct, kw_only=True, frozen=True):
-    """A condition of a node."""
+    """A condition in a node's status."""
 
     type: str
     status: bool
@@ -130,4 +133,4 @@ class Node(NodeSummary, kw_only=True, frozen=True, tag_field="schema", tag=schem
 
     uid: str
     conditions: list[Condition]
-    pod_list: Annotated[list[PodInfo], Meta(description="in the order in which they came")]
+    pod_list: Annotated[list[PodInfo], Meta(description="pods in the order of their admission")]

@@ -1,6 +1,7 @@
-"""Admission of a pod: topology alignment, then devices for each container in turn.
+"""Admission of a pod: topology alignment, then device allocation, one container at a time.
 
-``pod`` is the entry point (``admit_pod``). It computes hints if the topology policy wants
-them and calls ``container`` for each container, which calls ``selection`` to choose devices.
-``rules`` has what differs between kubelets; ``explain`` records why.
+``pod`` is the entry point (``admit_pod``). It computes topology hints if the policy needs them,
+and calls ``container`` for each container. ``container`` calls ``selection`` to choose devices.
+``rules`` has what differs between kubelet versions. ``explain`` builds the explanation of the
+result.
 """

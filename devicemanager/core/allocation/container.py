@@ -1,6 +1,6 @@
-"""Allocate devices to the containers of one pod, all or nothing.
+"""Allocate devices to all containers of a pod, or to none.
 
-Theory of operation. This module only decides: no I/O, no RPC, no locks.
+Theory of operation. This module only decides. It does no I/O, makes no RPC and takes no lock.
 
 In:  a ``PodAllocation``: the pod, the endpoints and their device lists, the ledger, NUMA
      affinities, and what the kubelet knows at admission (``AdmissionContext``).
@@ -8,42 +8,46 @@ Out: the pod's draft, with devices and plugin response per container and resourc
      ``Rejected``, with reason and message for the pod status.
 
 ``allocate_container`` is a generator: it yields ``PreferenceWanted`` or ``AllocateWanted``.
-The caller releases its lock, makes the RPC, takes the lock and sends the response (or
-throws the error) in. Other pods can be admitted and lists can change during the RPC, so
-chosen devices are reserved in the ledger before Allocate is called, and device lists are
-read again after every response.
+The caller releases its lock, makes the RPC and takes the lock again. It then sends the response
+into the generator, or throws the error into it. During the RPC, other pods can be admitted and
+device lists can change. Therefore chosen devices are reserved in the ledger before Allocate is
+called, and device lists are read again after every response.
 
 Invariants:
 
-* No device in use by another pod is chosen (except with quirk Q25).
+* No device is chosen that another pod uses (except with quirk Q25).
 * Nothing is committed here: the caller commits the draft when the whole pod is allocated.
-* After a failure nothing of this admission remains (except with Q4 or after an interrupt).
+* A failed admission leaves no devices in use (except with quirk Q4 or after an interrupt).
 
 For each requested resource, the first case that applies decides (``_is_needed``). The order
-is the kubelet's, because it selects the rejection message; ``Rules`` has the deviations.
+is the kubelet's, because it selects the rejection message. ``Rules`` has the differences
+between kubelet versions.
 
 1. The container has a different number of devices than it requests: reject.
 2. A restarted kubelet does not know all pods yet, and the container is running or is a
    finished init container: nothing to do.
 3. It requests 0 devices: nothing to do.
-4. Unregistered resource, no healthy device, or an allocated device is unhealthy: reject.
-5. It already has its devices: nothing to do.
-6. Otherwise select, reserve, call Allocate once, and record the first response.
+4. The resource is not registered, none of its devices is healthy, or a device of the container
+   is unhealthy: reject.
+5. The container already has its devices: nothing to do.
+6. In all other cases: select and reserve devices, call Allocate once, and record the first
+   container response.
 
-Devices of an ordinary init container join a pool from which later containers take first;
-app containers and sidecars remove theirs (``_update_reusable``). CPUs and memory come last.
+Devices of an ordinary init container join a pool. Later containers take from this pool first.
+App containers and sidecars remove their devices from the pool (``_update_reusable``). CPUs and
+memory are allocated after the devices.
 
-Failures (``all_or_nothing``): plugin and request errors become ``Rejected``, and everything
-is given back. An interrupt inside the generator can hit half a change: nothing is given
-back, and the caller must withdraw the draft.
+Failures (``all_or_nothing``): plugin and request errors become ``Rejected``, and all devices
+are freed. An interrupt such as Ctrl-C can stop the generator in the middle of a change. Then
+nothing is freed here, and the caller must call ``Ledger.withdraw`` with the draft.
 
-Free of gRPC and threads, the same code runs in the kubelet, in replays and in tests.
+The module needs no gRPC and no threads, so the kubelet, replays and tests run the same code.
 Follows ``Allocate`` and ``allocateContainerResources`` (manager.go, v1.32).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence, Set
 
 import attrs
 
@@ -64,6 +68,7 @@ from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.errors import (
     AllocationError,
     EndpointError,
+    KubeletPanic,
     RequestError,
 )
 from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
@@ -76,8 +81,8 @@ from devicemanager.core.rejection import Rejected, rejected_by_allocation
 from devicemanager.core.topology import Hint, NumaTopology, ProviderHints, TopologyPolicy
 
 Reusable = dict[ResourceName, frozenset[DeviceId]]
-"""Resource to the devices of ordinary init containers that later containers of the pod may
-reuse (the kubelet's ``devicesToReuse``)."""
+"""Map of a resource to the devices of ordinary init containers that later containers of the
+pod may reuse (the kubelet's ``devicesToReuse``)."""
 
 NO_AFFINITY = Hint(None, True)
 
@@ -85,16 +90,19 @@ _RULES = Rules()
 _NO_NODES = TopologyPolicy(NumaTopology.up_to(0))
 
 Affinities = dict[ContainerName, Hint]
-"""Container to the hint it is aligned to; the mask is None without affinity."""
+"""Map of a container to its topology affinity; the mask is None without affinity."""
 
 
 class NoContainerResponse(AllocationError):
-    """An AllocateResponse without container responses."""
+    """Error for an AllocateResponse of a plugin that has no container responses."""
 
 
 @attrs.frozen
 class AdmissionContext:
-    """What the kubelet knows about the pod and itself at the time of admission."""
+    """What a kubelet knows about a pod's containers when it admits the pod.
+
+    Only a restarted kubelet uses the fields.
+    """
 
     sources_ready: bool = True
     """False while a restarted kubelet does not know all pods yet."""
@@ -104,7 +112,7 @@ class AdmissionContext:
     """Init containers that have run to completion."""
 
     def needs_nothing(self, container: ContainerName, rules: Rules) -> bool:
-        """True if the container started before a kubelet restart and so has its devices."""
+        """True if the container started before a kubelet restart and keeps its devices."""
         if self.sources_ready:
             return False
         if container in self.running:
@@ -115,33 +123,33 @@ class AdmissionContext:
 
 @attrs.frozen(eq=False, repr=False)
 class ResourceSnapshot:
-    """State of one resource before a step of the admission chose from it."""
+    """State of one device resource just before an admission chose devices of it."""
 
     request: int
     devices: DeviceList
     in_use: int
     """Devices that could not be chosen because they are in use."""
     own: int = 0
-    """The subset of them that other containers of the same pod use."""
+    """Devices of ``in_use`` that other containers of the same pod use."""
     allocated: frozenset[DeviceId] = frozenset()
     """Devices that were already allocated to the container."""
 
 
 @attrs.define(eq=False, repr=False)
 class Step:
-    """One decision, recorded while it is made; explanations are built from it."""
+    """Record of one decision of an admission, from which the explanation is built."""
 
     container: ContainerName | None
     """None for the pod as a whole."""
     snapshots: Mapping[ResourceName, ResourceSnapshot]
     hints: Sequence[ProviderHints] | None = None
-    """The hints of each provider; None if the policy did not ask for hints."""
+    """The hints of each hint provider; None if no hints were computed."""
     error: str | None = None
 
 
 @attrs.define(eq=False, repr=False)
 class PodAllocation:
-    """One pod's allocation: its inputs, and its outcome once the generator has returned."""
+    """One pod's allocation: the inputs, and the outcome once the generator has returned."""
 
     pod: Pod
     endpoints: Endpoints
@@ -168,17 +176,17 @@ class PodAllocation:
         self.draft = Draft(self.pod.uid)
 
     def is_device_resource(self, resource: ResourceName) -> bool:
-        """True if the resource is registered or some of it is in use
+        """True if the resource is registered or one of its devices is in use
         (``isDevicePluginResource``, v1.32)."""
         return resource in self.endpoints or self.ledger.is_in_use(resource)
 
     @property
     def needs_devices(self) -> bool:
-        """True if a container requests devices."""
+        """True if any container of the pod requests devices."""
         return any(self.requests(container) for container, _ in self.pod.all_containers())
 
     def requests(self, container: Container) -> Mapping[ResourceName, int]:
-        """Return the container's device requests, sorted by resource."""
+        """Return the number of requested devices by resource, sorted by resource."""
         first, known = self.known_before or (None, frozenset())
         return {
             resource: container.limits[resource]
@@ -200,8 +208,8 @@ class PodAllocation:
     def snapshot(
         self, requests: Mapping[ResourceName, int], container: ContainerName | None = None
     ) -> dict[ResourceName, ResourceSnapshot]:
-        """Return the present state of the requested resources, for a container or, with
-        None, for the pod as a whole."""
+        """Return the state of each requested resource, as one container sees it; with
+        ``container`` None, as the whole pod sees it."""
         snapshots = {}
         for resource, request in requests.items():
             devices = self.endpoints.devices(resource) or EMPTY
@@ -222,7 +230,7 @@ class PodAllocation:
         devices: DeviceList,
         in_use: int,
     ) -> ResourceSnapshot:
-        """Return a snapshot for a pod that already uses devices."""
+        """Return the snapshot of one resource for a pod that already uses devices."""
         bits = devices.device_index.bits
         own = bits(self.ledger.allocated_to_pod(self.pod.uid, resource))
         for ids in self.draft.reserved.get(resource, ()):
@@ -235,7 +243,8 @@ class PodAllocation:
         return ResourceSnapshot(request, devices, in_use, own, allocated)
 
     def with_draft(self, container: ContainerName) -> Mapping[ResourceName, AllocatedDevices]:
-        """Return a container's devices as they will be once the draft is committed."""
+        """Return all devices of a container by resource: those committed before, and those
+        that this admission will commit."""
         return {
             **self.ledger.container(self.pod.uid, container),
             **self.draft.allocated.get(container, {}),
@@ -251,9 +260,9 @@ def allocate_container(
     is_init: bool,
     requests: Mapping[ResourceName, int] | None = None,
 ) -> AllocationSteps:
-    """Allocate devices to one container, in the draft; then CPUs and memory.
+    """Allocate devices to one container in the pod's draft, then CPUs and memory.
 
-    ``requests`` are its device requests, if the caller has just computed them.
+    ``requests`` are the container's device requests; None computes them.
     """
     if requests is None:
         requests = allocation.requests(container)
@@ -286,8 +295,6 @@ def _allocate_resource(
 ) -> AllocationSteps:
     if not _is_needed(allocation, container, resource, required):
         return
-    if "Q4" in allocation.rules.quirks:
-        allocation.ledger.note_tried(resource)
     selection = Selection(
         resource=resource,
         needed=required,
@@ -302,6 +309,8 @@ def _allocate_resource(
     # Read the list again: it may have changed during the RPC, and the kubelet, too, looks
     # up NUMA nodes only after Allocate has returned.
     listed = allocation.endpoints.devices(resource) or EMPTY
+    if "Q33" in allocation.rules.quirks:
+        check_listed(listed, chosen)
     devices = by_numa_node(listed, chosen, allocation.rules.no_topology_node)
     allocation.ledger.record(
         allocation.draft, container.name, resource, AllocatedDevices(devices, response)
@@ -311,11 +320,12 @@ def _allocate_resource(
 def _is_needed(
     allocation: PodAllocation, container: Container, resource: ResourceName, required: int
 ) -> bool:
-    """True if devices must be allocated; raise ``AllocationError`` if that is impossible.
+    """True if a container still needs devices of a resource; raises ``AllocationError`` if it
+    cannot get them.
 
-    These are the checks of ``devicesToAllocate`` (v1.32), in its order. The order decides
+    The checks and their order are those of ``devicesToAllocate`` (v1.32). The order decides
     which message a rejection has, and which containers are not rejected at all. A container
-    that ran before the kubelet restarted needs nothing, although its plugin has not
+    that ran before a kubelet restart needs no devices, although its plugin has not
     re-registered. A container that already has its devices is still rejected if one of them
     is unhealthy.
     """
@@ -333,8 +343,8 @@ def _is_needed(
     rules, devices = allocation.rules, allocation.endpoints.devices(resource)
     if not rules.checks_health:
         return _is_needed_unchecked(devices, allocated, resource, required)
-    # Before the checks of the plugin: after a kubelet restart no plugin has re-registered
-    # yet, and these containers must not be rejected for that.
+    # This check precedes those of the plugin: just after a kubelet restart no plugin has
+    # re-registered, and running containers must not be rejected for that.
     if allocation.context.needs_nothing(container.name, rules):
         return False
     if required == 0 and "Q16" not in rules.quirks:
@@ -354,7 +364,8 @@ def _is_needed_unchecked(
     resource: ResourceName,
     required: int,
 ) -> bool:
-    """Like ``_is_needed`` before k/k#116376: allocated devices need not be healthy."""
+    """True if a container still needs devices, for kubelets before k/k#116376, which accept
+    unhealthy allocated devices."""
     if allocated is not None or not required:
         return False
     if devices is None:
@@ -374,35 +385,50 @@ def _all_healthy(devices: DeviceList, ids: frozenset[DeviceId]) -> bool:
 def _call_allocate(
     allocation: PodAllocation, resource: ResourceName, chosen: frozenset[DeviceId]
 ) -> Generator[Wanted, Answer, bytes]:
-    """Call Allocate for one container and return the first container response."""
+    """Request a call of Allocate and return its first container response, serialized."""
     endpoint = allocation.endpoints.serving(resource)
     if endpoint is None:
         raise AllocationError(messages.UNKNOWN_PLUGIN.format(resource=resource))
     try:
         answer = yield AllocateWanted(resource, endpoint.id, endpoint.name, tuple(sorted(chosen)))
     except EndpointError:
-        # A failed Allocate makes the kubelet rebuild its set of devices in use from the
-        # committed entries, which ends the effects of Q4 and starts those of Q25.
+        # After a failed Allocate the kubelet rebuilds its set of devices in use from the
+        # committed entries. This frees leaked devices (Q4) and devices of other drafts (Q25).
         allocation.ledger.count_committed_only()
         raise
     if not isinstance(answer, AllocateAnswer):
-        raise TypeError(f"invalid response to Allocate {answer!r}: expected an AllocateAnswer")
+        raise TypeError(f"invalid response to Allocate: {answer!r}: expected an AllocateAnswer")
     if not answer.responses:
         reply = allocation.rules.empty_reply
         raise NoContainerResponse(messages.NO_CONTAINER_RESPONSE.format(reply=reply))
     return answer.responses[0]
 
 
+def check_listed(devices: DeviceList, ids: Set[DeviceId]) -> None:
+    """Raise KubeletPanic for a device that is no longer listed (Q33).
+
+    The kubelet reads its topology through a nil pointer (``generateDeviceTopologyHints``,
+    ``allocateContainerResources``, v1.37).
+    """
+    if ids - devices.device_index.index.keys():
+        raise KubeletPanic(
+            "panic: runtime error: invalid memory address or nil pointer dereference (Q33)"
+        )
+
+
 def by_numa_node(
     devices: DeviceList, ids: frozenset[DeviceId], no_topology_node: int = WITHOUT_TOPOLOGY
 ) -> DevicesPerNuma:
-    """Group IDs by NUMA node, or under ``no_topology_node``; everything is sorted."""
+    """Map NUMA node IDs to device IDs; both are sorted.
+
+    Devices without topology are under ``no_topology_node``.
+    """
     device_index = devices.device_index
     nodes: dict[int, list[DeviceId]] = {}
     for id_ in sorted(ids):
         number = device_index.index.get(id_)
         numa = () if number is None else device_index.numa[number]
-        # A device that names a node twice is listed twice, as in the kubelet.
+        # As in the kubelet, a device whose topology repeats a node is listed twice there.
         for node in sorted(numa or ()) or (no_topology_node,):
             nodes.setdefault(node, []).append(id_)
     return {node: tuple(nodes[node]) for node in sorted(nodes)}
@@ -411,7 +437,7 @@ def by_numa_node(
 def all_or_nothing(
     allocation: PodAllocation, steps: AllocationSteps
 ) -> Generator[Wanted, Answer, None]:
-    """Run ``steps``; on any failure give back all that was reserved or allocated.
+    """Run the allocation ``steps``; after a failure, free all devices that they reserved.
 
     Raises ``Rejected`` with the reason and message for the pod's status.
     """
@@ -426,14 +452,15 @@ def all_or_nothing(
         _fail(allocation)
         raise rejected_by_allocation(error) from error
     except (GeneratorExit, Exception):
-        # Not for KeyboardInterrupt: it can arrive in the middle of a change, after which
-        # undoing step by step is not possible. The caller must withdraw the draft.
+        # KeyboardInterrupt is not caught: it can arrive in the middle of a change, which
+        # cannot be undone step by step. The caller must withdraw the draft.
         give_back(allocation)
         raise
 
 
 def _fail(allocation: PodAllocation) -> None:
-    """Undo a failed allocation; with Q31, the draft stays for the caller to enter."""
+    """Undo a failed allocation. With quirk Q31, the draft keeps its devices, and the caller
+    turns them into ledger entries."""
     if "Q31" not in allocation.rules.quirks:
         give_back(allocation)
         return
@@ -442,11 +469,12 @@ def _fail(allocation: PodAllocation) -> None:
 
 
 def give_back(allocation: PodAllocation) -> None:
-    """Undo everything that is not committed. Calling it twice does no harm."""
+    """Free everything that an allocation has reserved but not committed. A second call has no
+    effect."""
     allocation.ledger.drop(allocation.draft)
     if allocation.draft:
-        # Here the kubelet has already recorded entries and frees them with the rejected pod,
-        # which makes it rebuild its set of devices in use.
+        # The kubelet has already recorded the drafted devices. It frees them with the rejected
+        # pod, and then rebuilds its set of devices in use.
         allocation.ledger.count_committed_only()
     _remove_from_node(allocation)
 
@@ -461,13 +489,13 @@ def _remove_from_node(allocation: PodAllocation) -> None:
 
 
 def _leaks(allocation: PodAllocation, error: Exception) -> bool:
-    """True if the chosen devices leak (Q4).
+    """True if the chosen devices stay in use after a failed allocation (quirk Q4).
 
-    After a failed GetPreferredAllocation, or a response without containers, they stay in use
-    until devices of some pod are freed or an Allocate fails.
+    This happens after a failed GetPreferredAllocation, or an AllocateResponse without
+    containers. It ends when devices of any pod are freed or an Allocate fails.
     """
     quirks = allocation.rules.quirks
-    # With entries in the draft, freeing the rejected pod ends the leak at once.
+    # If the draft has devices, freeing those of the rejected pod ends the leak immediately.
     if "Q4" not in quirks or (allocation.draft and "Q31" not in quirks):
         return False
     return isinstance(error, (PreferenceError, NoContainerResponse))

@@ -19,9 +19,10 @@ from devicemanager.core.topology import TopologyPolicy
 
 
 def explain(allocation: PodAllocation, rejected: Rejected | None = None) -> AdmissionExplanation:
-    """Explain the pod's allocation, or its rejection.
+    """Return the explanation of a pod's allocation, or of its rejection.
 
-    Must be called with the lock held: the explanation includes who uses which devices.
+    Must be called with the manager's lock held, because the explanation includes the devices
+    of all pods.
     """
     policy = allocation.policy
     return AdmissionExplanation(

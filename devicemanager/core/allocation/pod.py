@@ -1,23 +1,25 @@
-"""Admit a pod: topology affinity, then devices container by container, then the node check."""
+"""Admit a pod: compute topology affinity, allocate devices to each container, check the node."""
 
-# Theory of operation. ``admit_pod`` is a generator like ``allocate_container``: it yields the
-# RPCs it needs and ends with a draft in ``PodAllocation``, or with ``Rejected``.
+# Theory of operation. ``admit_pod`` is a generator like ``allocate_container``: it yields
+# requests for RPCs. At the end, ``PodAllocation`` has the draft, or ``Rejected`` is raised.
 #
 # When affinities are computed depends on the topology manager's scope. There are three cases
 # (scope_none.go, scope_container.go, scope_pod.go in pkg/kubelet/cm/topologymanager, v1.32):
 #
-# * Policy ``none``: no provider is asked for hints, and there is no affinity.
-# * Scope ``container``: each container is aligned just before it is allocated. Its hints
-#   therefore see what the containers before it use, and what they have made reusable.
+# * Policy ``none``: no hints are computed, and there is no affinity.
+# * Scope ``container``: each container is aligned just before its devices are allocated. Its
+#   hints therefore consider the devices that earlier containers use or have made reusable.
 # * Scope ``pod``: all containers share one affinity, computed before the first allocation.
-#   Nothing is reusable at that point, so init containers' devices do not count as available.
+#   No device is reusable before the first allocation, so devices of init containers do not
+#   count as available.
 #
-# The kubelet checks last whether the node has enough of everything (lifecycle/predicate.go),
-# and so does this module, in the same uninterrupted step that places the pod on the node. A
-# check before the allocation could pass for two pods at a time that do not both fit.
+# The kubelet checks last whether the node has enough resources (lifecycle/predicate.go). This
+# module checks it last, too, in the same uninterrupted step that places the pod on the node. If
+# it checked before the allocation, two concurrent pods could pass although only one fits.
 #
-# Rejections carry an explanation. It is built from the ``Step`` records, which hold values that
-# were computed anyway; an admitted pod costs nothing until its explanation is requested.
+# A rejection carries an explanation, built from the ``Step`` records. The records hold only
+# values that the admission needs anyway. The explanation of an admitted pod is built when it is
+# requested.
 
 from __future__ import annotations
 
@@ -33,6 +35,7 @@ from devicemanager.core.allocation.container import (
     Step,
     all_or_nothing,
     allocate_container,
+    check_listed,
 )
 from devicemanager.core.errors import (
     EndpointError,
@@ -54,24 +57,32 @@ from devicemanager.core.topology import (
 )
 
 DeviceHints = Mapping[str, Hints | None]
-"""Resource to its hints; None stands for no preference."""
+"""Map of a resource to its hints; None stands for no preference."""
 
 
 @attrs.define(eq=False, repr=False)
 class DeviceHintProvider:
-    """Hints of device resources. Caches the grouping of each device list by NUMA node."""
+    """Hint provider for device resources.
+
+    It caches the devices of each resource grouped by NUMA node.
+    """
 
     policy: TopologyPolicy
     grows: bool = False
-    """True if the NUMA nodes are unknown: then the machine has those that devices name."""
+    """True if the machine's NUMA nodes are unknown: then every node that a device names is added
+    to the topology."""
     over_device_nodes: bool = False
     """True if hints name only nodes that have devices of the resource (since v1.36)."""
     empty_topology_aligns: bool = False
-    """True if a topology without nodes is enough for a resource to be aligned (up to v1.25)."""
+    """True if a device topology without nodes makes its resource require alignment (up to
+    v1.25)."""
+    panics: bool = False
+    """True if hints of devices that are no longer listed panic (quirk Q33)."""
     _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
 
     def ensure_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """Add the nodes of listed devices if the topology grows; return those it lacks."""
+        """Return which of the NUMA nodes the machine lacks; if ``grows``, first add the nodes to
+        the topology."""
         missing = self.policy.missing_nodes(nodes)
         if missing and self.grows:
             extended = self.policy.extended_to(missing)
@@ -82,7 +93,8 @@ class DeviceHintProvider:
         return missing
 
     def layout(self, resource: ResourceName, device_index: DeviceIndex) -> DeviceLayout:
-        """Return a device list grouped by NUMA node, cached until the list changes."""
+        """Return the devices of a resource grouped by NUMA node, cached until the device list
+        changes."""
         cached = self._layouts.get(resource)
         if cached is None or cached[0] is not device_index:
             topology = self._topology_for(device_index)
@@ -96,10 +108,10 @@ class DeviceHintProvider:
         return cached[1]
 
     def _topology_for(self, device_index: DeviceIndex) -> NumaTopology:
-        """Return the nodes that hints of these devices may name.
+        """Return the NUMA nodes that hints for the devices of ``device_index`` may name.
 
-        Nodes that the machine lacks are ignored; if none is left, all nodes of the machine
-        count (``generateDeviceTopologyHints``, v1.36).
+        With ``over_device_nodes``, these are the machine's nodes that have such devices, or all
+        of its nodes if none has (``generateDeviceTopologyHints``, v1.36).
         """
         whole = self.policy.topology
         if not self.over_device_nodes:
@@ -108,8 +120,8 @@ class DeviceHintProvider:
         return NumaTopology.of(nodes) if nodes else whole
 
     def container_hints(self, allocation: PodAllocation, container: Container) -> DeviceHints:
-        """Return one container's hints (``GetTopologyHints``, devicemanager/topology_hints.go,
-        v1.32)."""
+        """Return the hints for one container's device requests (``GetTopologyHints``,
+        devicemanager/topology_hints.go, v1.32)."""
         return {
             resource: self._hints(
                 allocation,
@@ -122,7 +134,8 @@ class DeviceHintProvider:
         }
 
     def pod_hints(self, allocation: PodAllocation) -> DeviceHints:
-        """Return the pod's hints (``GetPodTopologyHints``). Nothing is reusable in pod scope."""
+        """Return the hints for the device requests of a whole pod (``GetPodTopologyHints``).
+        In pod scope, no device counts as reusable."""
         uid = allocation.pod.uid
         return {
             resource: self._hints(
@@ -140,7 +153,7 @@ class DeviceHintProvider:
         allocated: frozenset[DeviceId] | None,
         reusable: frozenset[DeviceId] = frozenset(),
     ) -> Hints | None:
-        # After the grace period the kubelet still has the last list, without healthy devices.
+        # The kubelet keeps the last device list after the grace period, with no healthy device.
         devices = allocation.endpoints.last_list(resource)
         if devices is None:
             return None
@@ -148,12 +161,21 @@ class DeviceHintProvider:
         reusable_bits = device_index.bits(reusable)
         aligns = self.empty_topology_aligns and device_index.without_nodes != 0
         if reusable_bits & device_index.without_nodes and (devices.has_topology or aligns):
-            # A hint must touch every reusable device that has a topology. No hint touches a
-            # device whose topology has no nodes (generateDeviceTopologyHints, v1.32).
+            # A hint must contain a node of every reusable device that has a topology. No hint
+            # contains a node of a device whose topology has none
+            # (generateDeviceTopologyHints, v1.32).
             return ()
+        available = devices.healthy & ~allocation.ledger.in_use(resource, device_index)
+        if self.panics and devices.has_topology:
+            # The kubelet reads the topology of devices only if their number is right.
+            unlisted = len(reusable - device_index.index.keys())
+            if allocated and len(allocated) == request:
+                check_listed(devices, allocated)
+            elif not allocated and (available | reusable_bits).bit_count() + unlisted >= request:
+                check_listed(devices, reusable)
         return resource_hints(
             self.layout(resource, device_index),
-            available=devices.healthy & ~allocation.ledger.in_use(resource, device_index),
+            available=available,
             reusable=reusable_bits,
             request=request,
             allocated=device_index.bits(allocated or ()),
@@ -167,9 +189,9 @@ def _limits(container: Container) -> Mapping[ResourceName, int]:
 
 
 def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
-    """Allocate a whole pod in its draft and place it on the node, all or nothing.
+    """Allocate devices to all containers of a pod in its draft, and place the pod on the node.
 
-    Raises ``Rejected`` with the explanation.
+    Raises ``Rejected`` with the explanation; then nothing has changed.
     """
     allocation.policy = hints.policy
     try:
@@ -193,8 +215,8 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
         # devices are allocated when the container starts (``admitUsingPodResources``, v1.36).
         is_deferred = is_pod_level and scope is ScopeName.POD
         requests = {} if is_deferred else allocation.requests(container)
-        # Taken before the hints and the choice: the explanation shows what they had to
-        # choose from.
+        # The snapshot is taken before hints and devices are chosen, because the explanation
+        # shows what was available.
         step = Step(container.name, allocation.snapshot(requests, container.name))
         allocation.steps.append(step)
         if scope is ScopeName.CONTAINER:
@@ -210,14 +232,14 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
             raise
     if (sidecar := allocation.pod.forbidden_sidecar) is not None:
         raise Rejected(messages.SIDECAR_FORBIDDEN, messages.SIDECAR.format(container=sidecar))
-    # No RPC between check and placement: of two concurrent pods the second must see the
-    # first.
+    # ``place`` checks and places without an RPC in between: of two concurrent pods, the check of
+    # the second must include the first.
     allocation.node.place(allocation.pod, partial(_allocatable, allocation))
     allocation.placed = True
 
 
 def _align_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> None:
-    """Compute the affinity that all containers share in pod scope."""
+    """Compute the topology affinity that all containers of the pod share in pod scope."""
     pod = allocation.pod
     requests = {
         resource: request
@@ -241,7 +263,7 @@ def _merged(allocation: PodAllocation, hints: Sequence[ProviderHints]) -> Hint:
     policy = allocation.policy
     best, admitted = policy.merge(hints)
     if not admitted:
-        # The rejection names the merge rule if a kubelet with the other rule would admit.
+        # The rejection names the merge rule if a kubelet with the other rule would admit the pod.
         other = attrs.evolve(policy, narrowest=not policy.narrowest)
         behaviour = "merge_rule" if other.merge(hints)[1] else ""
         if allocation.rules.pod_level_rejection and allocation.pod.has_resources:
@@ -251,10 +273,11 @@ def _merged(allocation: PodAllocation, hints: Sequence[ProviderHints]) -> Hint:
 
 
 def _allocatable(allocation: PodAllocation, resource: ResourceName) -> int | None:
-    """Return what the node check compares with; None for an unknown resource."""
+    """Return the allocatable amount of a device resource for the node check; None for an unknown
+    resource."""
     devices = allocation.endpoints.devices(resource)
     if devices is None:
         return None
-    # At least the number of devices in use, so that a pod with devices passes while its
-    # plugin is disconnected (``sanitizeNodeAllocatable``, v1.32).
+    # The amount is at least the number of devices in use, so that a pod with devices passes
+    # the check while its plugin is disconnected (``sanitizeNodeAllocatable``, v1.32).
     return max(devices.allocatable, allocation.ledger.count(resource))

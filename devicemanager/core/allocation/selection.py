@@ -1,27 +1,27 @@
 """Choose devices of one resource for one container."""
 
-# Theory of operation. ``select`` is a generator: it yields ``PreferenceWanted`` at most once
-# and gets the plugin's preference sent in. During that RPC other pods can be admitted and the
-# device list can change. Two rules make this safe:
+# Theory of operation. ``select`` is a generator: it yields ``PreferenceWanted`` at most once,
+# and the caller sends in the plugin's preference. During the RPC other pods can be admitted and
+# the device list can change. Two rules make this safe:
 #
-# * Every chosen device is reserved in the draft at once, so no other pod can choose it.
-# * A ``View`` (device list and free devices) is valid only until the next ``yield``; afterwards
-#   a new one is made.
+# * Every chosen device is reserved in the draft immediately, so no other pod can choose it.
+# * A ``View`` (device list and free devices) is valid only until the next ``yield``. After the
+#   ``yield`` a new ``View`` is created.
 #
-# A choice goes through these sources, in the order of ``devicesToAllocate`` (manager.go,
-# v1.32), and stops as soon as enough devices are chosen:
+# Devices are chosen from these sources, in the order of ``devicesToAllocate`` (manager.go,
+# v1.32), until there are enough:
 #
 # 1. Reusable devices of earlier init containers of the pod, healthy or not.
-# 2. If the container has an affinity, the devices aligned to it. When there are more of them
-#    than needed, the plugin's preference among the aligned devices decides.
-# 3. Otherwise all aligned devices are taken without asking the plugin, because a preference
-#    must not decide whether a container is aligned. The plugin's preference among all free
-#    devices decides the rest.
-# 4. What the preference leaves open is filled with aligned devices, then others with
-#    topology, then those without.
+# 2. If more devices are aligned to the container's affinity than it needs: the aligned devices
+#    that the plugin prefers.
+# 3. In all other cases: all aligned devices, without calling the plugin, because a preference
+#    must not decide whether a container is aligned. Then the devices that the plugin prefers
+#    among all free devices.
+# 4. If devices are still missing: aligned devices, then other devices with topology, then
+#    devices without topology.
 #
-# A plugin's preference is a wish: IDs that are not free, or not aligned in case 2, are ignored.
-# Too few free devices reject the pod, before the RPC and again after it.
+# IDs in a plugin's preference are ignored if they are not free or, in case 2, not aligned.
+# The pod is rejected if too few devices are free, before the RPC or after it.
 
 from __future__ import annotations
 
@@ -38,15 +38,18 @@ from devicemanager.core.inventory import EMPTY, DeviceList
 from devicemanager.core.ledger import Draft, Ledger
 
 Pick = Callable[[int, int], int]
-"""Choose from a set of device numbers as many as the second argument says."""
+"""Function that chooses from a set of device numbers, as many as the second argument says."""
 
 
 class PreferenceError(AllocationError):
-    """A failed GetPreferredAllocation; it rejects the pod."""
+    """Error for a failed call of GetPreferredAllocation, which rejects the pod."""
 
 
 class PreferenceWanted(NamedTuple):
-    """A call of GetPreferredAllocation to make; the response is a tuple of device IDs."""
+    """Request to call GetPreferredAllocation of a plugin.
+
+    The caller sends a tuple of device IDs into the generator.
+    """
 
     resource: ResourceName
     endpoint: EndpointId
@@ -57,7 +60,10 @@ class PreferenceWanted(NamedTuple):
 
 
 class AllocateWanted(NamedTuple):
-    """A call of Allocate for one container to make; the response is ``AllocateAnswer``."""
+    """Request to call Allocate of a plugin for one container.
+
+    The caller sends an ``AllocateAnswer`` into the generator.
+    """
 
     resource: ResourceName
     endpoint: EndpointId
@@ -67,7 +73,7 @@ class AllocateWanted(NamedTuple):
 
 @attrs.frozen(eq=False, repr=False)
 class AllocateAnswer:
-    """The serialized container responses of an AllocateResponse, in order."""
+    """The container responses of a plugin's AllocateResponse, each serialized, in order."""
 
     responses: tuple[bytes, ...]
 
@@ -78,7 +84,7 @@ Steps = Generator[Wanted, Answer, frozenset[DeviceId]]
 
 
 class Partition(NamedTuple):
-    """Available devices, split by the container's topology affinity."""
+    """Available devices, split by a container's topology affinity into three sets."""
 
     aligned: int
     unaligned: int
@@ -86,9 +92,10 @@ class Partition(NamedTuple):
 
 
 def partition(devices: DeviceList, available: int, affinity: int | None) -> Partition:
-    """Split ``available`` by a mask of NUMA nodes (``filterByAffinity``, v1.32).
+    """Split the available devices by an affinity, a mask of NUMA nodes (``filterByAffinity``,
+    v1.32).
 
-    A device on several nodes is aligned if any of them is in the affinity.
+    A device on several nodes is aligned if any of its nodes is in the affinity.
     """
     if affinity is None or not devices.has_topology:
         return Partition(0, 0, available)
@@ -109,13 +116,16 @@ class View:
     free: int
 
     def parts(self, affinity: int | None) -> Partition:
-        """Split the free devices by an affinity."""
+        """Split the free devices by an affinity, a mask of NUMA nodes (None: no affinity)."""
         return partition(self.devices, self.free, affinity)
 
 
 @attrs.define(eq=False, repr=False)
 class Selection:
-    """One choice in progress. The devices in ``chosen`` are reserved in ``draft``."""
+    """Device selection in progress, for one container and resource.
+
+    The devices in ``chosen`` are reserved in ``draft``.
+    """
 
     resource: ResourceName
     needed: int
@@ -128,13 +138,13 @@ class Selection:
     chosen: set[DeviceId] = attrs.field(factory=set)
 
     def view(self) -> View:
-        """Return the resource's present state."""
+        """Return the resource's present device list and free devices."""
         devices = self.endpoints.devices(self.resource) or EMPTY
         in_use = self.ledger.in_use(self.resource, devices.device_index)
         return View(devices, devices.healthy & ~in_use)
 
     def take(self, view: View, bits: int) -> None:
-        """Choose from the free devices of a set, up to the number still needed."""
+        """Choose and reserve free devices of the set ``bits``, up to the number still needed."""
         bits &= view.free
         count = min(self.needed, bits.bit_count())
         if not count:
@@ -144,9 +154,10 @@ class Selection:
         self._reserve(frozenset(view.devices.device_index.select(picked)))
 
     def take_reusable(self, reusable: frozenset[DeviceId]) -> None:
-        """Choose from the devices of earlier init containers of the pod."""
-        # Healthy or not, listed or not: the kubelet takes from reusableDevices before it
-        # reads the device list. Devices that are no longer listed come last.
+        """Choose and reserve devices of earlier init containers of the pod, up to the number
+        still needed."""
+        # Unhealthy and unlisted devices are chosen, too: the kubelet takes from
+        # reusableDevices before it reads the device list. Unlisted devices come last.
         device_index = self.view().devices.device_index
         bits = device_index.bits(reusable)
         picked = set(device_index.select(self.pick(bits, min(self.needed, bits.bit_count()))))
@@ -161,7 +172,11 @@ class Selection:
 
 
 def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
-    """Choose ``selection.needed`` devices, or raise ``AllocationError``."""
+    """Choose ``selection.needed`` devices; raise ``AllocationError`` if too few are free.
+
+    A generator: it yields the call of GetPreferredAllocation if one is needed.
+    """
+    selection.ledger.request(selection.resource)
     if reusable:
         selection.take_reusable(reusable)
     if not selection.needed:
@@ -169,7 +184,7 @@ def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
     view = selection.view()
     _check_enough(selection, view)
     parts = view.parts(selection.affinity)
-    # Without affinity no device counts as aligned, and the plugin chooses among all.
+    # Without affinity no device counts as aligned, and the plugin chooses among all devices.
     if selection.needed < parts.aligned.bit_count():
         yield from _choose(selection, view, parts, only_aligned=True)
     else:
@@ -182,13 +197,15 @@ def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
 def _choose(
     selection: Selection, view: View, parts: Partition, *, only_aligned: bool
 ) -> Generator[Wanted, Answer, None]:
-    """Choose what the plugin prefers among the aligned or all devices; then aligned ones,
-    others with topology, and those without."""
+    """Choose the devices that the plugin prefers, among the aligned or among all free devices.
+
+    If more are needed, choose aligned devices, then others with topology, then those without.
+    """
     endpoint = selection.endpoints.serving(selection.resource)
     if endpoint is not None and endpoint.options.get_preferred_allocation_available:
         offered = parts.aligned if only_aligned else view.free
         preference = yield from _preference(selection, endpoint, view, offered)
-        # During the RPC other pods may have been admitted, and the list may have changed.
+        # During the RPC other pods can have been admitted, and the list can have changed.
         view = selection.view()
         parts = view.parts(selection.affinity)
         preferred = view.devices.device_index.bits(preference)
@@ -213,7 +230,8 @@ def _check_enough(selection: Selection, view: View) -> None:
 def _preference(
     selection: Selection, endpoint: EndpointInfo, view: View, offered: int
 ) -> Generator[Wanted, Answer, tuple[DeviceId, ...]]:
-    """Request the plugin's preference among the offered devices."""
+    """Request a call of GetPreferredAllocation for the offered devices; return its device
+    IDs."""
     ids = {*view.devices.device_index.select(offered), *selection.chosen}
     try:
         answer = yield PreferenceWanted(
@@ -227,5 +245,8 @@ def _preference(
     except EndpointError as error:
         raise PreferenceError(messages.PREFERRED_FAILED.format(error=error)) from error
     if not isinstance(answer, tuple):
-        raise TypeError(f"invalid preference {answer!r}: expected a tuple of device ids")
+        raise TypeError(
+            f"invalid response to GetPreferredAllocation: {answer!r}: "
+            f"expected a tuple of device IDs"
+        )
     return answer

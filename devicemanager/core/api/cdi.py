@@ -14,17 +14,20 @@ _DEVICE = r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?"
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """Split a fully qualified name into kind and device; None if it is invalid."""
+    """Split a CDI device name into kind and device, such as ``vendor.com/gpu`` and ``0``.
+
+    Returns None if the name is invalid.
+    """
     kind, _, device = name.partition("=")
     return (kind, device) if is_kind(kind) and is_device(device) else None
 
 
 def is_kind(kind: str) -> bool:
-    """True if the text is ``vendor/class`` with a valid vendor and class."""
+    """True if the text is a valid CDI kind, ``vendor/class``."""
     vendor, slash, class_ = kind.partition("/")
     return bool(slash) and all(re.fullmatch(_VENDOR_OR_CLASS, each) for each in (vendor, class_))
 
 
 def is_device(name: str) -> bool:
-    """True if the text is a valid device name."""
+    """True if the text is a valid device name, the part of a CDI name after ``=``."""
     return re.fullmatch(_DEVICE, name) is not None

@@ -11,12 +11,12 @@ HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
 
 MAX_NUMA_NODES: Final = 1024
-"""NUMA node IDs are below this number: Linux supports no more (``NODES_SHIFT`` in mm/Kconfig
-is at most 10)."""
+"""Largest number of NUMA nodes that Linux supports (``NODES_SHIFT`` in mm/Kconfig is at most
+10). Node IDs are below this number."""
 
 PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
-"""The directory in which a kubelet listens for registrations. Its root directory does not
-change it."""
+"""The directory in which a kubelet listens for registrations. It is fixed: the kubelet's flag
+``--root-dir`` does not change it."""
 
 CHECKPOINT_FILE: Final = "kubelet_internal_checkpoint"
 """File name of the kubelet's checkpoint in the plugin directory."""

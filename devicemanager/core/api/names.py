@@ -24,21 +24,21 @@ def is_extended_resource_name(name: str) -> bool:
 def extended_resource_fault(name: str) -> str | None:
     """Return why ``name`` is not a valid extended resource; None if it is valid.
 
-    Follows ``IsExtendedResourceName`` (pkg/apis/core/v1/helper, v1.32). A quota for the
-    resource is named with the prefix ``requests.``, so the name must be a qualified name
-    with this prefix, too.
+    Follows ``IsExtendedResourceName`` (pkg/apis/core/v1/helper, v1.32). The quota of a resource
+    has the resource's name with the prefix ``requests.``. Therefore the name must also be valid
+    with this prefix.
     """
-    # Names come from any client: do not cache long ones.
+    # Long names are not cached, because any client can send any number of names.
     return _cached_fault(name) if len(name) <= _MAX_RESOURCE else _fault(name)
 
 
 def _fault(name: str) -> str | None:
     domain, slash, local = name.rpartition("/")
     if not slash:
-        return "it has no domain, as in vendor.com/gpu"
+        return "it has no domain: use a name such as vendor.com/gpu"
     if name.startswith(_QUOTA_PREFIX):
-        return f"it starts with {_QUOTA_PREFIX}"
-    # Anywhere in the name, because IsNativeResource searches it so.
+        return f"it starts with {_QUOTA_PREFIX}, which is reserved for quotas"
+    # IsNativeResource finds the domain anywhere in the name, not only at its end.
     if f"{_NATIVE_DOMAIN}/" in name:
         return f"domains that end with {_NATIVE_DOMAIN} are reserved for Kubernetes"
     if "/" in domain:
@@ -55,7 +55,8 @@ _cached_fault = lru_cache(maxsize=1024)(_fault)
 
 
 def is_qualified_name(name: str) -> bool:
-    """True if ``name`` is ``[domain/]name`` as ``validation.IsQualifiedName`` defines it."""
+    """True if ``name`` is a valid qualified name, ``[domain/]name``
+    (``validation.IsQualifiedName``)."""
     domain, slash, local = name.rpartition("/")
     if slash and not is_dns1123_subdomain(domain):
         return False
@@ -63,13 +64,14 @@ def is_qualified_name(name: str) -> bool:
 
 
 def is_dns1123_subdomain(name: str) -> bool:
-    """True for lower case letters, digits, ``-`` and ``.``, at most 253 characters."""
+    """True if ``name`` is a valid DNS subdomain: at most 253 lower case letters, digits, ``-``
+    and ``.``."""
     return len(name) <= _MAX_SUBDOMAIN and _SUBDOMAIN.match(name) is not None
 
 
 def interface_name_fault(name: str) -> str | None:
-    """Return why Linux rejects this name for a network interface (``dev_valid_name``,
-    net/core/dev.c); None if it is valid."""
+    """Return why Linux rejects ``name`` for a network interface; None if it is valid
+    (``dev_valid_name``, net/core/dev.c)."""
     invalid = name in ("", ".", "..") or any(c in "/:\0" or c.isspace() for c in name)
     if invalid or len(name.encode(errors="replace")) > _MAX_INTERFACE_BYTES:
         return f"use 1 to {_MAX_INTERFACE_BYTES} bytes without blanks, '/' and ':'"

@@ -1,4 +1,4 @@
-"""The explanation of an admission as plain data, for JSON."""
+"""Conversion of an admission's explanation to plain data, for JSON."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from devicemanager.core.topology.numa import nodes_of
 
 
 def as_dict(explanation: AdmissionExplanation) -> dict[str, Any]:
-    """Convert an explanation to dicts, lists, strings, numbers and None.
+    """Convert an explanation to dicts, lists, strings, numbers, booleans and None.
 
-    Sets of NUMA nodes become lists of node IDs; None stands for no preference.
+    A set of NUMA nodes becomes a list of node IDs; None stands for no preference.
     """
     pod, policy = explanation.pod, explanation.policy
     return {

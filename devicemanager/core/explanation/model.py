@@ -1,4 +1,4 @@
-"""The facts of one admission: what each step had to choose from, its hints and its result."""
+"""Facts of one admission: for each step the available devices, the hints and the result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHOWN_CANDIDATES = 3
 
 
 class DeviceState(Enum):
-    """State of a device when the decision was made, or that it was chosen."""
+    """State of a device when an admission chose devices: free, in use or unhealthy, or chosen."""
 
     FREE = "free"
     IN_USE = "in use"
@@ -44,8 +44,10 @@ class DeviceState(Enum):
 
 @attrs.frozen(eq=False)
 class ResourceExplanation:
-    """One device resource in one step of the admission. Sets are integers over the numbers
-    of ``devices.device_index``."""
+    """One device resource in one step of an admission.
+
+    A set of devices is an integer whose bits are the numbers of ``devices.device_index``.
+    """
 
     resource: ResourceName
     request: int
@@ -54,13 +56,13 @@ class ResourceExplanation:
     in_use: int = 0
     """Devices that this step could not choose because they were in use."""
     chosen: int = 0
-    """Devices that this step chose, or that the container had before."""
+    """Devices that this step chose, or that the container already had."""
     own: int = 0
     """Devices that other containers of the pod used before this step."""
 
     def states(self, bits: int) -> list[tuple[int, DeviceState]]:
-        """Return number and state of each device of a set, sorted by number."""
-        # As sets: testing bits of a large integer one by one would be quadratic.
+        """Return the number and the state of each device in the set ``bits``, sorted by number."""
+        # Python sets, because testing the bits of a large integer one by one is quadratic.
         chosen, own, in_use = (
             frozenset(bitset.numbers(each & bits)) for each in (self.chosen, self.own, self.in_use)
         )
@@ -79,18 +81,18 @@ class ResourceExplanation:
 
     @property
     def free(self) -> int:
-        """The set of devices that could be chosen, including the chosen ones."""
+        """The set of devices that could be chosen in this step, including the chosen devices."""
         return self.devices.healthy & ~self.in_use
 
     @property
     def chosen_ids(self) -> tuple[DeviceId, ...]:
-        """The IDs of the chosen devices, sorted."""
+        """The sorted IDs of the devices that this step chose or that the container already had."""
         return self.devices.device_index.select(self.chosen)
 
     def places(self, topology: NumaTopology) -> dict[int | None, int]:
-        """Map NUMA node IDs to their devices, and None to devices on no node of the machine.
+        """Map each NUMA node ID to the set of its devices; None maps to all other devices.
 
-        A device with several nodes is listed under each of them.
+        A device with several nodes is in the set of each of its nodes.
         """
         per_node = self.devices.device_index.per_node
         places: dict[int | None, int] = {
@@ -101,37 +103,39 @@ class ResourceExplanation:
         return places | ({None: elsewhere} if elsewhere else {})
 
     def free_per_node(self, topology: NumaTopology) -> dict[int | None, int]:
-        """Map NUMA node IDs (None: no node) to their number of free devices."""
+        """Map each NUMA node ID to its number of free devices; None maps to the number of free
+        devices on none of the nodes."""
         free = self.free
         return {node: (bits & free).bit_count() for node, bits in self.places(topology).items()}
 
 
 class AlignmentFault(Enum):
-    """What prevents a preferred alignment of one resource, or of all together."""
+    """Reason why one resource, or all resources together, cannot be aligned as preferred."""
 
     FITS_NOWHERE = "fits nowhere"
     """All nodes together have too few free devices."""
     SPREAD = "spread"
-    """The free devices are on more nodes than the request would need if none were in use."""
+    """The request fits only on more nodes than it would need if no device were in use."""
     WIDE = "wide"
-    """The request needs several nodes, and the policy allows one."""
+    """The request needs several nodes, but the policy allows only one."""
     NO_COMMON_NODES = "no common nodes"
-    """Each resource can be aligned alone, but not all to the same nodes."""
+    """Each resource alone can be aligned, but not all of them to the same nodes."""
 
 
 @attrs.frozen
 class MergeExplanation:
-    """The hints of all resources, and the policy's decision."""
+    """The topology hints of all resources, and the policy's decision about them."""
 
     policy: PolicyName
     hints: Mapping[str, Hints | None]
     affinity: Hint
     admitted: bool
     candidates: tuple[Hint, ...] = ()
-    """If no result was preferred: the best possible results, best first."""
+    """The best possible results, best first; empty if the result is preferred."""
 
     def aligned_to(self, resource: str) -> tuple[tuple[int, ...], ...]:
-        """Return the sets of nodes to which the policy would align the resource alone."""
+        """Return the sets of NUMA nodes to which the policy would align the resource if it were
+        the only one. Each set is a tuple of node IDs."""
         hints = self.hints[resource] or ()
         return tuple(
             nodes_of(hint.mask)
@@ -140,7 +144,8 @@ class MergeExplanation:
         )
 
     def narrowest(self, resource: str) -> tuple[int, ...]:
-        """Return the smallest set of nodes with enough of the resource; empty without any."""
+        """Return the IDs of the smallest set of NUMA nodes on which the request for the resource
+        fits; empty if it fits on none."""
         for hint in self.hints[resource] or ():
             if hint.mask is not None:
                 return nodes_of(hint.mask)
@@ -148,12 +153,13 @@ class MergeExplanation:
 
     @property
     def faults(self) -> Mapping[str, AlignmentFault]:
-        """Map resources to what prevents their alignment; empty if the result is preferred."""
+        """Map each resource that cannot be aligned to the reason; empty if the result is
+        preferred."""
         if self.affinity.preferred:
             return {}
         aligned = {name: hints for name, hints in self.hints.items() if hints is not None}
-        # A resource that cannot be aligned alone explains the result. Only if all can, the
-        # combination is the problem, and then each of them takes part in it.
+        # A resource that cannot be aligned even alone explains the result. If each resource can
+        # be aligned alone, the combination of all of them is the reason.
         alone = {
             name: fault for name, hints in aligned.items() if (fault := self._fault_alone(hints))
         }
@@ -176,7 +182,7 @@ class MergeExplanation:
 def explain_merge(
     policy: TopologyPolicy, provider_hints: Sequence[ProviderHints]
 ) -> MergeExplanation:
-    """Merge the hints again and record what led to the result."""
+    """Merge the providers' hints under a policy, and return the result with its reasons."""
     affinity, admitted = policy.merge(provider_hints)
     named = {name: hints for provider in provider_hints for name, hints in provider.items()}
     candidates: tuple[Hint, ...] = ()
@@ -195,7 +201,7 @@ def explain_merge(
 
 @attrs.frozen(eq=False)
 class StepExplanation:
-    """One decision: for a container or, in pod scope, for all containers."""
+    """One step of an admission: the decision for a container or, in pod scope, for the pod."""
 
     container: str | None
     """The container's name; None for the pod as a whole."""
@@ -205,12 +211,12 @@ class StepExplanation:
     error: str | None = None
     """The kubelet's message if the allocation failed after the merge."""
     unknown: Mapping[ResourceName, int] = attrs.field(factory=dict)
-    """Requests for resources that no plugin has registered; the container runs without."""
+    """Requests for resources that no plugin has registered; the container runs without them."""
 
 
 @attrs.frozen
 class Holder:
-    """A container of another pod with devices of a resource that this pod requested."""
+    """A container of another pod, with its devices of a resource that the pod requested."""
 
     pod: PodUid
     name: str
@@ -222,7 +228,7 @@ class Holder:
 
 @attrs.frozen(eq=False)
 class AdmissionExplanation:
-    """One pod's admission: all steps and the result."""
+    """Explanation of one pod's admission: all steps and the result."""
 
     pod: Pod
     policy: TopologyPolicy
@@ -231,11 +237,11 @@ class AdmissionExplanation:
     """The kubelet's reason for a rejection; empty if the pod was admitted."""
     message: str = ""
     allocated: Mapping[PodUid, AllocatedByContainer] = attrs.field(factory=dict, repr=False)
-    """Allocations of all pods at the time of the rejection; for an admitted pod, when its
-    explanation was first requested."""
+    """Allocations of all pods by pod UID: at the time of the rejection or, for an admitted pod,
+    when its explanation was first requested."""
     name_of: Callable[[PodUid], str] = attrs.field(default=str, repr=False)
     since: str = ""
-    """The kubelet versions that reject the pod, in words; empty if all do."""
+    """Sentence that says which kubelet versions reject the pod; empty if all do."""
 
     @property
     def admitted(self) -> bool:
@@ -244,7 +250,7 @@ class AdmissionExplanation:
 
     @property
     def holders(self) -> tuple[Holder, ...]:
-        """The containers to which the devices in use are allocated, sorted by pod."""
+        """The containers of other pods that used requested devices, sorted by pod name."""
         in_use = self._in_use()
         names = {pod: self.name_of(pod) for pod in self.allocated if pod != self.pod.uid}
         return tuple(
@@ -256,7 +262,7 @@ class AdmissionExplanation:
         )
 
     def _in_use(self) -> dict[ResourceName, frozenset[DeviceId]]:
-        """Return the devices that were in use at any step, by resource."""
+        """Return the IDs of the devices that were in use in any step, by resource."""
         found: dict[ResourceName, frozenset[DeviceId]] = {}
         for one in (one for step in self.steps for one in step.resources):
             ids = one.devices.device_index.select(one.in_use)

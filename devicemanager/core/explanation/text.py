@@ -1,4 +1,4 @@
-"""The explanation of an admission as text, with a drawing of NUMA nodes and devices."""
+"""Rendering of an admission's explanation as text, with a drawing of NUMA nodes and devices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SYMBOLS = {
     DeviceState.OWN: "+",
 }
 WIDEST_DRAWING = 64
-"""Largest number of devices of one node that are drawn one by one."""
+"""Largest number of devices of a NUMA node that are drawn one by one."""
 MOST_HOLDERS = 50
 """Largest number of containers that are listed with their devices."""
 MOST_HINTS = 8
@@ -34,7 +34,7 @@ MOST_HINTS = 8
 
 
 def render(explanation: AdmissionExplanation) -> str:
-    """Render the whole admission, with a newline at the end."""
+    """Render the explanation of an admission as text that ends with a newline."""
     lines = (*_head(explanation), *steps(explanation), *in_use(explanation))
     return "\n".join(lines) + "\n"
 
@@ -53,7 +53,10 @@ def steps(explanation: AdmissionExplanation) -> Iterator[str]:
 
 
 def in_use(explanation: AdmissionExplanation) -> Iterator[str]:
-    """Render the containers with devices in use as lines, after a blank line and a heading."""
+    """Render the containers of other pods that use requested devices, as lines.
+
+    A blank line and a heading come first; without such containers there are no lines.
+    """
     holders = explanation.holders
     if holders:
         yield ""
@@ -66,7 +69,8 @@ def in_use(explanation: AdmissionExplanation) -> Iterator[str]:
 
 
 def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyName, ...]:
-    """Return the other policies that would admit these hints, the strictest first."""
+    """Return the other policies that would admit the pod with the hints of ``merge``, the
+    strictest first."""
     return tuple(
         name
         for name in reversed(PolicyName)
@@ -75,9 +79,9 @@ def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyNa
 
 
 def sentence(merge: MergeExplanation, resources: Iterable[ResourceExplanation] = ()) -> str:
-    """Return the policy's decision and its reason, in one sentence.
+    """Return the policy's decision and its reason in one sentence.
 
-    ``resources`` adds numbers for resources that fit nowhere.
+    With ``resources``, the sentence has device counts for resources that fit nowhere.
     """
     if merge.policy is PolicyName.NONE:
         return "none: no alignment"
@@ -92,7 +96,7 @@ def sentence(merge: MergeExplanation, resources: Iterable[ResourceExplanation] =
 
 
 def node_names(nodes: tuple[int, ...]) -> str:
-    """Return a name for a set of nodes: ``node 0``, ``nodes 0+1``."""
+    """Return a name for a set of NUMA nodes, such as ``node 0`` or ``nodes 0+1``."""
     return ("node " if len(nodes) == 1 else "nodes ") + "+".join(map(str, nodes))
 
 
@@ -122,7 +126,7 @@ def _step(step: StepExplanation, policy: TopologyPolicy, admitted: bool) -> Iter
         yield f"{one.resource}: {one.request} requested"
         yield from (f"  {line}" for line in _drawing(one, policy.topology))
         if one.chosen:
-            # A rejected pod is allocated nothing, but its first containers may have been.
+            # A rejected pod keeps no devices, but some were chosen for its first containers.
             label = "chosen" if admitted else "chosen before the rejection"
             yield f"  {label}: {', '.join(one.chosen_ids)}"
         if one.resource in hints:
@@ -148,7 +152,8 @@ def _step(step: StepExplanation, policy: TopologyPolicy, admitted: bool) -> Iter
 def _way_out(
     merge: MergeExplanation, resources: Iterable[ResourceExplanation], policy: TopologyPolicy
 ) -> str:
-    """Return which other policy would admit the pod, or that too few devices are free."""
+    """Return a sentence: which other policies would admit the pod, or that none would because too
+    few devices are free."""
     devices: dict[str, ResourceExplanation] = {one.resource: one for one in resources}
     short = [
         name
@@ -161,7 +166,7 @@ def _way_out(
 
 
 def _is_short(one: ResourceExplanation) -> bool:
-    """True if there are too few free devices on all nodes together."""
+    """True if all NUMA nodes together have too few free devices for the request."""
     return one.request > (one.free | one.own).bit_count()
 
 
@@ -181,7 +186,7 @@ def _drawing(one: ResourceExplanation, topology: NumaTopology) -> Iterator[str]:
 def _devices(one: ResourceExplanation, bits: int) -> str:
     if bits.bit_count() <= WIDEST_DRAWING:
         return "".join(SYMBOLS[state] for _, state in one.states(bits))
-    # A device can be in several of these sets; the order of subtraction is that of ``states``.
+    # A device can be in several sets. It counts once, by the order of tests in ``states``.
     chosen, own = bits & one.chosen, bits & one.own & ~one.chosen
     in_use = bits & one.in_use & ~chosen & ~own
     free = bits & one.free & ~chosen & ~own
@@ -196,7 +201,7 @@ def _devices(one: ResourceExplanation, bits: int) -> str:
 
 
 def _fits(hints: Hints | None) -> str:
-    """Render hints: preferred ones first, each marked with an exclamation mark."""
+    """Render hints as text, preferred hints first, each with an exclamation mark."""
     if hints is None:
         return "fits on any node: it has no topology"
     if not hints:

@@ -1,2 +1,2 @@
-"""The node's status as the kubelet reports it: conditions, capacity and allocatable, and what
-counts as a change."""
+"""The node's status as the kubelet reports it: conditions, capacity and allocatable. A digest
+shows whether a status has changed."""

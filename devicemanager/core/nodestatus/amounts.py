@@ -1,4 +1,4 @@
-"""``capacity`` and ``allocatable`` of a node's status, and how a changed status is reported."""
+"""``capacity`` and ``allocatable`` of a node's status, and the patch that reports a status."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from devicemanager.core.quantity import Quantity
 Object = Mapping[str, Any]
 """``status`` of a Node object."""
 Texts = dict[str, str]
-"""Resource to quantity, as text."""
+"""Map of a resource to its quantity as text."""
 
 
 def node_amounts(
@@ -20,11 +20,11 @@ def node_amounts(
     devices: NodeStatus,
     reserved: Mapping[str, Quantity] | None = None,
 ) -> tuple[Texts, Texts]:
-    """Return capacity and allocatable, each sorted by name.
+    """Return ``capacity`` and ``allocatable`` of the node's status, each sorted by resource.
 
-    ``fixed`` is the allocatable amount of resources other than devices; the capacity is
-    larger by ``reserved``. Device counts replace amounts of the same name, as in the kubelet
-    (``MachineInfo``, v1.32).
+    ``fixed`` has the allocatable amounts of resources other than devices. Their capacity is the
+    allocatable amount plus the ``reserved`` amount. A device count replaces an amount of the same
+    resource, as in the kubelet (``MachineInfo``, v1.32).
     """
     more = reserved or {}
     capacity = {
@@ -42,7 +42,7 @@ def _nanos(amounts: Mapping[str, Quantity], name: str) -> int:
 
 
 def digest(status: Object) -> int:
-    """Return a number that is equal for equal statuses, ignoring heartbeat times
+    """Return a hash of a node status without its heartbeat times, to detect a changed status
     (``nodeStatusHasChanged``, pkg/kubelet/kubelet_node_status.go, v1.32)."""
     conditions = [
         {name: value for name, value in each.items() if name != "lastHeartbeatTime"}
@@ -52,10 +52,10 @@ def digest(status: Object) -> int:
 
 
 def node_patch(after: Object) -> dict[str, Any]:
-    """Return the strategic merge patch that changes the status in the API to ``after``
+    """Return the strategic merge patch that changes the node's status in the API to ``after``
     (``PatchNodeStatus``, component-helpers/node/util, v1.32)."""
-    # Conditions are merged by type. Addresses must be replaced as a whole: the API merges
-    # them by type, too, but a node can have several addresses of one type.
+    # The API server merges conditions and addresses by type. Addresses must be replaced as a
+    # whole, because a node can have several addresses of one type.
     patch = dict(after)
     if "addresses" in patch:
         patch["addresses"] = [*patch["addresses"], {"$patch": "replace"}]

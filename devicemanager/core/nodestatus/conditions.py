@@ -12,7 +12,7 @@ _REQUIRED = ("cpu", "memory", "pods", "ephemeral-storage")
 
 
 class Pressure(StrEnum):
-    """Pressure conditions, in the kubelet's order."""
+    """Pressure condition of a node; the members are in the kubelet's order."""
 
     MEMORY = "MemoryPressure"
     DISK = "DiskPressure"
@@ -37,7 +37,7 @@ _TEXTS = {
 
 @attrs.frozen
 class NodeCondition:
-    """An entry of ``status.conditions`` without times."""
+    """One condition of a node's status, without its times."""
 
     type: str
     status: bool
@@ -50,10 +50,10 @@ def node_conditions(
     errors: Sequence[str] = (),
     pressures: Collection[Pressure] = (),
 ) -> tuple[NodeCondition, ...]:
-    """Return the four conditions, Ready last.
+    """Return the four conditions of the node, Ready last.
 
-    ``capacity`` has the names of the node's resources; ``errors`` are further reasons why it
-    is not ready.
+    ``capacity`` has the names of the node's resources. ``errors`` are additional reasons why the
+    node is not ready.
     """
     under_pressure = tuple(
         NodeCondition(kind, kind in pressures, *_TEXTS[kind, kind in pressures])

@@ -14,7 +14,10 @@ from devicemanager.core.podstatus.phase import Phase
 
 
 class ConditionType(StrEnum):
-    """Conditions that the kubelet owns, in its order. Other controllers own all others."""
+    """Types of the pod conditions that the kubelet owns, in the kubelet's order.
+
+    Other controllers own all other types.
+    """
 
     READY_TO_START_CONTAINERS = "PodReadyToStartContainers"
     INITIALIZED = "Initialized"
@@ -25,7 +28,7 @@ class ConditionType(StrEnum):
 
 @attrs.frozen
 class Condition:
-    """An entry of ``status.conditions``."""
+    """One condition of a pod's status."""
 
     type: str
     status: bool
@@ -37,8 +40,8 @@ class Condition:
 
 
 Gates = Mapping[str, str | None]
-"""Condition type of each readiness gate in ``spec.readinessGates`` to the condition's status,
-such as ``True``; None if the condition does not exist."""
+"""Map of the condition type of each readiness gate (``spec.readinessGates``) to the condition's
+status, such as ``"True"``; None if the pod does not have the condition."""
 
 
 def is_ready(container: Container, status: ContainerStatus, is_init: bool) -> bool:
@@ -59,9 +62,10 @@ def pod_conditions(
     unready: frozenset[str] = frozenset(),
     gates: Gates | None = None,
 ) -> tuple[Condition, ...]:
-    """Return the five conditions.
+    """Return the five conditions that the kubelet sets for an admitted pod.
 
-    ``statuses`` has every container of the pod. Containers in ``unready`` never become ready.
+    ``statuses`` has the statuses of all containers of the pod. Containers in ``unready`` never
+    become ready.
     """
     containers_ready = _containers_ready(pod, statuses, phase, unready, start_time)
     last = _latest(statuses.values()) or start_time
@@ -89,8 +93,8 @@ def _initialized(
     since = _latest(statuses[each.name] for each in pod.init_containers) or start_time
     if phase is Phase.SUCCEEDED:
         return Condition(kind, True, "PodCompleted", since=since)
-    # App containers only start after the init containers. If one has run, the init containers
-    # were complete, even if their statuses were lost with the containers.
+    # App containers start only after the init containers are complete. If an app container has
+    # run, the init containers were complete, even if their statuses are lost.
     has_run = any(statuses[each.name].was_started for each in pod.containers)
     incomplete = [
         each.name for each in pod.init_containers if not is_ready(each, statuses[each.name], True)
@@ -131,7 +135,7 @@ def _containers_ready(
 
 def _ready(containers_ready: Condition, gates: Gates) -> Condition:
     """Return the condition Ready (``GeneratePodReadyCondition``)."""
-    # As in the kubelet, an unready container hides the messages of readiness gates.
+    # As in the kubelet, messages about readiness gates are left out if a container is not ready.
     ready = attrs.evolve(containers_ready, type=ConditionType.READY)
     if not ready.status:
         return ready
@@ -150,8 +154,8 @@ def _gate_message(gate: str, status: str | None) -> str:
 
 
 def _last_change(status: ContainerStatus) -> float | None:
-    """Return the time of a container's last state change; None if it never ran or the time is
-    unknown."""
+    """Return the time of a container's last state change; None if the container never ran or the
+    time is unknown."""
     if isinstance(status.state, Running):
         return status.state.started_at
     return None if status.end is None else status.end.finished_at

@@ -8,14 +8,14 @@ from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Pod
 
 KILLED = 137
-"""Exit code of a container ended by SIGKILL: 128 plus the signal number."""
+"""Exit code of a container that SIGKILL terminated: 128 plus the signal number."""
 STOPPED = 143
-"""Exit code of a container ended by SIGTERM."""
+"""Exit code of a container that SIGTERM terminated."""
 
 
 @attrs.frozen
 class Waiting:
-    """A container that is not running but will be started."""
+    """State of a container that is not running but will be started."""
 
     reason: str
     """``ContainerCreating``, ``PodInitializing``, ``CrashLoopBackOff`` or
@@ -25,7 +25,7 @@ class Waiting:
 
 @attrs.frozen
 class Running:
-    """A running container."""
+    """State of a running container."""
 
     started_at: float | None = None
     """Seconds since the epoch; None if an earlier kubelet instance started it."""
@@ -33,11 +33,11 @@ class Running:
 
 @attrs.frozen
 class Terminated:
-    """A container that has exited."""
+    """State of a container that has exited."""
 
     exit_code: int
     reason: str
-    """``Completed`` for exit code 0, else ``Error``, unless another reason was given."""
+    """``Completed`` for exit code 0, ``Error`` for any other exit code, or another given text."""
     started_at: float | None = None
     finished_at: float | None = None
     """Seconds since the epoch."""
@@ -48,7 +48,7 @@ State = Waiting | Running | Terminated
 
 @attrs.frozen
 class ContainerStatus:
-    """An entry of ``status.containerStatuses``."""
+    """Status of one container, as in ``status.containerStatuses``."""
 
     name: ContainerName
     state: State
@@ -73,7 +73,7 @@ class ContainerStatus:
 
     @property
     def end(self) -> Terminated | None:
-        """How the container exited; None if it is running or has never run."""
+        """The last exit of the container; None if the container is running or has never run."""
         match self.state:
             case Terminated():
                 return self.state
@@ -88,9 +88,9 @@ class ContainerStatus:
             case Terminated():
                 before = self.state
             case Running(started_at):
-                # A running container is only restarted after it was killed.
+                # A running container is killed before it is restarted.
                 before = Terminated(KILLED, "Error", started_at, now)
-        # The count is that of terminations, so the first start does not count.
+        # ``restartCount`` is the number of terminations, so the first start does not count.
         restarts = self.restart_count + (before is not None)
         return ContainerStatus(self.name, Running(now), before, restarts)
 

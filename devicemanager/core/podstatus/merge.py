@@ -1,7 +1,7 @@
-"""The patch that updates a pod's status in the API, and whether one is needed.
+"""The patch that updates a pod's status in the API, and a check whether a patch is needed.
 
-Other controllers write to the status, too: conditions of other types, claim statuses, the
-nominated node. A strategic merge patch does not change those (``mergePodStatus``,
+Other controllers also write to the status: conditions of other types, claim statuses, the
+nominated node. A strategic merge patch does not change these fields (``mergePodStatus``,
 pkg/kubelet/status/status_manager.go, v1.32).
 """
 
@@ -24,9 +24,10 @@ _REMOVED = (
 
 
 def status_patch(status: Object) -> dict[str, Any]:
-    """Return the strategic merge patch that changes the status in the API to ``status``.
+    """Return the strategic merge patch that changes the pod's status in the API to ``status``.
 
-    Conditions of the kubelet that ``status`` lacks are deleted, as for a rejected pod.
+    The patch deletes conditions of the kubelet that ``status`` does not have. The status of a
+    rejected pod, for example, has no conditions.
     """
     patch: dict[str, Any] = {**dict.fromkeys(_REMOVED), **status}
     conditions = list(status.get("conditions", ()))
@@ -39,8 +40,9 @@ def status_patch(status: Object) -> dict[str, Any]:
 
 
 def is_reported(in_api: Object, status: Object) -> bool:
-    """True if the status in the API equals ``status``, except for the times of conditions."""
-    # Times are not compared: of equal conditions, the time that was reported first stays.
+    """True if the pod's status in the API equals ``status``, except for the times of
+    conditions."""
+    # Times are not compared: if a condition is otherwise equal, its first reported time stays.
     for field in {*status, *_REMOVED} - {"conditions"}:
         if (in_api.get(field) or None) != (status.get(field) or None):
             return False

@@ -1,4 +1,4 @@
-"""``status.phase`` of a pod."""
+"""The phase of a pod (``status.phase``)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from devicemanager.core.podstatus.containers import ContainerStatus
 
 
 class Phase(StrEnum):
-    """``status.phase``."""
+    """Phase of a pod (``status.phase``)."""
 
     PENDING = "Pending"
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     UNKNOWN = "Unknown"
-    """The source does not report the phase. The kubelet itself never sets it."""
+    """The phase is not known. The kubelet itself never sets this phase."""
 
     @property
     def is_terminal(self) -> bool:
@@ -35,12 +35,12 @@ def phase_of(
 ) -> Phase:
     """Return the phase of a pod (``getPhase``, pkg/kubelet/kubelet_pods.go, v1.32).
 
-    ``statuses`` has the containers that were started at least once. With ``is_ending`` no
-    container is restarted, regardless of the restartPolicy. A terminal phase in ``before``
-    does not change.
+    ``statuses`` has the containers that were started at least once. With ``is_ending``, no
+    container is restarted, even if the pod's restartPolicy is Always. ``before`` is the phase that
+    was reported last; a terminal phase does not change.
     """
-    # A terminal phase is final: container statuses can be lost with the containers, and the
-    # phase that was reported must not change by that.
+    # A terminal phase is final. If container statuses are lost with the containers, the reported
+    # phase must not change.
     if before is not None and before.is_terminal:
         return before
     failed_init = pending_init = False
@@ -64,8 +64,8 @@ def phase_of(
         else:
             stopped += 1
             succeeded += status.has_succeeded
-    # The order of these tests is the kubelet's: a pod whose init container has failed for good
-    # is Failed although its app containers still wait.
+    # The order of these tests is the kubelet's. If an init container has failed and is not
+    # restarted, the pod is Failed although its app containers still wait.
     if failed_init and pod.restart_policy is RestartPolicy.NEVER:
         return Phase.FAILED
     if pending_init or waiting:
@@ -76,7 +76,10 @@ def phase_of(
 
 
 def _after_all(policy: RestartPolicy, succeeded: bool, is_ending: bool) -> Phase:
-    """Return the phase of a pod without running containers."""
+    """Return the phase of a pod whose app containers have all exited.
+
+    ``succeeded`` is True if all of them exited with code 0.
+    """
     if succeeded and (is_ending or policy is not RestartPolicy.ALWAYS):
         return Phase.SUCCEEDED
     if is_ending or policy is RestartPolicy.NEVER:

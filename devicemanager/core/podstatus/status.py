@@ -1,4 +1,4 @@
-"""The whole status of a pod: of one that the kubelet runs, or of one that it has rejected."""
+"""The whole status of a pod that the kubelet has admitted or rejected."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.status import ResourceStatus
 
 Resources = Mapping[ContainerName, tuple[ResourceStatus, ...]]
-"""Container to its ``allocatedResourcesStatus``."""
+"""Map of a container to its ``allocatedResourcesStatus``."""
 
 
 _COUNTED = (ResourceName("cpu"), ResourceName("memory"))
 
 
 class QosClass(StrEnum):
-    """``status.qosClass``: which pods are evicted last when the node is under pressure."""
+    """Quality of Service class of a pod (``status.qosClass``).
+
+    If the node is under pressure, Guaranteed pods are evicted last.
+    """
 
     GUARANTEED = "Guaranteed"
     BURSTABLE = "Burstable"
@@ -37,7 +40,7 @@ class QosClass(StrEnum):
 
 @attrs.frozen
 class ContainerEntry:
-    """An entry of ``containerStatuses`` or ``initContainerStatuses``."""
+    """One entry of ``containerStatuses`` or ``initContainerStatuses``, with its container."""
 
     container: Container
     status: ContainerStatus
@@ -46,7 +49,7 @@ class ContainerEntry:
 
     @property
     def is_started(self) -> bool:
-        """``started``: equal to running, because there are no startup probes here."""
+        """True if the container is running; the mock has no startup probes."""
         return self.status.is_running
 
 
@@ -70,7 +73,7 @@ class PodStatus:
 
 @attrs.frozen
 class PodFacts:
-    """The inputs of a pod's status."""
+    """Facts about a pod from which its status is computed."""
 
     pod: Pod
     phase: Phase
@@ -81,7 +84,8 @@ class PodFacts:
     unready: frozenset[str] = frozenset()
     """Containers that never become ready."""
     disrupted: str = ""
-    """Why the kubelet terminated the pod: the message of condition ``DisruptionTarget``."""
+    """Why the kubelet terminated the pod: the message of the condition ``DisruptionTarget``.
+    Empty if the kubelet did not terminate the pod."""
 
 
 def pod_status(
@@ -138,8 +142,10 @@ def _disruption(facts: PodFacts) -> Condition:
 
 
 def qos_class(pod: Pod) -> QosClass:
-    """Return the QoS class by the containers' CPU and memory (``ComputePodQOS``,
-    pkg/apis/core/v1/helper/qos, v1.32, without pod-level resources)."""
+    """Return the pod's QoS class, computed from the CPU and memory of its containers.
+
+    Follows ``ComputePodQOS`` (pkg/apis/core/v1/helper/qos, v1.32), without pod-level resources.
+    """
     requests = dict.fromkeys(_COUNTED, 0)
     limits = dict.fromkeys(_COUNTED, 0)
     all_limited = True

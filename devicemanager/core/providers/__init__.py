@@ -1,1 +1,1 @@
-"""Hint providers: CPUs and memory, which take part in topology alignment like devices do."""
+"""Hint providers for CPUs and memory, which are aligned to NUMA nodes together with devices."""

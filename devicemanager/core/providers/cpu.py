@@ -1,4 +1,4 @@
-"""Exclusive CPUs, allocated as by the static policy of the kubelet's CPU manager."""
+"""Exclusive CPUs, allocated like the static policy of the kubelet's CPU manager does."""
 
 from __future__ import annotations
 
@@ -27,31 +27,32 @@ NOT_ENOUGH_CPUS = (
 
 @attrs.frozen
 class CpuProvider:
-    """CPUs by NUMA node, and the exclusive CPUs of each container.
+    """Hint provider for exclusive CPUs; it records the CPUs that are allocated to each container.
 
-    Whole CPUs of Guaranteed pods are exclusive. The lowest free IDs within the affinity are
-    allocated first, then the lowest IDs of other nodes.
+    Guaranteed pods that request whole CPUs get exclusive CPUs. Free CPUs on the NUMA nodes of
+    the affinity are allocated first, then CPUs of other nodes, each in the order of their IDs.
     """
 
-    # The kubelet also prefers whole sockets and cores (``takeByTopologyNUMAPacked``). Sets of
-    # CPUs are only a means here to test the alignment of devices with CPUs.
+    # The kubelet also prefers whole sockets and cores (``takeByTopologyNUMAPacked``). Here, CPUs
+    # are allocated only to test the alignment of devices with CPUs.
 
     topology: NumaTopology
     per_node: Mapping[int, int]
-    """NUMA node ID to the set of its CPUs, as an integer."""
+    """Map of a NUMA node ID to the set of its CPUs, as an integer."""
     reserved: int = 0
     """CPUs that are never allocated (``reservedSystemCPUs``)."""
     _assigned: Mapping[PodUid, Mapping[ContainerName, int]] = attrs.field(factory=dict)
     _reusable: Mapping[PodUid, int] = attrs.field(factory=dict)
-    """Pod to CPUs of its ordinary init containers that no later container uses."""
+    """Map of a pod to the CPUs of its ordinary init containers that no later container uses."""
     _used: int = 0
-    """All CPUs that are assigned to any container."""
+    """The set of all CPUs that are allocated exclusively."""
 
     @classmethod
     def of(
         cls, topology: NumaTopology, cpus: Mapping[int, Iterable[int]], reserved: Iterable[int] = ()
     ) -> CpuProvider:
-        """Create a provider from CPU IDs by NUMA node ID."""
+        """Create a provider; ``cpus`` maps NUMA node IDs to CPU IDs, ``reserved`` CPUs are never
+        allocated."""
         per_node = {node: bitset.of(ids) for node, ids in cpus.items()}
         return cls(topology, per_node, bitset.of(reserved))
 
@@ -72,13 +73,14 @@ class CpuProvider:
         return bitset.union(self.per_node.values()) & ~self._used
 
     def hints(self, pod: Pod, container: Container) -> ProviderHints:
-        """Return one container's hints (``staticPolicy.GetTopologyHints``,
-        cpumanager/policy_static.go, v1.32)."""
+        """Return the hints for one container's exclusive CPUs; empty if it requests none
+        (``staticPolicy.GetTopologyHints``, cpumanager/policy_static.go, v1.32)."""
         request = exclusive_cpus(pod, container)
         if not request:
             return {}
         assigned = self._assigned.get(pod.uid, {}).get(container.name, 0)
-        # The request of an admitted container has changed: nothing fits, as in the kubelet.
+        # As in the kubelet, a container whose request has changed since its admission fits
+        # nowhere.
         if assigned and assigned.bit_count() != request:
             return {CPU: ()}
         if assigned:
@@ -87,8 +89,8 @@ class CpuProvider:
         return {CPU: layout_hints(self._layout(), self.free_cpus, reusable, request)}
 
     def pod_hints(self, pod: Pod) -> ProviderHints:
-        """Return the pod's hints (``staticPolicy.GetPodTopologyHints``,
-        cpumanager/policy_static.go, v1.32)."""
+        """Return the hints for the exclusive CPUs of a whole pod; empty if it requests none
+        (``staticPolicy.GetPodTopologyHints``, cpumanager/policy_static.go, v1.32)."""
         request = effective_request(pod, lambda container: exclusive_cpus(pod, container))
         if not request:
             return {}
@@ -100,8 +102,8 @@ class CpuProvider:
         return {CPU: layout_hints(self._layout(), self.free_cpus, reusable, request)}
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
-        """Allocate to a container (``staticPolicy.Allocate``, cpumanager/policy_static.go,
-        v1.32)."""
+        """Return the provider after allocating exclusive CPUs to a container
+        (``staticPolicy.Allocate``, cpumanager/policy_static.go, v1.32)."""
         request = exclusive_cpus(pod, container)
         assigned = self._assigned.get(pod.uid, {})
         if not request or container.name in assigned:
@@ -117,7 +119,7 @@ class CpuProvider:
         )
 
     def release(self, pod_uid: PodUid) -> Self:
-        """Return the provider without the pod's assignments."""
+        """Return the provider after freeing the exclusive CPUs of a pod."""
         if pod_uid not in self._assigned:
             return self
         return attrs.evolve(
@@ -143,22 +145,24 @@ class CpuProvider:
         return DeviceLayout.of(self.topology, self.per_node)
 
     def _choose(self, allowed: int, request: int, affinity: int | None) -> int:
-        """Choose aligned CPUs first, then others (``staticPolicy.allocateCPUs``, v1.32)."""
+        """Return ``request`` of the ``allowed`` CPUs, those on the nodes of ``affinity`` first
+        (``staticPolicy.allocateCPUs``, v1.32)."""
         near = 0
         if affinity is not None:
             on_nodes = bitset.union(c for node, c in self.per_node.items() if affinity >> node & 1)
             near = bitset.lowest(allowed & on_nodes, request)
-        rest, missing = allowed & ~near, request - near.bit_count()
-        if rest.bit_count() < missing:
+        others, missing = allowed & ~near, request - near.bit_count()
+        if others.bit_count() < missing:
             raise AllocationError(
-                NOT_ENOUGH_CPUS.format(requested=missing, available=rest.bit_count())
+                NOT_ENOUGH_CPUS.format(requested=missing, available=others.bit_count())
             )
-        return near | bitset.lowest(rest, missing)
+        return near | bitset.lowest(others, missing)
 
 
 def exclusive_cpus(pod: Pod, container: Container) -> int:
-    """Return the number of exclusive CPUs: a whole number, in a Guaranteed pod only
-    (``staticPolicy.guaranteedCPUs``, cpumanager/policy_static.go, v1.32)."""
+    """Return the number of exclusive CPUs that a container gets: its CPU request, or 0 if the
+    request is not a whole number or the pod is not Guaranteed (``staticPolicy.guaranteedCPUs``,
+    cpumanager/policy_static.go, v1.32)."""
     milli = container.requests.get(CPU, container.limits.get(CPU, 0))
     if milli % 1000 or not is_guaranteed(pod):
         return 0

@@ -1,7 +1,7 @@
-"""Memory by NUMA node, allocated as by policy Static of the kubelet's memory manager.
+"""Memory by NUMA node, allocated like the policy Static of the kubelet's memory manager does.
 
-One rule is left out: in the kubelet, a NUMA node that is part of an allocation over several
-nodes cannot serve an allocation of a single node.
+One rule of the kubelet is not implemented: a NUMA node that is part of an allocation on several
+nodes cannot serve an allocation on a single node.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ NO_NODES_TO_EXTEND = "[memorymanager] failed to find NUMA nodes to extend the cu
 (memorymanager/policy_static.go, v1.32)."""
 
 Amounts: TypeAlias = Mapping[tuple[str, int], int]
-"""Memory type and NUMA node ID to bytes."""
+"""Map of a memory type and a NUMA node ID to bytes."""
 
 Wanted: TypeAlias = Mapping[str, int]
-"""Memory type to bytes."""
+"""Map of a memory type to bytes."""
 
 
 @attrs.frozen
 class PodMemory:
-    """One pod's memory: blocks as reported, and the nodes from which the bytes come."""
+    """Memory of one pod: the reported blocks, and the bytes charged to each NUMA node."""
 
-    # The two differ: a block over two nodes is reported with both, but its bytes are charged
-    # to the first node as far as that has room.
+    # Blocks and charges differ: a block on two nodes is reported with both, but its bytes are
+    # charged to the first node until that is full.
 
     blocks: Mapping[ContainerName, tuple[MemoryBlock, ...]] = attrs.field(factory=dict)
     charged: Amounts = attrs.field(factory=dict)
@@ -60,10 +60,10 @@ NOTHING = PodMemory()
 
 @attrs.frozen
 class MemoryProvider:
-    """Memory and hugepages by NUMA node, and the amounts allocated to each container.
+    """Hint provider for memory and hugepages; it records the amounts allocated to each container.
 
-    ``capacity`` maps type and node ID to bytes; types are ``memory`` and
-    ``hugepages-<size>``. Only Guaranteed pods get memory from here.
+    ``capacity`` maps a memory type and a NUMA node ID to bytes. Types are ``memory`` and
+    ``hugepages-<size>``. Only Guaranteed pods are allocated memory.
     """
 
     topology: NumaTopology
@@ -80,14 +80,14 @@ class MemoryProvider:
     def of(
         cls, topology: NumaTopology, capacity: Mapping[str, Mapping[int, int]]
     ) -> MemoryProvider:
-        """Create a provider from bytes by memory type and NUMA node ID."""
+        """Create a provider; ``capacity`` maps memory types to bytes by NUMA node ID."""
         amounts = {
             (type_, node): size for type_, nodes in capacity.items() for node, size in nodes.items()
         }
         return cls(topology, amounts)
 
     def hints(self, pod: Pod, container: Container) -> ProviderHints:
-        """Return one container's hints (``staticPolicy.GetTopologyHints``,
+        """Return the hints for one container's memory (``staticPolicy.GetTopologyHints``,
         memorymanager/policy_static.go, v1.32)."""
         wanted = self._wanted(pod, container)
         blocks = self._pods.get(pod.uid, NOTHING).blocks.get(container.name)
@@ -96,7 +96,7 @@ class MemoryProvider:
         return self._hints_where_free(pod.uid, wanted)
 
     def pod_hints(self, pod: Pod) -> ProviderHints:
-        """Return the pod's hints (``staticPolicy.GetPodTopologyHints``,
+        """Return the hints for the memory of a whole pod (``staticPolicy.GetPodTopologyHints``,
         memorymanager/policy_static.go, v1.32)."""
         wanted = self._pod_wanted(pod)
         if pod.uid in self._pods:
@@ -104,8 +104,8 @@ class MemoryProvider:
         return self._hints_where_free(pod.uid, wanted)
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
-        """Allocate to a container (``staticPolicy.Allocate``, memorymanager/policy_static.go,
-        v1.32)."""
+        """Return the provider after allocating memory to a container (``staticPolicy.Allocate``,
+        memorymanager/policy_static.go, v1.32)."""
         wanted = self._wanted(pod, container)
         before = self._pods.get(pod.uid, NOTHING)
         if not wanted or container.name in before.blocks:
@@ -118,7 +118,7 @@ class MemoryProvider:
         return attrs.evolve(self, pods={**self._pods, pod.uid: after}, free=free)
 
     def release(self, pod_uid: PodUid) -> Self:
-        """Return the provider without the pod's memory."""
+        """Return the provider after freeing the memory of a pod."""
         if pod_uid not in self._pods:
             return self
         return attrs.evolve(
@@ -128,12 +128,15 @@ class MemoryProvider:
         )
 
     def allocated(self, pod_uid: PodUid, container: ContainerName) -> CpusAndMemory:
-        """Return the container's memory blocks, one per type."""
+        """Return the memory blocks allocated to a container, one per memory type."""
         return CpusAndMemory(memory=self._pods.get(pod_uid, NOTHING).blocks.get(container, ()))
 
     def pod_allocated(self, pod_uid: PodUid) -> CpusAndMemory:
-        """Return one block per type: the sum of all containers, on all their nodes. Memory
-        that a later container reuses counts once."""
+        """Return the memory of a whole pod, as one block per memory type.
+
+        A block has the sum of all containers, and all NUMA nodes of their blocks. Memory that a
+        later container reuses counts once.
+        """
         pod = self._pods.get(pod_uid, NOTHING)
         nodes: dict[str, set[int]] = {}
         for block in (block for blocks in pod.blocks.values() for block in blocks):
@@ -144,18 +147,19 @@ class MemoryProvider:
         )
 
     def allocatable(self) -> CpusAndMemory:
-        """Return one block per type and node."""
+        """Return the allocatable memory, as one block per memory type and NUMA node."""
         return combined(
             CpusAndMemory(memory=(MemoryBlock(type_, size, (node,)),))
             for (type_, node), size in self.capacity.items()
         )
 
     def free(self) -> dict[tuple[str, int], int]:
-        """Return the free bytes by type and node."""
+        """Return the free bytes by memory type and NUMA node ID."""
         return dict(self._free)
 
     def _wanted(self, pod: Pod, container: Container) -> dict[str, int]:
-        """Return the container's requests for memory types."""
+        """Return the container's memory requests in bytes by memory type; empty if the pod is not
+        Guaranteed."""
         if not is_guaranteed(pod):
             return {}
         requests = {**container.limits, **container.requests}
@@ -176,14 +180,15 @@ class MemoryProvider:
         return {type_: total(type_) for type_ in types}
 
     def _hints_where_free(self, pod_uid: PodUid, wanted: Wanted) -> dict[str, Hints]:
-        """Return hints for the free memory; none at all if the request fits nowhere."""
-        # Without hints the topology manager admits, and ``Allocate`` rejects the pod with the
-        # memory manager's message (``calculateHints``, v1.32).
+        """Return hints for the free memory; an empty dict if the request fits nowhere."""
+        # Without hints the topology manager admits the pod. ``Allocate`` then rejects it with
+        # the memory manager's message (``calculateHints``, v1.32).
         fitting = self._fitting(pod_uid, wanted)
         return dict.fromkeys(wanted, fitting) if fitting else {}
 
     def _hints_where_allocated(self, pod_uid: PodUid, wanted: Wanted) -> dict[str, Hints]:
-        """Return hints for a pod that is admitted again: its nodes if it has enough."""
+        """Return hints for a pod that already has memory: the NUMA nodes of its memory, or no
+        hint if that is less than the pod wants."""
         blocks = self.pod_allocated(pod_uid).memory
         mask = bitset.of(node for block in blocks for node in block.nodes)
         sizes = {t: sum(block.size for block in blocks if block.type == t) for t in wanted}
@@ -194,9 +199,12 @@ class MemoryProvider:
         return _with(self._free, self._pods.get(pod_uid, NOTHING).reusable)
 
     def _fitting(self, pod_uid: PodUid, wanted: Wanted) -> Hints:
-        """Return the sets of nodes on which all requests fit together (``calculateHints``,
-        v1.32). A set is preferred if it has the size of the smallest set that would fit if no
-        memory were in use."""
+        """Return hints for all sets of NUMA nodes with enough available memory of all wanted types
+        (``calculateHints``, v1.32).
+
+        A hint is preferred if it has the size of the smallest set that would be enough if no
+        memory were in use.
+        """
         masks = masks_in_order(self.topology.nodes)
         could = [mask for mask in masks if _fits(self.capacity, wanted, mask)]
         smallest = could[0].bit_count() if could else len(self.topology.nodes)
@@ -208,12 +216,15 @@ class MemoryProvider:
         )
 
     def _nodes_for(self, pod_uid: PodUid, wanted: Wanted, affinity: int | None) -> int:
-        """Return the affinity, extended by as few nodes as needed; without one, the best
-        hint."""
+        """Return the set of NUMA nodes from which to allocate the wanted memory.
+
+        It is the affinity, with as few additional nodes as needed. Without an affinity, it is the
+        smallest set that fits. Raises AllocationError if no set fits.
+        """
         available = self._available(pod_uid)
         if affinity is not None and _fits(available, wanted, affinity):
             return affinity
-        # Hints come smallest first, so the first superset adds the fewest nodes.
+        # The smallest sets come first, so the first superset adds the fewest nodes.
         for hint in self._fitting(pod_uid, wanted):
             mask = hint.mask or 0
             if affinity is None or mask & affinity == affinity:
@@ -221,12 +232,16 @@ class MemoryProvider:
         raise AllocationError(NO_NODES_WITH_ENOUGH if affinity is None else NO_NODES_TO_EXTEND)
 
     def _charge(self, pod: PodMemory, wanted: Wanted, mask: int, *, keep: bool) -> PodMemory:
-        """Charge reusable memory of the pod first, then free memory, node by node."""
+        """Return the pod's memory after charging the wanted bytes to the NUMA nodes in ``mask``.
+
+        Reusable memory of the pod is charged first, then free memory. With ``keep``, later
+        containers can reuse the charged memory.
+        """
         free, charged, reusable = self.free(), dict(pod.charged), dict(pod.reusable)
         for type_, missing in wanted.items():
             for place in ((type_, node) for node in nodes_of(mask)):
                 if place not in free:
-                    continue  # the node has nothing of this type
+                    continue  # the node has no memory of this type
                 reused = min(missing, reusable.get(place, 0))
                 added = min(missing - reused, free[place])
                 missing -= reused + added
@@ -252,8 +267,8 @@ def _fits(amounts: Amounts, wanted: Wanted, mask: int) -> bool:
 
 
 def _hints_of_blocks(blocks: tuple[MemoryBlock, ...], wanted: Wanted) -> dict[str, Hints]:
-    """Return a hint for exactly the nodes of the blocks; none if the request has changed
-    (``regenerateHints``, memorymanager/policy_static.go, v1.32)."""
+    """Return one hint per allocated memory block, with the block's NUMA nodes; no hints if the
+    request has changed (``regenerateHints``, memorymanager/policy_static.go, v1.32)."""
     if {block.type: block.size for block in blocks} != dict(wanted):
         return dict.fromkeys(wanted, ())
     return {block.type: (Hint(bitset.of(block.nodes), True),) for block in blocks}

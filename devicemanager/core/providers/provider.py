@@ -1,8 +1,8 @@
-"""Hint providers for resources other than devices, and the set of them on a node.
+"""Hint providers for resources other than devices, and the collection of a node's providers.
 
-A provider is an immutable value. ``allocate`` and ``release`` return the provider after the
-change. A rejected allocation leaves the old value unchanged, so nothing needs to be undone.
-``HintProviders`` is the only mutable part: it holds the current values.
+A provider is an immutable value. ``allocate`` and ``release`` return a changed copy. After a
+failed allocation the old value is still valid, so nothing needs to be undone.
+``HintProviders`` holds the current values; it is the only mutable class here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ HUGEPAGES_PREFIX = "hugepages-"
 
 @attrs.frozen
 class MemoryBlock:
-    """``size`` bytes of ``type`` (``memory`` or ``hugepages-<size>``) on these nodes."""
+    """Block of ``size`` bytes of memory on a set of NUMA nodes.
+
+    ``type`` is ``memory`` or ``hugepages-<size>``.
+    """
 
     type: str
     size: int
@@ -33,40 +36,42 @@ class MemoryBlock:
 
 @attrs.frozen
 class CpusAndMemory:
-    """CPUs and memory that are allocated or allocatable."""
+    """CPU IDs and memory blocks, either allocated to a container or pod, or allocatable."""
 
     cpu_ids: tuple[int, ...] = ()
     memory: tuple[MemoryBlock, ...] = ()
 
 
 class HintProvider(Protocol):
-    """A resource that takes part in topology alignment (``HintProvider``,
-    topologymanager/topology_manager.go, v1.32)."""
+    """Provider of topology hints for a resource, which also allocates the resource
+    (``HintProvider``, topologymanager/topology_manager.go, v1.32)."""
 
     def hints(self, pod: Pod, container: Container) -> ProviderHints:
-        """Return one container's hints by resource; empty without a matching request."""
+        """Return the hints for one container, by resource; empty if it requests none of the
+        provider's resources."""
 
     def pod_hints(self, pod: Pod) -> ProviderHints:
-        """Return the hints by resource for the pod as a whole."""
+        """Return the hints for the pod as a whole, by resource."""
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
-        """Return the provider after allocating to a container; itself without a request.
+        """Return a provider in which the container's request is allocated.
 
-        ``affinity`` is the set of nodes to prefer, None for any. Raises ``AllocationError``
-        if the request cannot be met.
+        Returns the provider itself if the container requests none of its resources. ``affinity``
+        is the set of NUMA nodes to prefer; None means all. Raises ``AllocationError`` if the
+        request cannot be met.
         """
 
     def release(self, pod_uid: PodUid) -> Self:
-        """Return the provider after freeing everything of a pod."""
+        """Return a provider in which nothing is allocated to the pod."""
 
     def allocated(self, pod_uid: PodUid, container: ContainerName) -> CpusAndMemory:
-        """Return what is allocated to a container, for PodResources."""
+        """Return the CPUs and memory allocated to a container, for the PodResources API."""
 
     def pod_allocated(self, pod_uid: PodUid) -> CpusAndMemory:
-        """Return what is allocated to all containers of a pod."""
+        """Return the CPUs and memory allocated to all containers of a pod."""
 
     def allocatable(self) -> CpusAndMemory:
-        """Return everything that can be allocated, in use or not."""
+        """Return all CPUs and memory that can be allocated, including those in use."""
 
 
 def is_guaranteed(pod: Pod) -> bool:
@@ -84,14 +89,14 @@ def is_guaranteed(pod: Pod) -> bool:
 
 
 def makes_reusable(pod: Pod, container: Container) -> bool:
-    """True if later containers may reuse what this one has: it is an ordinary init
+    """True if later containers may reuse the container's CPUs and memory: it is an ordinary init
     container."""
     is_init = any(init.name == container.name for init in pod.init_containers)
     return is_init and not container.restartable
 
 
 def combined(parts: Iterable[CpusAndMemory]) -> CpusAndMemory:
-    """Combine the parts: CPUs sorted, memory added up by type and nodes."""
+    """Combine CPUs and memory of several parts; memory is added up by type and NUMA nodes."""
     cpu_ids: set[int] = set()
     sizes: dict[tuple[str, tuple[int, ...]], int] = {}
     for part in parts:
@@ -106,16 +111,16 @@ def combined(parts: Iterable[CpusAndMemory]) -> CpusAndMemory:
 class HintProviders:
     """The node's hint providers other than the device manager, with their allocations.
 
-    There are no drafts: a container's CPUs and memory are allocated at once, so that
-    concurrent admissions see it, and freed with ``release`` if the pod is rejected later.
+    CPUs and memory of a container are allocated immediately, without a draft, so concurrent
+    admissions cannot use them. If the pod is rejected later, ``release`` frees them.
     """
 
     def __init__(self, providers: Iterable[HintProvider] = ()) -> None:
         self._providers = tuple(providers)
 
     def providers(self) -> tuple[HintProvider, ...]:
-        """Return the current providers. They are values, so a restarted kubelet can start
-        with them."""
+        """Return the current providers. A provider is an immutable value, so a restarted kubelet
+        can continue with it."""
         return self._providers
 
     def hints(self, pod: Pod, container: Container) -> list[ProviderHints]:
@@ -127,9 +132,10 @@ class HintProviders:
         return [provider.pod_hints(pod) for provider in self._providers]
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> bool:
-        """Allocate a container's CPUs and memory; return True if it requested any.
+        """Allocate a container's CPUs and memory; return True if any were allocated.
 
-        Raises AllocationError; earlier allocations of the pod remain until ``release``.
+        Raises AllocationError if a request cannot be met. Earlier allocations of the pod then
+        remain until ``release``.
         """
         before = self._providers
         if not before:
@@ -140,23 +146,23 @@ class HintProviders:
         return any(new is not old for new, old in zip(self._providers, before, strict=True))
 
     def release(self, pod: PodUid) -> None:
-        """Free everything of a pod."""
+        """Free all CPUs and memory of a pod."""
         self._providers = tuple([provider.release(pod) for provider in self._providers])
 
     def allocated(self, pod: PodUid, container: ContainerName) -> CpusAndMemory:
-        """Return what is allocated to a container."""
+        """Return the CPUs and memory allocated to a container."""
         return combined(provider.allocated(pod, container) for provider in self._providers)
 
     def pod_allocated(self, pod: PodUid) -> CpusAndMemory:
-        """Return what is allocated to all containers of a pod."""
+        """Return the CPUs and memory allocated to all containers of a pod."""
         return combined(provider.pod_allocated(pod) for provider in self._providers)
 
     def allocatable(self) -> CpusAndMemory:
-        """Return everything that can be allocated, in use or not."""
+        """Return all CPUs and memory that can be allocated, including those in use."""
         return combined(provider.allocatable() for provider in self._providers)
 
     def shared_cpus(self) -> tuple[int, ...]:
-        """Return the CPUs of containers without exclusive CPUs."""
+        """Return the IDs of the shared CPUs, on which containers without exclusive CPUs run."""
         pools = (getattr(each, "shared_cpus", 0) for each in self._providers)
         return tuple(bitset.numbers(bitset.union(pools)))
 

@@ -1,17 +1,16 @@
-"""Topology manager: from NUMA hints to one affinity, and whether a policy admits it.
+"""Topology manager: merges NUMA hints to one affinity, and decides whether to admit the pod.
 
-Theory of operation. Each resource that takes part in alignment gives *hints*: the sets of NUMA
-nodes on which its request fits (``hints``). The hints of all resources are *merged* into one
-set, the affinity (``merging``). A *policy* decides which hints are merged and whether the
-result is good enough to admit the pod (``policies``). ``numa`` is the machine: node IDs and
-distances.
+Theory of operation. Each hint provider returns *hints*: the sets of NUMA nodes on which a request
+for a resource fits (``hints``). The hints of all resources are *merged* into one set of nodes, the
+affinity (``merging``). A *policy* decides which hints are merged, and whether the affinity is good
+enough to admit the pod (``policies``). ``numa`` has the machine's node IDs and distances.
 
-All of it is pure arithmetic on sets. A set of NUMA nodes is an integer with bit ``n`` set for
-node ``n``, as in the kubelet's bitmask package; a set of devices is an integer over the
-numbering of a device list. Device IDs, the ledger and time do not appear here.
+All functions are pure arithmetic on sets. A set of NUMA nodes is an integer with bit ``n`` set for
+node ``n``, as in the kubelet's bitmask package. A set of devices is an integer whose bits are the
+numbers of a device list. Device IDs, the ledger and time do not appear here.
 
-The kubelet's algorithms are exponential in the number of nodes and resources. Here the results
-are the same, and the cost is that of a few table operations over the subsets of the nodes.
+The kubelet's algorithms are exponential in the number of nodes and resources. This package
+computes the same results with a few table operations over the subsets of the nodes.
 """
 
 from devicemanager.core.topology.hints import (

@@ -1,27 +1,28 @@
-"""Hints: the sets of NUMA nodes on which a request for devices fits."""
+"""Topology hints: the sets of NUMA nodes on which a request for devices fits."""
 
-# Theory of operation. The kubelet tests every set of NUMA nodes and, for each, every device
-# (``generateDeviceTopologyHints``, devicemanager/topology_hints.go, v1.32). A set is a hint if
-# enough usable devices touch it, that is, have at least one of their nodes in it. With eight
-# nodes and 10,000 devices this is 2.5 million steps per admission.
+# Theory of operation. The kubelet tests every device for every set of NUMA nodes
+# (``generateDeviceTopologyHints``, devicemanager/topology_hints.go, v1.32). A device *touches* a
+# set if at least one of its nodes is in the set. A set is a hint if enough usable devices touch
+# it. With eight nodes and 10,000 devices this takes 2.5 million steps per admission.
 #
-# Three observations make it cheap:
+# Three observations reduce the cost:
 #
-# * Devices on the same nodes behave alike. ``DeviceLayout`` groups them once per device list;
-#   afterwards a group is a count, obtained by one big-integer operation.
-# * A device touches a set unless all of its nodes are outside of it. The number of devices that
-#   touch S is therefore the total minus the number within the complement of S, and the latter
-#   comes from a sum over subsets (``_counts_within``).
-# * Only whether a count reaches the request matters. Counts above the request are lowered to
-#   it, so the cached answer stays valid until a group really runs short.
+# * Devices on the same nodes touch the same sets. ``DeviceLayout`` groups them once per device
+#   list. After that, one big-integer operation counts the devices of a group.
+# * A device touches a set unless all of its nodes are outside of the set. Therefore the number of
+#   devices that touch S is the total minus the number of devices with all nodes in the complement
+#   of S. A sum over subsets gives the second number (``_counts_within``).
+# * It matters only whether a count reaches the request. Counts above the request are lowered to
+#   the request, so a cached result stays valid until a group has too few devices.
 #
 # A resource has one of four kinds of hints (``resource_hints``):
 #
-# 1. No device has a NUMA node: None, no preference.
-# 2. The container already has devices: hints for exactly these, or none if the request differs.
-# 3. Too few devices: an empty tuple, the request fits nowhere.
-# 4. Otherwise the sets that fit. A hint is preferred if it has the size of the smallest set that
-#    would fit if no device were in use.
+# 1. No device has a NUMA node: None, which means no preference.
+# 2. The container already has devices: hints for exactly these devices, or an empty tuple if the
+#    request differs from their number.
+# 3. Too few devices: an empty tuple, which means that the request fits nowhere.
+# 4. All other cases: a hint for each set on which the request fits. A hint is preferred if it has
+#    the size of the smallest set on which the request would fit if no device were in use.
 
 from __future__ import annotations
 
@@ -41,18 +42,22 @@ from devicemanager.core.topology.numa import (
 
 
 class Hint(NamedTuple):
-    """A set of NUMA nodes, or None for no preference, and whether it is preferred."""
+    """A topology hint: a set of NUMA nodes on which a request fits.
 
-    # A tuple and not an attrs class: a machine with eight nodes has 255 hints per resource,
-    # and merge results are cached by their hash, which tuples compute at C speed.
+    ``mask`` is None if there is no preference. ``preferred`` is True if the request could not fit
+    on fewer nodes.
+    """
+
+    # This is a tuple, because tuples compute their hash at C speed. A machine with eight nodes
+    # has 255 hints per resource, and merge results are cached by the hash of the hints.
 
     mask: int | None
     preferred: bool
 
 
 MEMO_NODES = 8
-"""Results are cached for machines with up to this number of nodes. They have at most 255
-hints, so the caches stay small."""
+"""Largest number of NUMA nodes for which results are cached. A machine with this number has at
+most 255 hints per resource, so the caches stay small."""
 
 Hints: TypeAlias = tuple[Hint, ...]
 """All hints of one resource, smallest sets first. Empty: the request fits nowhere."""
@@ -60,18 +65,18 @@ Hints: TypeAlias = tuple[Hint, ...]
 
 @attrs.frozen(eq=False, repr=False)
 class DeviceLayout:
-    """Devices of a resource, grouped by the set of NUMA nodes they are on.
+    """Devices of a resource, grouped by the set of NUMA nodes that they are on.
 
-    Created once per device list; ``layout_hints`` then needs only one count per group.
+    A layout is created once per device list. ``layout_hints`` then needs only one count per group.
     """
 
     nodes: tuple[int, ...]
     masks: tuple[int, ...]
-    """The set of the machine's nodes of each group; none is empty."""
+    """The set of NUMA nodes of each group; no set is empty."""
     members: tuple[int, ...]
     """The devices of each group."""
     elsewhere: int
-    """Devices with topology that are on none of the machine's nodes."""
+    """Devices that have a topology but are on none of the machine's nodes."""
     totals: tuple[int, ...]
     """The number of devices in each group."""
 
@@ -83,11 +88,11 @@ class DeviceLayout:
         listed: int = -1,
         with_topology: int | None = None,
     ) -> DeviceLayout:
-        """Group the ``listed`` devices (default: all) by ``per_node``, which maps a node ID to
-        its devices.
+        """Group devices by the set of NUMA nodes that they are on.
 
-        Node IDs that the machine lacks are allowed. ``with_topology`` are the devices that name
-        a node, if ``per_node`` does not have all of them.
+        ``per_node`` maps a node ID to its devices; it can have IDs that the machine lacks. Only
+        ``listed`` devices are grouped (default: all). Pass ``with_topology``, all devices that
+        name a node, if ``per_node`` does not have all of them.
         """
         groups: dict[int, int] = {}
         named = bitset.union(per_node.values()) if with_topology is None else with_topology
@@ -96,8 +101,8 @@ class DeviceLayout:
             on_node = per_node.get(node, 0) & listed
             if not on_node:
                 continue
-            # Splitting node by node costs one pass over the groups per node. Grouping by each
-            # device's own set would cost a step per device.
+            # This costs one pass over the groups per node. Grouping the devices one by one would
+            # cost a step per device.
             _split(groups, on_node, 1 << node, new=on_node & elsewhere)
             elsewhere &= ~on_node
         masks = tuple(sorted(groups))
@@ -112,7 +117,11 @@ class DeviceLayout:
 
 
 def _split(groups: dict[int, int], on_node: int, node_bit: int, *, new: int) -> None:
-    """Split each group into devices on the node and others; add ``new`` as a group."""
+    """Split each group into the devices on one node and the others; add ``new`` as a group.
+
+    ``groups`` maps a set of nodes to devices and is changed in place. ``node_bit`` is the bit of
+    the node.
+    """
     for mask, bits in list(groups.items()):
         both = bits & on_node
         if both:
@@ -126,13 +135,12 @@ def _split(groups: dict[int, int], on_node: int, node_bit: int, *, new: int) -> 
 
 
 def layout_hints(layout: DeviceLayout, available: int, reusable: int, request: int) -> Hints:
-    """Return the hints for ``request`` devices out of ``available`` and ``reusable`` ones
-    (``generateDeviceTopologyHints``, devicemanager/topology_hints.go, v1.32)."""
-    # Every hint must touch all reusable devices, and no hint touches these.
+    """Return the hints for a request of devices; ``available`` and ``reusable`` devices can be
+    allocated (``generateDeviceTopologyHints``, devicemanager/topology_hints.go, v1.32)."""
+    # All reusable devices must touch every hint, but devices in ``elsewhere`` touch no hint.
     if reusable & layout.elsewhere:
         return ()
-    # A count above the request has the same effect as the request. Lowering it makes more
-    # calls hit the cache.
+    # Counts above the request are lowered to the request, so that more calls hit the cache.
     cap = max(request, 0)
     usable = [(bits & available).bit_count() for bits in layout.members]
     reusable_on: tuple[int, ...] = ()
@@ -161,12 +169,12 @@ def resource_hints(
     *,
     aligns: bool = False,
 ) -> Hints | None:
-    """Return a resource's hints; None stands for no preference.
+    """Return the hints of a device resource; None stands for no preference.
 
-    ``allocated`` devices belong to the container or pod already. Hints then name their nodes
-    only, and there are none if their number differs from the request. Pass
-    ``allocated_count`` if some are no longer listed and therefore have no bit. With
-    ``aligns``, the resource has hints, possibly none, although no device has a node.
+    ``allocated`` devices are already allocated to the container or pod. If there are any, only
+    sets with their nodes are hints, and there is no hint if their number differs from the
+    request. Pass their number as ``allocated_count`` if some of them are no longer listed and so
+    have no bit. With ``aligns``, the result is never None, even if no device has a NUMA node.
     Follows ``GetTopologyHints`` and ``GetPodTopologyHints`` (devicemanager/topology_hints.go,
     v1.32).
     """
@@ -188,11 +196,15 @@ def _hints_of_counts(
     reusable_on: tuple[int, ...],
     request: int,
 ) -> Hints:
-    """Return the hints that include a NUMA node of every group in ``reusable_on``."""
+    """Return the hints for a request, from the number of devices of each group.
+
+    ``masks`` are the node sets of the groups, ``totals`` and ``usable`` their numbers of devices.
+    Every hint has a node of each set in ``reusable_on``.
+    """
     index = dense_index(nodes)
     listed_within = _counts_within(index, masks, totals)
     usable_within = _counts_within(index, masks, usable)
-    # A device touches a set unless all of its nodes are outside: subtract those.
+    # A device touches a set unless all of its nodes are outside of the set.
     all_listed, all_usable = listed_within[-1], usable_within[-1]
     smallest = len(nodes)
     fitting = []
@@ -216,7 +228,11 @@ _cached_hints = lru_cache(maxsize=1024)(_hints_of_counts)
 
 @lru_cache(maxsize=8)
 def _candidates(nodes: tuple[int, ...]) -> tuple[tuple[int, int, Hint, Hint], ...]:
-    """Return each set in order: its size, its complement, its preferred and other hint."""
+    """Return all non-empty sets of nodes, smallest first.
+
+    Each item has the set's size, its complement as a dense set, and its hint, once preferred and
+    once not preferred.
+    """
     index = dense_index(nodes)
     full = len(index) - 1
     return tuple(
@@ -232,7 +248,10 @@ def _touches_all(mask: int | None, reusable_on: tuple[int, ...]) -> bool:
 def _counts_within(
     index: Mapping[int, int], masks: Sequence[int], counts: Sequence[int]
 ) -> list[int]:
-    """Return, for each dense set of nodes, the number of devices with all nodes in it."""
+    """Return the number of devices whose nodes are all in a set, for each dense set of nodes.
+
+    ``index`` maps a set to its dense set. ``counts`` has the number of devices of each mask.
+    """
     within = [0] * len(index)
     for mask, count in zip(masks, counts, strict=True):
         within[index[mask]] += count

@@ -1,25 +1,25 @@
-"""Merging: from the hints of all resources to one affinity."""
+"""Merging of the hints of all resources to one affinity."""
 
-# Theory of operation. A combination takes one hint of each resource; its result is the
-# intersection of their sets. The kubelet compares all combinations (``HintMerger.Merge``,
+# Theory of operation. A combination has one hint of each resource. Its result is the intersection
+# of their node sets. The kubelet compares all combinations (``HintMerger.Merge``,
 # topologymanager/policy.go, v1.32): sixteen million for three resources on eight nodes.
 #
-# Its order of preference compares only results and whether they are preferred, and it is total.
-# The winner therefore follows from the set of *reachable* results, and that set can be computed
-# without enumerating combinations:
+# The kubelet's order of preference is total, and compares only results and whether they are
+# preferred. Therefore the set of *reachable* results determines the best result. This set can be
+# computed without enumerating combinations:
 #
 # * Preferred results (``preferred_masks``): since v1.24 all hints of the combination must be
-#   preferred and name the same set. That is the intersection of the resources' preferred hints.
+#   preferred and name the same set. The results are the sets that all resources prefer.
 # * All results (``reachable_masks``): count, for each set S, the combinations whose hints all
-#   contain S. This is a product over the resources. Subtracting what larger sets contribute
-#   leaves the combinations whose intersection is exactly S (a Moebius transform over subsets).
+#   contain S. This is a product over the resources. Subtracting the counts of larger sets leaves
+#   the combinations whose intersection is exactly S (a Moebius transform over subsets).
 #
-# Three cases then give the affinity (``_merge``):
+# There are three cases for the affinity (``_merge``):
 #
-# 1. There is a preferred result: the fittest one.
-# 2. There are only other results: those with the size closest to what the neediest resource
-#    needs, not above it if possible, and the fittest of them.
-# 3. No result at all: all nodes, not preferred.
+# 1. Some results are preferred: the fittest of them.
+# 2. No result is preferred: take the resource that needs the most nodes, and the results whose
+#    size is closest to its number of nodes, not above it if possible. The fittest of them.
+# 3. There is no result: all nodes, not preferred.
 #
 # "Fittest" means fewest nodes, then smallest average distance with the policy option
 # ``prefer-closest-numa-nodes``, then the lowest node IDs.
@@ -34,19 +34,19 @@ from devicemanager.core.topology.hints import MEMO_NODES, Hint, Hints
 from devicemanager.core.topology.numa import NumaTopology, dense_index, subset_steps
 
 ProviderHints: TypeAlias = Mapping[str, Hints | None]
-"""The hints of one provider: resource to hints, None for no preference."""
+"""The hints of one provider: map of a resource to its hints; None means no preference."""
 
 NO_PREFERENCE: Hints = (Hint(None, True),)
 NOWHERE: Hints = (Hint(None, False),)
 
 
 def flatten_hints(providers: Sequence[ProviderHints]) -> tuple[Hints, ...]:
-    """Return the hints to combine, one tuple per resource of any provider.
+    """Return the hints of all providers in one tuple, which has one tuple of hints per resource.
 
-    A resource that fits nowhere counts as one hint that is not preferred
+    A resource whose request fits nowhere gets one hint that is not preferred
     (``filterProvidersHints``, topologymanager/policy.go, v1.32).
     """
-    # A resource without preference does not change any combination and is left out.
+    # Resources without preference are left out, because they change no combination.
     return tuple(
         [
             hints or NOWHERE
@@ -58,7 +58,7 @@ def flatten_hints(providers: Sequence[ProviderHints]) -> tuple[Hints, ...]:
 
 
 def only_single_nodes(hints: Iterable[Hints]) -> tuple[Hints, ...]:
-    """Return each resource's preferred hints with one node or without preference
+    """Return, for each resource, the preferred hints that have one NUMA node or no mask
     (``filterSingleNumaHints``, topologymanager/policy_single_numa_node.go, v1.32)."""
     return tuple(
         tuple(
@@ -73,7 +73,7 @@ def only_single_nodes(hints: Iterable[Hints]) -> tuple[Hints, ...]:
 def merge_hints(
     topology: NumaTopology, hints: tuple[Hints, ...], prefer_closest: bool = False
 ) -> Hint:
-    """Return the best combination of one hint per resource; its mask is never None.
+    """Return the best result of combining one hint per resource; its mask is never None.
 
     Follows ``HintMerger.Merge`` (topologymanager/policy.go, v1.32). Results are cached for
     machines with up to eight nodes.
@@ -96,11 +96,11 @@ def _merge(topology: NumaTopology, hints: tuple[Hints, ...], prefer_closest: boo
 
 
 def merge_narrowest(topology: NumaTopology, hints: Sequence[Hints]) -> Hint:
-    """Merge as kubelets up to v1.23 do (``mergeFilteredHints``, topologymanager/policy.go,
-    v1.23).
+    """Return the best result of combining one hint per resource, by the rule of kubelets up to
+    v1.23 (``mergeFilteredHints``, topologymanager/policy.go, v1.23).
 
-    A combination is preferred if all of its hints are, even if they name different nodes.
-    The result with the fewest nodes wins.
+    A combination is preferred if all of its hints are preferred, even if they name different
+    nodes. The result with the fewest nodes is the best.
     """
     preferred = [tuple(hint for hint in one if hint.preferred) for one in hints]
     for each, is_preferred in ((preferred, True), (hints, False)):
@@ -111,15 +111,21 @@ def merge_narrowest(topology: NumaTopology, hints: Sequence[Hints]) -> Hint:
 
 
 def ranked_narrowest(topology: NumaTopology, hints: Sequence[Hints]) -> list[int]:
-    """Return all reachable sets in the order of preference of ``merge_narrowest``."""
+    """Return the sets of NUMA nodes that result from all combinations of hints, best first.
+
+    The order is that of ``merge_narrowest``: fewest nodes, then lowest node IDs.
+    """
     return sorted(reachable_masks(topology, hints), key=lambda mask: (mask.bit_count(), mask))
 
 
 def ranked_unpreferred(
     topology: NumaTopology, hints: Sequence[Hints], prefer_closest: bool
 ) -> list[int]:
-    """Return all reachable sets in the order of preference of results that are not
-    preferred."""
+    """Return the sets of NUMA nodes that result from all combinations of hints, best first.
+
+    The order is that of results that are not preferred: the wanted number of nodes, then the
+    smallest average distance if ``prefer_closest``, then the lowest node IDs.
+    """
     wanted = wanted_size(hints)
 
     def rank(mask: int) -> tuple[bool, int, float, int]:
@@ -133,9 +139,12 @@ _merged = lru_cache(maxsize=1024)(_merge)
 
 
 def fittest(topology: NumaTopology, masks: Collection[int], prefer_closest: bool) -> int:
-    """Return the set with the fewest nodes, then the smallest average distance if
-    ``prefer_closest``, then the lowest node IDs (``NUMAInfo.Narrowest`` and
-    ``NUMAInfo.Closest``, topologymanager/numa_info.go, v1.32)."""
+    """Return the best of several sets of NUMA nodes.
+
+    It is the set with the fewest nodes. Of several, it is the one with the smallest average
+    distance if ``prefer_closest``, then the one with the lowest node IDs (``NUMAInfo.Narrowest``
+    and ``NUMAInfo.Closest``, topologymanager/numa_info.go, v1.32).
+    """
     size = min(mask.bit_count() for mask in masks)
     narrowest = [mask for mask in masks if mask.bit_count() == size]
     if prefer_closest:
@@ -144,11 +153,11 @@ def fittest(topology: NumaTopology, masks: Collection[int], prefer_closest: bool
 
 
 def preferred_masks(topology: NumaTopology, hints: Sequence[Hints]) -> set[int]:
-    """Return the results of preferred combinations: the sets that all resources prefer."""
+    """Return the sets of nodes for which every resource has a preferred hint."""
     agreed: set[int | None] = {None}
     for one in hints:
         masks = {hint.mask for hint in one if hint.preferred}
-        # None, a hint without preference, agrees with any set.
+        # A hint without a mask agrees with any set.
         if None in agreed:
             agreed = masks if None not in masks else agreed | masks
         else:
@@ -159,9 +168,9 @@ def preferred_masks(topology: NumaTopology, hints: Sequence[Hints]) -> set[int]:
 
 
 def reachable_masks(topology: NumaTopology, hints: Sequence[Hints]) -> list[int]:
-    """Return every non-empty intersection of one hint per resource."""
-    # ``ways`` first counts, for each set, the combinations whose hints all contain it. The
-    # numbers are exact integers, so subtraction leaves 0 exactly where no combination meets.
+    """Return all non-empty sets that are the intersection of one hint per resource."""
+    # ``ways`` first counts, for each set, the combinations whose hints all contain the set. The
+    # counts are exact, so after the subtraction a set has 0 if no combination results in it.
     index = dense_index(topology.nodes)
     everything = topology.all_mask
     ways = [1] * len(index)
@@ -176,8 +185,11 @@ def reachable_masks(topology: NumaTopology, hints: Sequence[Hints]) -> list[int]
 
 
 def wanted_size(hints: Iterable[Hints]) -> int:
-    """Return the best size of a result that is not preferred: the largest of the resources'
-    narrowest hints (``maxOfMinAffinityCounts``, topologymanager/policy.go, v1.32)."""
+    """Return the best number of nodes for a result that is not preferred.
+
+    Each resource needs at least the nodes of its smallest hint; the largest of these numbers is
+    returned (``maxOfMinAffinityCounts``, topologymanager/policy.go, v1.32).
+    """
     sizes = [
         min((mask.bit_count() for mask, _ in one if mask is not None), default=0) for one in hints
     ]
@@ -185,13 +197,18 @@ def wanted_size(hints: Iterable[Hints]) -> int:
 
 
 def _misfit(wanted: int, size: int) -> tuple[bool, int]:
-    """Return a sort key for sizes: the wanted size, then smaller ones in descending order,
-    then larger ones in ascending order (``HintMerger.compare``, topologymanager/policy.go,
-    v1.32)."""
+    """Return a sort key for the number of nodes of a result.
+
+    The wanted number sorts first, then smaller numbers in descending order, then larger numbers
+    in ascending order (``HintMerger.compare``, topologymanager/policy.go, v1.32).
+    """
     return size > wanted, abs(size - wanted)
 
 
 def _add_supersets(table: list[int], sign: int) -> None:
-    """Add the values of its proper supersets to each set, in place; -1 undoes it."""
+    """Add to each set's value the values of its proper supersets, in place.
+
+    ``table`` has one value per dense set. With ``sign`` -1, undo the addition.
+    """
     for smaller, larger in subset_steps(len(table)):
         table[smaller] += sign * table[larger]

@@ -20,21 +20,21 @@ MAX_NODE_ID = 63
 
 
 class NumaTopologyError(RequestError):
-    """The given NUMA nodes or distances are not valid."""
+    """Error for invalid NUMA nodes or distances."""
 
 
 @attrs.frozen(cache_hash=True)
 class NumaTopology:
-    """The machine's NUMA node IDs, sorted but not always contiguous, and their distances.
+    """NUMA nodes of a machine and the distances between them.
 
-    ``distances`` has one row and one column per node in the order of ``nodes``, as in
-    ``/sys/devices/system/node/node*/distance``.
+    ``nodes`` are the sorted node IDs, which can have gaps. ``distances`` has one row and one
+    column per node in the order of ``nodes``, as in ``/sys/devices/system/node/node*/distance``.
     """
 
     nodes: tuple[int, ...]
     distances: tuple[tuple[int, ...], ...]
     has_distances: bool = attrs.field(default=True, kw_only=True, eq=False)
-    """True if the distances are known; otherwise they are the firmware's defaults."""
+    """True if the distances are known; otherwise they are the defaults of the ACPI SLIT."""
 
     @classmethod
     def of(
@@ -42,23 +42,24 @@ class NumaTopology:
         nodes: Iterable[int],
         distances: Mapping[int, Sequence[int]] | Sequence[Sequence[int]] | None = None,
     ) -> NumaTopology:
-        """Create a topology with these node IDs.
+        """Create a topology of the given node IDs.
 
-        ``distances`` has one row per node, by node ID or in the order of ``nodes``. The columns
-        of a row follow the sorted IDs. Without distances, a node has distance 10 to itself
-        and 20 to any other.
+        ``distances`` has one row per node: a map by node ID, or a list in the order of ``nodes``.
+        The columns of a row are in the order of the sorted IDs. Without ``distances``, a node has
+        distance 10 to itself and 20 to all other nodes. Raises NumaTopologyError for invalid nodes
+        or distances.
         """
         given = tuple(nodes)
         ordered = tuple(sorted(given))
         _check_nodes(ordered)
         if distances is None:
             return cls(ordered, _default_distances(ordered), has_distances=False)
-        # Rows without node IDs follow the order in which the caller gave the nodes, so they
-        # must be matched before the nodes are sorted.
+        # Rows without node IDs are in the order in which the caller passed the nodes, so rows and
+        # nodes are matched before the nodes are sorted.
         if not isinstance(distances, Mapping):
             if len(distances) != len(given):
                 raise NumaTopologyError(
-                    f"{len(distances)} rows of NUMA distances for {len(given)} nodes: "
+                    f"invalid NUMA distances: {len(distances)} rows for {len(given)} nodes: "
                     f"use one row per node"
                 )
             distances = dict(zip(given, distances, strict=True))
@@ -66,12 +67,14 @@ class NumaTopology:
 
     @classmethod
     def up_to(cls, node: int) -> NumaTopology:
-        """Create a topology of the nodes from 0 to ``node``, all at the same distance."""
+        """Create a topology of the nodes from 0 to ``node``, with distance 10 to the same node and
+        20 to any other node."""
         return cls.equidistant(range(node + 1))
 
     @classmethod
     def equidistant(cls, nodes: Iterable[int]) -> NumaTopology:
-        """Create a topology with known distances: 10 to the same node, 20 to any other."""
+        """Create a topology of the given nodes, with distance 10 to the same node and 20 to any
+        other node. The distances count as known."""
         ordered = tuple(sorted(nodes))
         _check_nodes(ordered)
         return cls(ordered, _default_distances(ordered))
@@ -84,13 +87,15 @@ class NumaTopology:
         return bitset.of(self.nodes)
 
     def distance(self, one: int, other: int) -> int:
-        """Return the distance between two nodes, given by ID."""
+        """Return the distance between two NUMA nodes, given by ID."""
         return self.distances[self.nodes.index(one)][self.nodes.index(other)]
 
     def average_distance(self, mask: int) -> float:
-        """Return the mean distance of all ordered pairs of a set's nodes, including each node
-        with itself (``NUMADistances.CalculateAverageFor``, topologymanager/numa_info.go,
-        v1.32)."""
+        """Return the mean distance between the nodes of a set, over all ordered pairs.
+
+        Pairs of a node with itself count (``NUMADistances.CalculateAverageFor``,
+        topologymanager/numa_info.go, v1.32). The mean of an empty set is 0.
+        """
         places = [place for place, node in enumerate(self.nodes) if mask >> node & 1]
         if not places:
             return 0.0
@@ -99,14 +104,17 @@ class NumaTopology:
 
 
 def nodes_of(mask: int) -> tuple[int, ...]:
-    """Return the node IDs of a set in ascending order."""
+    """Return the node IDs of the set ``mask`` in ascending order."""
     return tuple(bitset.numbers(mask))
 
 
 @lru_cache(maxsize=64)
 def masks_in_order(nodes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return all non-empty sets of nodes, smallest first, then in index order
-    (``bitmask.IterateBitMasks``, topologymanager/bitmask, v1.32)."""
+    """Return all non-empty sets of nodes, smallest first.
+
+    Sets of the same size are in the order of the kubelet (``bitmask.IterateBitMasks``,
+    topologymanager/bitmask, v1.32).
+    """
     return tuple(
         bitset.of(chosen)
         for size in range(1, len(nodes) + 1)
@@ -116,9 +124,9 @@ def masks_in_order(nodes: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
-    """Map each node mask to the mask of the nodes' positions in ``nodes``.
+    """Map each set of node IDs to its dense set, the set of the nodes' positions in ``nodes``.
 
-    Transforms over all subsets need tables without gaps, but node IDs can have gaps.
+    Node IDs can have gaps, but transforms over all subsets need tables without gaps.
     """
     index = {0: 0}
     for place, node in enumerate(nodes):
@@ -128,11 +136,11 @@ def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
 
 @lru_cache(maxsize=64)
 def subset_steps(size: int) -> tuple[tuple[int, int], ...]:
-    """Return pairs of a set and the same set with one more place, over ``size`` dense sets.
+    """Return all pairs of dense sets that differ in one element, the smaller set first.
 
-    Adding along the pairs in this order sums a table over all subsets. Adding in the other
-    direction sums over all supersets. Subtracting undoes either (fast zeta and Moebius
-    transforms).
+    ``size`` is the number of dense sets. To sum a table over all subsets, add for each pair the
+    value of the smaller set to that of the larger set. The other direction sums over all
+    supersets. Subtraction undoes both sums (fast zeta and Moebius transforms).
     """
     places = [1 << place for place in range(size.bit_length() - 1)]
     return tuple(
@@ -142,13 +150,13 @@ def subset_steps(size: int) -> tuple[tuple[int, int], ...]:
 
 def _check_nodes(ordered: tuple[int, ...]) -> None:
     if not ordered:
-        raise NumaTopologyError("no NUMA nodes: use at least one")
+        raise NumaTopologyError("invalid NUMA topology: it has no nodes: use at least one")
     if ordered[0] < 0 or ordered[-1] > MAX_NODE_ID:
         invalid = ordered[0] if ordered[0] < 0 else ordered[-1]
-        raise NumaTopologyError(f"invalid NUMA node id {invalid}: use 0 to {MAX_NODE_ID}")
+        raise NumaTopologyError(f"invalid NUMA node ID {invalid}: use 0 to {MAX_NODE_ID}")
     for one, other in pairwise(ordered):
         if one == other:
-            raise NumaTopologyError(f"duplicate NUMA node {one}")
+            raise NumaTopologyError(f"duplicate NUMA node {one}: list each node once")
 
 
 def _default_distances(ordered: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
@@ -165,7 +173,9 @@ def _checked_rows(
     for node in ordered:
         row = distances.get(node)
         if row is None:
-            raise NumaTopologyError(f"NUMA node {node} has no distances: use one row per node")
+            raise NumaTopologyError(
+                f"invalid NUMA distances: no row for node {node}: use one row per node"
+            )
         if len(row) != len(ordered):
             raise NumaTopologyError(
                 f"NUMA node {node} has {len(row)} distances for {len(ordered)} nodes: "

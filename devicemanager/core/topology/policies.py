@@ -1,6 +1,7 @@
 """Topology manager policies, and the validation of their settings.
 
-Texts of ``TopologyConfigError`` and ``KubeletPanic`` are the kubelet's, exactly.
+The messages of ``TopologyConfigError`` and ``KubeletPanic`` are the kubelet's, character by
+character.
 """
 
 from __future__ import annotations
@@ -38,11 +39,15 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class TopologyConfigError(RequestError):
-    """Settings with which the kubelet would not start; the message is the kubelet's."""
+    """Error for topology settings with which a kubelet does not start.
+
+    The message is the kubelet's.
+    """
 
 
 class PolicyName(StrEnum):
-    """``topologyManagerPolicy`` of the kubelet configuration."""
+    """Name of a topology manager policy (``topologyManagerPolicy`` of the kubelet
+    configuration)."""
 
     NONE = "none"
     BEST_EFFORT = "best-effort"
@@ -51,8 +56,10 @@ class PolicyName(StrEnum):
 
 
 class ScopeName(StrEnum):
-    """``topologyManagerScope`` of the kubelet configuration: what is aligned to one set of
-    nodes."""
+    """Scope of the topology manager (``topologyManagerScope`` of the kubelet configuration).
+
+    Either each container or the whole pod is aligned to one set of NUMA nodes.
+    """
 
     CONTAINER = "container"
     POD = "pod"
@@ -60,10 +67,11 @@ class ScopeName(StrEnum):
 
 @attrs.frozen
 class PolicyOptions:
-    """``topologyManagerPolicyOptions`` of the kubelet configuration.
+    """Options of a policy (``topologyManagerPolicyOptions`` of the kubelet configuration).
 
     ``prefer_closest``: among sets of the same size, use the closest nodes. Default: False.
-    ``max_numa_nodes``: machines with more nodes are rejected. Default and minimum: 8.
+    ``max_numa_nodes``: the kubelet does not start on a machine with more nodes. Default and
+    minimum: 8.
     """
 
     prefer_closest: bool = False
@@ -72,19 +80,20 @@ class PolicyOptions:
 
 @attrs.frozen(eq=False, repr=False)
 class OptionRules:
-    """The policy options of a kubelet version, and the messages for unavailable ones."""
+    """The policy options that a kubelet version has, with the messages for other options."""
 
     levels: Mapping[str, str] = attrs.field(
         factory=lambda: {PREFER_CLOSEST_NUMA_NODES: "stable", MAX_ALLOWABLE_NUMA_NODES: "beta"}
     )
-    """Option to ``alpha``, ``beta`` or ``stable``."""
+    """Map of an option to its level: ``alpha``, ``beta`` or ``stable``."""
     enabled: frozenset[str] = frozenset({"beta", "stable"})
-    """Levels that are enabled (``TopologyManagerPolicyAlphaOptions`` and ``...Beta...``)."""
+    """Levels that are enabled, by the feature gates ``TopologyManagerPolicyAlphaOptions`` and
+    ``TopologyManagerPolicyBetaOptions``."""
     is_capital: bool = False
-    """True if the message about a level starts with a capital letter (up to v1.32)."""
+    """True if the message about a disabled level starts with a capital letter (up to v1.32)."""
 
     def check(self, name: str) -> None:
-        """Raise TopologyConfigError for an unknown or disabled option
+        """Raise TopologyConfigError if the option is unknown or its level is disabled
         (``CheckPolicyOptionAvailable``, topologymanager/policy_options.go, v1.32)."""
         level = self.levels.get(name)
         if level is None:
@@ -101,31 +110,34 @@ class OptionRules:
 
 @attrs.frozen(eq=False, repr=False)
 class TopologyPolicy:
-    """A validated configuration: merges hints to an affinity and decides on admission."""
+    """A configured topology manager policy on a machine.
+
+    It merges hints to an affinity and decides whether a pod is admitted.
+    """
 
     topology: NumaTopology
     name: PolicyName = PolicyName.NONE
     scope: ScopeName = ScopeName.CONTAINER
     options: PolicyOptions = attrs.field(factory=PolicyOptions)
     narrowest: bool = False
-    """True if hints are merged as by kubelets up to v1.23."""
+    """True if hints are merged by the rule of kubelets up to v1.23."""
     panics: bool = False
-    """True if distances are indexed by node ID instead of position (Q28)."""
+    """True if distances are indexed by node ID instead of position (quirk Q28)."""
 
     @property
     def asks_for_hints(self) -> bool:
-        """False for policy ``none``, which admits all pods without affinity."""
+        """True if the policy needs hints; policy ``none`` admits all pods without hints."""
         return self.name is not PolicyName.NONE
 
     def missing_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """Return the node IDs that the machine does not have; negative IDs are ignored."""
+        """Return those of the node IDs that the machine does not have; ignore negative IDs."""
         return tuple(sorted({node for node in nodes if node >= 0}.difference(self.topology.nodes)))
 
     def extended_to(self, nodes: Iterable[int]) -> TopologyPolicy:
-        """Return the policy for a machine that also has these nodes and all below them.
+        """Return the policy for a machine that also has the given nodes and all with lower IDs.
 
-        Nodes with which the kubelet would not start are not added: those that do not fit
-        into its bitmask and, unless the policy is ``none``, more than its options allow.
+        Nodes with which a kubelet would not start are not added: IDs above 63 and, unless the
+        policy is ``none``, more nodes than ``max_numa_nodes``.
         """
         most = self.options.max_numa_nodes if self.asks_for_hints else MAX_NODE_ID + 1
         fitting = [node for node in self.missing_nodes(nodes) if node < min(most, MAX_NODE_ID + 1)]
@@ -134,8 +146,8 @@ class TopologyPolicy:
         return attrs.evolve(self, topology=NumaTopology.up_to(fitting[-1]))
 
     def merge(self, provider_hints: Sequence[ProviderHints]) -> tuple[Hint, bool]:
-        """Return the merged affinity, and True if the policy admits it (``Policy.Merge``,
-        topologymanager/policy_*.go, v1.32)."""
+        """Return the affinity merged from all hints, and True if the policy admits the pod
+        (``Policy.Merge``, topologymanager/policy_*.go, v1.32)."""
         if self.name is PolicyName.NONE:
             return Hint(None, True), True
         hints = flatten_hints(provider_hints)
@@ -145,16 +157,16 @@ class TopologyPolicy:
         single = only_single_nodes(hints)
         # Distances are not used: all remaining hints have at most one node.
         best = self._merge(single) if self.narrowest else merge_hints(self.topology, single)
-        # The kubelet's default affinity is all nodes; under this policy it means none.
+        # The kubelet's default affinity is all nodes; under this policy it means no affinity.
         if best.mask == self.topology.all_mask:
             best = Hint(None, best.preferred)
         return best, best.preferred
 
     def _check_distances(self, hints: tuple[Hints, ...]) -> None:
-        """Raise KubeletPanic if the kubelet would index a row of distances out of range.
+        """Raise KubeletPanic if a kubelet would index a row of distances out of range (quirk Q28).
 
-        It happens when two sets of one size are compared by distance and one has a node whose
-        ID is not below the number of nodes (``CalculateAverageFor``, v1.32).
+        A kubelet does so if it compares two sets of the same size by distance and one set has a
+        node whose ID is not below the number of nodes (``CalculateAverageFor``, v1.32).
         """
         nodes = len(self.topology.nodes)
         masks = reachable_masks(self.topology, hints)
@@ -184,10 +196,10 @@ def configure(
     options: Mapping[str, str] | None = None,
     rules: OptionRules | None = None,
 ) -> TopologyPolicy:
-    """Validate settings in the kubelet's order and return the policy (``NewManager``,
+    """Validate topology settings in the kubelet's order and return the policy (``NewManager``,
     topologymanager/topology_manager.go, v1.32).
 
-    Raises TopologyConfigError. Policy ``none`` ignores options and scope.
+    Raises TopologyConfigError for invalid settings. Policy ``none`` ignores options and scope.
     """
     if policy == PolicyName.NONE:
         return TopologyPolicy(topology)
@@ -209,7 +221,7 @@ def configure(
 
 
 def check_scope(scope: str) -> None:
-    """Raise TopologyConfigError for an unknown scope. The kubelet does so for every policy
+    """Raise TopologyConfigError for an unknown scope. The kubelet checks it for every policy
     (``ValidateKubeletConfiguration``, pkg/kubelet/apis/config/validation, v1.32)."""
     if scope not in set(ScopeName):
         raise TopologyConfigError(f'unknown scope: "{scope}"')
@@ -218,8 +230,12 @@ def check_scope(scope: str) -> None:
 def parse_policy_options(
     options: Mapping[str, str], rules: OptionRules | None = None
 ) -> PolicyOptions:
-    """Parse options (``NewPolicyOptions``, topologymanager/policy_options.go, v1.32)."""
-    # Sorted, where the kubelet reports any one of several errors.
+    """Parse the policy options of the kubelet configuration (``NewPolicyOptions``,
+    topologymanager/policy_options.go, v1.32).
+
+    Raises TopologyConfigError for an unknown option or an invalid value.
+    """
+    # Options are sorted, so that the first error is always the same. The kubelet's is random.
     parsed = PolicyOptions()
     rules = rules or OptionRules()
     for name in sorted(options):

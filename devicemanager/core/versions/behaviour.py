@@ -1,4 +1,4 @@
-"""The behaviour of one kubelet version, wherever versions differ."""
+"""The behaviour of one kubelet version, as far as versions differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["STEPS", "Behaviour", "HealthCheck", "Level", "StartRemoves", "resolv
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Behaviour:
-    """The behaviour of one version with its feature gates.
+    """Behaviour of one kubelet version with its feature gates, as far as versions differ.
 
     docs/kubelet-versions.md shows the docstrings of the fields.
     """
@@ -30,8 +30,8 @@ class Behaviour:
     """True if the kubelet creates an empty file ``DEPRECATION`` in the plugin directory at
     start."""
     register_waits: bool
-    """True if Register returns only after the plugin was dialed and has returned its options;
-    otherwise it returns once version and name are valid."""
+    """True if Register returns only after the kubelet has dialed the plugin and received its
+    options; otherwise Register returns after the check of version and name."""
     options_of_request: bool
     """True if the options in the Register request count, and GetDevicePluginOptions is not
     called."""
@@ -40,14 +40,14 @@ class Behaviour:
     listen_failed: str
     """The error with which the kubelet exits if it cannot listen for registrations."""
     watcher_retries: bool
-    """True if the plugin watcher retries a plugin to which it could not connect, or that it
-    could not notify."""
+    """True if the plugin watcher tries again after it could not connect to a plugin or could not
+    notify it."""
     unknown_init_requests: bool
     """True if an init container that requests an unknown extended resource is rejected. An app
     container with such a request runs without the resource."""
     several_plugins: bool
-    """True if several plugins can serve a resource, and another one takes over when the newest
-    disconnects; otherwise the newest replaces the others."""
+    """True if several plugins can serve a resource: when the newest one disconnects, another one
+    takes over. Otherwise a new plugin replaces the old one."""
     admission_checks_health: bool
     """True if a container that has devices is admitted again only while its plugin is
     registered and the devices are healthy."""
@@ -64,7 +64,8 @@ class Behaviour:
     """True if restartable init containers are supported; otherwise they are ordinary init
     containers."""
     forbids_sidecars: bool
-    """True if a pod with restartable init containers is rejected where they are not supported."""
+    """True if a pod with restartable init containers is rejected while their feature gate is
+    off."""
     sidecars_keep: bool
     """True if later containers cannot reuse the devices of restartable init containers."""
     topology_options: Mapping[str, Level]
@@ -72,28 +73,30 @@ class Behaviour:
     topology_options_gates: tuple[str, ...]
     """The feature gates that all policy options require."""
     capital_option_levels: bool
-    """True if the message about a disabled option starts with ``Topology Manager Policy``."""
+    """True if the message about a disabled option starts with ``Topology Manager Policy``,
+    otherwise with ``topology manager policy``."""
     pod_level_rejection: bool
-    """True if the topology manager rejects a pod with ``spec.resources`` with a separate
-    message."""
+    """True if the topology manager rejects pods with ``spec.resources`` with another message than
+    other pods."""
     merge_rule: MergeRule
-    """How the topology manager merges hints. A result is preferred if all of its hints are
-    preferred (``narrowest``) and also name the same nodes (``balanced``)."""
+    """How the topology manager merges hints. With ``narrowest``, a result is preferred if all of
+    its hints are preferred. With ``balanced``, the hints must also name the same nodes."""
     empty_topology_aligns: bool
-    """True if a device with an empty topology makes its resource take part in alignment; the
-    resource fits nowhere unless another device has a NUMA node."""
+    """True if a resource is aligned even if its devices have only empty topologies. Such a
+    resource fits nowhere."""
     hints_over_device_nodes: bool
     """True if hints contain only NUMA nodes that have devices of the resource."""
     keeps_admitted_pod: bool
-    """True if the pod that was admitted last keeps its devices until another one is admitted, also
-    if it has ended."""
+    """True if the pod that was admitted last keeps its devices until another pod is admitted, even
+    after it has ended."""
     uses_cdi: bool
-    """True if CDI devices in a plugin's response are used; otherwise they are an unknown
-    field."""
+    """True if CDI devices in a plugin's response are used; otherwise the field is unknown and
+    ignored."""
     annotates_cdi: bool
     """True if CDI devices are also passed to the container runtime as annotations."""
     reads_v1: bool
-    """True if a checkpoint of 1.19 or older can be read; otherwise it counts as corrupt."""
+    """True if a checkpoint of kubelet 1.19 or older can be read; otherwise it counts as
+    corrupt."""
     no_topology_node: int
     """The NUMA node under which the checkpoint stores devices without topology; PodResources
     shows it unless it is negative."""
@@ -120,17 +123,17 @@ class Behaviour:
     shared_cpu_ids: bool
     """True if PodResources returns the shared CPUs for a container without exclusive CPUs."""
     one_entry_per_device: bool
-    """True if v1 List has one entry per device; otherwise one for all devices of a NUMA
-    node."""
+    """True if v1 List has one entry per device; otherwise it has one entry for all devices of a
+    NUMA node."""
     reports_dynamic_resources: bool
-    """True if ``dynamic_resources`` is set."""
+    """True if PodResources sets the field ``dynamic_resources``."""
     reports_claim_devices: bool
     """True if a claim's resource has the fields ``driver_name``, ``pool_name`` and
     ``device_name``."""
     reports_share_id: bool
     """True if a claim's resource has the field ``share_id``."""
     reports_pod_level: bool
-    """True if ``cpu_ids`` and ``memory`` of the pod are set."""
+    """True if PodResources sets the fields ``cpu_ids`` and ``memory`` of a pod."""
     podresources_metrics: tuple[str, ...]
     """The PodResources calls with separate metrics
     (``kubelet_pod_resources_endpoint_requests_<call>`` and ``..._errors_<call>``)."""
@@ -150,16 +153,16 @@ class Behaviour:
 
 
 def resolve(version: KubeletVersion, chosen: Mapping[str, bool] | None = None) -> Behaviour:
-    """Return the behaviour of a version with the chosen feature gates.
+    """Return the behaviour of a kubelet version with the chosen feature gates.
 
-    Raises VersionError for a gate that the version does not have, or has locked.
+    Raises VersionError for a feature gate that the version does not have or has locked.
     """
     return _with_gates(version, chosen) if chosen else _by_default(version)
 
 
 @lru_cache(maxsize=32)
 def _by_default(version: KubeletVersion) -> Behaviour:
-    # Cached: a test suite creates settings for each test, nearly all with one version.
+    # Cached, because a test suite creates settings for each test, mostly with one version.
     return _with_gates(version, {})
 
 

@@ -1,4 +1,4 @@
-"""Sentences about the kubelet versions that have a behaviour."""
+"""Sentences that say in which kubelet version a behaviour changed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from devicemanager.core.versions.version import KubeletVersion
 
 
 def describe(behaviour: str, version: KubeletVersion) -> str:
-    """Return ``kubelets do this since 1.24 (k/k#108052)`` for a field of ``Behaviour``.
+    """Return since when kubelets behave like ``version``, for a field of ``Behaviour``.
 
-    If the behaviour has changed only after ``version``, the text has ``before`` instead of
-    ``since``. Empty for an empty name.
+    An example is ``kubelets do this since 1.24 (k/k#108052)``. If the behaviour changed only
+    after ``version``, the text has ``before`` instead of ``since``. An empty field name returns
+    an empty text.
     """
     if not behaviour:
         return ""

@@ -9,14 +9,14 @@ from devicemanager.core.versions.version import NEWEST_KNOWN, KubeletVersion, Ve
 
 
 class GateStep(NamedTuple):
-    """State of a feature gate from the minor version ``since`` on."""
+    """State of a feature gate from the kubelet version 1.``since`` on."""
 
     since: int
     default: bool
     stage: str
     locked: bool = False
     unsure: bool = False
-    """True if no source confirms it."""
+    """True if no source confirms the state."""
 
 
 Stage = tuple[GateStep, ...]
@@ -29,9 +29,9 @@ def _steps(
     return tuple(GateStep(*step) for step in steps)
 
 
-# Only gates that change something here. Their defaults matter for two reasons: users rarely set
-# gates, and a gate that does not exist in a version, or is locked there, must be rejected like in
-# the kubelet, which does not start then.
+# Only gates that change the behaviour of the mock. The table is needed for two reasons: users
+# rarely set gates, so the defaults apply. And a kubelet does not start with a gate that its version
+# does not have or has locked, so the mock must reject it.
 GATES: Mapping[str, Stage] = {
     "DRAExtendedResource": _steps((34, False, "alpha"), (36, True, "beta"), (37, True, "GA")),
     "DevicePluginCDIDevices": _steps(
@@ -67,20 +67,23 @@ GATES: Mapping[str, Stage] = {
         (26, False, "alpha"), (28, True, "beta"), (32, True, "GA"), (36, True, "GA", True)
     ),
 }
-"""Gate to its steps, ascending. The gate does not exist before the first step. ``gone`` means
-that the gate was removed and its feature is always on."""
+"""Map of a gate to its steps in ascending order. A gate does not exist before its first step. The
+stage ``gone`` means that the gate was removed and its feature is always on."""
 
 
 def step_at(name: str, version: KubeletVersion) -> GateStep | None:
-    """Return the gate's state in a version; None if the version does not have it yet."""
+    """Return the state of a feature gate in a kubelet version; None if the version does not have
+    the gate yet."""
     found = [step for step in GATES[name] if step.since <= version.minor]
     return found[-1] if found else None
 
 
 def resolve_gates(version: KubeletVersion, chosen: Mapping[str, bool]) -> Mapping[str, bool]:
-    """Return the state of every gate; gates that the version does not have yet are off.
+    """Map each feature gate to True if it is on in a kubelet version; ``chosen`` gates override
+    the defaults.
 
-    Raises VersionError for a chosen gate that the version does not have, or has locked.
+    Gates that the version does not have yet are off. Raises VersionError for a chosen gate that
+    the version does not have or has locked.
     """
     for name in chosen:
         _check(name, version, chosen[name])
@@ -101,8 +104,10 @@ def _check(name: str, version: KubeletVersion, wanted: object) -> None:
             f"unknown feature gate {name!r} for kubelet {version}: use one of {', '.join(existing)}"
         )
     if step.locked and wanted is not step.default:
-        state = "on" if step.default else "off"
-        raise VersionError(f"feature gate {name} is locked {state} in kubelet {version}")
+        raise VersionError(
+            f"invalid feature gate {name}={wanted}: it is locked to {step.default} "
+            f"in kubelet {version}"
+        )
 
 
 def _exists(name: str, version: KubeletVersion) -> bool:

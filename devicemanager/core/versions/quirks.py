@@ -10,11 +10,11 @@ from devicemanager.core.versions.steps import Steps, since, step_at
 from devicemanager.core.versions.version import KubeletVersion, VersionError
 
 REFERENCE = "reference"
-"""Stands for all quirks that a version has."""
+"""Name that stands for all quirks that a kubelet version has."""
 
 
 class Quirk(NamedTuple):
-    """A defect: its effect, and the versions that have it."""
+    """A known defect of the kubelet: its effect, and the versions that have it."""
 
     text: str
     steps: Steps = (since("1.20"),)
@@ -28,9 +28,9 @@ _HEALTH_CHECK = (
     since("1.25.10", "1.26.5", "1.27.2", "1.28", evidence="k/k#116376"),
 )
 
-# A quirk is a defect that users are likely to meet and want to reproduce in a test. Fixing it is
-# the default because most tests are about the plugin. The missing numbers are defects that are
-# settings here (docs/kubelet-behaviour.md) or cannot occur.
+# A quirk is a defect that users are likely to meet and want to reproduce in a test. By default the
+# mock does not have it, because most tests are about the plugin. The defects with the missing
+# numbers are settings of the mock (docs/kubelet-behaviour.md) or cannot occur.
 QUIRKS: Mapping[str, Quirk] = MappingProxyType(
     {
         "Q1": Quirk(
@@ -42,7 +42,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             ),
         ),
         "Q2": Quirk(
-            "registering a socket path again is rejected",
+            "registering a socket path again is rejected, and then the end of the connected "
+            "plugin is not noticed",
             (since("1.20", value=False), since("1.37", evidence="k/k#139338")),
         ),
         "Q3": Quirk("connections of replaced and rejected registrations stay open"),
@@ -129,18 +130,23 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             "a health change of a device that several pods hold is reported for one of them",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
+        "Q33": Quirk(
+            "the kubelet panics when it admits a pod again after a device of the pod is no longer "
+            "listed and others have a topology, and if a list during Allocate lacks the device",
+            (since("1.20", value=False), since("1.34", evidence="seen in 1.37.2")),
+        ),
     }
 )
-"""Quirk by name. None is enabled by default."""
+"""Map of a name to a quirk. No quirk is enabled by default."""
 
 
 def quirks_of(version: KubeletVersion) -> frozenset[str]:
-    """Return the quirks that a version has."""
+    """Return the names of the quirks that a kubelet version has."""
     return frozenset(name for name, quirk in QUIRKS.items() if quirk.is_in(version))
 
 
 def check_quirks(names: Collection[str], version: KubeletVersion) -> None:
-    """Raise VersionError for an unknown quirk, or one that the version does not have."""
+    """Raise VersionError if a quirk is unknown or the kubelet version does not have it."""
     if not names:
         return
     has = quirks_of(version)
@@ -149,4 +155,6 @@ def check_quirks(names: Collection[str], version: KubeletVersion) -> None:
             raise VersionError(f"unknown quirk {name}: use one of {', '.join(QUIRKS)}")
         if name not in has:
             existing = ", ".join(each for each in QUIRKS if each in has)
-            raise VersionError(f"kubelet {version} does not have quirk {name}: it has {existing}")
+            raise VersionError(
+                f"kubelet {version} does not have quirk {name}: use one of {existing}"
+            )

@@ -1,4 +1,4 @@
-"""Values that change with the version, and the versions from which they apply."""
+"""Values that change with the kubelet version, and the versions from which they apply."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from devicemanager.core.versions.version import KubeletVersion
 
 
 class Step(NamedTuple):
-    """The value of a behaviour from a version on."""
+    """Value of a behaviour, with the kubelet version from which it applies."""
 
     since: tuple[KubeletVersion, ...]
-    """Patch releases of older minors to which it was backported, then the first version."""
+    """The patch releases to which the value was backported, then the version that introduced
+    it."""
     value: Any
     evidence: str = ""
-    """The pull request, the version whose source was read, or how it was observed."""
+    """The source of the value: a pull request, the version whose source was read, or an
+    observation."""
     gate: str = ""
-    """If set, the value is this gate's state, and ``value`` is ignored."""
+    """If set, the value is the state of this feature gate, and ``value`` is ignored."""
     unsure: bool = False
-    """True if the version is not confirmed."""
+    """True if the first version is not confirmed."""
 
     def applies_to(self, version: KubeletVersion) -> bool:
-        """True if the version or one before it has the step."""
-        # A backport applies to later patches of its minor only: 1.25.10 says nothing about
-        # 1.26.0, which may be older.
+        """True if the step starts at the version or before it."""
+        # A backport applies only to later patches of its minor: 1.26.0 can be older than 1.25.10
+        # and then lacks the change.
         *backports, first = self.since
         if version >= KubeletVersion(first.minor, first.patch or 0):
             return True
@@ -38,17 +40,18 @@ Steps = tuple[Step, ...]
 def since(
     *versions: str, value: Any = True, evidence: str = "", gate: str = "", unsure: bool = False
 ) -> Step:
-    """Return a step that starts with the last of the versions; the others are backports."""
+    """Return a step that starts with the last of ``versions``; the others are backports."""
     return Step(tuple(map(KubeletVersion.parse, versions)), value, evidence, gate, unsure)
 
 
 def step_at(steps: Steps, version: KubeletVersion) -> Step:
-    """Return the step that applies to a version."""
+    """Return the step that applies to a kubelet version, the last one of those that started."""
     return [step for step in steps if step.applies_to(version)][-1]
 
 
 def value_at(steps: Steps, version: KubeletVersion, gates: Mapping[str, bool]) -> Any:
-    """Return the value for a version with the given states of its gates."""
+    """Return the value of a behaviour in a kubelet version; ``gates`` has the state of each
+    feature gate."""
     step = step_at(steps, version)
     if not step.gate:
         return step.value

@@ -1,4 +1,4 @@
-"""The table of version differences: field of ``Behaviour`` to its values by version."""
+"""The table of version differences: the values of each ``Behaviour`` field, by version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from devicemanager.core.versions.steps import Steps, since
 
 
 class Level(StrEnum):
-    """Stability of a topology manager policy option; alpha and beta have a feature gate."""
+    """Stability level of a topology manager policy option.
+
+    Alpha and beta options need a feature gate.
+    """
 
     ALPHA = "alpha"
     BETA = "beta"
@@ -17,24 +20,25 @@ class Level(StrEnum):
 
 
 class StartRemoves(StrEnum):
-    """What the kubelet removes from the plugin directory at start."""
+    """Files that the kubelet removes from the plugin directory at start."""
 
     ALL_BUT_DIRECTORIES = "everything but directories and the checkpoint"
     SOCKETS = "sockets"
 
 
 class MergeRule(StrEnum):
-    """How the topology manager chooses among combinations of hints."""
+    """Rule by which the topology manager chooses among combinations of hints."""
 
     NARROWEST = "narrowest"
-    """A result is preferred if all of its hints are; the fewest nodes win."""
+    """A result is preferred if all of its hints are preferred. The result with the fewest nodes is
+    the best."""
     BALANCED = "balanced"
-    """A result is preferred if, in addition, all hints name the same nodes. Otherwise the
-    number of nodes that the neediest resource needs wins."""
+    """A result is preferred if all of its hints are preferred and name the same nodes. Without a
+    preferred result, the best one has as many nodes as the resource that needs the most."""
 
 
 class HealthCheck(StrEnum):
-    """The check ``device-plugin`` of ``/healthz``."""
+    """Behaviour of the check ``device-plugin`` of ``/healthz``."""
 
     NONE = "none"
     STRICT = "fails until the registration server has started, and after it has failed"
@@ -52,19 +56,19 @@ _REJECTIONS = "kubelet_admission_rejections_total"
 _ALIGNED = "kubelet_container_aligned_compute_resources_count"
 _NOT_ALIGNED = "kubelet_container_aligned_compute_resources_failure_count"
 
-# How to read it: a field has its first value from 1.20, the oldest supported version, until the
-# next step. A step with several versions was also released as a patch of older minors, whose
-# later patches have it while earlier ones do not. A step with a gate follows the state of that
-# feature gate instead of a fixed value. ``unsure`` marks a boundary that lies between two
-# versions whose source was read.
+# How to read the table: a field has its first value from 1.20, the oldest supported version, until
+# the next step. A step with several versions was backported: it also applies to the named and all
+# later patches of older minors. A step with a gate has the state of that feature gate as its
+# value. ``unsure`` marks a step whose first version is somewhere between two versions whose source
+# was read.
 #
-# To add a difference: add a field with a docstring to ``Behaviour``, its steps here, and read
-# the field where the behaviour differs. Do not compare versions there: patches of several minors
-# can share a behaviour, so a comparison is nearly always wrong.
+# To add a difference: add a field with a docstring to ``Behaviour`` and add its steps here. Then
+# read the field where the behaviour differs. Do not compare versions in other modules: patches of
+# several minors can share a behaviour, so a comparison is nearly always wrong.
 
 STEPS: Mapping[str, Steps] = {
-    # The plugin directory and the Registration service. Most of it changed with k/k#109016 in
-    # v1.25: from then on Register waits until the plugin was dialed.
+    # The plugin directory and the Registration service. Most steps are from k/k#109016 in v1.25:
+    # since then, Register waits until the kubelet has dialed the plugin.
     "start_removes": (
         since("1.20", value=StartRemoves.ALL_BUT_DIRECTORIES),
         since("1.33", value=StartRemoves.SOCKETS, evidence="source of 1.33.2; 1.33.0", unsure=True),
@@ -210,8 +214,8 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=0),
         since("1.23", value=-1, evidence="source of 1.23.1"),
     ),
-    # PodResources. A kubelet that does not know a field leaves it out, and a method that it
-    # does not have is UNIMPLEMENTED, which differs from a method whose gate is off.
+    # PodResources. A kubelet leaves out a field that it does not know. A method that it does not
+    # have returns UNIMPLEMENTED; a method whose gate is off returns another error.
     "has_get_allocatable": (
         since("1.20", value=False),
         since("1.21", evidence="k/k#95734"),
@@ -306,4 +310,4 @@ STEPS: Mapping[str, Steps] = {
         since("1.30", value=("resource_scrape_error",), evidence="source", unsure=True),
     ),
 }
-"""Field of ``Behaviour`` to its steps."""
+"""Map of a ``Behaviour`` field to its steps."""

@@ -1,4 +1,4 @@
-"""Kubelet versions: ``1.28`` is the newest patch release of 1.28, ``1.28.2`` that release."""
+"""Kubelet versions such as ``1.28.2``; ``1.28`` stands for the newest patch release of 1.28."""
 
 from __future__ import annotations
 
@@ -8,28 +8,34 @@ from functools import total_ordering
 import attrs
 
 _FORM = re.compile(r"v?1\.(\d{1,3})(?:\.(\d{1,4}))?")
-# "1.28" means its newest patch, so it must sort after every patch that exists.
+# "1.28" means the newest patch release of 1.28, so it must sort after all patch releases.
 _NEWEST_PATCH = 10_000
 
 
 class VersionError(ValueError):
-    """An unknown version, feature gate or quirk; the message lists the valid ones."""
+    """Error for an unknown kubelet version, feature gate or quirk; the message lists the valid
+    ones."""
 
 
 @total_ordering
 @attrs.frozen(order=False)
 class KubeletVersion:
-    """``1.minor.patch``; without a patch, the newest patch release of the minor."""
+    """A kubelet version, ``1.minor.patch``; without a patch, the minor's newest patch release."""
 
     minor: int
     patch: int | None = None
 
     @classmethod
     def parse(cls, text: object) -> KubeletVersion:
-        """Parse a version. Raises VersionError for an invalid or unknown one."""
+        """Parse a kubelet version such as ``1.28`` or ``v1.28.2``.
+
+        Raises VersionError for an invalid or unknown version.
+        """
         found = _FORM.fullmatch(text) if isinstance(text, str) else None
         if found is None:
-            raise VersionError(f"invalid kubelet version {text!r}: use '1.{VERIFIED}' or '1.28.2'")
+            raise VersionError(
+                f"invalid kubelet version {text!r}: use a version such as 1.{VERIFIED} or 1.28.2"
+            )
         minor, patch = int(found[1]), found[2]
         if not OLDEST <= minor <= NEWEST_KNOWN:
             raise VersionError(
@@ -52,9 +58,10 @@ OLDEST = 20
 VERIFIED = 36
 """The newest minor that was compared with the real device manager."""
 NEWEST = 37
-"""The newest stable minor; implemented from its source, not compared."""
+"""The newest stable minor; implemented from its source, but not compared with the real device
+manager."""
 NEWEST_KNOWN = 38
-"""The newest minor that can be selected; a preview."""
+"""The newest minor that can be selected. It is a preview: the version is not released yet."""
 ANCHORS = ("1.24", "1.28", "1.32", "1.36", "1.37")
 """Versions to test a plugin with: together they cover nearly all differences that a plugin can
 observe."""

@@ -1,7 +1,8 @@
 """The log of calls between the kubelet and its plugins.
 
-Input: the registration room reports every RPC, in either direction, to a ``CallLog``. Output:
-immutable ``Call`` values, searchable by criteria, also as JSON lines (``file``).
+Input: ``kubelet.registration`` reports every RPC, to a plugin or from a plugin, to a
+``CallLog``. Output: immutable ``Call`` values, which can be searched by criteria and written as
+JSON lines (``file``).
 
 Invariants:
 

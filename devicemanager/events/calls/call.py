@@ -19,7 +19,7 @@ _LONGEST_LINE = 300
 
 
 class Direction(StrEnum):
-    """Direction of the request."""
+    """Direction of a request: from the kubelet to a plugin, or from a plugin to the kubelet."""
 
     TO_PLUGIN = "to-plugin"
     TO_KUBELET = "to-kubelet"
@@ -29,14 +29,14 @@ class Direction(StrEnum):
 class Call:
     """One RPC, or one message of a ListAndWatch stream, as the kubelet saw it.
 
-    A stream has one entry for each list and one for its end; the end has no response.
+    A stream has one ``Call`` for each device list, and one without a response for its end.
     """
 
     number: int = attrs.field(eq=False)
     """Calls of a kubelet are numbered from 1, in the order in which they ended."""
     time: float
-    """Start of the call, or arrival of this list: seconds since the epoch, by the kubelet's
-    clock."""
+    """When the call started, or when this device list arrived: seconds since the epoch, by the
+    kubelet's clock."""
     resource: str | None
     """The plugin's resource, cut if it is too long for a name; None for a failed GetInfo."""
     plugin: str
@@ -53,21 +53,21 @@ class Call:
     message: str = ""
     """Status message; empty with ``OK``."""
     duration: float = 0.0
-    """Seconds from the request to the response, by the machine's clock; for a list, since the
-    stream was opened."""
+    """Real seconds from the request to the response; for a device list, seconds since the stream
+    was opened."""
     stream_message: int | None = None
-    """Number of this list in its stream, from 1; None for other calls."""
+    """Number of this device list in its stream, from 1; None for other calls."""
     after_event: int = attrs.field(default=0, eq=False, repr=False)
-    """Number of the latest event when the call ended: its place among the events."""
+    """Number of the latest event when the call ended; it orders calls among events."""
     fault: str = ""
-    """The injected faults that took part in it, such as ``fault 3, fail-call``; otherwise empty."""
+    """The injected faults that affected the call, such as ``fault 3, fail-call``; else empty."""
 
     @property
     def request(self) -> dict[str, Any]:
-        """The request as data, with the field names of the .proto file and default values
-        included.
+        """The request as a dict, with the field names of the .proto file.
 
-        Bytes that cannot be decoded are ``{"undecodable": "<base64>"}``.
+        Fields with default values are included. The result for bytes that cannot be decoded is
+        ``{"undecodable": "<base64>"}``.
         """
         # Imported here, as below: decoding loads the protobuf messages.
         from devicemanager.events.calls.rendering import request_data
@@ -76,17 +76,17 @@ class Call:
 
     @property
     def response(self) -> dict[str, Any] | None:
-        """The response as data, in the form of ``request``; None if there was none."""
+        """The response as data, in the form of ``request``; None if there was no response."""
         from devicemanager.events.calls.rendering import response_data
 
         return None if self.response_bytes is None else response_data(self.rpc, self.response_bytes)
 
     @property
     def device_ids(self) -> frozenset[str]:
-        """The devices that the request names, over all its containers.
+        """The IDs of the devices that the request names, for all its containers together.
 
-        For Allocate and PreStartContainer these are the requested devices, for
-        GetPreferredAllocation the available ones.
+        Allocate and PreStartContainer name the requested devices, GetPreferredAllocation the
+        available devices.
         """
         from devicemanager.events.calls.rendering import device_ids
 

@@ -18,16 +18,17 @@ SCHEMA = "devicemanager.call/v1"
 
 
 class CallsFile:
-    """Writer of all later calls to a file, on a separate thread; a context manager.
+    """Writer that appends every new call to a file, on a separate thread; a context manager.
 
-    Callers never wait for the file. ``close`` returns when every recorded call is written. If
-    the log drops calls before the thread reads them, one line says how many are missing.
+    Calls never wait for the file. ``close`` returns when every recorded call is written. If
+    the log drops calls before the thread reads them, a line has the number of dropped calls.
     """
 
     def __init__(self, path: Path, calls: CallLog, failed: Callable[[OSError], None]) -> None:
-        """Create the file, or empty it. Raises OSError if it cannot be opened.
+        """Create the file, or empty it, and start the thread. Raises OSError if it cannot be
+        opened.
 
-        ``failed`` is called once, on the thread, if the file cannot be written.
+        If the file cannot be written later, the thread calls ``failed`` once and ends.
         """
         self._file = path.open("w", encoding="utf-8")
         self._calls = calls
@@ -55,8 +56,8 @@ class CallsFile:
 
     def _lines(self) -> Iterator[str]:
         for call in self._calls.later(self._last):
-            # The log can drop calls faster than the thread writes them; the file must not hide
-            # that.
+            # The log can drop calls faster than the thread writes them. Numbers of consecutive
+            # calls then differ by more than 1.
             missing = call.number - self._last - 1
             if missing:
                 yield _line({"number": call.number - 1, "dropped": missing})
@@ -64,7 +65,7 @@ class CallsFile:
             self._last = call.number
 
     def close(self) -> None:
-        """Write the remaining calls. Closing twice has no effect."""
+        """Write the remaining calls and close the file. Idempotent."""
         self._closing = True
         self._changed.set()
         self._thread.join()

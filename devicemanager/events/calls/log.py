@@ -1,12 +1,12 @@
 """The log of all calls between a kubelet and its plugins.
 
 Theory of operation. Every connection to a plugin, and the Registration service, has a
-``CallRecorder``. For each RPC it creates a ``CallInProgress``, which the caller ends with
-``answered`` or ``failed``. Only then is an immutable ``Call`` appended, so call numbers follow
-the order in which calls end. A ListAndWatch stream adds one ``Call`` per list and one for its
+``CallRecorder``. For each RPC it creates a ``CallInProgress``, which its user ends with
+``answered`` or ``failed``. An immutable ``Call`` is appended at this moment, so call numbers follow
+the order in which calls end. A ListAndWatch stream adds one ``Call`` for each list and one for its
 end.
 
-Three decisions keep recording cheap and bounded:
+Three decisions make recording fast and limit its memory:
 
 * Messages are stored as bytes. They are decoded when a caller reads ``Call.request``.
 * The log is bounded by number and by size; the oldest calls are dropped first.
@@ -42,7 +42,7 @@ Callback = Callable[[Call], None]
 
 @attrs.define(eq=False, repr=False)
 class _Stored:
-    """Latest calls of one kind, oldest first."""
+    """Queue of the latest calls, oldest first, limited in number and in bytes."""
 
     keep: int
     keep_bytes: int
@@ -54,7 +54,7 @@ class _Stored:
         self.calls.append(call)
         self.size += _size(call)
         while len(self.calls) > self.keep or self.size > self.keep_bytes:
-            # A call that is larger than the limit is dropped at once, too.
+            # A single call that is larger than the limit is dropped as well.
             self.size -= _size(self.calls.popleft())
             self.dropped += 1
 
@@ -66,8 +66,8 @@ def _size(call: Call) -> int:
 class CallLog(CallQueries):
     """Log of a kubelet's calls, over all restarts; thread-safe.
 
-    It stores ``keep`` calls of at most ``keep_bytes`` for calls made for pods, and as many
-    again for all others. With ``keep`` 0 nothing is recorded.
+    Calls made for pods are stored apart from all other calls. Both parts store up to ``keep``
+    calls and ``keep_bytes`` bytes. With ``keep`` 0 nothing is recorded.
     """
 
     def __init__(self, events: EventStream, keep: int, keep_bytes: int) -> None:
@@ -84,13 +84,13 @@ class CallLog(CallQueries):
     # -- recording -------------------------------------------------------------------
 
     def recorder(self, resource: str | None, plugin: str) -> CallRecorder | None:
-        """Return a recorder for one connection; None if nothing is recorded."""
+        """Return a recorder for one connection; None if the log records nothing (``keep`` 0)."""
         if self._is_off:
             return None
         return CallRecorder(self, resource and resource[:_LONGEST_NAME], plugin[:_LONGEST_NAME])
 
     def begun(self, call: CallInProgress) -> None:
-        """Register a call that begins; ``add`` ends it."""
+        """Add a call to the calls in progress; ``add`` removes it when it has ended."""
         with self._lock:
             # By identity: two concurrent calls can be equal.
             self._in_progress[id(call)] = call
@@ -104,7 +104,10 @@ class CallLog(CallQueries):
         *,
         is_over: bool = True,
     ) -> None:
-        """Record a call that has ended, or one message of a stream."""
+        """Append a call to the log when it has ended.
+
+        With ``is_over`` false, append one message of a stream, which continues.
+        """
         now, rpc = time.monotonic(), call.rpc
         part = call.received or None if response is not None else None
         with self._lock:
@@ -112,8 +115,7 @@ class CallLog(CallQueries):
                 self._in_progress.pop(id(call), None)
             # Numbered under the lock, so that numbers follow the order in the log.
             self._latest += 1
-            # Its place among the events is their latest number now: waits follow events and calls
-            # in one order.
+            # The number of the latest event lets waits put events and calls in one order.
             ended = Call(
                 self._latest,
                 call.time if part is None else self._events.now(),
@@ -159,7 +161,7 @@ class CallLog(CallQueries):
             return tuple(self._in_progress.values())
 
     def unanswered(self) -> list[str]:
-        """Describe each call without a response, one line each; ListAndWatch streams excluded."""
+        """Return one line for people for each call without a response, except open streams."""
         now = time.monotonic()
         return [
             f"{call.rpc} {call.resource or call.plugin}, since {now - call.started:.3f} s"
@@ -168,7 +170,7 @@ class CallLog(CallQueries):
         ]
 
     def mark(self) -> Mark:
-        """Return a mark of this moment, for ``since=``."""
+        """Return a mark of the current moment; searches accept it as ``since``."""
         with self._lock:
             return Mark(self._events.latest, self._latest)
 
@@ -212,9 +214,9 @@ class CallLog(CallQueries):
 
 @attrs.define(eq=False)
 class CallInProgress:
-    """A call that has begun. ``answered`` or ``failed`` ends it.
+    """A call that has begun; its caller ends it with ``answered`` or ``failed``.
 
-    A stream reports each message with ``received_message`` before it ends.
+    For a stream, the caller reports each message with ``received_message`` before.
     """
 
     log: CallLog = attrs.field(repr=False)
@@ -230,25 +232,28 @@ class CallInProgress:
     received: int = 0
     """Number of stream messages so far."""
     fault: str = ""
-    """The injected faults that took part in it."""
+    """The injected faults that affected the call so far."""
 
     def answered(self, response: bytes) -> None:
-        """Record the call as successful."""
+        """Record the end of the call with status ``OK`` and the response."""
         self.log.add(self, response, OK, "")
 
     def failed(self, code: str, message: str, response: bytes | None = None) -> None:
-        """Record the end of the call or stream with a status; a stream can end with ``OK``."""
+        """Record the end of the call or stream with a status code and message.
+
+        A stream can also end with ``OK``.
+        """
         self.log.add(self, response, code, message)
 
     def received_message(self, message: bytes) -> None:
-        """Record the next message of a stream."""
+        """Record the next message of a stream as a ``Call``."""
         self.received += 1
         self.log.add(self, message, OK, "", is_over=False)
 
 
 @attrs.frozen(eq=False)
 class CallRecorder:
-    """Recorder for one connection, or for one plugin that calls the kubelet."""
+    """Recorder of the calls on one connection, or of the calls of one plugin to the kubelet."""
 
     log: CallLog
     resource: str | None
@@ -257,7 +262,8 @@ class CallRecorder:
     def begin(
         self, rpc: str, request: bytes = b"", direction: Direction = Direction.TO_PLUGIN
     ) -> CallInProgress:
-        """Start recording a call that is about to be made, or has arrived."""
+        """Record the start of a call: to a plugin before it is made, to the kubelet when it has
+        arrived."""
         log = self.log
         call = CallInProgress(
             log,

@@ -1,9 +1,9 @@
 """Search a call log, and explain how the closest call differs.
 
 ``CallQueries`` is the public interface: call it to find calls, or use its ``assert_`` methods.
-``CallLog`` implements it for a kubelet in this process, and the client of the control API for
-one in another process. ``CallFilter`` is one search. An assertion that fails raises
-``CallMismatch``, whose text shows the calls found, or else the closest one and its differences.
+``CallLog`` implements it for a kubelet in this process, and the client of the control API for a
+kubelet in another process. ``CallFilter`` has the criteria of a search. A failed assertion raises
+``CallMismatch``. Its text shows the calls found, or the closest call and its differences.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _Difference = tuple[str, int]
 
 
 class CallMismatch(DeviceManagerError, AssertionError):
-    """An assertion about calls failed; the text shows the calls made instead."""
+    """Failed assertion about calls; its text shows the calls that were made."""
 
 
 @attrs.frozen
 class Mark:
-    """A moment among the events and calls of a kubelet, for ``since=``."""
+    """A moment in the history of a kubelet; waits and searches accept it as ``since``."""
 
     event: int
-    """Number of the latest event before it."""
+    """Number of the latest event before this moment."""
     call: int
-    """Number of the latest call that had ended before it."""
+    """Number of the latest call that had ended before this moment."""
 
 
 class CallCriteria(TypedDict, total=False):
@@ -51,12 +51,12 @@ class CallCriteria(TypedDict, total=False):
     plugin: str | None
     """The plugin's endpoint, as in ``Call.plugin``."""
     device_ids: Collection[str] | None
-    """Exactly the devices that the request names."""
+    """IDs of all devices that the request names, no more and no fewer."""
     request: Mapping[str, Any] | None
-    """Part of ``Call.request``: an object has at least these keys, a list exactly these
-    elements."""
+    """Values that ``Call.request`` must have. An object may have more keys; a list must have
+    exactly these elements."""
     response: Mapping[str, Any] | None
-    """Part of ``Call.response``, compared in the same way."""
+    """Values that ``Call.response`` must have, compared as for ``request``."""
     code: str | None
     """Status code as Go spells it, such as ``DeadlineExceeded``."""
 
@@ -87,7 +87,7 @@ def _ids(given: Collection[str] | None) -> frozenset[str] | None:
 
 @attrs.frozen(eq=False, repr=False)
 class CallFilter:
-    """A search of calls, by the fields of ``CallCriteria``.
+    """Search criteria for calls, with the fields of ``CallCriteria`` and the resource.
 
     Raises RequestError for an unknown RPC or status code.
     """
@@ -101,7 +101,7 @@ class CallFilter:
     code: str | None = attrs.field(default=None, validator=_check_code)
 
     def matching(self, calls: Sequence[Call]) -> list[Call]:
-        """Return the calls that meet all criteria."""
+        """Return those of ``calls`` that meet all criteria, in the same order."""
         # RPC and resource are compared first: the other criteria can require decoding a message.
         return [
             call
@@ -116,7 +116,7 @@ class CallFilter:
         return [text for text, _ in self._differences(call)]
 
     def distance(self, call: Call) -> tuple[bool, bool, int]:
-        """Return a sort key: the smaller, the closer a call is to the criteria.
+        """Return a sort key for calls; the smallest is the call closest to the criteria.
 
         A different RPC counts more than a different resource, and that counts more than any
         number of different values.
@@ -193,10 +193,10 @@ class CallQueries(ABC):
         times: int | None = None,
         **criteria: Unpack[CallCriteria],
     ) -> list[Call]:
-        """Check that such calls were made, exactly ``times`` of them if given; return them.
+        """Check that at least one call meets the criteria, or exactly ``times`` calls if given.
 
-        Raises CallMismatch, an AssertionError, that shows the closest call and where it
-        differs.
+        Returns these calls. Raises CallMismatch, an AssertionError, that shows the closest call
+        and its differences.
         """
         wanted = CallFilter(resource, **criteria)
         found = wanted.matching(self._later(since))
@@ -211,7 +211,7 @@ class CallQueries(ABC):
         since: Mark | int = 0,
         **criteria: Unpack[CallCriteria],
     ) -> None:
-        """Check that no such call was made. Raises CallMismatch, an AssertionError."""
+        """Check that no call meets the criteria. Raises CallMismatch, an AssertionError."""
         self.assert_called(resource, since=since, times=0, **criteria)
 
     def _later(self, since: Mark | int) -> list[Call]:
@@ -254,7 +254,8 @@ def _set_difference(wanted: frozenset[str], actual: frozenset[str]) -> _Differen
 
 
 def _data_differences(where: str, wanted: Any, actual: Any) -> Iterator[_Difference]:
-    """Yield each place where ``actual`` lacks or contradicts a part of ``wanted``."""
+    """Yield each value of ``wanted`` that ``actual`` lacks or contradicts, as a line for people
+    and the number of values that differ."""
     if isinstance(wanted, Mapping) and isinstance(actual, Mapping):
         for key, value in wanted.items():
             if key in actual:
@@ -274,8 +275,8 @@ def _data_differences(where: str, wanted: Any, actual: Any) -> Iterator[_Differe
 def _values(data: Any) -> int:
     """Count the values in data at any depth, and the objects and lists that contain them.
 
-    Containers count, too: a call that lacks a whole object is farther away than one that has
-    the object with different values.
+    Objects count so that a call that lacks an object is farther from the criteria than a call
+    that has the object with different values.
     """
     match data:
         case Mapping():

@@ -1,6 +1,7 @@
 """Decode the messages of calls into plain data.
 
-Imported lazily: the call log stores bytes, and most of its calls are never read.
+This module is imported when a call is read first: the call log stores bytes, and most calls are
+never read.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ RPCS = tuple(_MESSAGES)
 
 
 def request_data(rpc: str, request: bytes) -> dict[str, Any]:
-    """Decode a request of the method; see ``Call.request``."""
+    """Decode the request of an RPC into plain data, as ``Call.request`` returns it."""
     return _data(_MESSAGES[rpc][0], request)
 
 
 def response_data(rpc: str, response: bytes) -> dict[str, Any]:
-    """Decode a response of the method; see ``Call.response``."""
+    """Decode the response of an RPC into plain data, as ``Call.response`` returns it."""
     return _data(_MESSAGES[rpc][1], response)
 
 
@@ -50,9 +51,9 @@ def _data(kind: type[Message], content: bytes) -> dict[str, Any]:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    """Convert a message to data. An absent message field or oneof member has no key.
+    """Convert a protobuf message to a dict; an absent message field or oneof member has no key.
 
-    Protobuf's own JSON writes 64-bit integers as strings; here they are numbers.
+    Unlike in protobuf's JSON form, 64-bit integers are numbers.
     """
     return {
         field.name: _value(getattr(message, field.name))
@@ -76,7 +77,7 @@ def _value(value: Any) -> Any:
 
 
 def device_ids(rpc: str, request: bytes) -> frozenset[str]:
-    """Return the devices that a request names; see ``Call.device_ids``."""
+    """Return the IDs of the devices that a request names, for all its containers together."""
     data = request_data(rpc, request)
     containers: Iterable[Mapping[str, Any]] = data.get("container_requests", (data,))
     return frozenset(

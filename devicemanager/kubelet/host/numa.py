@@ -1,4 +1,4 @@
-"""Read NUMA nodes from this machine's sysfs, from a file, or from node IDs on a flag."""
+"""Read NUMA nodes from sysfs, from a file, or from node IDs in the value of a flag."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KEYS = ("nodes", "distances", "cpus", "memory")
 
 
 class NumaError(RequestError):
-    """Invalid NUMA settings; the text is one line and names the place."""
+    """Error of invalid NUMA nodes; its text is one line and names the file or the flag."""
 
     def __init__(self, text: str) -> None:
         # The text can quote a file; line ends would break the one-line form.
@@ -35,7 +35,7 @@ class NumaError(RequestError):
 
 @attrs.frozen
 class NumaMachine:
-    """NUMA nodes, with their CPUs and memory if these were given."""
+    """NUMA nodes of a machine, with their CPUs and memory if they are known."""
 
     topology: NumaTopology
     cpus: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
@@ -44,25 +44,26 @@ class NumaMachine:
     """Bytes by memory type (``memory``, ``hugepages-<size>``) and NUMA node ID."""
 
     def cpu_provider(self) -> CpuProvider | None:
-        """Return a provider of exclusive CPUs, if CPUs were given."""
+        """Return a hint provider for exclusive CPUs; None if the CPUs are unknown."""
         return CpuProvider.of(self.topology, self.cpus) if self.cpus else None
 
     def memory_provider(self) -> MemoryProvider | None:
-        """Return a provider of memory, if memory was given."""
+        """Return a hint provider for memory; None if the memory is unknown."""
         return MemoryProvider.of(self.topology, self.memory) if self.memory else None
 
 
 def read_numa(text: str, root: Path = Path("/")) -> NumaMachine:
-    """Read the value of ``--numa``: ``host``, node IDs such as ``0,1`` or ``0-3``, or a file.
+    """Read NUMA nodes as the value of ``--numa`` requests, and return them.
 
-    ``host`` reads the sysfs under ``root``.
+    The value is ``host`` (the sysfs under ``root``), node IDs such as ``0,1`` or ``0-3``, or a
+    file. Raises NumaError for an invalid value or file.
     """
     if text == HOST:
         return from_host(root)
     # Before the file: a file named 0-3 would be surprising.
     if re.fullmatch(r"[0-9,\-\s]*", text):
         return from_ids(text)
-    # lexists: of a dangling link the error should name the link.
+    # lexists, so that the error for a dangling link names the link.
     if not os.path.lexists(text):
         forms = f"`{HOST}`, NUMA nodes such as 0,1 or 0-3, or an existing file"
         raise NumaError(f"invalid --numa {text!r}: use {forms}")
@@ -70,14 +71,17 @@ def read_numa(text: str, root: Path = Path("/")) -> NumaMachine:
 
 
 def from_ids(text: str) -> NumaMachine:
-    """Return nodes with these IDs and default distances, without CPUs and memory."""
+    """Return NUMA nodes with the IDs in ``text``, such as ``0-3``, and default distances.
+
+    Their CPUs and memory are unknown.
+    """
     return NumaMachine(_topology("--numa", id_list("--numa", text)))
 
 
 def from_host(root: Path = Path("/")) -> NumaMachine:
-    """Return the online nodes of the machine whose file system starts at ``root``.
+    """Read the online NUMA nodes of the machine whose file system is mounted at ``root``.
 
-    A kernel without NUMA support has one node, 0.
+    A kernel without NUMA support has only NUMA node 0.
     """
     base = root / SYSFS_NODES
     if not base.is_dir():
@@ -93,19 +97,19 @@ def from_host(root: Path = Path("/")) -> NumaMachine:
 
 
 def from_file(path: Path) -> NumaMachine:
-    """Read a JSON or YAML file with ``nodes`` and, optionally, other keys.
+    """Read NUMA nodes from a JSON or YAML file with the key ``nodes``. Other keys are optional.
 
-    ``distances`` has a row per node (a list, or a mapping by node ID). ``cpus`` maps a node ID
-    to a list of CPU IDs or to a text such as ``0-3,8``. ``memory`` maps a type to a mapping of
-    node ID to a quantity such as ``4Gi``.
+    ``distances`` has a row for every node (a list, or a mapping by node ID). ``cpus`` maps a node
+    ID to a list of CPU IDs or to a text such as ``0-3,8``. ``memory`` maps a memory type to a
+    mapping of node IDs to quantities such as ``4Gi``.
     """
     return from_content(path, _load(path))
 
 
 def from_content(path: object, content: object) -> NumaMachine:
-    """Return the machine of contents that are already loaded; errors name ``path``."""
+    """Convert the parsed content of a file to NUMA nodes; errors name ``path``."""
     if not isinstance(content, Mapping) or not content:
-        raise NumaError(f"{path}: expected a mapping with `nodes`")
+        raise NumaError(f"{path}: expected a mapping with the key `nodes`")
     unknown = sorted(str(key) for key in content if key not in _KEYS)
     if unknown:
         raise NumaError(f"{path}: unknown key `{unknown[0]}`: use one of {', '.join(_KEYS)}")
@@ -128,7 +132,7 @@ def from_content(path: object, content: object) -> NumaMachine:
 
 
 def as_content(machine: NumaMachine) -> dict[str, object]:
-    """Return plain data from which ``from_content`` makes an equal machine."""
+    """Convert NUMA nodes to plain data that ``from_content`` accepts."""
     topology = machine.topology
     distances = [list(row) for row in topology.distances] if topology.has_distances else None
     return {
@@ -152,7 +156,10 @@ def _topology(where: object, nodes: list[int], distances: Any = None) -> NumaTop
 
 
 def id_list(where: object, text: str) -> list[int]:
-    """Parse the kernel's list format: ``0-3,8``; an empty text is an empty list."""
+    """Parse numbers in the kernel's list format, such as ``0-3,8``; an empty text has none.
+
+    Raises NumaError, which begins with ``where``, for an invalid text.
+    """
     ids: list[int] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = _RANGE.fullmatch(part)
@@ -161,7 +168,7 @@ def id_list(where: object, text: str) -> list[int]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise NumaError(f"{where}: invalid range `{part}`: put the lower number first")
-        # Checked before the range is expanded: 0-999999999 must not use up the memory.
+        # Checked before the range is expanded, because 0-999999999 would exhaust the memory.
         if last - first >= _MAX_LISTED:
             raise NumaError(f"{where}: range `{part}` too long: limit {_MAX_LISTED} numbers")
         ids.extend(range(first, last + 1))
@@ -171,7 +178,7 @@ def id_list(where: object, text: str) -> list[int]:
 
 
 def _ids(where: str, value: object) -> list[int]:
-    """Parse IDs: a list of numbers, or the kernel's list format."""
+    """Convert a number, a list of numbers, or a text in the kernel's list format to IDs."""
     if isinstance(value, str):
         return id_list(where, value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -182,7 +189,7 @@ def _ids(where: str, value: object) -> list[int]:
 
 
 def _id(where: str, value: object) -> int:
-    # YAML reads ``yes`` as True, and a bool is an int to isinstance.
+    # YAML reads ``yes`` as True, and bool is a subclass of int.
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise NumaError(f"{where}: invalid `{value}`: expected a number from 0")
     return value
@@ -202,7 +209,7 @@ def _rows(path: object, value: object) -> dict[int, list[int]] | list[list[int]]
         where = f"{path}: distances"
         return {_node_key(where, key): _ids(where, row) for key, row in value.items()}
     if not isinstance(value, list):
-        raise NumaError(f"{path}: distances: expected a row of numbers per node")
+        raise NumaError(f"{path}: distances: expected a list of numbers for every NUMA node")
     return [_ids(f"{path}: distances", row) for row in value]
 
 
@@ -210,7 +217,8 @@ def _by_node(where: str, value: object, topology: NumaTopology) -> Iterator[tupl
     for key, item in _mapping(where, value).items():
         node = _node_key(where, key)
         if node not in topology.nodes:
-            raise NumaError(f"{where}: unknown NUMA node {node}")
+            known = ", ".join(map(str, topology.nodes))
+            raise NumaError(f"{where}: unknown NUMA node {node}: use one of {known}")
         yield node, item
 
 
@@ -245,7 +253,7 @@ def _bytes(where: str, value: object) -> int:
 def _total_bytes(path: Path) -> int:
     match = _MEM_TOTAL.search(_text(path))
     if match is None:
-        raise NumaError(f"{path}: no line `MemTotal: <n> kB`")
+        raise NumaError(f"{path}: expected a line `MemTotal: <n> kB`")
     return int(match[1]) * 1024
 
 
@@ -254,12 +262,15 @@ def _check_each_once(path: object, cpus: Mapping[int, tuple[int, ...]]) -> None:
     for node, ids in cpus.items():
         for cpu in ids:
             if cpu in seen:
-                raise NumaError(f"{path}: cpus of node {node}: CPU {cpu} is listed twice")
+                raise NumaError(
+                    f"{path}: cpus of node {node}: CPU {cpu} is listed twice: a CPU belongs to one "
+                    "NUMA node"
+                )
             seen.add(cpu)
 
 
 def _load(path: Path) -> object:
-    # Imported here: only a file needs it, and it loads YAML.
+    # Imported here, because it loads the YAML parser, which only files need.
     from devicemanager.objects.manifests.documents import load_documents
     from devicemanager.objects.manifests.errors import ManifestError
 

@@ -1,7 +1,7 @@
 """Find PCI devices of the host by vendor and product ID, through sysfs.
 
-``find`` reads, ``assign`` decides without reading, so that the caller can hold a lock only for
-the second step. ``resolve`` does both.
+``find`` reads sysfs, and ``assign`` chooses devices without reading files, so that a caller can
+hold a lock only for ``assign``. ``resolve`` does both.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ __all__ = ["HostDevices", "PciUnavailable", "addresses", "assign", "find", "reso
 
 @attrs.frozen
 class HostDevices:
-    """Devices of the host with the vendor and product IDs that ``find`` searched for."""
+    """PCI devices of the host that have the vendor and product IDs given to ``find``."""
 
     sysfs: Path
     addresses: Mapping[tuple[str, str], tuple[str, ...]]
-    """Sorted addresses by vendor and product ID."""
+    """Sorted PCI addresses by vendor and product ID."""
 
 
 class PciUnavailable(AllocationError):
-    """The host has too few PCI devices of the IDs that an allocation names."""
+    """Error of an allocation that names more PCI devices than are free on the host."""
 
 
 def addresses(vendor_id: str, product_id: str, sysfs: Path = Path("/sys")) -> tuple[str, ...]:
-    """Return the addresses (``0000:3b:00.0``) of all devices with these IDs, sorted.
+    """Return the addresses (``0000:3b:00.0``) of all PCI devices with these IDs, sorted.
 
-    ``sysfs`` is where sysfs is mounted. IDs are four hexadecimal digits, with or without
+    ``sysfs`` is where sysfs is mounted. The IDs are four hexadecimal digits, with or without
     ``0x``. A device that vanishes during the read is omitted.
     """
     wanted = (_plain(vendor_id), _plain(product_id))
@@ -46,7 +46,7 @@ def addresses(vendor_id: str, product_id: str, sysfs: Path = Path("/sys")) -> tu
 def _ids(device: Path) -> tuple[str, str] | None:
     try:
         return _plain((device / "vendor").read_text()), _plain((device / "device").read_text())
-    # The device vanished during the read, as with hot-unplug or a driver that reloads.
+    # The device vanished during the read, for example by hot-unplug or a reload of its driver.
     except OSError:
         return None
 
@@ -59,17 +59,17 @@ def _plain(text: str) -> str:
 def resolve(
     settings: ContainerSettings, sysfs: Path = Path("/sys"), in_use: Collection[str] = ()
 ) -> ContainerSettings:
-    """Return the settings with a different address for every PCI device, lowest first.
+    """Return the settings with a different free address for every PCI device, lowest first.
 
-    ``in_use`` are addresses that other pods use; devices that already have addresses keep them.
-    Raises ``PciUnavailable`` if too few are free; nothing is assigned then.
+    ``in_use`` are the addresses of devices in use by other pods. A device in the settings that
+    already has addresses keeps them. Raises ``PciUnavailable`` if too few devices are free.
     """
     return assign(settings, find(settings, sysfs), in_use)
 
 
 def find(settings: ContainerSettings, sysfs: Path = Path("/sys")) -> HostDevices:
-    """Read which of the devices that the settings request the host has."""
-    # Devices with addresses are not searched: a restored response has them already.
+    """Read from sysfs the PCI devices of the host that match those in the settings."""
+    # Devices with addresses are skipped: a restored response already has them.
     pairs = {_pair(device) for device in settings.pci_devices if not device.addresses}
     return HostDevices(sysfs, {pair: addresses(*pair, sysfs) for pair in sorted(pairs)})
 
@@ -77,10 +77,13 @@ def find(settings: ContainerSettings, sysfs: Path = Path("/sys")) -> HostDevices
 def assign(
     settings: ContainerSettings, host: HostDevices, in_use: Collection[str] = ()
 ) -> ContainerSettings:
-    """Assign addresses as ``resolve`` does, from the result of ``find``; reads nothing."""
+    """Return the settings with addresses, as ``resolve`` does, without reading sysfs.
+
+    ``host`` is the result of ``find``.
+    """
     if not settings.pci_devices:
         return settings
-    # Addresses of the same response count as used, too.
+    # Addresses in the settings themselves are in use, too.
     used = {*in_use, *(a for device in settings.pci_devices for a in device.addresses)}
     open_requests = Counter(
         _pair(device) for device in settings.pci_devices if not device.addresses
@@ -109,7 +112,7 @@ def _free(
     free = [address for address in present if address not in used]
     if len(free) < wanted:
         raise PciUnavailable(
-            f"PCI device {':'.join(pair)}: {wanted} needed, {len(free)} free "
-            f"of {len(present)} under {host.sysfs / 'bus/pci/devices'}"
+            f"too few PCI devices {':'.join(pair)}: {wanted} needed, but {len(free)} of "
+            f"{len(present)} under {host.sysfs / 'bus/pci/devices'} are free"
         )
     return free

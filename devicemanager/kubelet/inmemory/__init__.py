@@ -1,19 +1,19 @@
-"""In-memory nodes: a kubelet's decisions without sockets, files and threads, by the thousand.
+"""In-memory kubelets without sockets, files and threads: thousands fit into one process.
 
 Purpose: simulated clusters and offline questions ("would this pod fit?") need the decisions of
 many kubelets, but none of their servers.
 
 Inputs: ``Settings``, the simulated devices of each resource, and optionally a checkpoint.
 Outputs: admissions, statuses and events, equal to those of a ``MockKubelet`` with the same
-settings and devices. A test runs the same scenario on both.
+settings and devices. A test runs the same scenario on both kubelets.
 
 Invariants:
-* The device manager and the pod workers are those of ``MockKubelet``; nothing decides here.
-* One node costs a few kilobytes: device lists, settings and option values are shared.
+* The device manager and the pod workers are those of ``MockKubelet`` and make all decisions.
+* One node needs a few kilobytes: nodes share device lists, settings and option values.
 * No module uses gRPC, sockets, files or subprocesses (``[tool.rooms]`` in pyproject.toml).
 
 Start reading in ``kubelet``. ``plugin`` is the simulated plugin of one resource, ``devices``
-reads texts such as ``8@0,1``, and ``process`` is one instance of the kubelet's process.
+parses texts such as ``8@0,1``, and ``process`` is one instance of the kubelet's process.
 """
 
 from __future__ import annotations

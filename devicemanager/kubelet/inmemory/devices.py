@@ -1,4 +1,4 @@
-"""Simulated devices from a text: ``8@0,1`` is eight, on NUMA nodes 0 and 1 in turn."""
+"""Simulated devices from a text: ``8@0,1`` is eight devices, alternating on NUMA nodes 0 and 1."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_DEVICES = 100_000
 
 
 class TooManyDevices(ValueError):
-    """More devices than fit into a ListAndWatch response."""
+    """Error of a text that requests more devices than fit into a ListAndWatch response."""
 
 
 Simulated = Mapping[str, int | str | Iterable[Device]]
@@ -37,12 +37,13 @@ _NODE = re.compile(r"[0-9]{1,3}|none")
 
 
 def places(text: str) -> tuple[int | None, ...]:
-    """Return the NUMA node of each device; None is a device without a node.
+    """Parse a text such as ``8@0,1`` and return the NUMA node of each device, None for no node.
 
-    ``8@0,1`` is eight devices on nodes 0 and 1 in turn. ``2@0,6@1`` is two on node 0 and six on
-    node 1. ``3`` and ``3@none`` are three without a node.
+    ``8@0,1`` is eight devices, alternating on NUMA nodes 0 and 1. ``2@0,6@1`` is two devices on
+    node 0 and six on node 1. ``3`` and ``3@none`` are three devices without a NUMA node.
 
-    Raises ValueError for an invalid text, and TooManyDevices, a ValueError, for too many.
+    Raises ValueError for an invalid text, and TooManyDevices, a ValueError, for more than 100,000
+    devices.
     """
     found: list[int | None] = []
     for count, nodes in _groups(text):
@@ -61,7 +62,8 @@ def _groups(text: str) -> Iterator[tuple[int, list[int | None]]]:
         return
     count, nodes = 0, list[int | None]()
     for part in text.split(","):
-        # A comma separates the nodes of a group as well as groups: ``2@0,1,6@1`` are two groups.
+        # Commas separate the nodes of a group, and also groups: ``2@0,1,6@1`` is ``2@0,1`` and
+        # ``6@1``.
         if nodes and _NODE.fullmatch(part):
             nodes.append(_node(part))
             continue
@@ -81,9 +83,10 @@ def _node(text: str) -> int | None:
 def numbered(
     resource: str, nodes: tuple[int | None, ...], first: int = 0
 ) -> dict[DeviceId, Device]:
-    """Return healthy devices by ID: ``gpu-0``, ``gpu-1`` and so on for ``vendor.com/gpu``.
+    """Create one healthy device for every entry of ``nodes``: its NUMA node, or None.
 
-    Numbers begin at ``first`` and have the same width, so that IDs sort by number.
+    Returns the devices by ID: ``gpu-0``, ``gpu-1`` and so on for ``vendor.com/gpu``. The numbers
+    begin at ``first`` and have the same width, so that IDs sort by number.
     """
     prefix = resource.rpartition("/")[2]
     width = len(str(first + len(nodes) - 1))
@@ -95,7 +98,10 @@ def numbered(
 
 
 def simulated_devices(given: Simulated) -> dict[ResourceName, tuple[Device, ...]]:
-    """Return the devices of each resource. Raises ValueError for an invalid text."""
+    """Create the devices of each resource, given as a number, a text or devices.
+
+    Raises ValueError for an invalid text.
+    """
     return {ResourceName(name): _devices(name, what) for name, what in given.items()}
 
 

@@ -1,8 +1,8 @@
-"""``InMemoryKubelet``: the kubelet's decisions about one node, without sockets and files.
+"""``InMemoryKubelet``: a kubelet without sockets and files, with simulated plugins.
 
-Members for pods and devices have the names, arguments and results of ``MockKubelet``, which
-documents them; both kubelets delegate to the same part, ``NodePods``. The other members
-simulate what happens to devices and plugins, which a ``MockKubelet`` learns from real plugins.
+Methods for pods and devices have the names, arguments and results of ``MockKubelet``, which
+documents them; both kubelets delegate them to ``NodePods``. Other methods simulate changes of
+devices and plugins, which a ``MockKubelet`` receives from real plugins.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _EVENTS_KEPT = 8
 
 
 class InMemoryKubelet:
-    """Device manager, pods and plugins of one node in memory: no socket, file or thread.
+    """A kubelet with simulated plugins in memory, without sockets, files or threads.
 
-    It decides as ``MockKubelet`` does and has its methods for pods and devices. Thousands of
-    them fit into one process. It runs from the beginning; ``stop`` and ``start`` simulate a
-    node that goes down. All methods are thread-safe.
+    It makes the same decisions as ``MockKubelet`` and has the same methods for pods and devices.
+    Thousands of in-memory kubelets fit into one process. The constructor starts the kubelet;
+    ``stop`` and ``start`` simulate a node that goes down. All methods are thread-safe.
     """
 
     def __init__(
@@ -68,7 +68,9 @@ class InMemoryKubelet:
         saved: Checkpoint | None = None,
         names: Mapping[str, str] | None = None,
     ) -> None:
-        """``simulate`` has the devices by resource: a number, a text such as ``8@0,1``, or the
+        """Start the kubelet and register its plugins.
+
+        ``simulate`` has the devices by resource: a number, a text such as ``8@0,1``, or the
         devices themselves. ``saved`` is the checkpoint of an earlier kubelet; all its pods are
         assumed to exist. ``names`` are the names of these pods, by UID.
 
@@ -82,9 +84,8 @@ class InMemoryKubelet:
         self._claims = LazyClaims(
             self.events, self.settings.node_name, self.settings.claims_admin_namespaces
         )
-        # Guards _plugins, the device lists of the plugins, and starts and stops. Reentrant:
-        # event callbacks run under it, on the thread that holds it. They must not wait for
-        # another thread.
+        # Guards _plugins and their device lists; held during starts and stops. Reentrant, because
+        # event callbacks run on the thread that holds it. They must not wait for another thread.
         self._turn = threading.RLock()
         self._checkpoint = SharedStore()
         self._latest: InMemoryProcess | None = None
@@ -93,7 +94,7 @@ class InMemoryKubelet:
         devices = simulated_devices(simulate or {})
         self._plugins = {name: InMemoryPlugin(name, each) for name, each in devices.items()}
         self._serve(saved)
-        # All pods of the checkpoint are assumed to exist, so devices of others are free at once.
+        # All pods of the checkpoint are assumed to exist, so the kubelet may free devices now.
         if saved is not None:
             self.manager.sources_ready(self.manager.pods())
         self._register_all()
@@ -106,7 +107,7 @@ class InMemoryKubelet:
         return self._life.process is not None
 
     def start(self) -> Self:
-        """Start again after ``stop``; known pods are admitted again.
+        """Start the kubelet again after ``stop``; known pods are admitted again.
 
         Raises RequestError if the kubelet is already running.
         """
@@ -117,19 +118,19 @@ class InMemoryKubelet:
         return self
 
     def stop(self) -> None:
-        """Stop. Pods and their containers do not change. Idempotent."""
+        """Stop the kubelet. Pods and their containers do not change. Idempotent."""
         with self._turn:
             process, self._life.process = self._life.process, None
             if process is None:
                 return
             process.stop()
-            # Without a stream to end, the plugins have to be notified.
+            # A real plugin would see its stream end; these plugins have no stream.
             for plugin in self._plugins.values():
                 plugin.was_dropped()
         self.events.publish(EventKind.STOPPED, "kubelet stopped")
 
     def close(self) -> None:
-        """Stop, as ``stop`` does."""
+        """Stop the kubelet, as ``stop`` does."""
         self.stop()
 
     def __enter__(self) -> Self:
@@ -146,17 +147,17 @@ class InMemoryKubelet:
     def restart(self) -> None:
         """Restart the kubelet's process.
 
-        Containers keep running. The plugins re-register when the kubelet knows its pods.
+        Containers keep running. The plugins re-register after all pods have been admitted again.
         """
         with self._turn:  # no plugin may change between the stop and the start
             self.stop()
             self._resume()
 
     def reboot(self) -> None:
-        """Reboot the node: no container runs, and every pod is admitted again.
+        """Reboot the node: all containers stop, and every pod is admitted again.
 
-        The plugins re-register only afterwards. Pods that request devices are therefore
-        rejected, unless ``Settings.wait_for_plugin`` makes the kubelet wait for plugins (Q6).
+        The plugins re-register after these admissions, so pods that request devices are rejected.
+        With ``Settings.wait_for_plugin``, plugins re-register first.
         """
         with self._turn:
             self.stop()
@@ -164,17 +165,17 @@ class InMemoryKubelet:
             self._resume()
 
     def sources_ready(self) -> None:
-        """See ``MockKubelet.sources_ready``."""
+        """Free the devices of unknown pods, as ``MockKubelet.sources_ready`` does."""
         self._pods.workers.sources_ready()
 
     def self_check(self) -> None:
-        """Recount all allocations; raise an error if the indexes differ."""
+        """Recount all allocations, and raise an error if a stored index differs."""
         self.manager.self_check()
 
     def _resume(self) -> None:
         process = self._serve(self._checkpoint.load())
-        # As on a node: pods are admitted before plugins have re-registered. Only a kubelet that
-        # waits for plugins (Q6) has them in time.
+        # As on a node, pods are admitted before plugins have re-registered, except if the kubelet
+        # waits for plugins.
         if self.settings.wait_for_plugin:
             self._register_all()
         process.workers.readmit()
@@ -207,7 +208,7 @@ class InMemoryKubelet:
     # -- pods ------------------------------------------------------------------------
 
     def admit(self, manifest: Source, *, start: bool = True) -> Admission:
-        """See ``MockKubelet.admit``."""
+        """Admit a pod, as ``MockKubelet.admit`` does."""
         return self._pods.admit(manifest, start=start)
 
     def restore(
@@ -218,11 +219,11 @@ class InMemoryKubelet:
         statuses: Mapping[str, ContainerStatus] | None = None,
         start_time: float | None = None,
     ) -> Admission:
-        """See ``MockKubelet.restore``."""
+        """Take over a pod of an earlier kubelet, as ``MockKubelet.restore`` does."""
         return self._pods.restore(manifest, devices, statuses, start_time)
 
     def start_pod(self, uid: str) -> None:
-        """See ``MockKubelet.start_pod``."""
+        """Start the containers of an admitted pod, as ``MockKubelet.start_pod`` does."""
         self._pods.workers.start(uid)
 
     def stop_pod(
@@ -234,98 +235,98 @@ class InMemoryKubelet:
         message: str = "",
         disruption: str = "",
     ) -> Phase:
-        """See ``MockKubelet.stop_pod``."""
+        """End a pod, for example in an eviction, as ``MockKubelet.stop_pod`` does."""
         return self._pods.stop_pod(uid, exit_code, reason, message, disruption)
 
     def finish(self, uid: str, exit_codes: int | Mapping[str, int] = 0) -> Phase:
-        """See ``MockKubelet.finish``."""
+        """Let all app containers of a pod exit, as ``MockKubelet.finish`` does."""
         return self._pods.finish(uid, exit_codes)
 
     def delete(self, uid: str, grace_period: float | None = None) -> None:
-        """See ``MockKubelet.delete``."""
+        """Delete a pod gracefully, as ``MockKubelet.delete`` does."""
         self._pods.delete(uid, grace_period)
 
     def terminate(self, *uids: str) -> None:
-        """See ``MockKubelet.terminate``."""
+        """End and remove pods without a grace period, as ``MockKubelet.terminate`` does."""
         self._pods.workers.terminate(uids)
 
     def pod(self, uid: str) -> PodInfo:
-        """See ``MockKubelet.pod``."""
+        """Describe a pod, as ``MockKubelet.pod`` does."""
         return self._pods.pod(uid)
 
     def has_pod(self, uid: str) -> bool:
-        """See ``MockKubelet.has_pod``."""
+        """True if a pod with this UID is known and not deleted."""
         return self._store.get(pod_uid(uid)) is not None
 
     def pods(self) -> dict[str, PodInfo]:
-        """See ``MockKubelet.pods``."""
+        """Describe all pods that are not deleted, by UID, in the order of their admission."""
         return self._pods.pods()
 
     @property
     def pod_store(self) -> PodStore:
-        """Internal: see ``MockKubelet.pod_store``."""
+        """Internal: the records of all pods, for nodes in a cluster and for views."""
         return self._store
 
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
-        """See ``MockKubelet.pod_status``."""
+        """Return a pod's status as in the Pod object, as ``MockKubelet.pod_status`` does."""
         return self._pods.pod_status(uid, gates)
 
     def start_container(self, uid: str, container: str) -> RunOptions:
-        """See ``MockKubelet.start_container``."""
+        """Start a container of an admitted pod, as ``MockKubelet.start_container`` does."""
         return self._pods.workers.start_container(uid, container)
 
     def restart_container(self, uid: str, container: str) -> RunOptions:
-        """See ``MockKubelet.restart_container``."""
+        """Start a container again, as ``MockKubelet.restart_container`` does."""
         return self.start_container(uid, container)
 
     def exit_container(
         self, uid: str, container: str, exit_code: int = 0, *, reason: str = ""
     ) -> ContainerStatus:
-        """See ``MockKubelet.exit_container``."""
+        """Let a running container exit by itself, as ``MockKubelet.exit_container`` does."""
         return self._pods.exit_container(uid, container, exit_code, reason)
 
     def container_statuses(self, uid: str) -> dict[str, ContainerStatus]:
-        """See ``MockKubelet.container_statuses``."""
+        """Return the status of each container of a pod by name, init containers first."""
         return self._pods.container_statuses(uid)
 
     # -- devices ---------------------------------------------------------------------
 
     def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
-        """See ``MockKubelet.devices``."""
+        """Return a pod's allocated devices: container → resource → sorted device IDs."""
         return self._pods.devices(uid)
 
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
-        """See ``MockKubelet.allocated_resources_status``."""
+        """Return ``allocatedResourcesStatus`` of each app container of a pod, sorted."""
         return self._pods.allocated_resources_status(uid)
 
     def capacity(self) -> dict[str, int]:
-        """See ``MockKubelet.capacity``."""
+        """Return the number of devices of each resource, healthy or not."""
         return dict(self._pods.capacity().capacity)
 
     def allocatable(self) -> dict[str, int]:
-        """See ``MockKubelet.allocatable``."""
+        """Return the number of healthy devices of each resource, in use or not."""
         return dict(self._pods.capacity().allocatable)
 
     def node_status(self) -> NodeStatus:
-        """See ``MockKubelet.node_status``."""
+        """Return capacity and allocatable, as ``MockKubelet.node_status`` does."""
         return self._pods.node_status()
 
     def plugins(self) -> tuple[PluginStatus, ...]:
-        """See ``MockKubelet.plugins``."""
+        """Return the plugin of each known resource, sorted by resource."""
         return self._pods.plugins()
 
     def inventory(self) -> tuple[DeviceStatus, ...]:
-        """See ``MockKubelet.inventory``."""
+        """Return every device that is advertised or allocated, sorted by resource and ID."""
         return self._pods.inventory()
 
     @property
     def health_updates(self) -> HealthUpdates:
-        """See ``MockKubelet.health_updates``."""
+        """Queue of the UIDs of pods whose devices changed health, oldest first."""
         return self.manager.health_updates
 
     @property
     def manager(self) -> DeviceManager:
-        """Internal: see ``MockKubelet.manager``."""
+        """Internal: the device manager. Raises RequestError if the kubelet is stopped."""
         return self._pods.manager
 
     @property
@@ -340,7 +341,7 @@ class InMemoryKubelet:
     # All raise RequestError for a resource or a device that the node does not have.
 
     def fail_device(self, resource: str, device: str) -> None:
-        """Make a device unhealthy."""
+        """Make a device unhealthy. Raises RequestError for an unknown device."""
         with self._plugin(resource) as (plugin, handler):
             plugin.set_health(device, False, handler)
 
@@ -350,7 +351,7 @@ class InMemoryKubelet:
             plugin.set_health(device, True, handler)
 
     def lose_device(self, resource: str, device: str) -> None:
-        """Stop advertising a device."""
+        """Stop advertising a device. Raises RequestError for an unknown device."""
         with self._plugin(resource) as (plugin, handler):
             plugin.lose(device, handler)
 
@@ -360,19 +361,20 @@ class InMemoryKubelet:
             plugin.find(device, handler)
 
     def lose_all(self, resource: str) -> None:
-        """Advertise no device: the node's capacity of the resource is 0."""
+        """Stop advertising all devices of a resource, so that its capacity is 0."""
         with self._plugin(resource) as (plugin, handler):
             plugin.lose_all(handler)
 
     def return_all(self, resource: str) -> None:
-        """Advertise all lost devices again."""
+        """Advertise all lost devices of a resource again."""
         with self._plugin(resource) as (plugin, handler):
             plugin.find(None, handler)
 
     def set_devices(self, resource: str, devices: int | str | Iterable[Device]) -> None:
-        """Advertise these devices instead, none for 0; a new resource gets a plugin.
+        """Replace the devices of a resource; register a plugin if the resource is new.
 
-        Raises ValueError for an invalid text.
+        ``devices`` is a number, a text such as ``8@0,1``, or the devices themselves. Raises
+        ValueError for an invalid text.
         """
         ((name, listed),) = simulated_devices({resource: devices}).items()
         with self._turn:
@@ -384,23 +386,26 @@ class InMemoryKubelet:
                 plugin.replace(listed, self.manager.plugins)
 
     def stop_plugin(self, resource: str) -> None:
-        """Disconnect the plugin: its devices are unhealthy, and removed after the grace period."""
+        """Disconnect the plugin of a resource: its devices become unhealthy.
+
+        The resource is removed after the grace period.
+        """
         with self._plugin(resource) as (plugin, handler):
             plugin.leave(handler)
 
     def start_plugin(self, resource: str) -> None:
-        """Re-register a stopped plugin."""
+        """Re-register the plugin of a resource; do nothing if it is registered."""
         with self._plugin(resource) as (plugin, handler):
             if not plugin.is_connected:
                 plugin.register(handler)
 
     def fail_allocate(self, resource: str, error: RpcError | None) -> None:
-        """Fail every Allocate of the resource with this error; None lets it succeed again."""
+        """Make every Allocate of the resource fail with this error; None lets it succeed again."""
         with self._plugin(resource) as (plugin, _):
             plugin.fails = None if error is None else _always(error)
 
     def simulated(self) -> Mapping[str, tuple[Device, ...]]:
-        """Return the devices that the plugins advertise, or will when they re-register."""
+        """Return the advertised devices by resource; those of a stopped plugin are included."""
         with self._turn:
             return {str(name): plugin.devices for name, plugin in self._plugins.items()}
 
@@ -410,7 +415,7 @@ class InMemoryKubelet:
             plugin = self._plugins.get(ResourceName(resource))
             if plugin is None:
                 resources = ", ".join(self._plugins) or "none"
-                raise RequestError(f"the node has no plugin of {resource}: it has {resources}")
+                raise RequestError(f"unknown resource {resource}: the node has {resources}")
             yield plugin, self.manager.plugins
 
 

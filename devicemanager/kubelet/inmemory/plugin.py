@@ -1,4 +1,4 @@
-"""A device plugin in memory: its device list and its responses."""
+"""A simulated device plugin in memory: its device list and its responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from devicemanager.kubelet.manager.plugin_handler import ClientHandler
 __all__ = ["InMemoryPlugin"]
 
 ENDPOINT = "in-memory"
-"""Stands for the socket name of the plugin."""
+"""Endpoint of every in-memory plugin, in place of a socket's file name."""
 _OPTIONS = PluginOptions()
 _NO_DEVICES: frozenset[DeviceId] = frozenset()
 _RESPONSE = AllocateAnswer((b"",))
@@ -27,8 +27,8 @@ _RESPONSE = AllocateAnswer((b"",))
 class InMemoryPlugin:
     """The only plugin of a resource on an in-memory node; guarded by the kubelet's lock.
 
-    It implements the manager's ``Endpoint``. Every container gets its devices and nothing else,
-    unless ``fails`` is set.
+    It implements the manager's ``Endpoint``. Its Allocate succeeds with an empty response, or
+    fails if ``fails`` is set.
     """
 
     # Slots: a process holds one plugin per resource of thousands of nodes.
@@ -45,7 +45,7 @@ class InMemoryPlugin:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The advertised devices, or those that it will advertise when it re-registers."""
+        """The devices that the plugin advertises, or will advertise when it re-registers."""
         if not self._lost:
             return self._devices
         return tuple(device for device in self._devices if device.id not in self._lost)
@@ -58,22 +58,22 @@ class InMemoryPlugin:
     # -- what a real plugin sends to the kubelet -----------------------------------------
 
     def register(self, handler: ClientHandler) -> None:
-        """Register and send the device list."""
+        """Register with the kubelet and send the device list."""
         self._endpoint = handler.connect(self.resource, ENDPOINT, _OPTIONS, self)
         self._list(handler)
 
     def leave(self, handler: ClientHandler) -> None:
-        """End the ListAndWatch stream."""
+        """Disconnect from the kubelet, as a plugin that ends its ListAndWatch stream."""
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
             handler.disconnect(endpoint, "the plugin has disconnected")
 
     def was_dropped(self) -> None:
-        """Note that the kubelet's process has stopped."""
+        """Mark the plugin as not registered, because the kubelet's process has stopped."""
         self._endpoint = None
 
     def replace(self, devices: Iterable[Device], handler: ClientHandler) -> None:
-        """Advertise these devices instead."""
+        """Replace all devices and advertise the new ones."""
         self._devices, self._lost = tuple(devices), frozenset()
         self._list(handler)
 
@@ -91,22 +91,22 @@ class InMemoryPlugin:
         self._list(handler)
 
     def lose_all(self, handler: ClientHandler) -> None:
-        """Advertise no device."""
+        """Stop advertising all devices."""
         self._lost = frozenset(device.id for device in self._devices)
         self._list(handler)
 
     def find(self, id_: str | None, handler: ClientHandler) -> None:
-        """Advertise a lost device again; None advertises all of them."""
+        """Advertise a lost device again; with ``id_`` None, all lost devices."""
         self._lost = frozenset() if id_ is None else self._lost - {DeviceId(id_)}
         self._list(handler)
 
     def device(self, id_: str) -> Device:
-        """Return a device. Raises RequestError for an unknown device."""
+        """Return the device with this ID. Raises RequestError for an unknown device."""
         for device in self._devices:
             if device.id == id_:
                 return device
         ids = ", ".join(device.id for device in self._devices) or "none"
-        raise RequestError(f"{self.resource} has no device {id_!r}: it has {ids}")
+        raise RequestError(f"unknown device {id_!r} of {self.resource}: it has {ids}")
 
     def _list(self, handler: ClientHandler) -> None:
         if self._endpoint is not None:

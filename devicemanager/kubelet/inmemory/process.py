@@ -24,34 +24,33 @@ __all__ = ["InMemoryLifecycle", "InMemoryProcess", "SharedStore"]
 _Contents: TypeAlias = tuple[
     tuple[tuple[checkpoint.PodDevicesEntry, ...], ...], checkpoint.RegisteredDevices
 ]
-"""Entries of each pod, and the registered devices."""
+"""Contents of a checkpoint: the entries of each pod, and the registered devices."""
 
 
-# The classes have slots: a process holds one of each per node, and has thousands of nodes.
+# The classes have slots to save memory: one process has thousands of nodes.
 
 
 class SharedStore:
-    """Store of the last checkpoint, as values.
+    """Store of the latest checkpoint in memory, as values instead of text.
 
-    A checkpoint as text would cost more than the rest of the admission, and thousands of nodes
-    share one process.
+    Rendering the text would take longer than the rest of an admission.
     """
 
     __slots__ = ("_made", "_written")
 
     def __init__(self) -> None:
-        # The checkpoint writer passes the text from ``make`` to ``write``. Here it is empty,
-        # and the values are passed in this attribute.
+        # The checkpoint writer passes the result of ``make`` to ``write``. Here that is an empty
+        # text, and this attribute has the values.
         self._made: _Contents | None = None
         self._written: _Contents | None = None
 
     def make(self, contents: _Contents) -> bytes:
-        """Prepare what the next ``write`` stores; return an empty text."""
+        """Remember the contents for the next ``write``, and return an empty text."""
         self._made = contents
         return b""
 
     def write(self, _: checkpoint.Contents) -> None:
-        """Store what was prepared. Never fails."""
+        """Store the contents of the last ``make``. Never fails."""
         self._written = self._made
 
     def load(self) -> checkpoint.Checkpoint | None:
@@ -64,7 +63,7 @@ class SharedStore:
 
 
 class _Document:
-    """Like ``manager.checkpointing.Document``, but for the store: as values."""
+    """Contents of the next checkpoint as values; implements ``manager.checkpointing.Document``."""
 
     __slots__ = ("_pods", "_store", "registered")
 
@@ -90,7 +89,7 @@ class _Document:
 
 
 class InMemoryProcess:
-    """Device manager and pod workers, without servers."""
+    """One instance of an in-memory kubelet's process: device manager and pod workers."""
 
     __slots__ = ("manager", "workers")
 
@@ -112,19 +111,19 @@ class InMemoryProcess:
             providers=providers,
             document=_Document(store),
         )
-        # Events name pods as users know them, and only the pod store knows the names.
+        # Events show pod names, and only the pod store has them.
         self.manager.plugins.title_of = pods.title_of
         self.workers = PodWorkers(pods, self.manager, settings, events, claims)
 
     def stop(self) -> None:
         """Cancel all timers and close the manager."""
-        # Timers of containers first: they call the manager.
+        # The timers of containers call the manager, so they are cancelled first.
         self.workers.life.close()
         self.manager.close()
 
 
 class InMemoryLifecycle:
-    """Holder of the running process."""
+    """Holder of the running process of an in-memory kubelet."""
 
     __slots__ = ("process",)
 
@@ -132,7 +131,7 @@ class InMemoryLifecycle:
         self.process: InMemoryProcess | None = None
 
     def serving(self) -> InMemoryProcess:
-        """Return the running process. Raises RequestError if there is none."""
+        """Return the running process. Raises RequestError if the kubelet is stopped."""
         if self.process is None:
-            raise RequestError("the in-memory kubelet is not running: start it")
+            raise RequestError("the in-memory kubelet is not running: call start")
         return self.process

@@ -1,20 +1,22 @@
-"""Run admissions, all or nothing: allocated and on disk, or nothing has changed.
+"""Run admissions, all or nothing: a pod's devices are allocated and on disk, or nothing changes.
 
-Theory of operation. ``Admissions.run`` takes a pod through four steps: begin (under the lock: one
-admission per pod at a time, and inactive pods are freed first), drive (``Driver`` runs the core's
-steps, with the RPCs outside the lock), commit (under the lock: the draft becomes ledger entries)
-and write (outside the lock: the checkpoint).
+Theory of operation. ``Admissions.run`` has four steps:
 
-An admission that does not succeed ends in one of four ways. Each has something else to undo:
+1. Begin, under the lock. A pod has one admission at a time; inactive pods are freed first.
+2. Drive: ``Driver`` runs the core's allocation steps, with their RPCs outside the lock.
+3. Commit, under the lock: the draft (the devices chosen so far) becomes entries of the ledger.
+4. Write the checkpoint, outside the lock.
 
-1. The plugin or the request is at fault. The core has already dropped the draft. What remains
-   are the host devices that the pod was given for this admission (``_end``).
-2. The pod was deleted during its admission. ``_commit`` drops the draft and rejects.
-3. The checkpoint cannot be written. The committed entries are retracted, and the file is written
-   once more: the write of another pod may already have carried these entries to the disk.
-4. An interrupt (Ctrl-C, a callback that exits) hits any line, also of the clean-up above. It is
-   unknown how far the admission got, so ``_withdraw`` removes the entries if there are any and
-   rebuilds every index instead of updating it. It can run again after a second interrupt.
+An admission can fail in four ways, and each way needs a different clean-up:
+
+1. The plugin or the request is at fault. The core has already dropped the draft. ``_end`` frees
+   the host devices that were assigned to the pod during this admission.
+2. The pod was deleted during its admission. ``_commit`` drops the draft and rejects the pod.
+3. The checkpoint cannot be written. ``_commit`` retracts the entries and writes the file once
+   more, because the write of another pod may already have put these entries on the disk.
+4. An interrupt (Ctrl-C, a callback that exits) can come at any line, also during a clean-up. It
+   is unknown how far the admission got, so ``_withdraw`` removes the entries, if any, and
+   rebuilds every index. ``_withdraw`` can run again after a second interrupt.
 
 Invariant: after ``run``, no draft of this admission exists, and the pod's record has no admission.
 """
@@ -37,7 +39,7 @@ from devicemanager.kubelet.manager.state import State
 
 
 class Admissions:
-    """Admissions of one manager: one at a time for each pod, several pods concurrently."""
+    """Runner of admissions: one at a time for each pod, several pods concurrently."""
 
     def __init__(
         self, state: State, driver: Driver, events: EventStream, write: Callable[[], None]
@@ -51,12 +53,12 @@ class Admissions:
     def run(
         self, allocation: PodAllocation, steps: AllocationSteps, *, takes_hints: bool = False
     ) -> PodAllocation:
-        """Allocate, commit and write, or raise ``Rejected`` or the interrupt.
+        """Run an admission and return its allocation when the checkpoint is on disk.
 
-        Returns the allocation when it is on disk.
+        Raises ``Rejected`` if the admission fails. An interrupt is raised after the clean-up.
         """
         uid = allocation.pod.uid
-        # Read before the admission: a pod that is readmitted gets these back if it fails.
+        # Read before the admission: a pod that is admitted again keeps these if that fails.
         before = self._state.pods.get(uid).host_devices
         try:
             try:
@@ -65,7 +67,7 @@ class Admissions:
                 self._driver.run(steps, uid)
                 self._commit(allocation)
             except (EndpointError, RequestError):
-                # A regular failure: the core has dropped the draft.
+                # A failure without an interrupt: the core has dropped the draft.
                 if self._state.keeps_rejected:
                     self._keep(allocation)
                 self._end(allocation, before)
@@ -75,24 +77,25 @@ class Admissions:
         except (EndpointError, RequestError):
             raise
         except BaseException:
-            # An interrupt. The outer try also covers the clean-up in the inner one.
+            # An interrupt. The outer try also covers the clean-up in the inner try.
             self._withdraw(allocation, before)
             raise
         return allocation
 
     def _begin(self, allocation: PodAllocation, takes_hints: bool) -> None:
         uid = allocation.pod.uid
-        # Two admissions of one pod would share its ledger entry, and the end of one would undo
-        # half of the other.
+        # Two admissions of one pod would share its ledger entry, and a failure of the first would
+        # undo half of the second.
         if self._state.pods.get(uid).admission is not None:
             raise RequestError(f"pod {uid} is already being admitted: wait for the result")
-        # As the kubelet does before it allocates (``allocateContainerResources`` calls
-        # ``UpdateAllocatedDevices``, v1.32).
+        # The kubelet, too, frees inactive pods before it allocates (``allocateContainerResources``
+        # calls ``UpdateAllocatedDevices``, v1.32).
         if not self._state.frees_late:
             self._state.free_inactive()
         self._state.pods.begin(allocation)
         self._state.note_admission(allocation.pod.uid)
-        # Q10: the new pod is active, also if an ended pod had its UID, and keeps what that had.
+        # Q10: the new pod is active now. If an ended pod had the same UID, the new pod keeps its
+        # devices.
         if self._state.frees_late and (takes_hints or allocation.needs_devices):
             if not takes_hints:
                 allocation.note_known()
@@ -100,10 +103,10 @@ class Admissions:
         allocation.reusable = self._state.begin_reuse(allocation.pod.uid)
 
     def _keep(self, allocation: PodAllocation) -> None:
-        """Enter what a rejected pod was allocated (Q31).
+        """Store a rejected pod's devices in the ledger, as the kubelet does (quirk Q31).
 
-        The kubelet writes the file after each container: that of the container that failed is
-        missing in it until the next write.
+        The kubelet writes the checkpoint after each container. The devices of the container that
+        failed are therefore missing in the file until the next write.
         """
         draft, state = allocation.draft, self._state
         failed = {step.container for step in allocation.steps if step.error is not None}
@@ -119,22 +122,25 @@ class Admissions:
                 state.note_pod(draft.pod)
 
     def _end(self, allocation: PodAllocation, host_devices: frozenset[str]) -> None:
-        """End a failed admission: restore the pod's host devices, unless it is deleted."""
+        """End a failed admission and restore the pod's earlier host devices.
+
+        A pod that was deleted has no host devices afterwards.
+        """
         uid = allocation.pod.uid
         with self._state.lock:
             state = self._state.pods.get(uid)
             if state.admission is not allocation:
-                return  # it never began: another admission of the pod is in progress
+                return  # this admission never began: another admission of the pod is in progress
             self._state.pods.set_host_devices(
                 uid, frozenset() if state.is_deleted else host_devices
             )
             self._state.pods.end(uid)
 
     def _withdraw(self, allocation: PodAllocation, host_devices: frozenset[str]) -> None:
-        """Undo an admission that may be partly done, in memory and in the file."""
+        """Undo an interrupted admission, in memory and in the checkpoint."""
         with self._state.lock:
             if self._state.pods.get(allocation.pod.uid).admission is not allocation:
-                return  # it never began, or has ended
+                return  # this admission never began, or has ended
             must_write = self._state.withdraw(allocation)
         self._end(allocation, host_devices)
         # The interrupted write may have put the entries into the file.
@@ -142,22 +148,26 @@ class Admissions:
             self._write()
 
     def _commit(self, allocation: PodAllocation) -> None:
-        """Turn the draft into entries and write them; if that fails, retract them."""
+        """Turn the draft into ledger entries and write the checkpoint.
+
+        If the write fails, retracts the entries and raises ``Rejected``.
+        """
         pod, draft, state = allocation.pod, allocation.draft, self._state
         with state.lock:
-            # The deletion found nothing to free, because nothing was committed: the draft must not
-            # become an entry that nothing ever frees.
+            # The deletion could not free this draft, because it was not committed yet. As an entry,
+            # it would never be freed.
             if state.pods.get(pod.uid).is_deleted:
                 give_back(allocation)
-                raise rejected_by_allocation(AllocationError("the pod was deleted meanwhile"))
+                raise rejected_by_allocation(
+                    AllocationError("the pod was deleted during its admission")
+                )
             if draft:
                 state.ledger.commit(draft)
-            # CPUs and memory change what PodResources shows although the ledger has no entry for
-            # them.
+            # PodResources also shows CPUs and memory, for which the ledger has no entries.
             if draft or allocation.used_providers:
                 state.note_pod(pod.uid)
             state.pods.set_affinities(pod.uid, allocation.affinities)
-        # A pod without devices needs no write. Most pods of a node have none.
+        # A pod without devices, as most pods of a node, needs no write.
         if not draft:
             return
         try:

@@ -1,4 +1,4 @@
-"""Convert between the ledger and the entries of the checkpoint file."""
+"""Convert between the ledger (all allocations) and the entries of the checkpoint file."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ Holdings: TypeAlias = Mapping[ContainerName, Mapping[ResourceName, AllocatedDevi
 
 
 class Document(Protocol):
-    """Contents of the checkpoint; guarded by the state's lock."""
+    """Contents of the checkpoint, updated pod by pod; guarded by the state's lock."""
 
     @property
     def registered(self) -> RegisteredDevices:
-        """Healthy devices of each known resource."""
+        """IDs of the healthy devices of each known resource."""
 
     def set_registered(self, registered: RegisteredDevices) -> None:
-        """Replace the healthy devices of the known resources."""
+        """Replace the IDs of the healthy devices of all known resources."""
 
     def put(self, pod: PodUid, held: Holdings) -> None:
-        """Replace the entries of a pod. A known pod keeps its position."""
+        """Replace the entries of a pod, in the same position; append those of a new pod."""
 
     def remove(self, pod: PodUid) -> None:
-        """Remove a pod, if it is there."""
+        """Remove the entries of a pod, if it has any."""
 
     def snapshot(self) -> Callable[[], checkpoint.Contents]:
-        """Return a function that builds the file's contents as of now; call it without the lock."""
+        """Return a function that builds the present contents of the file.
+
+        The function must be called without the lock.
+        """
 
 
 class TextDocument:
-    """Text of each pod's entries, rendered once per change of the pod."""
+    """Contents of the checkpoint as text; a change of a pod renders only this pod's entries."""
 
     __slots__ = ("_text",)
 
@@ -50,8 +53,7 @@ class TextDocument:
         self._text.set_registered(registered)
 
     def put(self, pod: PodUid, held: Holdings) -> None:
-        # Rendered now, under the lock, but only this pod's entries; joining them happens without
-        # it.
+        # Only this pod's entries are rendered under the lock. The file's text is joined without it.
         self._text.put(pod, [checkpoint.render_entry(each) for each in pod_entries(pod, held)])
 
     def remove(self, pod: PodUid) -> None:
@@ -65,7 +67,7 @@ class TextDocument:
 
 
 def pod_entries(pod: PodUid, holdings: Holdings) -> list[PodDevicesEntry]:
-    """Return a pod's entries: containers in the order of allocation, resources sorted."""
+    """Return the entries of a pod: containers in the order of allocation, resources sorted."""
     return [
         PodDevicesEntry(
             pod_uid=pod,
@@ -75,16 +77,16 @@ def pod_entries(pod: PodUid, holdings: Holdings) -> list[PodDevicesEntry]:
             alloc_resp=held[resource].response,
         )
         for container, held in holdings.items()
-        # Sorted, so that equal allocations make equal files; the kubelet's order is random.
+        # Sorted, so that equal allocations result in equal files. The kubelet's order is random.
         for resource in sorted(held)
     ]
 
 
 def restore(ledger: Ledger, entries: Iterable[PodDevicesEntry]) -> None:
-    """Enter the entries of a checkpoint into the ledger.
+    """Add the entries of a checkpoint to the ledger.
 
-    The kubelet drops an entry with a response that it cannot parse (``fromCheckpointData``,
-    v1.36): its devices are free.
+    Entries with a response that cannot be parsed are dropped, and their devices are free, as in
+    the kubelet (``fromCheckpointData``, v1.36).
     """
     # Imported here: a start without a checkpoint does not need protobuf messages.
     from devicemanager.kubelet.wire.settings import is_response
@@ -95,7 +97,7 @@ def restore(ledger: Ledger, entries: Iterable[PodDevicesEntry]) -> None:
 
 
 def _ledger_entry(entry: PodDevicesEntry) -> Entry:
-    # A node's IDs can be null in the file, and so can the whole mapping.
+    # In the file, the IDs of a NUMA node can be null, and the whole mapping can be null.
     devices = {
         node: tuple(DeviceId(id_) for id_ in ids or ())
         for node, ids in (entry.device_ids or {}).items()

@@ -1,22 +1,22 @@
 """Run the core's allocation steps: decisions under the lock, RPCs outside it.
 
-Theory of operation. An allocation is a generator of the core. It decides something, yields a
-request for an RPC (``PreferenceWanted`` or ``AllocateWanted``) and continues with the response,
-which ``Driver.run`` sends in, or with the error, which it throws in:
+Theory of operation. The steps of an allocation are a generator of the core. The generator makes
+decisions and yields a request for an RPC (``PreferenceWanted`` or ``AllocateWanted``).
+``Driver.run`` makes the RPC and sends the response into the generator, or throws the error in:
 
     take the lock → generator runs → release the lock → RPC → take the lock → ...
 
-While an RPC is in flight, other pods are admitted, lists change and plugins disconnect. That is
-safe because the core reserves chosen devices before it yields and reads the lists again after
-each response. ``steps.close()`` under the lock ends a generator that is abandoned in between, so
-that it can give its reservations back.
+While an RPC is in flight, other pods can be admitted, device lists can change and plugins can
+disconnect. That is safe because the core reserves chosen devices before it yields, and reads the
+lists again after each response. If ``run`` is interrupted, it closes the generator under the lock,
+so that the generator frees its reservations.
 
-What is thrown into the generator are the two kinds of error that reject a pod: ``EndpointError``
-(the plugin's fault) and ``RequestError``. Everything else leaves ``run`` as an interrupt.
+Only errors that reject a pod are thrown into the generator: ``EndpointError`` (the plugin's
+fault) and ``RequestError``. ``run`` raises every other error as an interrupt.
 
-A response to Allocate can contain two things that must be settled before the core records it. It
-can name PCI devices by vendor and product ID; ``HostDeviceAssignment`` finds addresses for them.
-And it can be so large that storing it would slow down every later checkpoint write.
+A response to Allocate needs two checks before the core records it. It can name PCI devices by
+vendor and product ID: ``HostDeviceAssignment`` finds addresses for them. And it can be so large
+that storing it would slow down every later checkpoint write.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
     from devicemanager.core.runoptions import ContainerSettings, NetworkInterface
 
 LARGE_RESPONSE = 64 * 1024
-"""Bytes of a response to Allocate that cause a warning; typical responses have hundreds."""
+"""Size in bytes from which an Allocate response causes a warning. Typical ones have hundreds."""
 
-# The key of field 1000 (typed_devices), length-delimited. A response without these two bytes
-# needs no decoding: most have none, and decoding would cost every admission.
+# The protobuf key of field 1000 (typed_devices), length-delimited. Only a response with these two
+# bytes is decoded: most responses do not have them, and decoding would slow down every admission.
 _TYPED_DEVICES = b"\xc2\x3e"
 
 
 class InterfaceUnavailable(AllocationError):
-    """A network interface that an allocation names cannot be given to the pod."""
+    """Error of an allocation that names a network interface which the pod cannot use."""
 
 
 class HostDeviceAssignment:
     """Assignments of the host's PCI devices and network interfaces to pods; thread-safe.
 
-    A plugin names PCI devices by vendor and product ID. Each gets the address of one device,
-    which is written into the stored response, so that it survives restarts. An interface is
-    named directly; it can be in the network namespace of one pod only.
+    A plugin names PCI devices by vendor and product ID. ``resolve`` writes the address of a free
+    device into the stored response, so that it survives restarts. A plugin names a network
+    interface directly; an interface can be in the network namespace of one pod only.
     """
 
     def __init__(self, state: State, sysfs: Path) -> None:
@@ -68,10 +68,11 @@ class HostDeviceAssignment:
         self._sysfs = sysfs
 
     def resolve(self, pod: PodUid, response: bytes) -> bytes:
-        """Return the response with an address for every PCI device in it.
+        """Return an Allocate response with an address for every PCI device that it names.
 
-        Raises PciUnavailable if the host has too few, InterfaceUnavailable for an interface
-        that another pod uses or that no runtime can move, WireError for unreadable bytes.
+        The devices and network interfaces are assigned to the pod. Raises PciUnavailable if too
+        few PCI devices are free, InterfaceUnavailable for an interface that another pod uses or
+        that no runtime can move, and WireError for bytes that cannot be parsed.
         """
         if _TYPED_DEVICES not in response:
             return response
@@ -80,8 +81,8 @@ class HostDeviceAssignment:
         from devicemanager.kubelet.wire.settings import settings_from_bytes, settings_to_bytes
 
         settings = settings_from_bytes(response)
-        # sysfs is read without the lock, since it can be slow. The choice is made under the lock,
-        # so two pods never get the same device.
+        # sysfs is read without the lock, because that can be slow. Devices are chosen under the
+        # lock, so that two pods never get the same device.
         host = pci.find(settings, self._sysfs) if settings.pci_devices else None
         with self._lock:
             for interface in settings.network_interfaces:
@@ -92,7 +93,10 @@ class HostDeviceAssignment:
         return response if host is None else settings_to_bytes(settings)
 
     def restore(self, pod: PodUid, response: bytes) -> None:
-        """Restore the host devices of a stored response. Raises WireError."""
+        """Assign the host devices in a stored Allocate response to the pod again.
+
+        Raises WireError for bytes that cannot be parsed.
+        """
         if _TYPED_DEVICES in response:
             from devicemanager.kubelet.wire.settings import settings_from_bytes
 
@@ -104,10 +108,10 @@ class HostDeviceAssignment:
         name = printable(interface.host_name)
         if interface.net_ns:
             raise InterfaceUnavailable(
-                f"network interface {name} is in {printable(interface.net_ns)}: unsupported, "
-                "since a runtime moves only interfaces of the namespace it runs in"
+                f"network interface {name} is in network namespace {printable(interface.net_ns)}: "
+                "expected the host's namespace, because a runtime cannot move other interfaces"
             )
-        # Containers of one pod share a network namespace, so several may name one interface.
+        # Containers of one pod share a network namespace, so several may name the same interface.
         holder = self._pods.holder_of(_key(interface))
         if holder not in (None, pod):
             raise InterfaceUnavailable(f"network interface {name} is in use by pod {holder}")
@@ -127,7 +131,7 @@ def _key(interface: NetworkInterface) -> str:
 
 
 class Driver:
-    """Driver of allocation steps: makes the RPCs that they request."""
+    """Runner of allocation steps that makes the RPCs they request."""
 
     def __init__(
         self,
@@ -136,16 +140,18 @@ class Driver:
         events: EventStream,
         max_response: int | None = None,
     ) -> None:
-        """``max_response`` limits the bytes of a response to Allocate; None means no limit."""
+        """``max_response`` is the size of the largest accepted Allocate response, in bytes; None
+        means no limit."""
         self._state = state
         self._host_devices = host_devices
         self._events = events
         self._max_response = max_response
 
     def run(self, steps: AllocationSteps, pod: PodUid) -> None:
-        """Run steps to their end. Raises what they raise.
+        """Run the allocation steps of a pod to their end, with all RPCs that they request.
 
-        After an interrupt the steps give back what they have reserved.
+        Errors of the steps are raised. After an interrupt, the steps free the devices that they
+        have reserved.
         """
         lock = self._state.lock
         # The first ``send`` must be None: it starts the generator.
@@ -158,10 +164,10 @@ class Driver:
                 answer = error = None
                 try:
                     answer = self._call(wanted, pod)
-                # Thrown in under the lock, so that the core can give back what it has reserved.
+                # Thrown into the steps under the lock, so that they can free reserved devices.
                 except (EndpointError, RequestError) as failed:
                     error = failed
-        # The end of the generator is the end of the allocation.
+        # The allocation is complete when the generator ends.
         except StopIteration:
             return
         finally:
@@ -169,7 +175,7 @@ class Driver:
                 steps.close()
 
     def _call(self, wanted: Wanted, pod: PodUid) -> Answer:
-        # Read without the lock: the connection can close at any moment anyway.
+        # Read without the lock: even with it, the connection could close before the call.
         connection = self._state.connections.get(wanted.endpoint)
         if connection is None:
             raise EndpointError(messages.STOPPED_ENDPOINT.format(endpoint=wanted.endpoint_name))
@@ -184,23 +190,25 @@ class Driver:
                 )
 
     def _check_size(self, wanted: AllocateWanted, pod: PodUid, answer: AllocateAnswer) -> None:
-        """Reject a response that is too large to store, and warn of a large one."""
-        # Only the first response is stored: a call asks for one container.
+        """Raise AllocationError for a response that is too large to store; warn of a large one."""
+        # Only the first container response is stored: a call requests devices for one container.
         size = max(map(len, answer.responses[:1]), default=0)
         if size < LARGE_RESPONSE:
             return
         text = f"the response of {wanted.resource} to Allocate has {size} bytes"
         if self._max_response is not None and size > self._max_response:
-            raise AllocationError(f"{text}, Settings.max_allocate_bytes is {self._max_response}")
+            raise AllocationError(
+                f"{text}: the limit is {self._max_response} (Settings.max_allocate_bytes)"
+            )
         self._events.publish(
             EventKind.ALLOCATION_SUSPECT,
-            f"{text}: the checkpoint stores them, and is written with every admission",
+            f"{text}: large responses slow down every admission, since the checkpoint has them all",
             resource=wanted.resource,
             pod=pod,
         )
 
     def _with_addresses(self, pod: PodUid, answer: AllocateAnswer) -> AllocateAnswer:
-        """Return the answer with addresses for the PCI devices of its first response."""
+        """Return the answer with addresses for the PCI devices of its first container response."""
         if not answer.responses:
             return answer
         first, *others = answer.responses

@@ -1,12 +1,12 @@
-"""The grace period: remove resources whose last plugin disconnected too long ago.
+"""Remove resources whose last plugin has been disconnected for longer than the grace period.
 
-The kubelet removes them when it reads capacities (``GetCapacity``, v1.32), which its status
-loop does every few seconds. Nothing reads capacities regularly here, so a timer does it.
+The kubelet removes such resources when it reads capacities (``GetCapacity``, v1.32), which its
+status loop does every few seconds. The mock has no such loop and uses a timer.
 
 There is at most one timer, for the resource that expires first; all resources have the same
 grace period. ``_arming`` guards the timer and is always taken before the state's lock.
-``_fire`` clears the timer before it expires anything, so a plugin that disconnects meanwhile
-arms a new one.
+``_fire`` clears the timer before it removes resources, so that a plugin that disconnects at the
+same time starts a new timer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from devicemanager.kubelet.manager.state import State
 
 
 class GracePeriod:
-    """Removal of expired resources, by a timer and whenever ``expire`` is called."""
+    """Remover of resources after their grace period, by a timer and by calls of ``expire``."""
 
     def __init__(
         self,
@@ -32,7 +32,8 @@ class GracePeriod:
         seconds: float,
         write: Callable[[], None],
     ) -> None:
-        """``write`` writes the checkpoint; it is called after resources were removed."""
+        """``seconds`` is the grace period. ``write`` writes the checkpoint; it is called after
+        resources were removed."""
         self._state = state
         self._clock = clock
         self._events = events
@@ -46,17 +47,20 @@ class GracePeriod:
         self._closed = False
 
     def watch(self) -> None:
-        """Arm the timer: a resource has lost its last plugin. Call it without the state's lock."""
+        """Start the timer if none is running; called when a resource has lost its last plugin.
+
+        Must be called without the state's lock.
+        """
         with self._arming:
-            # An armed timer is always early enough: later stops expire later.
+            # A running timer is always early enough: later stops expire later.
             if self._closed or self._cancel is not None:
                 return
             with self._state.lock:
                 stopped_at = self._state.endpoints.oldest_stop()
             if stopped_at is None:
                 return
-            # A resource expires strictly after its period. A timer that fires at
-            # the exact end must not arm itself for the same moment again.
+            # A resource expires only after the end of its period. A timer that fires exactly at
+            # the end must not be started for the same moment again.
             after_now = math.nextafter(self._clock.monotonic(), math.inf)
             when = max(stopped_at + self._seconds, after_now)
             self._cancel = self._clock.call_at(when, self._fire)
@@ -68,18 +72,17 @@ class GracePeriod:
         self.watch()
 
     def expire(self) -> tuple[ResourceName, ...]:
-        """Remove expired resources and write the checkpoint. Return their names, sorted."""
+        """Remove resources whose grace period is over, and write the checkpoint.
+
+        Returns the names of the removed resources, sorted.
+        """
         now = self._clock.monotonic()
         with self._state.lock:
             removed = self._state.endpoints.expire(now, self._seconds)
             for resource in removed:
                 self._state.note_list(resource, None)
-                # The last list matters to pods with devices. Without this condition, plugins
-                # could fill the memory with lists of new resources.
-                if not self._state.ledger.is_in_use(resource):
-                    self._state.endpoints.forget_list(resource)
-            # Remembered: a wait for 0 devices must distinguish a removed resource from an unknown
-            # one.
+            self._state.endpoints.forget_lists(self._state.ledger.is_in_use)
+            # Stored because a wait for 0 devices must distinguish removed from unknown resources.
             self._removed.update(removed)
         for resource in removed:
             self._events.publish(
@@ -92,12 +95,12 @@ class GracePeriod:
         return removed
 
     def removed(self) -> frozenset[ResourceName]:
-        """Return every resource removed so far."""
+        """Return the names of all resources removed so far."""
         with self._state.lock:
             return frozenset(self._removed)
 
     def close(self) -> None:
-        """Cancel the timer, and wait for a removal in progress."""
+        """Cancel the timer, and wait for a removal in progress to end."""
         with self._arming:
             self._closed = True
             cancel, self._cancel = self._cancel, None

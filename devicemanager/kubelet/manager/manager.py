@@ -1,25 +1,27 @@
-"""The device manager: admit pods and keep track of their devices.
+"""The device manager: allocate devices to pods and track them.
 
-Theory of operation. ``DeviceManager`` is the shell around the core, as the kubelet's
-``ManagerImpl`` (pkg/kubelet/cm/devicemanager/manager.go) is around its maps. It only connects
-parts; each has one job:
+Theory of operation. ``DeviceManager`` corresponds to the kubelet's ``ManagerImpl``
+(pkg/kubelet/cm/devicemanager/manager.go). ``devicemanager.core`` makes its decisions. It connects
+these objects:
 
 * ``State`` has all data and the one lock. See its module for the rules of the lock.
 * ``ClientHandler`` (``plugins``) applies what plugins report: registrations, device lists, ended
   streams.
-* ``Admissions`` runs one admission to its end or undoes it; ``Driver`` makes the RPCs of it.
-* ``GracePeriod`` removes a resource some time after its last plugin has disconnected.
+* ``Admissions`` runs an admission to its end or undoes it; ``Driver`` makes the RPCs.
+* ``GracePeriod`` removes a resource when its last plugin has been disconnected for too long.
 
 In:  ``restore`` with a checkpoint, before anything else; pods through ``admit``; plugins through
      ``plugins``.
 Out: the checkpoint, through the ``Store``; events; and values for PodResources, pod statuses and
      views, all read with short locks.
 
-A pod's devices are freed at one of three times. ``release`` frees them at once and writes the
-checkpoint: the pod is deleted. ``deactivate`` leaves them visible until the next admission or
-List: the pod failed, but the kubelet has not updated its allocations yet. ``sources_ready`` frees
-those of pods that exist only in the checkpoint. Until then a restarted kubelet frees nothing,
-because a pod can still be on its way.
+Three methods free a pod's devices:
+
+* ``release``, for a deleted pod, frees them immediately and writes the checkpoint.
+* ``deactivate``, for a failed pod, leaves them visible until the next admission or List, as in the
+  kubelet, which updates its allocations only then.
+* ``sources_ready``, after a restart, frees the devices of pods that exist only in the checkpoint.
+  Before this call a restarted kubelet frees no devices, because a pod may not be known yet.
 """
 
 from __future__ import annotations
@@ -67,16 +69,16 @@ if TYPE_CHECKING:
 
 
 class Capacity(NamedTuple):
-    """Device resources of the node (``GetCapacity``, v1.32)."""
+    """Number of all devices and of healthy devices by resource (``GetCapacity``, v1.32)."""
 
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
 
 
 class DeviceManager:
-    """A kubelet's device manager; thread-safe.
+    """The device manager of one kubelet process; thread-safe.
 
-    Ready once constructed. ``restore`` must be called before any other method, if at all.
+    If there is a checkpoint, call ``restore`` before any other method.
     """
 
     def __init__(
@@ -91,19 +93,20 @@ class DeviceManager:
     ) -> None:
         """Create the manager. Raises TopologyConfigError for settings that the kubelet rejects.
 
-        ``providers`` are those of the previous manager, with their allocations; None takes new
-        ones from the settings. ``document`` builds the contents that ``store`` writes; None
-        builds the text of the kubelet's file.
+        ``providers`` are the hint providers of the previous manager, with their allocations; with
+        None the manager uses those in the settings. ``document`` builds the contents that
+        ``store`` writes; by default it builds the text of the kubelet's checkpoint file.
         """
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
         self.events = events or EventStream(self.clock)
-        # Guarded by the state's lock, once there is one.
+        # Guarded by the lock of the state below.
         self._hints = DeviceHintProvider(
             self.settings.topology_manager,
             grows=self.settings.topology_grows,
             over_device_nodes=self.settings.behaviour.hints_over_device_nodes,
             empty_topology_aligns=self.settings.behaviour.empty_topology_aligns,
+            panics="Q33" in self.settings.quirks,
         )
         self.state = State(
             self.settings, store or MemoryStore(), self._written, providers, document
@@ -132,16 +135,16 @@ class DeviceManager:
 
     @property
     def policy(self) -> TopologyPolicy:
-        """The topology manager's policy, for the NUMA nodes known so far."""
+        """The Topology Manager policy, with the NUMA nodes known so far."""
         return self._hints.policy
 
     # -- restart ---------------------------------------------------------------------
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
-        """Restore a checkpoint. Until ``sources_ready``, none of its devices is freed."""
+        """Restore a checkpoint. Its devices stay allocated until ``sources_ready`` is called."""
         with self.state.lock:
             self.state.load(saved, self.clock.monotonic())
-        # Without the lock, which HostDeviceAssignment takes itself.
+        # Called without the lock: HostDeviceAssignment takes it itself.
         for entry in saved.entries or ():
             self._restore_host_devices(entry)
         self._grace_period.watch()
@@ -157,10 +160,10 @@ class DeviceManager:
             )
 
     def adopt(self, pod: PodUid, devices: Mapping[str, Mapping[str, Iterable[str]]]) -> None:
-        """Enter devices (container → resource → IDs) that an earlier kubelet allocated.
+        """Allocate devices to a pod that another kubelet ran before, without calling its plugins.
 
-        Raises Rejected, and changes nothing, if one of them is allocated to another pod or
-        to another container of this pod.
+        ``devices`` is container → resource → IDs. Raises Rejected, and changes nothing, if one of
+        the devices is allocated to another pod or to another container of this pod.
         """
         with self.state.lock:
             try:
@@ -176,12 +179,15 @@ class DeviceManager:
         self.write()
 
     def sources_ready(self, known: frozenset[PodUid]) -> None:
-        """All pods are known: free the devices of all others, and write the checkpoint."""
+        """Free the devices of all pods that are not in ``known``, and write the checkpoint."""
         if self.forget_all_but(known):
             self.write()
 
     def forget_all_but(self, known: frozenset[PodUid]) -> bool:
-        """As ``sources_ready``, but without the write. True if the checkpoint must be written."""
+        """Free the devices of all pods that are not in ``known``, without writing the checkpoint.
+
+        Returns True if the checkpoint must be written.
+        """
         with self.state.lock:
             self.state.is_sources_ready = True
             gone = [pod for pod in self.state.ledger.pods() if pod not in known]
@@ -194,15 +200,15 @@ class DeviceManager:
 
     @property
     def is_sources_ready(self) -> bool:
-        """False while a restarted kubelet does not know all pods yet."""
+        """True if all pods of the node are known; after a restart they are not known at first."""
         return self.state.is_sources_ready
 
     # -- pods ------------------------------------------------------------------------
 
     def admit(self, pod: Pod, context: AdmissionContext | None = None) -> PodAllocation:
-        """Allocate everything that the pod requests, or raise ``Rejected`` and change nothing.
+        """Allocate all resources that a pod requests, and return when the checkpoint is on disk.
 
-        Returns when the pod's allocations are on disk.
+        Raises ``Rejected``, and allocates nothing, if one of them cannot be allocated.
         """
         allocation = self._allocation(pod, context)
         takes_hints = self._hints.policy.asks_for_hints
@@ -211,13 +217,15 @@ class DeviceManager:
         )
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
-        """Allocate for one container of an active pod that has no allocation recorded
-        (``GetDeviceRunContainerOptions``, v1.32)."""
+        """Allocate devices to a container of an active pod that has none recorded.
+
+        Follows ``GetDeviceRunContainerOptions``, v1.32.
+        """
         allocation = self._allocation(pod, None)
 
         def steps() -> AllocationSteps:
-            # Runs in the first step, and so under the lock. The container keeps the alignment that
-            # the admission chose for it.
+            # The driver runs this under the lock. The container keeps the NUMA affinity that the
+            # admission chose for it.
             allocation.affinities = dict(self.state.pods.get(pod.uid).affinities)
             yield from all_or_nothing(
                 allocation, allocate_container(allocation, container, is_init)
@@ -238,7 +246,10 @@ class DeviceManager:
         )
 
     def release(self, *pods: PodUid) -> None:
-        """Free everything that is allocated to these pods, with one checkpoint write (Q10)."""
+        """Free all resources of deleted pods, with one checkpoint write.
+
+        With quirk Q10, the resources stay allocated until the next admission or List.
+        """
         with self.state.lock:
             if self.state.frees_late:
                 for pod in pods:
@@ -248,7 +259,7 @@ class DeviceManager:
             try:
                 released = [pod for pod in pods if self.state.forget(pod)]
             except BaseException:
-                # An interrupt: it is unknown how far that got, so everything is repeated.
+                # An interrupt: it is unknown which pods were released, so release all again.
                 self.state.recount()
                 self.state.node.recount()
                 for pod in pods:
@@ -260,9 +271,9 @@ class DeviceManager:
             self.write()
 
     def deactivate(self, pod: PodUid) -> None:
-        """Mark a pod that failed but is not deleted.
+        """Mark a pod as inactive: it has failed, but is not deleted.
 
-        Its devices stay visible until the next allocation or List frees them
+        The pod's devices stay visible until the next allocation or List frees them
         (``UpdateAllocatedDevices``, v1.32).
         """
         with self.state.lock:
@@ -275,9 +286,9 @@ class DeviceManager:
     def free_inactive(self) -> None:
         """Free the devices of inactive pods, as a List does (``UpdateAllocatedDevices``, v1.32).
 
-        The checkpoint contains the change from the next write on.
+        This does not write the checkpoint: the next write has the change.
         """
-        # Checked without the lock: every List calls this, and nearly always there are none.
+        # Checked without the lock: every List calls this, and inactive pods are rare.
         if self.state.pods.has_inactive:
             with self.state.lock:
                 self.state.free_inactive()
@@ -287,15 +298,15 @@ class DeviceManager:
     def pre_start(
         self, pod: PodUid, container: ContainerName, requested: Iterable[ResourceName] = ()
     ) -> None:
-        """Call PreStartContainer of every plugin that requires it, sorted by resource.
+        """Call PreStartContainer of every plugin that requires it, in the order of resources.
 
-        ``requested`` are the container's resources, with or without a recorded allocation.
-        Raises AllocationError with the kubelet's text; the container must not start then
+        ``requested`` are the resources that the container requests, allocated or not. Raises
+        AllocationError with the kubelet's text if the container must not start
         (``callPreStartContainerIfNeeded``, v1.32).
         """
         held = self.holdings(pod).get(container, {})
-        # The kubelet iterates over a map, so its order is random; sorted, the same container fails
-        # with the same message each time.
+        # The kubelet's order is random, because it iterates over a map. The mock sorts, so that
+        # the same container fails with the same message each time.
         for resource in sorted({*held, *requested}):
             with self.state.lock:
                 endpoint = self.state.endpoints.serving(resource)
@@ -330,7 +341,7 @@ class DeviceManager:
             return dict(self.state.pods.get(pod).affinities)
 
     def pods(self) -> frozenset[PodUid]:
-        """Return the pods with allocated devices."""
+        """Return the UIDs of the pods with allocated devices."""
         with self.state.lock:
             return frozenset(self.state.ledger.pods())
 
@@ -345,7 +356,10 @@ class DeviceManager:
             return resource in self.state.endpoints or self.state.ledger.is_in_use(resource)
 
     def capacity(self) -> Capacity:
-        """Count the devices. Unlike the kubelet's, this expires no resource; see ``expire``."""
+        """Count the devices of each known resource.
+
+        Unlike the kubelet's ``GetCapacity``, this does not remove resources; ``expire`` does.
+        """
         with self.state.lock:
             lists = list(self.state.endpoints.resources())
         return Capacity(
@@ -356,18 +370,18 @@ class DeviceManager:
     def expire(self) -> tuple[ResourceName, ...]:
         """Remove resources whose grace period is over; return their names, sorted.
 
-        A timer does this, too. Call it before a read that must not depend on the timer.
+        A timer does the same. Call this method before a read that must not depend on the timer.
         """
         return self._grace_period.expire()
 
     def removed(self) -> frozenset[ResourceName]:
-        """Return every resource whose grace period has ended since this manager started."""
+        """Return the names of all resources that this manager removed after the grace period."""
         return self._grace_period.removed()
 
     def allocated_resources_status(
         self, pod: PodUid
     ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
-        """Return ``allocatedResourcesStatus`` of the pod's containers with devices."""
+        """Return ``allocatedResourcesStatus`` of each container of the pod that has devices."""
         # Imported here: most pods have no status to show, and a start does not load it.
         from devicemanager.core.status import allocated_resources_status
 
@@ -377,32 +391,35 @@ class DeviceManager:
             )
 
     def _status_list(self, resource: ResourceName) -> DeviceList | None:
-        """Return the list that the status of a resource's devices is read from."""
+        """Return the device list that has the health of a resource's devices, for pod statuses.
+
+        With quirk Q9 it is the last list, even if the resource was removed.
+        """
         endpoints = self.state.endpoints
         keeps = "Q9" in self.settings.quirks
         return endpoints.last_list(resource) if keeps else endpoints.devices(resource)
 
     def snapshot(self) -> ManagerSnapshot:
-        """Return plugins, lists and allocations of this moment, for views."""
+        """Return a consistent snapshot of plugins, device lists and allocations, for views."""
         from devicemanager.kubelet.manager.state_snapshot import snapshot
 
         with self.state.lock:
             return snapshot(self.state)
 
     def providers(self) -> tuple[HintProvider, ...]:
-        """Return the hint providers with their allocations, for the next manager."""
+        """Return the hint providers with their allocations, for the manager after a restart."""
         with self.state.lock:
             return self.state.hint_providers.providers()
 
     def explain(self, allocation: PodAllocation) -> AdmissionExplanation:
-        """Explain the allocations of an admitted pod."""
+        """Explain for people how the devices of an admitted pod were chosen."""
         from devicemanager.core.allocation.explain import explain
 
         with self.state.lock:
             return explain(allocation)
 
     def hints(self, pod: Pod) -> tuple[DeviceHints, DeviceHints]:
-        """Return device hints for the pod's first container, and for the whole pod.
+        """Return the NUMA hints of devices for the pod's first container, and for the whole pod.
 
         Devices of inactive pods are freed first (``GetTopologyHints``, v1.32).
         """
@@ -423,16 +440,17 @@ class DeviceManager:
             )
 
     def self_check(self) -> None:
-        """Recount every index. Raises InternalError if one is wrong."""
+        """Recompute every index of the ledger. Raises InternalError if a stored one differs."""
         with self.state.lock:
             self.state.ledger.self_check(each.draft for each in self.state.pods.admissions())
 
     def close(self) -> None:
-        """Stop, as a kubelet that exits.
+        """Stop the manager, as when the kubelet exits.
 
-        Connections are closed, admissions in progress fail, and nothing more is written.
+        Connections are closed, admissions in progress fail, and the checkpoint is not written any
+        more.
         """
-        # Timer first: a removal in progress still writes, and the writer is closed last.
+        # The timer is cancelled first, because a removal in progress still writes the checkpoint.
         self._grace_period.close()
         self.plugins.close()
         self.state.writer.close()
@@ -449,7 +467,7 @@ class DeviceManager:
 
 
 def _pick(seed: int | None) -> Pick:
-    """Return how free devices are chosen: the lowest numbers, or at random (Q22)."""
+    """Return the function that chooses free devices: the lowest numbers, or at random."""
     if seed is None:
         return bitset.lowest
     source = random.Random(seed)

@@ -1,25 +1,25 @@
 """Handle plugin registrations, device lists and disconnects.
 
-Theory of operation. Three kinds of calls come in, on the threads of the plugins' connections:
-``connect`` (the plugin passed the checks of the registrar), ``update`` (it sent a list) and
-``disconnect`` (its ListAndWatch stream ended). Each changes the state under the lock and then,
-outside it, closes replaced connections, publishes events, queues health reports and writes the
-checkpoint.
+Theory of operation. The threads of the plugins' connections call three methods: ``connect`` (a
+plugin passed the checks of the registrar), ``update`` (it sent a list) and ``disconnect`` (its
+ListAndWatch stream ended). They change the state under the lock. After that, without the lock,
+they close replaced connections, publish events, queue health reports and write the checkpoint.
 
-Calls can be late or in any order. These are the races:
+These calls can be late or in any order. The races are:
 
 * A replaced plugin's stream ends after its successor connected. Every registration has a number,
   so the late ``disconnect`` names a registration that no longer exists, and nothing happens. With
   quirk Q1 it disconnects the successor, as in the kubelet.
 * Two plugins of one resource send lists at the same time. A list can have 4 MiB, so it is
-  indexed and compared without the lock; ``update`` starts again if another list was applied
-  meanwhile.
-* A list arrives when the kubelet is stopping. After ``ignore`` nothing is applied any more.
+  indexed and compared without the lock. If another list was applied in the meantime, ``update``
+  starts again.
+* A list arrives when the kubelet is stopping. After ``ignore``, no list is applied any more.
 
 A list is processed in four steps: index it, reusing the numbering of the previous list
-(``device_list_from``); compare it (``_Change``); apply it under the lock and find the pods that
-use changed devices (``_apply``); then report and write (``_follow_up``). The kubelet writes its
-checkpoint after every list. Here a list that changes nothing in the file causes no write.
+(``device_list_from``); compare it with that list (``_Change``); apply it under the lock and find
+the pods that use changed devices (``_apply``); report changes and write the checkpoint
+(``_follow_up``). The real kubelet writes its checkpoint after every list. The mock writes only if
+the contents have changed.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from devicemanager.kubelet.manager.state import Endpoint, State
 class HealthUpdates(queue.SimpleQueue[PodUid]):
     """Queue of UIDs of pods whose devices changed health, oldest first.
 
-    ``get_nowait`` raises ``queue.Empty``. Based on SimpleQueue, which needs a tenth of the
-    memory of a ``queue.Queue``: every in-memory node has one.
+    ``get_nowait`` raises ``queue.Empty`` if the queue is empty. A SimpleQueue needs a tenth of
+    the memory of a ``queue.Queue``, and every in-memory node has such a queue.
     """
 
     __slots__ = ("maxsize",)
@@ -61,9 +61,9 @@ class HealthUpdates(queue.SimpleQueue[PodUid]):
         self.maxsize = maxsize
 
     def report(self, pod: PodUid) -> bool:
-        """Queue a pod, unless ``maxsize`` are waiting. True if it was queued.
+        """Add a pod to the queue. Return False if the queue already has ``maxsize`` pods.
 
-        The limit is not exact: concurrent reports can exceed it by a few.
+        The limit is not exact: concurrent calls can exceed it by a few pods.
         """
         # Never wait for the reader: the kubelet's channel is bounded and drops updates, too
         # (``genericDeviceUpdateCallback``, v1.32).
@@ -86,7 +86,7 @@ class _Change:
     changes: Changes
     touched: frozenset[DeviceId]
     healthy: tuple[DeviceId, ...]
-    """Healthy devices of the new list, as the checkpoint names them."""
+    """IDs of the healthy devices of the new list, for the checkpoint."""
 
     @classmethod
     def of(cls, before: DeviceList, after: DeviceList) -> _Change:
@@ -98,23 +98,23 @@ class _Change:
 
 @attrs.frozen(eq=False, repr=False)
 class _Applied:
-    """Effects of a list that was applied."""
+    """The effects of a device list that was applied."""
 
     changes: Changes
     held: Mapping[PodUid, set[DeviceId]]
-    """Pods that use changed devices."""
+    """Changed devices by the pod that uses them."""
     after: DeviceList
     must_write: bool
     """True if the contents of the checkpoint changed."""
 
 
 class ClientHandler:
-    """Handler of registrations, lists and disconnects; thread-safe.
+    """Handler of registrations, device lists and disconnects of plugins; thread-safe.
 
     ``health_updates`` is the queue of pods whose devices changed health. ``write`` writes the
     checkpoint. ``stopped`` is called after a resource has lost its last plugin. ``make_room``
-    is called with the lock held; it gets the NUMA nodes of devices and returns those that the
-    machine does not have.
+    is called with the lock held and the NUMA nodes of devices; it adds these to the topology, and
+    returns the nodes that the machine does not have.
     """
 
     def __init__(
@@ -138,9 +138,10 @@ class ClientHandler:
         self._quirks = quirks
         self.title_of: Callable[[PodUid], str] = str
         """Returns a pod's name for events; must be set before the first plugin registers."""
-        # Guarded by the state's lock. True: nothing is applied any more.
+        # Guarded by the state's lock. If true, no list is applied any more.
         self._closed = False
         self._left_open: list[Endpoint] = []  # Q3
+        self._unnoticed: set[EndpointId] = set()  # Q2
 
     def connect(
         self,
@@ -150,20 +151,25 @@ class ClientHandler:
         connection: Endpoint,
         socket: str = "",
     ) -> EndpointId:
-        """Register a plugin and close the connections that it replaces (Q2, Q3).
+        """Register a plugin and close the connections that it replaces (quirks Q2, Q3).
 
-        ``socket`` is the path of its socket, for error texts. Raises EndpointError if the
-        kubelet is stopping, or because of quirk Q2.
+        Returns the number of the registration. ``socket`` is the path of the plugin's socket, for
+        error texts. Raises EndpointError if the kubelet is stopping, or with quirk Q2 if the
+        plugin is already connected.
         """
         state = self._state
         with state.lock:
             if self._closed:
                 raise EndpointError("the kubelet is stopping")
-            if "Q2" in self._quirks and self._connected(resource, name):
+            same = self._connected(resource, name)
+            if "Q2" in self._quirks and same is not None:
+                # The rejection also removes the client of the connected plugin, so that the
+                # end of its stream is not noticed (``connectClient``, v1.37).
+                self._unnoticed.add(same)
                 raise EndpointError(messages.ALREADY_CONNECTED.format(socket=socket or name))
             endpoint, replaced = state.endpoints.connect(resource, name, options)
-            # Under the same lock as the registration: an allocation that finds the endpoint also
-            # finds its connection.
+            # Stored in the same critical section as the registration: an allocation that finds
+            # the endpoint also finds its connection.
             state.connections[endpoint.id] = connection
             closed = [(old, state.connections.pop(old.id)) for old in replaced]
             state.changed()
@@ -190,7 +196,7 @@ class ClientHandler:
         return endpoint.id
 
     def update(self, endpoint: EndpointId, columns: Columns) -> None:
-        """Apply the device list of a registration. Ignored if it is no longer connected."""
+        """Apply a device list of a plugin; do nothing if the registration has been replaced."""
         resource = self._resource_of(endpoint)
         if resource is None:
             return
@@ -206,15 +212,21 @@ class ClientHandler:
                 if self._closed or not state.endpoints.update(endpoint, devices):
                     return
                 applied = self._apply(resource, change, is_list=True)
-                # Before the next admission computes hints: the policy must know all nodes of the
-                # devices.
+                # Called under the lock: the topology policy must know all NUMA nodes of devices
+                # before the next admission computes hints.
                 lacking = self._make_room(devices.device_index.per_node)
+                is_renumbered = devices.device_index is not before.device_index
+                unlisted = (
+                    state.ledger.unlisted(resource, devices.device_index) if is_renumbered else ()
+                )
                 break
         # Published before DEVICES_UPDATED, so that a test that waits for the list finds the
         # warnings.
         warnings = list_warnings(columns, devices)
         if lacking:
             warnings += (messages.NO_SUCH_NUMA_NODE.format(node=lacking[0]),)
+        if unlisted and devices.has_topology:
+            warnings += (messages.UNLISTED_DEVICES.format(count=len(unlisted), id=unlisted[0]),)
         for warning in warnings:
             self._events.publish(
                 EventKind.LIST_SUSPECT, f"{resource}: {warning}", resource=resource
@@ -230,11 +242,14 @@ class ClientHandler:
         self._follow_up(resource, applied)
 
     def disconnect(self, endpoint: EndpointId, cause: str) -> None:
-        """Handle the end of a ListAndWatch stream; ``cause`` is one line for people."""
+        """Handle the end of a plugin's ListAndWatch stream.
+
+        ``cause`` is one line for people.
+        """
         now = self._clock.monotonic()
         state = self._state
         with state.lock:
-            if self._closed:
+            if self._closed or endpoint in self._unnoticed:
                 return
             departure = state.endpoints.disconnect(endpoint, now)
             if departure is None:
@@ -261,7 +276,7 @@ class ClientHandler:
                 resource=resource,
             )
         self._follow_up(resource, applied)
-        # Last, because it takes the lock again to arm the timer.
+        # Called without the lock, because it takes the lock to start the grace period's timer.
         if departure.promoted is None:
             self._stopped()
 
@@ -271,18 +286,20 @@ class ClientHandler:
         return None if self._closed else resource
 
     def is_connected(self, resource: ResourceName, name: str) -> bool:
-        """True if a plugin of this name is connected for the resource."""
+        """True if a plugin with this socket name is connected for the resource."""
         with self._state.lock:
-            return self._connected(resource, name)
+            return self._connected(resource, name) is not None
 
-    def _connected(self, resource: ResourceName, name: str) -> bool:
-        connected = self._state.endpoints.connected()
-        return any(each.resource == resource and each.name == name for each in connected)
+    def _connected(self, resource: ResourceName, name: str) -> EndpointId | None:
+        for each in self._state.endpoints.connected():
+            if each.resource == resource and each.name == name:
+                return each.id
+        return None
 
     def _disconnect_successor(self, endpoint: EndpointId, now: float) -> Disconnection | None:
-        """Handle the late end of a replaced registration: no effect, except with Q1.
+        """Handle the late end of a replaced registration, which has an effect only with quirk Q1.
 
-        With Q1 it disconnects the plugin that replaced it.
+        With Q1, disconnects the plugin that replaced it and returns the result; otherwise None.
         """
         endpoints = self._state.endpoints
         resource = endpoints.pop_replaced(endpoint)
@@ -297,46 +314,47 @@ class ClientHandler:
         return self._closed
 
     def ignore(self) -> None:
-        """Ignore everything that plugins report from now on; connections stay open."""
+        """Ignore all later reports of plugins; their connections stay open."""
         with self._state.lock:
             self._closed = True
 
     def close_connection(self, endpoint: EndpointId) -> None:
-        """Close a registration's connection; ``disconnect`` follows when it has ended."""
+        """Close the connection of a registration; its thread then calls ``disconnect``."""
         connection = self._state.connections.get(endpoint)
         if connection is not None:
             connection.close()
 
     def keep_open(self, connection: Endpoint) -> None:
-        """Leave the connection of a former registration open until ``close`` (Q3)."""
+        """Leave the connection of a replaced registration open until ``close`` (quirk Q3)."""
         with self._state.lock:
             self._left_open.append(connection)
 
     def close(self) -> None:
-        """Ignore what plugins report, close every connection and wait for its end."""
+        """Ignore all later reports of plugins, close all connections and wait for their threads."""
         self.ignore()
         with self._state.lock:
             connections = [*self._state.connections.values(), *self._left_open]
             self._state.connections.clear()
             self._left_open.clear()
-        # Close all before waiting for any: their threads end at the same time.
+        # Close all connections before waiting, so that their threads end at the same time.
         for connection in connections:
             connection.close()
         for connection in connections:
             connection.join()
 
     def _apply(self, resource: ResourceName, change: _Change, *, is_list: bool) -> _Applied:
-        """Put a new list into the checkpoint and find the pods it concerns; needs the lock.
+        """Put a new device list into the checkpoint, and find the pods that use changed devices.
 
-        Without ``is_list``, a plugin has disconnected.
+        With ``is_list`` false, the change comes from a disconnect. Must be called with the lock
+        held.
         """
-        # The first list of a resource is a change even if it has no devices: the file
-        # names the resource from then on. A plugin that disconnects before it leaves no trace.
+        # The first list of a resource changes the file even if it has no devices, because the file
+        # also has the resource's name. A plugin that disconnects before it leaves no trace.
         is_first = is_list and not self._state.is_noted(resource)
         must_write = bool(change.changes) or is_first
         if must_write:
             self._state.note_list(resource, change.healthy)
-        # After a restart the file can differ from the lists although the list did not change.
+        # After a restart, the file can differ from the lists even if this list did not change.
         must_write |= self._state.is_stale
         if "Q29" in self._quirks:
             must_write = is_list
@@ -350,8 +368,8 @@ class ClientHandler:
         self, resource: ResourceName, touched: frozenset[DeviceId]
     ) -> dict[PodUid, set[DeviceId]]:
         ledger = self._state.ledger
-        # Q8: the kubelet compares IDs without the resource, so a device of another resource with
-        # the same ID counts, too.
+        # Q8: the kubelet compares IDs without the resource, so it also finds pods that use a device
+        # of another resource with the same ID.
         names = [name for name, _ in ledger.resources()] if "Q8" in self._quirks else [resource]
         held: dict[PodUid, set[DeviceId]] = {}
         for name in names:
@@ -368,7 +386,8 @@ class ClientHandler:
     def _report(
         self, resource: ResourceName, pod: PodUid, ids: Sequence[DeviceId], after: DeviceList
     ) -> None:
-        """Queue a report of changed health; drop it if the queue is full."""
+        """Add a pod to the queue of changed health and publish an event; also if the queue is
+        full."""
         if not self._health_updates.report(pod):
             self._events.publish(
                 EventKind.HEALTH_DROPPED,
@@ -387,7 +406,10 @@ class ClientHandler:
 
 
 def _first_holders(held: Mapping[PodUid, set[DeviceId]]) -> dict[PodUid, set[DeviceId]]:
-    """Return one pod for each device, as ``getPodAndContainerForDevice`` finds one (v1.36)."""
+    """Assign every device to only one of the pods that use it.
+
+    Follows ``getPodAndContainerForDevice``, v1.36, which returns one pod for a device.
+    """
     left = set[DeviceId]().union(*held.values())
     first = {}
     for pod in sorted(held):
@@ -398,15 +420,15 @@ def _first_holders(held: Mapping[PodUid, set[DeviceId]]) -> dict[PodUid, set[Dev
 
 
 def _reported_differently(change: _Change) -> frozenset[DeviceId]:
-    """Return the devices that quirk Q9 updates: new ones, and those with changed health.
+    """Return the IDs of new devices and of devices with changed health, for quirk Q9.
 
-    Devices that vanished, or whose plugin disconnected, are not among them
+    With Q9, removed devices and devices of a disconnected plugin are not reported
     (``genericDeviceUpdateCallback``, v1.32).
     """
     before = dict(zip(change.before.device_index.ids, change.before.health, strict=True))
     columns = change.after.reported
     if columns is not None and change.after.mixed:
-        # The kubelet compares each row of a device that is listed several times.
+        # The kubelet compares every entry of a device that is listed several times.
         after = zip(columns.ids, columns.health, strict=True)
     else:
         after = zip(change.after.device_index.ids, change.after.health, strict=True)
@@ -414,7 +436,7 @@ def _reported_differently(change: _Change) -> frozenset[DeviceId]:
 
 
 def _states(ids: Iterable[DeviceId], devices: DeviceList) -> str:
-    """Describe what happened to devices, grouped by their state."""
+    """Describe devices in one line, grouped by state: ``gpu-0, gpu-1: now Unhealthy``."""
     by_state: dict[str, list[str]] = {}
     for id_ in ids:
         by_state.setdefault(_state(id_, devices), []).append(id_)
@@ -427,7 +449,7 @@ def _state(id_: DeviceId, devices: DeviceList) -> str:
         return "gone"
     if devices.is_healthy(number):
         return "now Healthy"
-    # The list keeps the health that the plugin reported last, also after it disconnects.
+    # The list keeps the last reported health, also after the plugin has disconnected.
     disconnected = devices.health[number] == HEALTHY
     return "now Unhealthy: plugin disconnected" if disconnected else "now Unhealthy"
 

@@ -1,19 +1,19 @@
 """The state of the device manager, and the one lock that guards it.
 
-``State`` owns everything that an admission reads or changes: the registrations (``endpoints``)
-and their connections, the ledger, the node's other resources, the manager's record of each pod
-(``PodStates``) and the checkpoint document that mirrors them.
+``State`` has everything that an admission reads or changes: the registrations (``endpoints``)
+and their connections, the ledger (all allocations), the node's other resources, the manager's
+record of each pod (``PodStates``), and the contents of the checkpoint.
 
 Rules for the lock:
 
-* A thread that holds ``State.lock`` only lets the core decide. It makes no RPC, writes no file,
-  publishes no event and calls no callback. So a slow plugin never
-  makes other threads wait for the lock.
-* Everything is committed in one critical section or not at all; what must be done outside (close
-  a connection, write the checkpoint) is returned and done afterwards.
-* The lock comes last: code that needs another lock as well takes that one first.
+* A thread that holds ``State.lock`` only calls the core. It makes no RPC, writes no file,
+  publishes no event and calls no callback, so a slow plugin never blocks other threads.
+* A change is made completely in one critical section. What must be done without the lock (close
+  a connection, write the checkpoint) is done afterwards.
+* Code that needs another lock as well takes the other lock first.
 
-``version`` and ``pod_versions`` grow with each change. PodResources answers are cached by them.
+``version`` and ``pod_versions`` grow with each change, so that PodResources responses can be
+cached.
 """
 
 from __future__ import annotations
@@ -48,35 +48,36 @@ from devicemanager.kubelet.settings import Settings
 
 
 class Endpoint(Protocol):
-    """The connection to one plugin, as the manager uses it (the kubelet's ``endpoint``).
+    """Connection to one plugin, with the calls that the manager makes.
 
-    Every call raises ``RpcError`` if the RPC fails, with the status as Go prints it.
+    Corresponds to the kubelet's ``endpoint``. A call raises ``RpcError``, with the status as Go
+    prints it, if the RPC fails.
     """
 
     def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
-        """Call Allocate for one container."""
+        """Call Allocate with the devices of one container, and return the responses."""
 
     def preferred_allocation(
         self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int
     ) -> tuple[DeviceId, ...]:
-        """Call GetPreferredAllocation for one container; return the first response."""
+        """Call GetPreferredAllocation for one container; return the IDs of the first response."""
 
     def pre_start_container(self, device_ids: tuple[DeviceId, ...]) -> None:
-        """Call PreStartContainer."""
+        """Call PreStartContainer with the devices of one container."""
 
     def close(self) -> None:
         """Close the connection; calls in flight fail. Never blocks."""
 
     def join(self) -> None:
-        """Wait until a closed connection reports nothing more."""
+        """Wait until the threads of a closed connection have ended."""
 
 
 @attrs.define(eq=False, repr=False)
 class PodState:
-    """Record of one pod. Records with default values are not stored."""
+    """The manager's record of one pod. Records with default values are not stored."""
 
     admission: PodAllocation | None = None
-    """The admission in progress, or the allocation for one container."""
+    """The admission in progress, or the allocation in progress for one container; else None."""
     is_deleted: bool = False
     """True if the pod was deleted during its admission."""
     affinities: Affinities = attrs.field(factory=dict)
@@ -89,25 +90,28 @@ _EMPTY_STATE = PodState()
 
 
 class PodStates:
-    """Records by UID. Every method but ``has_inactive`` must be called with the lock held."""
+    """The manager's records of all pods, by UID.
+
+    All methods must be called with the state's lock held, except ``has_inactive``.
+    """
 
     def __init__(self) -> None:
         self._states: dict[PodUid, PodState] = {}
-        # Not a field of the records: every admission checks if there are any. A dict, because an
-        # empty set needs three times the memory.
+        # Not a field of the records, because every admission checks if inactive pods exist. A dict,
+        # because an empty set needs three times the memory.
         self._inactive: dict[PodUid, None] = {}
 
     def get(self, pod: PodUid) -> PodState:
-        """Return the pod's record, or one with default values; must not be changed."""
+        """Return the pod's record, or a record with default values. Do not change the result."""
         return self._states.get(pod, _EMPTY_STATE)
 
     def begin(self, allocation: PodAllocation) -> None:
-        """Record that an admission begins; the pod is active from now on."""
+        """Record that an admission of a pod begins, and mark the pod as active."""
         self._inactive.pop(allocation.pod.uid, None)
         self._record(allocation.pod.uid).admission = allocation
 
     def end(self, pod: PodUid) -> None:
-        """Record that the pod's admission has ended, with either result."""
+        """Record that the pod's admission has ended, successful or not."""
         state = self._record(pod)
         state.admission, state.is_deleted = None, False
         self._drop_if_empty(pod)
@@ -123,31 +127,31 @@ class PodStates:
         self._drop_if_empty(pod)
 
     def host_devices_in_use(self) -> frozenset[str]:
-        """Return the PCI devices and network interfaces that pods use."""
+        """Return the names of the PCI devices and network interfaces that pods use."""
         return frozenset[str]().union(*(state.host_devices for state in self._states.values()))
 
     def holder_of(self, name: str) -> PodUid | None:
-        """Return the pod that uses this host device."""
+        """Return the pod that uses the host device with this name; None if it is free."""
         for pod, state in self._states.items():
             if name in state.host_devices:
                 return pod
         return None
 
     def deactivate(self, pod: PodUid) -> None:
-        """Mark a pod whose devices the next admission of another pod frees."""
+        """Mark a pod as inactive: the next admission of another pod frees its devices."""
         self._inactive[pod] = None
 
     @property
     def has_inactive(self) -> bool:
-        """True if devices of a pod are to be freed. Can be read without the lock."""
+        """True if there are inactive pods, whose devices must be freed. Needs no lock."""
         return bool(self._inactive)
 
     def inactive(self) -> list[PodUid]:
-        """Return the pods whose devices are to be freed, each with ``State.forget``."""
+        """Return the inactive pods; ``State.forget`` frees the devices of a pod."""
         return sorted(self._inactive)
 
     def forget(self, pod: PodUid) -> None:
-        """Clear the pod's record, except for an admission in progress."""
+        """Clear the record of a pod, but keep an admission in progress."""
         self._inactive.pop(pod, None)
         state = self._states.get(pod)
         if state is not None:
@@ -155,13 +159,13 @@ class PodStates:
             self._drop_if_empty(pod)
 
     def delete(self, pod: PodUid) -> None:
-        """Record that the pod is deleted; its admission in progress, if any, must fail."""
+        """Record that the pod is deleted, so that an admission in progress fails."""
         state = self._states.get(pod)
         if state is not None and state.admission is not None:
             state.is_deleted = True
 
     def admissions(self) -> Iterator[PodAllocation]:
-        """Yield the admissions in progress."""
+        """Yield all admissions in progress."""
         for state in self._states.values():
             if state.admission is not None:
                 yield state.admission
@@ -179,7 +183,7 @@ class PodStates:
 
 
 class State:
-    """Registrations, ledger, pods and node, with the checkpoint that mirrors them."""
+    """All data of the device manager: registrations, allocations, pods and checkpoint contents."""
 
     def __init__(
         self,
@@ -191,18 +195,20 @@ class State:
     ) -> None:
         """``written`` is called after every checkpoint write, without the lock.
 
-        ``providers`` are those of the previous manager, with their allocations; None takes new
-        ones from the settings. ``document`` builds the contents of the checkpoint.
+        ``providers`` are the hint providers of the previous manager, with their allocations; None
+        takes those in the settings. ``document`` builds the contents of the checkpoint.
         """
         behaviour = settings.behaviour
         self.lock = threading.Lock()
-        """Guards every other field, except for single reads of ``connections`` and ``version``."""
+        """Guards all other fields; ``connections`` and ``version`` can be read without it."""
         self.endpoints = Endpoints(
             several=behaviour.several_plugins,
             lists_of_all="Q24" in settings.quirks,
             list_stays="Q30" in settings.quirks,
         )
-        self.ledger = Ledger(ignores_drafts="Q25" in settings.quirks)
+        self.ledger = Ledger(
+            ignores_drafts="Q25" in settings.quirks, keeps_requested="Q4" in settings.quirks
+        )
         self.hint_providers = HintProviders(settings.providers if providers is None else providers)
         self.node = Node(
             settings.node_amounts, unknown_init_requests=behaviour.unknown_init_requests
@@ -214,30 +220,31 @@ class State:
         self.version = 0
         """Grows with every change of lists, allocations or known resources."""
         self.pod_versions: dict[PodUid, int] = {}
-        """The version at which the pod's allocations last changed."""
+        """The value of ``version`` after the last change of a pod's allocations."""
         self._document: Document = TextDocument() if document is None else document
         self.is_stale = False
-        """True if the file names devices that no plugin has listed since it was read."""
+        """True if the checkpoint file has devices that no plugin has listed since the restart."""
         self.frees_late = "Q10" in settings.quirks
-        """True if devices of ended pods are allocated until the next allocation or List."""
+        """With Q10: devices of ended pods stay allocated until the next allocation or List."""
         self._keeps_admitted = self.frees_late and behaviour.keeps_admitted_pod
         self.admitted_last: PodUid | None = None
-        """With Q10, the pod whose devices are not freed (``pendingAdmissionPod``)."""
+        """With Q10: the pod whose devices are not freed (the kubelet's ``pendingAdmissionPod``)."""
         self.keeps_rejected = "Q31" in settings.quirks
-        """True if a rejected pod keeps the devices of its earlier containers until then."""
-        # The pod that was allocated last, and what its containers may reuse (``devicesToReuse``).
+        """With Q31: a rejected pod keeps the devices that were allocated to its containers."""
+        # The last admitted pod, and the devices of its init containers that its other containers
+        # may reuse (``devicesToReuse``).
         self._reusable: tuple[PodUid | None, Reusable] = None, {}
         self.writer = Writer(store, self._render, written)
 
     # -- must be called with the lock held -------------------------------------------
 
     def changed(self) -> None:
-        """Record a change of something that PodResources or capacity shows."""
+        """Record a change of data that PodResources or the capacity shows."""
         self.version += 1
 
     def note_list(self, resource: ResourceName, healthy: tuple[DeviceId, ...] | None) -> None:
-        """Put a resource's healthy devices into the checkpoint; None removes the resource."""
-        # A copy: snapshots that are being written share the current mapping.
+        """Put the healthy devices of a resource into the checkpoint; None removes the resource."""
+        # A copy is changed, because snapshots that are being written share the current mapping.
         registered = dict(self._document.registered)
         if healthy is None:
             registered.pop(resource, None)
@@ -254,11 +261,11 @@ class State:
         """Put the pod's current allocations into the checkpoint."""
         self._document.put(pod, self.ledger.pod(pod))
         self.changed()
-        # After ``changed``: the pod must have a version that no reader has seen yet.
+        # Set after ``changed``: the pod must have a version that no reader has seen yet.
         self.pod_versions[pod] = self.version
 
     def forget(self, pod: PodUid) -> bool:
-        """Free everything that is allocated to a pod. True if the checkpoint must be written."""
+        """Free all resources of a pod. Return True if the checkpoint must be written."""
         self.pods.forget(pod)
         self.node.remove(pod)
         self.hint_providers.release(pod)
@@ -267,20 +274,21 @@ class State:
         if pod not in self.ledger:
             return False
         self._document.remove(pod)
-        # Last: while the ledger has the pod, this can be repeated after an interrupt.
+        # Released last: while the ledger has the pod, ``forget`` can be repeated after an
+        # interrupt.
         self.ledger.release(pod)
         return True
 
     def reusable(self, pod: PodUid) -> Reusable:
-        """Return the devices of init containers that a pod's containers may reuse.
+        """Return the devices of a pod's init containers that its other containers may reuse.
 
-        They stay until another pod is allocated, so a pod that has the UID of the one before
-        reuses its devices (``m.devicesToReuse``, v1.36).
+        They are stored until another pod is admitted. A new pod with the same UID therefore
+        reuses the devices of the earlier pod (``m.devicesToReuse``, v1.36).
         """
         last, reusable = self._reusable
         if last != pod:
             return {}
-        # Another admission that was in progress can have taken a device meanwhile.
+        # A concurrent admission of another pod may have allocated some of these devices.
         return {
             resource: frozenset(
                 id_ for id_ in ids if self.ledger.pods_using(resource, {id_}).keys() <= {pod}
@@ -289,18 +297,18 @@ class State:
         }
 
     def begin_reuse(self, pod: PodUid) -> Reusable:
-        """Return what ``reusable`` does, and forget what other pods could reuse."""
+        """Return the devices that a pod's containers may reuse; forget those of other pods."""
         reusable = self.reusable(pod)
         self._reusable = pod, reusable
         return reusable
 
     def note_admission(self, pod: PodUid) -> None:
-        """Record that a pod is being admitted."""
+        """Record the pod that is being admitted; with quirk Q10 its devices are not freed."""
         if self._keeps_admitted:
             self.admitted_last = pod
 
     def free_inactive(self) -> None:
-        """Free the devices of inactive pods, once all pods are known."""
+        """Free the devices of inactive pods; do nothing until all pods are known."""
         if self.is_sources_ready:
             for pod in self.pods.inactive():
                 if pod != self.admitted_last:
@@ -311,14 +319,14 @@ class State:
         self.ledger.recount(each.draft for each in self.pods.admissions())
 
     def withdraw(self, allocation: PodAllocation) -> bool:
-        """Undo an admission that may be partly done. True if the checkpoint must be written."""
+        """Undo an interrupted admission. Return True if the checkpoint must be written."""
         uid = allocation.pod.uid
-        # A pod that is readmitted keeps its CPUs, memory and node share if the interrupt came
-        # before this admission changed them.
+        # A pod that is admitted again keeps its CPUs, memory and share of the node if the
+        # interrupt came before this admission changed them.
         is_new = uid not in self.pod_versions
         others = [each.draft for each in self.pods.admissions() if each is not allocation]
         entered = self.ledger.withdraw(allocation.draft, others)
-        # The interrupt can have hit the node's sums between two assignments.
+        # The interrupt may have come when the node's sums were only partly updated.
         self.node.recount()
         if allocation.placed or is_new:
             self.node.remove(uid)
@@ -334,7 +342,7 @@ class State:
         devices: Mapping[str, Mapping[str, Iterable[str]]],
         no_topology_node: int,
     ) -> None:
-        """Enter devices that are already allocated to a pod.
+        """Allocate devices (container → resource → IDs) to a pod that already uses them.
 
         Raises Rejected, and changes nothing, if one of them is allocated to another container.
         """
@@ -365,7 +373,7 @@ class State:
         for _, resource, ids in entries:
             holders = self.ledger.pods_using(resource, ids)
             holders.pop(pod, None)
-            # The given devices themselves can name one device for two containers.
+            # ``devices`` itself may have the same device for two containers.
             twice = {id_ for id_ in ids if (resource, id_) in mine}
             if twice:
                 holders[pod] = twice
@@ -377,9 +385,9 @@ class State:
                 raise rejected_by_allocation(error)
 
     def load(self, saved: checkpoint.Checkpoint, now: float) -> None:
-        """Restore a checkpoint.
+        """Restore the allocations and resources of a checkpoint.
 
-        Its resources have 0 devices and a stopped endpoint until their plugins send a list
+        The resources have 0 devices and a stopped endpoint until their plugins send a list
         (``readCheckpoint``, v1.32).
         """
         restore(self.ledger, saved.entries or ())
@@ -387,10 +395,11 @@ class State:
             self.note_pod(pod)
         for name, ids in sorted((saved.registered_devices or {}).items()):
             resource = ResourceName(name)
-            # Its grace period starts now: the plugins of a restarted kubelet get the whole period.
+            # The grace period starts now: after a restart, plugins have the whole period to
+            # re-register.
             self.endpoints.restore(resource, now)
             self.note_list(resource, ())
-            # Healthy devices in the file that no plugin has confirmed: the next list must be
+            # The file has healthy devices that no plugin has listed yet: the next list must be
             # written even if it changes nothing else.
             self.is_stale |= bool(ids)
         self.is_sources_ready = not self.ledger.pods()
@@ -398,7 +407,7 @@ class State:
     # -- takes the lock --------------------------------------------------------------
 
     def _render(self) -> checkpoint.Contents:
-        # The snapshot is a copy of pointers; its text is built without the lock.
+        # The snapshot only copies references under the lock; its text is built without the lock.
         with self.lock:
             self.is_stale = False
             contents = self._document.snapshot()

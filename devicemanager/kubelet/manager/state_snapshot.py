@@ -1,7 +1,7 @@
 """A consistent snapshot of the manager's state, for views.
 
-Its values are replaced and never changed, so a later snapshot has the same objects wherever
-nothing has changed. Loaded with the first view: a kubelet that nothing displays needs none.
+The values in a snapshot are immutable: two snapshots share the objects that have not changed. This
+module is imported with the first view, because a kubelet without views does not need it.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ from devicemanager.kubelet.manager.state import State
 __all__ = ["ManagerSnapshot", "Reserved", "snapshot"]
 
 Reserved = tuple[PodUid, ResourceName, frozenset[DeviceId]]
-"""Devices reserved by an admission in progress, or leaked by one (``LEAKED``, Q4)."""
+"""Devices reserved by an admission in progress, or leaked by a failed one (UID ``LEAKED``, Q4)."""
 
 
 @attrs.frozen(eq=False)
 class ManagerSnapshot:
-    """Plugins, lists and allocations of one moment."""
+    """Plugins, device lists and allocations at one moment."""
 
     lists: Mapping[ResourceName, DeviceList]
-    """The current list of each known resource, sorted by name."""
+    """The current device list of each known resource, sorted by resource."""
     serving: Mapping[ResourceName, EndpointInfo]
-    """The registration that Allocate is sent to; a stopped one if none is connected."""
+    """The registration of each resource whose plugin receives Allocate calls. If no plugin is
+    connected, the last registration."""
     connected: tuple[EndpointInfo, ...]
     """Every connected registration, oldest first."""
     held: Mapping[PodUid, AllocatedByContainer]
-    """Allocated devices."""
+    """Allocated devices by pod, container and resource."""
     reserved: tuple[Reserved, ...]
 
 
 def snapshot(state: State) -> ManagerSnapshot:
-    """Take a snapshot; must be called with the state's lock held.
+    """Take a snapshot of the state. Must be called with the state's lock held.
 
-    The cost grows with resources, plugins and pods, but not with devices.
+    The time grows with the number of resources, plugins and pods, but not of devices.
     """
     lists = dict(state.endpoints.resources())
     serving = {name: state.endpoints.serving(name) for name in lists}
-    # Reservations are copied one by one: the sets inside are never changed, but the lists are.
+    # Reservations are copied: their sets are immutable, but the lists that contain the sets change.
     drafts = [
         (each.pod.uid, resource, ids)
         for each in state.pods.admissions()

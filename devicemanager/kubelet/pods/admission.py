@@ -24,22 +24,23 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class ContainerOutcome:
-    """One container of an admitted pod."""
+    """A container of an admitted pod, with its devices and settings."""
 
     name: str
     holdings: Mapping[ResourceName, AllocatedDevices] = attrs.field(repr=False)
     affinity: tuple[int, ...] | None = None
-    """NUMA nodes that it was aligned to; None for no affinity."""
+    """NUMA nodes that the container's devices are aligned to; None for no affinity."""
     options: RunOptions | None = attrs.field(default=None, repr=False)
-    """The merged settings it was started with; None if it was not started."""
+    """The merged settings that the container was started with; None if it was not started."""
     error: str = ""
-    """Why the container did not start; empty if it did, or was not to be started."""
+    """The error if the start of the container failed; otherwise empty."""
     claims: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Devices of the structured claims that the container uses, as ``pool/device``."""
-    # A function, not the settings: merging decodes the responses of plugins, and most tests never
-    # read the settings.
+    # A function instead of the settings: merging decodes the plugins' responses, and most tests
+    # never read the settings.
     merging: Callable[[], RunOptions] | None = attrs.field(default=None, repr=False, eq=False)
-    """Merges the settings by the rules of the kubelet's version; None for the current rules."""
+    """Function that merges the settings as the kubelet version does; None for the newest version's
+    rules."""
 
     @property
     def devices(self) -> dict[str, list[str]]:
@@ -48,19 +49,21 @@ class ContainerOutcome:
 
     @property
     def run_options(self) -> RunOptions:
-        """The merged settings of all resources. Raises WireError if a plugin's response is
-        unreadable."""
+        """The merged settings of all resources of the container.
+
+        Raises WireError if a plugin's response cannot be parsed.
+        """
         if self.options is not None:
             return self.options
         return merged_options(self.holdings) if self.merging is None else self.merging()
 
     def oci(self, cdi: Registry | None = None) -> Fragment:
-        """Return the part of an OCI configuration that the settings make.
+        """Return the part of an OCI configuration that results from the container's settings.
 
-        Reads the device nodes of this host, and for CDI devices the specification files in
-        ``/etc/cdi`` and ``/var/run/cdi`` unless ``cdi`` has them. Raises OciError for a setting
+        Device nodes are read from this host. CDI devices come from ``cdi``, or by default from the
+        specification files in ``/etc/cdi`` and ``/var/run/cdi``. Raises OciError for a setting
         that is missing on the host or cannot be rendered, CdiError for CDI devices that no file
-        defines, and WireError as :attr:`run_options`.
+        defines, and WireError if a plugin's response cannot be parsed.
         """
         # Imported here: only tests that render OCI need the runtime, and it loads YAML.
         from devicemanager.kubelet.runtime.cdi import load
@@ -71,22 +74,21 @@ class ContainerOutcome:
 
 
 class NoContainers(dict[str, Any]):
-    """Containers of a rejected pod: none. Looking one up is a KeyError with the reason."""
+    """The empty mapping of a rejected pod's containers; its KeyError has the pod's rejection."""
 
     def __init__(self, rejection: str) -> None:
         super().__init__()
         self._rejection = rejection
 
-    # A dict that explains missing keys, because a test that forgets to check ``admitted`` fails
-    # here.
+    # A test that forgets to check ``admitted`` fails here, so the error shows the rejection.
     def __missing__(self, name: str) -> ContainerOutcome:
-        raise KeyError(f"{name}: {self._rejection}")
+        raise KeyError(f"no container {name}, because {self._rejection}")
 
 
 class LazyExplanation:
-    """An explanation that is built on first use."""
+    """Explanation of an admission that is built on first use."""
 
-    # Explaining costs more than admitting; most explanations are never read.
+    # Explaining takes longer than admitting, and most explanations are never read.
     __slots__ = ("_build", "_built")
 
     def __init__(self, build: Callable[[], AdmissionExplanation]) -> None:
@@ -101,9 +103,9 @@ class LazyExplanation:
 
 @attrs.frozen
 class Admission:
-    """The result of ``admit``: the containers' devices and settings, or the rejection.
+    """The result of ``admit``: the devices and settings of the containers, or the rejection.
 
-    A rejection has the reason and message of the pod's status.
+    For a rejected pod, ``reason`` and ``message`` are those of the pod's status.
     """
 
     pod: Pod
@@ -111,7 +113,8 @@ class Admission:
     reason: str = ""
     message: str = ""
     containers: Mapping[str, ContainerOutcome] = attrs.field(factory=dict)
-    """By name. A rejected pod has none, and looking one up is a KeyError with the reason."""
+    """Containers by name. A rejected pod has no containers: a lookup raises KeyError with the
+    rejection."""
     explaining: Callable[[], AdmissionExplanation] | None = attrs.field(
         default=None, repr=False, eq=False
     )
@@ -124,10 +127,10 @@ class Admission:
 
     @property
     def explanation(self) -> AdmissionExplanation | None:
-        """Why the pod got these devices, or none.
+        """The explanation why the pod was allocated these devices, or was rejected.
 
-        It has the hints, their merge, and the free devices by NUMA node. None if the pod was
-        rejected before allocation.
+        It has the NUMA hints, the merged hint, and the free devices by NUMA node. None if the pod
+        was rejected before allocation.
         """
         return None if self.explaining is None else self.explaining()
 
@@ -147,7 +150,7 @@ class Admission:
 
     # ``if kubelet.admit(pod):`` would be true for a rejected pod, too.
     def __bool__(self) -> bool:
-        raise TypeError("an Admission has no truth value: use its .admitted")
+        raise TypeError("an Admission has no truth value: use admission.admitted")
 
 
 def affinity_nodes(hint: Hint | None) -> tuple[int, ...] | None:

@@ -1,22 +1,22 @@
 """Restart containers that exit, and delete pods gracefully.
 
-Theory of operation. ``exited`` records the exit and then decides (``_after_end``). The first
-case that applies counts:
+Theory of operation. ``exited`` records the exit of a container. ``_after_end`` then handles the
+first of these cases that applies:
 
-1. The pod is being deleted: if nothing runs any more, delete it.
-2. The container is restarted, by restartPolicy or because it is a sidecar: start it at once the
-   first time, then with an exponential backoff (``BackOff``).
+1. The pod is being deleted: delete it when its last container has exited.
+2. The container must be restarted, by restartPolicy or because it is a sidecar: restart it, the
+   first time immediately, later with an exponential backoff (``BackOff``).
 3. No app container runs or will run again: the pod has succeeded or failed.
 
 A timer per container waits for the backoff, and a timer per pod for the grace period of a
-deletion. Timers belong to the kubelet's clock, so a test can advance them, and to one kubelet
-instance: ``close`` cancels them, and ``resume`` of the next instance starts waiting
-containers at once, because a restarted kubelet has forgotten its backoffs.
+deletion. Timers use the kubelet's clock, so a test can advance them. They belong to one kubelet
+instance: ``close`` cancels them, and ``resume`` of the next instance starts waiting containers
+without a wait, because a restarted kubelet has forgotten its backoffs.
 
-Races: a timer can fire while the pod is deleted or the kubelet stops. Each callback removes its
-own timer, gives up if the lifecycle is closed, and checks under the store's lock that the pod
-is current and the container does not run. ``_call_at`` registers the timer after it is armed,
-so it checks ``_closed`` again afterwards.
+Races: a timer can fire while the pod is deleted or the kubelet stops. A callback first removes its
+timer and returns if the lifecycle is closed. It then checks, under the store's lock, that the pod
+is not deleted and the container does not run. ``_call_at`` starts a timer before it stores the
+timer, so it checks ``_closed`` again afterwards.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from devicemanager.kubelet.pods.containers import Containers
 from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
 
 INITIAL, LONGEST = 10.0, 300.0
-"""Seconds of the first wait and of the longest (``backOffPeriod``, ``MaxCrashLoopBackOff``,
-pkg/kubelet/kubelet.go, v1.32)."""
+"""The first and the longest wait before a restart, in seconds (``backOffPeriod``,
+``MaxCrashLoopBackOff``, pkg/kubelet/kubelet.go, v1.32)."""
 _STABLE = 2 * LONGEST
-"""Seconds after which a running container counts as stable again."""
+"""Seconds that a container must run until its backoff is reset."""
 
 Key = TypeVar("Key")
 
@@ -55,23 +55,23 @@ class _Entry:
 class BackOff(Generic[Key]):
     """The kubelet's restart backoff: the first restart is immediate, then each wait doubles.
 
-    It follows ``flowcontrol.Backoff`` (client-go v1.32) as ``doBackOff`` uses it. A container
-    that ran for more than 10 minutes since its last start begins again without a wait. Times
-    are seconds of any monotonic clock.
+    The class follows ``flowcontrol.Backoff`` (client-go v1.32) as ``doBackOff`` uses it. The
+    backoff of a container that ran for more than 10 minutes is reset. Times are seconds of any
+    monotonic clock.
     """
 
     def __init__(self) -> None:
         self._entries: dict[Key, _Entry] = {}
 
     def wait(self, key: Key, finished_at: float) -> float:
-        """Return the seconds from a container's end until it may be started; 0 for at once."""
+        """Return the seconds from the exit of a container until its restart; 0 for no wait."""
         entry = self._entries.get(key)
         if entry is None or finished_at - entry.updated_at > _STABLE:
             return 0.0
         return entry.seconds
 
     def starts(self, key: Key, finished_at: float, now: float) -> None:
-        """Record that a container that ended at ``finished_at`` is started now."""
+        """Record that a container that exited at ``finished_at`` is restarted at ``now``."""
         entry = self._entries.get(key)
         if entry is None or finished_at - entry.updated_at > _STABLE:
             self._entries[key] = _Entry(INITIAL, now)
@@ -79,28 +79,29 @@ class BackOff(Generic[Key]):
             self._entries[key] = _Entry(min(2 * entry.seconds, LONGEST), now)
 
     def forget(self, key: Key) -> None:
-        """Forget a container."""
+        """Reset the backoff of a container."""
         self._entries.pop(key, None)
 
 
 def go_seconds(seconds: float) -> str:
     """Format whole seconds as Go prints a duration: ``10s``, ``1m20s``, ``5m0s``."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+    minutes, remainder = divmod(round(seconds), 60)
+    return f"{minutes}m{remainder}s" if minutes else f"{remainder}s"
 
 
 _SHORTEST_GRACE = 1.0
-"""Seconds (``calculateEffectiveGracePeriod``, pkg/kubelet/pod_workers.go, v1.32)."""
+"""Shortest grace period of a deletion, in seconds (``calculateEffectiveGracePeriod``,
+pkg/kubelet/pod_workers.go, v1.32)."""
 
 _Key = tuple[PodUid, ContainerName | None]
-"""A container; with None, the deletion of its pod."""
+"""Key of a timer or backoff: a container; with None instead, the deletion of the pod."""
 
 
 class ContainerLifecycle:
-    """Lifecycle of the containers of one kubelet instance; thread-safe.
+    """Restarts of containers and deletions of pods in one kubelet instance; thread-safe.
 
-    Backoffs end with the instance. The next one starts waiting containers at once, as a
-    kubelet that has forgotten its backoffs does.
+    Backoffs are lost with the instance, as in the kubelet: the next instance starts waiting
+    containers without a wait.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class ContainerLifecycle:
         finish: Callable[[PodRecord, Phase], None],
         remove: Callable[[PodRecord], None],
     ) -> None:
-        """``finish`` sets a pod's final phase, ``remove`` deletes it; both free its devices."""
+        """``finish`` sets a pod's final phase, ``remove`` deletes a pod; both free its devices."""
         self._store = store
         self._containers = containers
         self._clock = clock
@@ -128,7 +129,10 @@ class ContainerLifecycle:
     # -- the end of a container ------------------------------------------------------
 
     def exited(self, uid: str, name: str, exit_code: int, reason: str) -> None:
-        """Record that a running container exited. Raises RequestError if it is not running."""
+        """Record that a container exited, and restart it if the pod's restartPolicy requires it.
+
+        Raises RequestError if the container is not running.
+        """
         with self._store.lock:
             record = self._store.known(uid)
             container, _ = record.container(name)
@@ -138,12 +142,12 @@ class ContainerLifecycle:
     def _note_end(
         self, record: PodRecord, container: Container, exit_code: int, reason: str
     ) -> None:
-        """Record the end; must be called with the store's lock held."""
+        """Record the exit of a container. Must be called with the store's lock held."""
         state = record.status(container.name).state
         if container.name not in record.running:
             raise RequestError(
-                f"container {container.name} of pod {title(record.pod)} does not run: "
-                f"it is {type(state).__name__.lower()}"
+                f"container {container.name} of pod {title(record.pod)} is "
+                f"{type(state).__name__.lower()}: expected a running container"
             )
         reason = reason or ("Error" if exit_code else "Completed")
         record.ended(container.name, exit_code, reason, self._clock.time())
@@ -170,8 +174,10 @@ class ContainerLifecycle:
             self._finish(record, phase)
 
     def _last_phase(self, record: PodRecord) -> Phase | None:
-        """Return the final phase if no app container runs or will run again; sidecars are
-        stopped then."""
+        """Return the pod's final phase if no app container runs or will run again; else None.
+
+        Sidecars do not count: they are stopped after the app containers.
+        """
         with self._store.lock:
             apps = {container.name for container in record.pod.containers}
             if record.running & apps:
@@ -183,12 +189,12 @@ class ContainerLifecycle:
     # -- starting again --------------------------------------------------------------
 
     def _restart_later(self, record: PodRecord, container: Container, finished_at: float) -> None:
-        """Start a container as soon as its backoff is over, possibly at once."""
+        """Start a container when its backoff is over, or now if it is already over."""
         key = record.pod.uid, container.name
         with self._lock:
             wait = self._back_off.wait(key, finished_at)
         when = finished_at + wait
-        # Not by a timer, even of 0 seconds: the caller of ``exited`` can rely on a restart at once.
+        # Not by a timer of 0 seconds: the container must be restarted before ``exited`` returns.
         if when <= self._clock.monotonic():
             self._restart(record, container, finished_at)
             return
@@ -212,20 +218,20 @@ class ContainerLifecycle:
         with self._lock:
             self._back_off.starts(key, finished_at, self._clock.monotonic())
         try:
-            # Without any lock: PreStartContainer may block in the plugin.
+            # Called without a lock: PreStartContainer may block in the plugin.
             self._containers.start(record, container.name)
         except (DeviceManagerError, ValueError) as error:
-            # The failure can be the deletion of the pod; then there is nothing to report.
+            # If the start failed because the pod was deleted, do not report it.
             if self._may_start(record, container):
                 self._containers.failed(record, container, error)
-                # Retried like a container that exited, at the time when it last did.
+                # Retried with the backoff of the container's last exit.
                 self._try_again(record, container, finished_at)
 
     def _try_again(self, record: PodRecord, container: Container, finished_at: float) -> None:
         key = record.pod.uid, container.name
         with self._lock:
             when = finished_at + self._back_off.wait(key, finished_at)
-        # The backoff can be over already; without a minimum this would be a busy loop.
+        # The backoff may be over already: the minimum prevents a busy loop.
         when = max(when, self._clock.monotonic() + _SHORTEST_GRACE)
         self._call_at(key, when, lambda: self._restart(record, container, finished_at))
 
@@ -241,8 +247,8 @@ class ContainerLifecycle:
     def resume(self, record: PodRecord) -> None:
         """Continue with a pod whose containers an earlier kubelet instance started.
 
-        Containers that exited meanwhile or waited are started. A deletion starts its whole
-        grace period again.
+        Containers that wait for a restart, or that exited in the meantime, are started. The grace
+        period of a deletion begins again.
         """
         grace = record.deletion_grace
         if grace is not None:
@@ -262,7 +268,7 @@ class ContainerLifecycle:
     # -- deletion --------------------------------------------------------------------
 
     def delete(self, uid: str, grace: float) -> None:
-        """Delete a pod gracefully: its containers have ``grace`` seconds, at least 1, to exit."""
+        """Delete a pod when its containers have exited, or after ``grace`` seconds, at least 1."""
         grace = max(grace, _SHORTEST_GRACE)
         with self._store.lock:
             record = self._store.known(uid)
@@ -291,7 +297,7 @@ class ContainerLifecycle:
         self._call_at((record.pod.uid, None), when, lambda: self._kill(record))
 
     def _kill(self, record: PodRecord) -> None:
-        """End the containers that still run after the grace period, as SIGKILL does."""
+        """End all containers that are running after the grace period, as SIGKILL does."""
         with self._lock:
             self._timers.pop((record.pod.uid, None), None)
             if self._closed:
@@ -322,14 +328,14 @@ class ContainerLifecycle:
         with self._lock:
             old, self._timers[key] = self._timers.pop(key, None), cancel
             is_closed = self._closed
-        # Outside the lock: cancelling waits for a callback in progress, which takes the lock.
+        # Called without the lock: cancelling waits for a callback in progress, which takes it.
         if old is not None:
             old()
         if is_closed:
             cancel()
 
     def forget(self, record: PodRecord) -> None:
-        """Cancel the pod's timers and forget its backoffs."""
+        """Cancel the pod's timers and reset its backoffs."""
         with self._lock:
             keys = [key for key in self._timers if key[0] == record.pod.uid]
             cancels = [self._timers.pop(key) for key in keys]
@@ -349,8 +355,10 @@ class ContainerLifecycle:
 
 
 def _is_restarted(record: PodRecord, container: Container, exit_code: int) -> bool:
-    """True if the kubelet restarts the container (``ShouldContainerBeRestarted``,
-    pkg/kubelet/container/helpers.go, v1.32)."""
+    """True if the kubelet restarts a container that exited with this code.
+
+    Follows ``ShouldContainerBeRestarted``, pkg/kubelet/container/helpers.go, v1.32.
+    """
     if container.restartable:
         return True
     policy = record.pod.restart_policy

@@ -1,10 +1,10 @@
 """Start the containers of a pod.
 
-A container starts in the kubelet's order (``generateContainerConfig`` and
-``GetDeviceRunContainerOptions``, v1.32): PreStartContainer of its plugins, then an allocation
-for resources that have none, then the claims, then the merged settings. Each step can block in
-a plugin, and the pod can be deleted meanwhile. Therefore ``_check_there`` runs after each step;
-it also frees what the step allocated, because the deletion has already freed the pod's devices.
+The steps follow the kubelet (``generateContainerConfig`` and ``GetDeviceRunContainerOptions``,
+v1.32): call PreStartContainer of the plugins, allocate resources that have no recorded devices,
+prepare the claims, merge the settings. Each step can block in a plugin, and the pod can be deleted
+in the meantime. Therefore ``_check_exists`` runs after each step. It also frees what the step
+allocated, because the deletion has already freed the pod's devices.
 """
 
 from __future__ import annotations
@@ -45,13 +45,20 @@ class Containers:
         self._claims = claims
 
     def start(self, record: PodRecord, name: str) -> RunOptions:
-        """Start one container by name. Raises RequestError and AllocationError."""
+        """Start one container by name, and return its merged settings.
+
+        Raises RequestError if the container is unknown or the pod has ended, and AllocationError
+        if a plugin fails.
+        """
         container, is_init = record.container(name)
         self._check_starts(record)
         return self._start(record, container, is_init)
 
     def start_all(self, record: PodRecord, admission: Admission) -> Admission:
-        """Start every container in order. If an init container fails, the rest are not started."""
+        """Start all containers in order, and return the admission with the results.
+
+        After an init container that cannot be started, no further container is started.
+        """
         outcomes = dict(admission.containers)
         for container, is_init in record.pod.all_containers():
             outcome = outcomes[container.name]
@@ -65,11 +72,12 @@ class Containers:
                     break
         return attrs.evolve(admission, containers=outcomes)
 
-    def start_rest(self, record: PodRecord) -> None:
-        """Start every container that was never started, in order.
+    def start_remaining(self, record: PodRecord) -> None:
+        """Start, in order, every container that was never started.
 
-        A container that cannot be started waits; if it is an init container, so do the rest.
-        Raises RequestError if the pod has ended or is being deleted.
+        A container that cannot be started waits. After an init container that cannot be started,
+        no further container is started. Raises RequestError if the pod has ended or is being
+        deleted.
         """
         for container, is_init in record.pod.all_containers():
             if record.status(container.name).was_started:
@@ -85,12 +93,16 @@ class Containers:
     def _check_starts(self, record: PodRecord) -> None:
         if not record.is_active:
             why = f": {record.message}" if record.message else ""
-            raise RequestError(f"pod {title(record.pod)} has {record.phase.lower()}{why}")
+            raise RequestError(
+                f"cannot start a container: pod {title(record.pod)} has {record.phase.lower()}{why}"
+            )
         if record.deletion_grace is not None:
-            raise RequestError(f"pod {title(record.pod)} is being deleted: no container is started")
+            raise RequestError(
+                f"cannot start a container of pod {title(record.pod)}: it is being deleted"
+            )
 
     def failed(self, record: PodRecord, container: Container, error: Exception) -> None:
-        """Record and report that a container could not be started."""
+        """Record that a container could not be started, and publish an event."""
         with self._store.lock:
             # The reason of a failed generateContainerConfig (kuberuntime_container.go, v1.32).
             record.set_waiting(container.name, "CreateContainerConfigError", str(error))
@@ -101,8 +113,10 @@ class Containers:
         )
 
     def is_gone(self, record: PodRecord) -> bool:
-        """True if the pod was deleted. If so, free what it was allocated since: nothing else
-        would."""
+        """True if the pod was deleted.
+
+        Also frees what was allocated to the pod after its deletion.
+        """
         current = self._store.get(record.pod.uid)
         if current is None:
             self._manager.release(record.pod.uid)
@@ -112,22 +126,22 @@ class Containers:
 
     def _start(self, record: PodRecord, container: Container, is_init: bool) -> RunOptions:
         pod = record.pod
-        # The kubelet's order. If a plugin requires PreStartContainer and has no
-        # recorded devices, that call fails first, and Allocate is never reached.
-        self._check_there(record)
+        # The kubelet's order: if a plugin requires PreStartContainer and the container has no
+        # recorded devices, PreStartContainer fails and Allocate is never called.
+        self._check_exists(record)
         requested = [name for name, count in container.limits.items() if count]
         self._manager.pre_start(pod.uid, container.name, requested)
-        self._check_there(record)
+        self._check_exists(record)
         self._allocate_missing(pod, container, is_init)
-        self._check_there(record)
+        self._check_exists(record)
         self._claims.prepare(pod)
         held = self._manager.holdings(pod.uid).get(container.name, {})
         options = self._cdi.options(held, pod.uid, container.name)
         problem = self._cdi.problem(options, pod.uid, container.name)
         options = _with_cdi(options, self._claims.cdi_devices(pod, container.name))
         with self._store.lock:
-            # Under the store's lock, because a reader of the record must see all its fields change
-            # at once.
+            # With the store's lock held, because readers must see all changes of the record
+            # together.
             record.started(container, is_init, self._manager.clock.time())
         where = f"pod {title(pod)} container {container.name}"
         for conflict in options.conflicts:
@@ -138,16 +152,20 @@ class Containers:
         self._events.publish(EventKind.CONTAINER_STARTED, f"{where} started", pod=pod.uid)
         return options
 
-    def _check_there(self, record: PodRecord) -> None:
+    def _check_exists(self, record: PodRecord) -> None:
         if self.is_gone(record):
-            raise RequestError(f"pod {title(record.pod)} was deleted meanwhile")
+            raise RequestError(
+                f"pod {title(record.pod)} was deleted while its container was being started"
+            )
 
     def _allocate_missing(self, pod: Pod, container: Container, is_init: bool) -> None:
-        """Allocate resources without a recorded allocation (``GetDeviceRunContainerOptions``,
-        v1.32)."""
+        """Allocate the container's resources that have no recorded devices.
+
+        Follows ``GetDeviceRunContainerOptions``, v1.32.
+        """
         held = self._manager.holdings(pod.uid).get(container.name, {})
         wanted = [name for name, count in container.limits.items() if count and name not in held]
-        # Resources that no plugin ever registered were warned of at admission.
+        # For resources that no plugin ever registered, the admission has published a warning.
         if not any(self._manager.is_known(name) for name in wanted):
             return
         try:
@@ -157,8 +175,10 @@ class Containers:
 
 
 def _with_cdi(options: RunOptions, names: tuple[str, ...]) -> RunOptions:
-    """Append the CDI devices of claims to those of plugins (``GetResources``,
-    pkg/kubelet/cm/container_manager_linux.go, v1.32)."""
+    """Append the CDI devices of claims to those of plugins.
+
+    Follows ``GetResources``, pkg/kubelet/cm/container_manager_linux.go, v1.32.
+    """
     if not names:
         return options
     together = tuple(dict.fromkeys((*options.cdi_devices, *names)))

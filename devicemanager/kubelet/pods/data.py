@@ -24,12 +24,15 @@ Data = dict[str, Any]
 
 
 def settings_data(settings: ContainerSettings | RunOptions) -> Data:
-    """Return the settings that a container gets from its devices."""
+    """Convert the settings that a container gets from its devices to plain data."""
     return attrs.asdict(settings)
 
 
 def oci_data(given: ContainerOutcome) -> Data:
-    """Return ``oci``, the configuration for a runtime on this host, or ``oci_error``."""
+    """Return the key ``oci``, the configuration for a container runtime, and ``oci_error``.
+
+    One of the two is null.
+    """
     try:
         return {"oci": given.oci().config, "oci_error": None}
     except (RequestError, WireError) as error:
@@ -37,7 +40,7 @@ def oci_data(given: ContainerOutcome) -> Data:
 
 
 def container_data(given: ContainerOutcome) -> Data:
-    """Return one container of an admitted pod."""
+    """Convert a container of an admitted pod to plain data."""
     settings, error = None, None
     try:
         settings = settings_data(given.run_options)
@@ -55,12 +58,12 @@ def container_data(given: ContainerOutcome) -> Data:
 
 
 def sorted_devices(given: ContainerOutcome) -> dict[str, list[str]]:
-    """Return device IDs by resource, both sorted."""
+    """Return the sorted device IDs of a container by resource, with the resources sorted."""
     return dict(sorted(given.devices.items()))
 
 
 def explanation_data(admission: Admission) -> Data | None:
-    """Return why a pod got its devices or was rejected; None if it requested none."""
+    """Convert the explanation of an admission to plain data; None if there is no explanation."""
     # Imported here: only a report of an admission needs the explanation as data.
     from devicemanager.core.explanation.data import as_dict
 
@@ -73,7 +76,7 @@ def explanation_data(admission: Admission) -> Data | None:
 
 
 def explanation_lines(admission: Admission) -> list[str]:
-    """Return the same for people, one line per item, up to the point the admission reached."""
+    """Return the explanation of an admission as lines for people; empty if there is none."""
     from devicemanager.core.explanation.text import in_use, steps
 
     explanation = admission.explanation

@@ -1,4 +1,4 @@
-"""The settings of a container, as a kubelet version merges them from the plugins' responses."""
+"""Merge the settings of a container from the responses of plugins, as a kubelet version does."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _PART = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
 
 
 def merged_options(held: Mapping[ResourceName, AllocatedDevices]) -> RunOptions:
-    """Merge the settings of all resources of a container.
+    """Merge the settings in the Allocate responses for a container's resources.
 
-    Raises WireError if a stored response cannot be read.
+    Raises WireError if a stored response cannot be parsed.
     """
     # Imported here: only a container with devices needs the settings and their messages.
     from devicemanager.core import runoptions
@@ -33,35 +33,38 @@ def merged_options(held: Mapping[ResourceName, AllocatedDevices]) -> RunOptions:
 
     responses = {resource: response for resource in held if (response := held[resource].response)}
     if not responses:
-        return runoptions.RunOptions()  # as always on an in-memory node
+        return runoptions.RunOptions()  # the usual case on an in-memory node
     return runoptions.merge({name: settings_from_bytes(each) for name, each in responses.items()})
 
 
 @attrs.frozen(eq=False, repr=False)
 class CdiRules:
-    """How a kubelet version passes CDI devices to the runtime."""
+    """Rules by which a kubelet version passes CDI devices to the container runtime."""
 
     uses: bool = True
     annotates: bool = False
-    """True if an annotation names the CDI devices as well."""
+    """True if the kubelet also passes the names of CDI devices in an annotation."""
 
     @classmethod
     def of(cls, behaviour: Behaviour) -> CdiRules:
-        """Return the rules of a kubelet version."""
+        """Return the rules of the kubelet version that ``behaviour`` describes."""
         return cls(behaviour.uses_cdi, behaviour.annotates_cdi)
 
     def options(
         self, held: Mapping[ResourceName, AllocatedDevices], pod: PodUid, container: ContainerName
     ) -> RunOptions:
-        """Merge the settings as ``merged_options`` does, then apply these rules."""
+        """Merge the settings of a container's resources, and apply these rules to CDI devices.
+
+        Raises WireError if a stored response cannot be parsed.
+        """
         options = merged_options(held)
         if not self.uses:
-            # Without the feature gate, or before it existed, the kubelet ignores the field.
+            # If the feature gate is disabled or does not exist yet, the kubelet ignores the field.
             return attrs.evolve(options, cdi_devices=())
         if not self.annotates or self.problem(options, pod, container):
             return options
         annotation = {_key(pod, container): ",".join(sorted(options.cdi_devices))}
-        # A plugin's annotation with the same key wins.
+        # An annotation of a plugin with the same key has precedence.
         merged = {**annotation, **options.annotations} if options.cdi_devices else {}
         annotations = {name: merged[name] for name in sorted(merged)}
         return attrs.evolve(options, annotations=annotations or options.annotations)
@@ -69,14 +72,19 @@ class CdiRules:
     def merging(
         self, held: AllocatedByContainer, pod: PodUid, container: ContainerName
     ) -> Callable[[], RunOptions] | None:
-        """Return a function that calls ``options`` later; None if ``merged_options`` is enough."""
+        """Return a function that merges a container's settings by these rules.
+
+        Returns None if the rules change nothing, so that ``merged_options`` is sufficient.
+        """
         if self.uses and not self.annotates:
             return None
         return partial(self.options, held.get(container, {}), pod, container)
 
     def problem(self, options: RunOptions, pod: PodUid, container: ContainerName) -> str:
-        """Return why the CDI devices get no annotation; empty if they do, or there are none
-        (``cdi.GenerateAnnotations``, pkg/kubelet/cm/util/cdi, v1.28)."""
+        """Return the reason why CDI devices cannot be passed in an annotation, else an empty text.
+
+        Follows ``cdi.GenerateAnnotations``, pkg/kubelet/cm/util/cdi, v1.28.
+        """
         if not self.annotates or not options.cdi_devices:
             return ""
         part = _key(pod, container).removeprefix(_PREFIX)

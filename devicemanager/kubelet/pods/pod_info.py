@@ -1,9 +1,9 @@
-"""The one description of a pod, for everything that shows pods.
+"""``PodInfo``, the description of a pod that all interfaces show.
 
 ``kubelet.pods()``, the control API, ``devicemanager ctl``, the views and the live page all
-show a ``PodInfo``. Its fields and their docstrings also make the OpenAPI document and the
-types of the Go package. A new field is a line here and a value in ``pod_info``; the tests
-fail wherever it is missing.
+show a ``PodInfo``. The OpenAPI document and the types of the Go package are generated from its
+fields and their docstrings. To add a field, add a line here and a value in ``pod_info``; tests
+fail if the field is missing elsewhere.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from devicemanager.kubelet.pods.records import PodRecord
 __all__ = ["ContainerInfo", "ContainerKind", "PodClaims", "PodInfo", "pod_info"]
 
 PodClaims = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""Container to resource claim to devices."""
+"""Devices of structured claims: container → claim → devices as ``pool/device``."""
 
 _SCHEMA: Final = "devicemanager.pod/v1"
 _State = Literal["waiting", "running", "terminated", "unknown"]
-# Named here and not after the classes: the words are part of the JSON form.
+# Listed here, instead of using the class names, because these words are part of the JSON form.
 _STATES: Final[dict[type, _State]] = {
     Waiting: "waiting",
     Running: "running",
@@ -45,20 +45,19 @@ class ContainerKind(StrEnum):
     SIDECAR = "sidecar"
 
 
-# Without slots, because CPython sorts the names of slots and JSON shall have the fields in
-# this order.
+# Without slots: CPython sorts the names of slots, but JSON must have the fields in this order.
 @attrs.frozen(kw_only=True, slots=False)
 class ContainerInfo:
     """A container of a pod: its requests, its state and its devices."""
 
     name: str
-    """Unique within the pod."""
+    """Name of the container, unique within the pod."""
     kind: ContainerKind = ContainerKind.APP
     """``init`` for an init container that runs to completion."""
     limits: Mapping[str, int] = attrs.field(factory=dict)
-    """Resource to amount: devices, milli-CPUs or bytes."""
+    """Resource limits by resource: number of devices, milli-CPUs or bytes."""
     requests: Mapping[str, int] = attrs.field(factory=dict)
-    """In the units of the limits."""
+    """Resource requests by resource, in the same units as ``limits``."""
     restartable: bool = False
     """True for an init container with restartPolicy Always."""
     claims: tuple[str, ...] = ()
@@ -68,23 +67,24 @@ class ContainerInfo:
     finished: bool = False
     """True for an init container that has run to completion."""
     state: _State = "unknown"
-    """``unknown`` if the source does not report it, such as PodResources."""
+    """State of the container; ``unknown`` if the source, such as PodResources, does not report
+    it."""
     reason: str = ""
-    """Why the container waits or has terminated, such as OOMKilled."""
+    """Reason why the container is waiting or has terminated, such as OOMKilled."""
     message: str = ""
-    """More about the reason, for people; may be empty."""
+    """Details about the reason, for people; can be empty."""
     exit_code: int | None = None
-    """Null unless the container has terminated."""
+    """Exit code of a terminated container; null in other states."""
     restart_count: int = 0
-    """How often the container was started again."""
+    """How often the container was restarted."""
     devices: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """Resource to IDs of the allocated devices, sorted."""
+    """Sorted IDs of the allocated devices, by resource."""
     claim_devices: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """Resource claim to allocated devices, as pool/device."""
+    """Devices allocated to the container's resource claims, as pool/device, by claim."""
 
     @property
     def wanted_devices(self) -> dict[str, int]:
-        """Extended resource to the number of devices in the limits."""
+        """Number of requested devices by extended resource, from the limits."""
         return {
             name: count for name, count in self.limits.items() if is_extended_resource_name(name)
         }
@@ -92,32 +92,30 @@ class ContainerInfo:
 
 @attrs.frozen(kw_only=True, slots=False)
 class PodInfo:
-    """A pod that the kubelet knows, with its containers and their devices.
+    """Snapshot of a pod that the kubelet knows, with its containers and their devices."""
 
-    A snapshot: it does not change when the pod does.
-    """
-
-    # Not an argument: a reader of the JSON needs it, a program in Python does not.
+    # Not a constructor argument: only readers of the JSON form need it.
     schema: Literal["devicemanager.pod/v1"] = attrs.field(default=_SCHEMA, init=False, repr=False)
     """Name and version of the JSON form."""
     uid: str
-    """``metadata.uid``; from PodResources ``namespace/name``."""
+    """``metadata.uid``; or ``namespace/name`` if the source is PodResources."""
     name: str
     """``metadata.name``."""
     namespace: str
     """``metadata.namespace``."""
     phase: Phase = Phase.UNKNOWN
-    """``Unknown`` if the source does not report it, such as PodResources."""
+    """Phase of the pod; ``Unknown`` if the source, such as PodResources, does not report it."""
     reason: str = ""
-    """Why the pod was rejected or has failed; else empty."""
+    """Reason why the pod was rejected or has failed; otherwise empty."""
     message: str = ""
-    """More about the reason, as in ``status.message``."""
+    """Details about the reason, as in ``status.message``."""
     admitted: bool = False
-    """True if the pod was admitted, now or earlier."""
+    """True if the pod was admitted, also if it has ended since."""
     deleting: bool = False
     """True from the request to delete the pod until its containers have terminated."""
     start_time: float | None = None
-    """When this kubelet first saw the pod, in seconds since the epoch; null for an earlier one."""
+    """When this kubelet first saw the pod, in seconds since the epoch; null if an earlier kubelet
+    saw it first."""
     restart_policy: RestartPolicy = RestartPolicy.ALWAYS
     """``spec.restartPolicy``."""
     containers: tuple[ContainerInfo, ...] = ()
@@ -125,15 +123,16 @@ class PodInfo:
     init_containers: tuple[ContainerInfo, ...] = ()
     """Init containers and sidecars, in the order of the manifest."""
     resource_claims: Mapping[str, str | None] = attrs.field(factory=dict)
-    """Name in the pod to name of the claim; null for a claim made from a template."""
+    """Name of each resource claim by its name in the pod; null if it is created from a template."""
     devices: Mapping[str, Mapping[str, tuple[str, ...]]] = attrs.field(
         factory=dict, init=False, repr=False
     )
-    """Container to resource to IDs of the allocated devices, without containers that have none."""
+    """IDs of the allocated devices by container and resource; containers without devices are
+    omitted."""
 
     def __attrs_post_init__(self) -> None:
-        # A repetition for readers of the JSON; derived here, because msgspec supports no
-        # defaults that depend on other fields.
+        # The field repeats data of the containers for readers of the JSON. It is set here, because
+        # msgspec supports no defaults that depend on other fields.
         found = {each.name: each.devices for each in self.all_containers if each.devices}
         object.__setattr__(self, "devices", found)
 
@@ -144,29 +143,29 @@ class PodInfo:
 
     @property
     def is_active(self) -> bool:
-        """True unless the pod has Succeeded or Failed."""
+        """True if the pod has neither Succeeded nor Failed."""
         return not self.phase.is_terminal
 
     @property
     def all_containers(self) -> Iterator[ContainerInfo]:
-        """Init containers first, which is the order of their start."""
+        """All containers in the order of their start: init containers first."""
         return chain(self.init_containers, self.containers)
 
     @property
     def running(self) -> frozenset[str]:
-        """Names of the containers that run."""
+        """Names of the running containers."""
         return frozenset([each.name for each in self.all_containers if each.running])
 
 
 def pod_info(record: PodRecord, held: AllocatedByContainer, claims: PodClaims) -> PodInfo:
-    """Describe a pod.
+    """Create the description of a pod from its record.
 
-    ``held`` are its allocated devices, ``claims`` those of its resource claims. Must be called
-    with the lock of the pod's store held, because the record changes under it.
+    ``held`` are the pod's allocated devices, ``claims`` the devices of its resource claims. Must
+    be called with the pod store's lock held, because other threads change the record.
     """
     pod = record.pod
 
-    # Copies, because the ledger's and the manifest's mappings belong to others.
+    # Mappings of the ledger and the manifest are copied: a description must not change later.
     def described(containers: tuple[Container, ...], *, init: bool) -> tuple[ContainerInfo, ...]:
         return tuple(
             [
@@ -202,7 +201,7 @@ def _container_info(
     held: AllocatedByResource,
     claims: Mapping[str, tuple[str, ...]],
 ) -> ContainerInfo:
-    # A container that was never started has a status, too: it waits.
+    # A container that was never started has a status, too: waiting.
     status = record.status(container.name)
     state = status.state
     kind = ContainerKind.SIDECAR if container.restartable else ContainerKind.INIT

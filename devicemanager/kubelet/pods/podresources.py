@@ -1,15 +1,15 @@
-"""The PodResources view of this node: pods and ledger as a ``podresources.Source``.
+"""The pods and allocations of this node as a ``podresources.Source`` for the PodResources server.
 
-Theory of operation. The server asks for ``version()`` with each request and calls ``pods()``
-only if it has changed. Then one pod has usually changed out of a thousand, so ``_build`` does
-per-pod work only for changed pods. It keeps parallel sequences of the last answer (pods, UIDs,
-versions, values), aligns them with the current pods (``Reuse``), compares all versions in one
-C-speed pass (``unequal``), and builds new values for the rest. Values of unchanged pods stay
+Theory of operation. The server calls ``version()`` for each request, and ``pods()`` only if the
+version has changed. Usually only one pod of many has changed, so ``_build`` does work only for
+changed pods. It stores parallel sequences of the last result (pods, UIDs, versions, values),
+aligns them with the current pods (``Reuse``), compares all versions in one fast pass
+(``unequal``), and builds values only for pods with a new version. Values of unchanged pods stay
 the same objects, and the server reuses their encoded bytes.
 
-A pod's version is the sum of counters that only grow (allocations, claims, shared CPUs), so it
-changes if one of them does. The versions are read before the data: data that changes in between
-is read again by the next request.
+A pod's version is the sum of counters that only grow (allocations, claims, shared CPUs), so the
+sum changes if one of them does. Versions are read before the data: if the data changes in
+between, the next request reads it again.
 
 Lock order: the source's lock, then the state's. Claims are read without the state's lock.
 """
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 
 class ClaimSource(Protocol):
-    """Source of dynamic resources; called with no lock held but the source's."""
+    """Source of dynamic resources (structured claims), called without the manager's lock."""
 
     @property
     def version(self) -> int:
-        """Grows with every change."""
+        """Number that grows with every change of dynamic resources."""
 
     def pod_version(self, pod: str) -> int:
         """Return a number that grows with every change of the pod's dynamic resources."""
@@ -60,13 +60,13 @@ class ClaimSource(Protocol):
     def dynamic_resources(
         self, pod: Pod, container: ContainerName
     ) -> tuple[podresources.DynamicResource, ...]:
-        """Return each claim of the container that is allocated and prepared."""
+        """Return the container's claims that are allocated and prepared."""
 
 
 class PodSource:
-    """A ``podresources.Source`` over the manager's state; thread-safe.
+    """A ``podresources.Source`` that reads the device manager's state; thread-safe.
 
-    A pod's value stays the same object until the pod changes, so its bytes are encoded once.
+    The value of a pod stays the same object until the pod changes, so it is encoded only once.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class PodSource:
         claims: ClaimSource | None = None,
         free_inactive: Callable[[], None] = lambda: None,
     ) -> None:
-        """Arguments are the differences between kubelet versions.
+        """Optional arguments select the behaviour of a kubelet version.
 
         ``pod_level`` adds CPUs and memory of pods with pod-level resources.
         ``allocatable_unhealthy`` counts unhealthy devices as allocatable. ``shared_cpus`` lists
         the shared pool for containers without exclusive CPUs. ``free_inactive`` frees devices
-        of inactive pods; it is called before every answer.
+        of inactive pods; it is called for every request.
         """
         # Without exclusive CPUs there is no shared pool.
         self._shared_cpus = shared_cpus and bool(state.hint_providers)
@@ -99,8 +99,8 @@ class PodSource:
         self._snapshot = snapshot
         # Guards everything below.
         self._lock = threading.Lock()
-        # The last answer: its pods, the version of each, and its values. After a change
-        # of one pod all pods are compared, so nothing else here may take time per pod.
+        # The last result: its pods, their versions and their values. After a change of one pod,
+        # the versions of all pods are compared, so no other step may take time for every pod.
         self._pods: Sequence[Pod] = ()
         self._uids: Sequence[PodUid] = ()
         self._versions: Sequence[int | None] = ()
@@ -109,7 +109,7 @@ class PodSource:
 
     def version(self) -> int:
         """Return a number that grows with every change of pods, allocations, claims or lists."""
-        # Every request calls this first, so no answer shows devices of inactive pods.
+        # Every request calls this method first, so no response has devices of inactive pods.
         self._free_inactive()
         claims = self._claims.version if self._claims else 0
         return self._state.version + self._snapshot().version + claims
@@ -133,13 +133,14 @@ class PodSource:
         with state.lock:
             versions = list(map(state.pod_versions.get, uids, repeat(0)))
             if of_claims is not None:
-                # Both only grow, so their sum changes if one of them does.
+                # Both versions only grow, so their sum changes if one of them does.
                 versions = list(map(add, versions, of_claims))
             if self._shared_cpus:
                 # The pool changes with the CPUs of any pod.
                 versions = list(map(add, versions, repeat(state.version)))
             if inactive:
-                # Inverted: the value built for the active pod does not fit an inactive one.
+                # The version of an inactive pod is inverted, so that the value that was built while
+                # the pod was active is not reused.
                 versions = [
                     ~version if pod.uid in inactive else version
                     for version, pod in zip(versions, pods, strict=True)
@@ -158,8 +159,8 @@ class PodSource:
         return previous
 
     def _claim_versions(self, uids: Sequence[PodUid]) -> list[int] | None:
-        """Return claim versions, read before the claims: later changes are read next time."""
-        # Most nodes have no claims: listing their pods costs nothing more.
+        """Return the claim version of each pod; None if the node has no claims."""
+        # Most nodes have no claims: a List needs no further time for them.
         if self._claims is None or not self._claims.version:
             return None
         return list(map(self._claims.pod_version, uids))
@@ -171,7 +172,7 @@ class PodSource:
         return {c.name: claims.dynamic_resources(pod, c.name) for c, _ in pod.all_containers()}
 
     def _held(self, pod: Pod) -> _Held:
-        """Return everything allocated to the pod; must be called with the state's lock held."""
+        """Return everything allocated to a pod. Must be called with the state's lock held."""
         hint_providers = self._state.hint_providers
         shares: dict[ContainerName, CpusAndMemory] = {}
         whole = CpusAndMemory()
@@ -192,7 +193,7 @@ class PodSource:
     def allocatable(self) -> podresources.Allocatable:
         with self._state.lock:
             lists = dict(self._state.endpoints.resources())
-        # Device lists have no __eq__: comparing the key compares identities.
+        # Device lists have no __eq__, so comparing keys compares the identities of the lists.
         key = tuple(lists.values())
         with self._lock:
             if self._allocatable is None or self._allocatable[0] != key:
@@ -220,7 +221,7 @@ class PodSource:
 
 @attrs.frozen(eq=False, repr=False)
 class _Held:
-    """Everything allocated to one pod: devices, and its containers' shares of CPUs and memory."""
+    """The devices, CPUs and memory allocated to one pod."""
 
     devices: AllocatedByContainer
     shares: Mapping[ContainerName, CpusAndMemory]
@@ -271,7 +272,7 @@ def _memory(held: CpusAndMemory) -> tuple[podresources.ContainerMemory, ...]:
 
 
 def _devices(held: AllocatedByResource) -> Iterable[podresources.ContainerDevices]:
-    """Yield a container's devices, sorted by resource and ID, each with all its NUMA nodes."""
+    """Yield a container's devices with their NUMA nodes, sorted by resource and ID."""
     for resource in sorted(held):
         nodes: dict[DeviceId, list[int]] = {}
         for node, ids in sorted(held[resource].devices.items()):
@@ -285,7 +286,10 @@ def _devices(held: AllocatedByResource) -> Iterable[podresources.ContainerDevice
 def _grouped(
     resource: ResourceName, devices: Sequence[tuple[DeviceId, tuple[int, ...]]]
 ) -> Iterable[podresources.ContainerDevices]:
-    """Group neighbours on the same NUMA nodes; the server lists their devices one by one."""
+    """Yield one entry for each run of consecutive devices that have the same NUMA nodes.
+
+    The server converts an entry to one entry for each device if the kubelet version does so.
+    """
     for nodes, group in groupby(devices, key=lambda device: device[1]):
         ids = tuple(id_ for id_, _ in group)
         yield podresources.ContainerDevices(resource, ids, nodes)

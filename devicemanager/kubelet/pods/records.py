@@ -1,7 +1,7 @@
-"""Records of the node's pods and of the state of their containers.
+"""Records of the node's pods and of the states of their containers.
 
-A stand-in for the kubelet's pod manager and the container runtime: containers do not run; their
-states are tracked here.
+They replace the kubelet's pod manager and the container runtime: containers do not run, only
+their states are stored.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ by_name = attrgetter("namespace", "name", "uid")
 
 @attrs.frozen(eq=False, repr=False)
 class PodSnapshot:
-    """Pods of the node at one moment, each tuple sorted ``by_name``."""
+    """The pods of the node at one moment, sorted by namespace, name and UID."""
 
     version: int
-    """Changes whenever the pods change."""
+    """Number that grows with every change of the pods."""
     active: tuple[Pod, ...]
     inactive: tuple[Pod, ...] = ()
     """Rejected and finished pods, which remain known until they are deleted."""
@@ -57,64 +57,70 @@ class PodSnapshot:
 
 @attrs.define(eq=False)
 class PodRecord:
-    """A pod that is known and not deleted."""
+    """Record of a pod that is known and not deleted, with the states of its containers."""
 
     pod: Pod
     phase: Phase = Phase.PENDING
     reason: str = ""
     message: str = ""
     admitted: bool = False
-    """True if it was ever admitted."""
+    """True if the pod was admitted, also if it has ended since."""
     running: frozenset[ContainerName] = frozenset()
     finished: frozenset[ContainerName] = frozenset()
     """Init containers that have run to completion."""
     restarted: frozenset[ContainerName] = frozenset()
     """Containers that were started more than once."""
     statuses: dict[ContainerName, ContainerStatus] = attrs.field(factory=dict)
-    """Statuses of containers that were started, or should have been; ``status`` covers all
-    containers."""
+    """Statuses of containers that were started or failed to start; ``status`` also has a status
+    for the others."""
     has_sandbox: bool = False
     """True if a container was started since the node booted."""
     deletion_grace: float | None = None
-    """Seconds its containers have to exit; None if the pod is not being deleted."""
+    """Grace period of the pod's deletion in seconds; None if the pod is not being deleted."""
     start_time: float | None = None
-    """Seconds since the epoch at which the kubelet first saw it; None if that was an earlier
-    kubelet."""
+    """When the kubelet first saw the pod, in seconds since the epoch; None if an earlier kubelet
+    saw it first."""
     rejected: bool = False
-    """True if it is Failed because it was rejected."""
+    """True if the pod is Failed because it was rejected."""
     unready: frozenset[str] = frozenset()
-    """Containers that never become ready."""
+    """Names of containers that never become ready."""
     disrupted: str = ""
-    """Why the kubelet itself ended the pod; empty if it did not."""
+    """Message of the condition ``DisruptionTarget``, if the kubelet has ended the pod; otherwise
+    empty."""
 
     @property
     def is_active(self) -> bool:
-        """True until the pod has failed or succeeded."""
+        """True if the pod has neither failed nor succeeded."""
         return not self.phase.is_terminal
 
     def container(self, name: str) -> tuple[Container, bool]:
-        """Return a container by name, and whether it is an init container. Raises RequestError."""
+        """Return a container by name, and True if it is an init container.
+
+        Raises RequestError for an unknown name.
+        """
         for container, is_init in self.pod.all_containers():
             if container.name == name:
                 return container, is_init
         names = ", ".join(container.name for container, _ in self.pod.all_containers())
-        raise RequestError(f"pod {title(self.pod)} has no container {name!r}: it has {names}")
+        raise RequestError(
+            f"unknown container {name!r} of pod {title(self.pod)}: use one of {names}"
+        )
 
     def context(self, sources_ready: bool, quirks: frozenset[str]) -> AdmissionContext:
-        """Return the context of an admission of this pod.
+        """Return what the kubelet knows about this pod when it is admitted.
 
-        With Q27 a container that was restarted counts as not running.
+        With quirk Q27, a container that was restarted counts as not running.
         """
         running = self.running - self.restarted if "Q27" in quirks else self.running
         return AdmissionContext(sources_ready, running, self.finished)
 
     def status(self, name: ContainerName) -> ContainerStatus:
-        """Return the status of one of its containers."""
+        """Return the status of one container of the pod."""
         status = self.statuses.get(name)
         return initial_status(self.pod, name) if status is None else status
 
     def exit_codes(self) -> dict[str, int]:
-        """Return the exit codes of app containers that have exited and are not restarted."""
+        """Return the exit codes of terminated app containers by name."""
         states = {
             container.name: self.status(container.name).state for container in self.pod.containers
         }
@@ -125,10 +131,9 @@ class PodRecord:
         }
 
     def started(self, container: Container, is_init: bool, now: float | None = None) -> None:
-        """Record that a container was started.
+        """Record that a container was started; an ordinary init container also completes.
 
-        ``now`` is in seconds since the epoch; None for a start before this kubelet. An ordinary
-        init container starts and completes at once.
+        ``now`` is in seconds since the epoch; None if an earlier kubelet started the container.
         """
         name = container.name
         status = self.status(name).started(now)
@@ -149,16 +154,16 @@ class PodRecord:
         self.running -= {name}
 
     def set_waiting(self, name: ContainerName, reason: str, message: str) -> None:
-        """Record that a container is to be started later."""
+        """Record that a container waits for its start, with a reason and a message."""
         self.statuses[name] = self.status(name).waits(reason, message)
 
     def all_started(self) -> None:
-        """Record that every container was started: the pod of an earlier kubelet."""
+        """Record that all containers were started by an earlier kubelet."""
         for container, is_init in self.pod.all_containers():
             self.started(container, is_init)
 
     def take_over(self, statuses: Mapping[str, ContainerStatus]) -> None:
-        """Restore the pod of an earlier kubelet with the statuses of its containers."""
+        """Restore the container statuses of a pod that an earlier kubelet ran."""
         for container, is_init in self.pod.all_containers():
             status = statuses.get(container.name)
             if status is None or not status.was_started:
@@ -173,9 +178,9 @@ class PodRecord:
         self.phase = phase_of(self.pod, self.statuses)
 
     def stop(self, exit_code: int, now: float) -> Phase:
-        """Record that every running container exits; the others will never start.
+        """Record that all running containers exit with this code, and return the resulting phase.
 
-        Returns the phase that results. The pod is not ended yet; see ``end``.
+        The containers that do not run will never start. ``end`` must be called to set the phase.
         """
         for name in self.running:
             self.ended(name, exit_code, "Error" if exit_code else "Completed", now)
@@ -184,7 +189,7 @@ class PodRecord:
         return phase if phase.is_terminal else Phase.FAILED
 
     def containers_stop(self) -> None:
-        """Record that the node went down: nothing runs, and completed init containers must run
+        """Record that the node went down: no container runs, and all init containers must run
         again."""
         for name in (*self.running, *self.finished):
             # The status that containerd reports for a container that it finds dead.
@@ -193,10 +198,10 @@ class PodRecord:
         self.has_sandbox = False
 
     def phase_after(self, exit_codes: Mapping[str, int]) -> Phase:
-        """Return the phase of the pod after every app container exits.
+        """Return the phase of the pod after all app containers exit with these codes.
 
-        Missing exit codes count as 0. Raises RequestError if the pod has no such container, or
-        if its restartPolicy would restart one of them.
+        Missing exit codes count as 0. Raises RequestError for an unknown container, or if the
+        pod's restartPolicy would restart one of the containers.
         """
         for name in exit_codes:
             self.container(name)
@@ -211,17 +216,16 @@ class PodRecord:
         return Phase.FAILED if failed else Phase.SUCCEEDED
 
     def end(self, phase: Phase, reason: str = "", message: str = "") -> None:
-        """Set the final phase, Failed or Succeeded: nothing runs from now on."""
+        """Set the pod's final phase, Failed or Succeeded, and mark all its containers as exited."""
         self.phase, self.reason, self.message = phase, reason, message
         for name in self.running:
             self.statuses[name] = self.status(name).ended(KILLED, "Error", None)
         self.running = frozenset()
 
 
-# Users pass an Admission or a manifest by mistake; without a check that is a KeyError later.
+# Users may pass an Admission or a manifest by mistake, which would cause a KeyError later.
 def pod_uid(uid: object) -> PodUid:
-    """Check that a value is a UID. Raises RequestError for another value, such as an
-    ``Admission``."""
+    """Return a pod's UID. Raises RequestError if it is not a string but, say, an ``Admission``."""
     if not isinstance(uid, str):
         kind = type(uid).__name__
         raise RequestError(f"invalid pod UID: expected a string such as admission.uid, not {kind}")
@@ -229,45 +233,44 @@ def pod_uid(uid: object) -> PodUid:
 
 
 class PodStore:
-    """The node's pods by UID; thread-safe. Outlives the kubelet's process.
+    """The node's pods by UID; thread-safe. The store outlives the kubelet's process.
 
-    Each method is one atomic step. Hold ``lock`` to combine several steps, but never during an
-    admission or a write.
+    Each method is atomic. Hold ``lock`` to combine several calls, but not during an admission or
+    a checkpoint write.
     """
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
         """``names`` has the names of pods that only the checkpoint knows, by UID."""
-        # Reentrant: methods call each other, and workers hold it around several of them.
+        # Reentrant: methods call each other, and workers hold it during several calls.
         self.lock = threading.RLock()
-        """Guards everything below, and the fields of the records."""
+        """Guards the fields below and the fields of the records."""
         self._names = names or {}
         self._records: dict[PodUid, PodRecord] = {}
-        # Sorted by name: PodResources lists pods in this order, and need not sort them each time.
+        # Sorted by name, because PodResources lists pods in this order.
         self._active: list[Pod] = []
         self._inactive: list[Pod] = []
         self._version = 0
         self._snapshot: PodSnapshot | None = None
         self.containers_survive = True
-        """False after a reboot: containers of pods that only the checkpoint knows do not run
-        any more."""
+        """False after a reboot: the containers of pods that only the checkpoint has do not run."""
 
     def records(self) -> tuple[PodRecord, ...]:
-        """Return every pod, in order of arrival."""
+        """Return the records of all pods, in the order in which they were added."""
         with self.lock:
             return tuple(self._records.values())
 
     def uids(self) -> frozenset[PodUid]:
-        """Return the UID of every pod."""
+        """Return the UIDs of all pods."""
         with self.lock:
             return frozenset(self._records)
 
     def get(self, uid: PodUid) -> PodRecord | None:
-        """Return the pod with this UID, or None."""
+        """Return the record of the pod with this UID; None if the UID is unknown."""
         with self.lock:
             return self._records.get(uid)
 
     def known(self, uid: str) -> PodRecord:
-        """Return the pod with this UID. Raises RequestError for an unknown UID."""
+        """Return the record of the pod with this UID. Raises RequestError for an unknown UID."""
         with self.lock:
             record = self._records.get(pod_uid(uid))
             if record is None:
@@ -278,23 +281,24 @@ class PodStore:
         for record in self._records.values():
             # A common mistake: pods are admitted by name and identified by UID.
             if uid in (record.pod.name, title(record.pod)):
-                return f"{uid} is a pod's name, its UID is {record.pod.uid}"
+                return f"{uid} is the name of a pod: use its UID {record.pod.uid}"
         return f"no pod has the UID {uid!r}: it was not admitted, or was deleted"
 
     def title_of(self, uid: PodUid) -> str:
-        """Return a pod's name for people; its UID if only the checkpoint knows it and no name
-        was given."""
+        """Return a pod's name for people, or its UID if the name is unknown."""
         record = self.get(uid)
         return self._names.get(uid, str(uid)) if record is None else title(record.pod)
 
     def add(self, pod: Pod, now: float | None = None) -> PodRecord:
-        """Add a new pod, first seen at ``now``. Raises RequestError if an active pod has its
-        UID."""
+        """Add a pod that the kubelet sees first at ``now``, and return its record.
+
+        Raises RequestError if an active pod has the same UID.
+        """
         with self.lock:
             existing = self._records.get(pod.uid)
             if existing is not None:
-                # A finished pod makes room for a new one with its UID, such as a static pod that
-                # was recreated.
+                # A finished pod is replaced by a new pod with the same UID, such as a static pod
+                # that was recreated.
                 if existing.is_active:
                     raise RequestError(_uid_in_use(pod, existing.pod))
                 self._drop(existing)
@@ -304,12 +308,12 @@ class PodStore:
             return record
 
     def is_current(self, record: PodRecord) -> bool:
-        """True if the pod is not deleted; another pod can have its UID by now."""
+        """True if the record's pod is not deleted, also if another pod has its UID by now."""
         with self.lock:
             return self._records.get(record.pod.uid) is record
 
     def end(self, record: PodRecord, phase: Phase, reason: str = "", message: str = "") -> None:
-        """Set a pod's final phase; it remains known until it is removed."""
+        """Set the final phase of a pod, which remains known until it is removed."""
         with self.lock:
             current = self.is_current(record)
             if current:
@@ -319,20 +323,20 @@ class PodStore:
                 self._show(record)
 
     def remove(self, record: PodRecord) -> None:
-        """Forget a pod, if it is current."""
+        """Remove a pod; do nothing if it is already deleted."""
         with self.lock:
             if self.is_current(record):
                 self._drop(record)
 
     def containers_stop(self) -> None:
-        """Record that the node goes down: no container runs any more."""
+        """Record that the node goes down: the containers of all pods stop."""
         with self.lock:
             self.containers_survive = False
             for record in self._records.values():
                 record.containers_stop()
 
     def snapshot(self) -> PodSnapshot:
-        """Return the pods that PodResources exposes."""
+        """Return the active and the inactive pods at this moment, for PodResources."""
         snapshot = self._snapshot
         if snapshot is None:
             with self.lock:
@@ -351,7 +355,7 @@ class PodStore:
         return self._active if record.is_active else self._inactive
 
     def _show(self, record: PodRecord) -> None:
-        # A binary search instead of a sort: pods come and go one at a time.
+        # A binary search instead of a sort, because pods are added one at a time.
         insort(self._list_of(record), record.pod, key=by_name)
         self._changed()
 
@@ -372,7 +376,7 @@ def title(pod: Pod) -> str:
 
 def _uid_in_use(pod: Pod, other: Pod) -> str:
     if title(pod) == title(other):
-        return f"pod {title(pod)} is admitted already: terminate it first, or use another name"
+        return f"pod {title(pod)} is already admitted: terminate it first, or use another name"
     return (
         f"pod {title(pod)} has the UID {pod.uid} of pod {title(other)}: "
         "use a unique metadata.uid for every pod, or none"
@@ -382,9 +386,9 @@ def _uid_in_use(pod: Pod, other: Pod) -> str:
 def api_status(
     record: PodRecord, resources: Resources | None = None, gates: Gates | None = None
 ) -> PodStatus:
-    """Return a pod's status as the API has it; must be called with the store's lock held.
+    """Return a pod's status as in the Pod object. Must be called with the store's lock held.
 
-    ``resources`` is what ``allocated_resources_status`` returns for the pod.
+    ``resources`` is the pod's ``allocatedResourcesStatus``; ``gates`` are its readiness gates.
     """
     # Imported here: it loads the conditions, which a kubelet needs only for a pod status.
     from devicemanager.core.podstatus.status import PodFacts, pod_status, rejected_status

@@ -1,21 +1,23 @@
 """Static pods: a watched directory of manifests, as the kubelet's ``--pod-manifest-path``.
 
-Theory of operation. A file that appears is admitted, one that changes is terminated and admitted
-again, one that vanishes is terminated. What to do with pods is up to a ``PodOwner``.
+Theory of operation. The pod of a new file is admitted. If the file changes, the pod is terminated
+and the new pod admitted. If the file vanishes, the pod is terminated. A ``PodOwner`` admits and
+terminates the pods.
 
-* ``StaticPods`` follows the directory. It turns file events into calls of ``ManifestFiles``, one
-  at a time.
-* ``ManifestFiles`` knows which file stands for which pod. It compares a file with what it was
-  before, and queues admissions and terminations.
+* ``StaticPods`` watches the directory. It converts file events into calls of ``ManifestFiles``,
+  one at a time.
+* ``ManifestFiles`` knows the pod of each file. It compares a changed file with this pod, and
+  queues admissions and terminations.
 * ``FileQueue`` executes the actions of one file in order, on a separate thread.
 
-The kubelet admits static pods one after the other, so pods that appear together get the same
-devices each time. An admission can hang in a plugin, though, and must not block the other files.
-Hence a compromise: the caller waits for each action, but only for half a second; then the action
-continues alone, and only later actions of the same file wait for it.
+The kubelet admits static pods one after the other, so pods of files that appear together get the
+same devices each time. But an admission can hang in a plugin, and must not block other files.
+Therefore the caller waits for an action for half a second. A slower action continues in the
+background, and only later actions of the same file wait for it.
 
-Two files can claim one UID. The first file keeps it. The second one waits (``wanted_uid``) until
-the pod of the first has been terminated, which another thread reports with ``wake``.
+Two files can have pods with the same UID. The first file keeps the UID. The second file waits
+(``wanted_uid``) until the pod of the first has been terminated, which another thread reports with
+``wake``.
 """
 
 from __future__ import annotations
@@ -42,28 +44,28 @@ SUFFIXES = (".yaml", ".yml", ".json")
 _PATIENCE = 0.5
 """Seconds to wait for the action of one file before the next file is processed."""
 _PATIENCE_WHILE_LATE = 0.05
-"""The same while an action of another file hangs: this one will probably hang, too."""
+"""Seconds to wait while an action of another file hangs: this action will probably hang, too."""
 _COMPLETE = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.CLOSED)
 """After these changes the contents of a file are complete."""
 
 Report = Callable[[str], None]
-"""Takes one line for the user."""
+"""Function that shows the user one line."""
 Action = Callable[[], None]
-"""An admission or a termination. Must not raise."""
+"""Function that admits or terminates a pod. It must not raise an exception."""
 
 
 class ManifestDirectoryError(RequestError):
-    """The manifest directory cannot be watched."""
+    """Error of a manifest directory that cannot be watched."""
 
 
 class PodOwner(Protocol):
-    """The kubelet that runs the pods."""
+    """The kubelet that admits and terminates static pods."""
 
     def admit(self, pod: Pod, path: Path) -> bool:
-        """Admit the pod of a manifest. True if it runs.
+        """Admit the pod of a manifest. Return True if it runs, False if it was rejected.
 
-        A rejected pod is retried when its file is written again. May raise DeviceManagerError;
-        then there is no pod.
+        A rejected pod is retried when its file is written again. May raise DeviceManagerError if
+        no pod was created.
         """
 
     def terminate(self, uid: str) -> None:
@@ -71,9 +73,9 @@ class PodOwner(Protocol):
 
 
 class FileQueue:
-    """Queue of the actions of one file, on a thread that exits when there are none.
+    """Queue of the actions of one file, executed on a thread that exits when the queue is empty.
 
-    If no thread can be started, the caller's thread executes them.
+    If no thread can be started, the caller's thread executes the actions.
     """
 
     def __init__(self) -> None:
@@ -87,13 +89,13 @@ class FileQueue:
 
     @property
     def is_late(self) -> bool:
-        """True if an action takes longer than its caller waited."""
+        """True if an action is still running after its caller has stopped waiting."""
         return self._late
 
     def add(self, action: Action, patience: float) -> None:
-        """Queue an action and wait up to ``patience`` seconds for it.
+        """Queue an action and wait up to ``patience`` seconds until it is done.
 
-        If an earlier action is late, do not wait at all.
+        If an earlier action is late, return without waiting.
         """
         with self._changed:
             self._waiting.append(action)
@@ -107,10 +109,9 @@ class FileQueue:
         self.wait(patience)
 
     def wait(self, patience: float) -> None:
-        """Wait up to ``patience`` seconds for all queued actions."""
+        """Wait up to ``patience`` seconds until all queued actions are done."""
         with self._changed:
-            # Behind a late action nothing is waited for, or each new file would cost the patience
-            # again.
+            # Do not wait if an action is late: every later action would wait for the full time.
             if not self._late:
                 added = self._added
                 self._late = not self._changed.wait_for(lambda: self._done >= added, patience)
@@ -132,27 +133,28 @@ class FileQueue:
 
 @attrs.define(eq=False)
 class _File:
-    """State of one manifest."""
+    """State of one manifest file and its pod."""
 
     pod: Pod | None = None
     known: bool = False
     """True if the owner knows the pod, running or rejected."""
     runs: bool = False
     pending: bool = False
-    """True until the owner has answered."""
+    """True until the admission of the pod has returned."""
     complaint: str = ""
-    """Why the current contents cannot be used; empty if they can."""
+    """Error of the current contents for people; empty if they are valid."""
     unreadable: bool = False
-    """True if the reason is a lack of permissions."""
+    """True if the file cannot be read for lack of permissions."""
     wanted_uid: str | None = None
-    """The UID that another file's pod has, if that is the reason."""
+    """UID of the file's pod, if the pod of another file has the same UID."""
     actions: FileQueue = attrs.field(factory=FileQueue)
 
 
 class ManifestFiles:
-    """The manifests of a directory. Only one thread at a time may call its methods.
+    """The manifests of a directory and their pods. Only one thread at a time may use it.
 
-    The owner and ``report`` are called on several threads, but for one file only on one.
+    The owner and ``report`` are called on several threads, but for one file on one thread at a
+    time.
     """
 
     def __init__(
@@ -163,7 +165,7 @@ class ManifestFiles:
         wake: Callable[[], None] = lambda: None,
         patience: float = _PATIENCE,
     ) -> None:
-        """``wake`` is called, on any thread, when ``check_waiting`` has something to do."""
+        """``wake`` is called, on any thread, when ``check_waiting`` must be called."""
         self._directory = directory
         self._owner = owner
         self._report = report
@@ -173,24 +175,24 @@ class ManifestFiles:
         # Guards the two fields below.
         self._lock = threading.Lock()
         self._leaving: dict[str, FileQueue] = {}
-        """UIDs of pods that are being terminated, and the queues that do it."""
+        """Pods that are being terminated: the queue that does it, by UID."""
         self._freed: deque[str] = deque()
-        """UIDs that have become free."""
+        """UIDs of pods that have been terminated, until ``check_waiting`` handles them."""
         self._closed = False
 
     def scan(self) -> None:
-        """Check every file in the directory, and those that were there, in order of name."""
+        """Check every file that is or was in the directory, in the order of their names."""
         present = {entry.name for entry in self._directory.iterdir() if is_manifest(entry.name)}
         for name in sorted(present | self._files.keys()):
             self.check(name)
 
     def check(self, name: str) -> None:
-        """Check a file that may have appeared, changed or vanished."""
+        """Check a file that may have appeared, changed or vanished, and update its pod."""
         self._check(name)
         self.check_waiting()
 
     def moved(self, old: str, new: str) -> None:
-        """Handle a renamed file: its pod keeps running, unless the contents changed, too."""
+        """Handle a renamed file: its pod keeps running if the contents have not changed."""
         # The state moves with the file. ``check`` then compares the contents as usual.
         if new != old and old in self._files and (self._directory / new).exists():
             self._vanished(new)
@@ -199,33 +201,33 @@ class ManifestFiles:
         self.check(old)
 
     def check_unreadable(self, name: str) -> None:
-        """Check a file whose permissions changed, if they were the problem."""
+        """Check a file whose permissions changed, if it could not be read before."""
         if name in self._files and self._files[name].unreadable:
             self.check(name)
 
     def check_waiting(self) -> None:
-        """Check the files that waited for a UID that is free now."""
+        """Check the files whose pods waited until a pod with the same UID was terminated."""
         while (uid := self._next_freed()) is not None:
             waiting = [name for name, file in self._files.items() if file.wanted_uid == uid]
             for name in sorted(waiting):
                 self._check(name)
 
     def all_gone(self) -> None:
-        """Handle the deletion of the directory with every manifest in it."""
+        """Terminate all pods, because the directory was deleted with all manifests."""
         for name in sorted(self._files):
             self._stop(name, self._files.pop(name))
         self.check_waiting()
 
     def close(self) -> None:
-        """Start no more actions, and wait a moment for those in progress."""
+        """Start no more actions, and wait up to half a second for those in progress."""
         self._closed = True
-        # A copy: another thread may still be checking files.
+        # Iterate over a copy, because another thread may still be checking files.
         for file in list(self._files.values()):
             file.actions.wait(self._patience())
 
     def _check(self, name: str) -> None:
         path = self._directory / name
-        # A dangling link counts as gone.
+        # A dangling link is handled like a removed file.
         if not path.exists():
             self._vanished(name)
             return
@@ -245,21 +247,23 @@ class ManifestFiles:
         old = self._files.get(name, _File())
         first = self._holder(pod, name)
         if first is not None:
-            who = f"pod {pod.namespace}/{pod.name} has the UID of the pod in {first} ({pod.uid})"
-            self._complain(name, f"{path}: {who}: the first keeps it; remove or rename one")
+            who = f"pod {pod.namespace}/{pod.name} has the same UID as the pod in {first}"
+            self._complain(
+                name, f"{path}: {who} ({pod.uid}): not admitted: remove or rename one of them"
+            )
             self._files[name].wanted_uid = pod.uid
         elif self._leaves_elsewhere(pod.uid, old.actions):
             self._files.setdefault(name, old).wanted_uid = pod.uid
         elif old.pod == pod and (old.runs or old.pending):
             old.complaint, old.unreadable, old.wanted_uid = "", False, None
         else:
-            # The queue goes over to the new state: the old pod must be terminated first.
+            # The new state keeps the queue, so that the old pod is terminated first.
             file = self._files[name] = _File(pod, pending=True, actions=old.actions)
             self._stop(name, old, successor=pod.uid)
             self._do(name, file, lambda: self._admit(name, file, pod, path))
 
     def _holder(self, pod: Pod, name: str) -> str | None:
-        """Return another file whose pod has this UID."""
+        """Return the name of another file whose pod has the same UID; None if there is none."""
         for other, file in self._files.items():
             if other != name and file.pod is not None and file.pod.uid == pod.uid:
                 return other
@@ -275,7 +279,10 @@ class ManifestFiles:
             self._stop(name, file)
 
     def _stop(self, name: str, file: _File, successor: str | None = None) -> None:
-        """Terminate a file's pod; its UID becomes free unless the successor has the same."""
+        """Terminate the pod of a file. ``successor`` is the UID of the file's new pod, if any.
+
+        Files that wait for the old pod's UID are checked, unless the new pod has the same UID.
+        """
         pod = file.pod
         if pod is None:
             return
@@ -288,12 +295,12 @@ class ManifestFiles:
     def _complain(self, name: str, line: str) -> None:
         file = self._files.setdefault(name, _File())
         file.unreadable, file.wanted_uid = False, None
-        # Report a problem once, not again for every event of the file.
+        # Report a problem only once, not for every event of the file.
         if file.complaint == line:
             return
         file.complaint = line
-        rest = "; the pod admitted from it before keeps running" if file.runs else ""
-        self._report(f"{line}{rest}")
+        addition = "; the pod admitted from it before keeps running" if file.runs else ""
+        self._report(f"{line}{addition}")
 
     # -- actions, on the threads of the queues ---------------------------------------
 
@@ -324,8 +331,8 @@ class ManifestFiles:
                 with self._lock:
                     self._leaving.pop(pod.uid, None)
                     self._freed.append(pod.uid)
-                # The UID is free, but this is the queue's thread: only the directory's thread may
-                # check files.
+                # This is the queue's thread, but only the directory's thread may check the files
+                # that wait for this UID.
                 self._wake()
 
     def _next_freed(self) -> str | None:
@@ -333,7 +340,7 @@ class ManifestFiles:
             return self._freed.popleft() if self._freed else None
 
     def _guarded(self, name: str, action: Callable[[], Any]) -> None:
-        """Run an action; report its errors, so that the queue continues."""
+        """Run an action, and report its errors instead of raising them."""
         try:
             action()
         except DeviceManagerError as error:
@@ -343,16 +350,16 @@ class ManifestFiles:
 
 
 class StaticPods(FollowedDirectory):
-    """Watch on a manifest directory from ``start`` to ``stop``; a context manager.
+    """Watcher of a manifest directory from ``start`` to ``stop``; a context manager.
 
-    ``owner`` and ``report`` are called on threads of this object, for one file on one at a time.
-    A file is read when it is complete: when its writer closes it, or when it is moved or linked
-    into the directory. A bad file is reported in one line and read again when it changes; if it
-    had a good pod before, that pod keeps running.
+    ``owner`` and ``report`` are called on threads of this object, for one file on one thread at a
+    time. A file is read when it is complete: when its writer closes it, or when it is moved or
+    linked into the directory. An invalid file is reported in one line and read again when it
+    changes. The pod that was admitted from it before keeps running.
 
-    ``start`` returns when the existing files have been admitted, except for admissions that
-    hang. ``stop`` does not terminate pods and does not wait for admissions that hang in a plugin:
-    these end with their kubelet.
+    ``start`` returns when the pods of the existing files have been admitted, except for
+    admissions that hang in a plugin. ``stop`` does not terminate pods. It does not wait for
+    admissions that hang, which end with their kubelet.
     """
 
     what = "manifest directory"
@@ -395,10 +402,11 @@ class StaticPods(FollowedDirectory):
 
 
 def check_directory(directory: Path) -> None:
-    """Raise ManifestDirectoryError if the path is not a directory."""
+    """Raise ManifestDirectoryError if the path of a manifest directory is not a directory."""
     directory_watch.check_directory(directory, StaticPods.what, StaticPods.error)
 
 
 def is_manifest(name: str) -> bool:
-    """True if a file of this name is read: not a dotfile or an editor's temporary file."""
+    """True if a file with this name is read: a YAML or JSON file, but not a hidden or temporary
+    file."""
     return name.endswith(SUFFIXES) and not name.startswith((".", "#"))

@@ -1,25 +1,25 @@
-"""What happens to pods: admission, readmission after a restart, end and deletion.
+"""Operations on pods: admission, another admission after a restart, end and deletion.
 
-Theory of operation. The kubelet has one worker per pod, which makes the pod's events
-sequential. Here callers do: each method runs on its caller's thread, and different pods never
-wait for each other. Two callers can act on one pod at the same time, so every method follows
-one pattern:
+Theory of operation. The kubelet has a worker for each pod, which handles the pod's changes one
+after the other. Here each method runs on its caller's thread, and operations on different pods do
+not wait for each other. Two callers can use the same pod at the same time, so every method has
+these steps:
 
-1. Find or create the record under the store's lock.
+1. Find or create the pod's record under the store's lock.
 2. Without the lock, do what can block: structured claims, the manager's admission, container
    starts.
-3. Under the lock again, check that the record is still current, change it, and notify manager and
-   claims that the pod has ended (``deactivate``, ``leave``). Doing this under the lock matters:
-   from then on another pod can be admitted with the same UID.
+3. Under the lock again, check that the pod is not deleted and change its record. If the pod has
+   ended, notify the manager and the claims. This needs the lock, because another pod can be
+   admitted with the same UID afterwards.
 4. Without the lock, release devices and claims, write files and publish events.
 
-The order of one pod's events is therefore: ADMITTED or REJECTED, starts, exits, FINISHED,
-TERMINATED. Claims are admitted before devices, and an admission that fails later gives them
-back.
+The events of a pod are therefore in this order: ADMITTED or REJECTED, starts, exits, FINISHED,
+TERMINATED. Claims are allocated before devices, and are freed if the admission fails later.
 
 After a restart, ``readmit`` repeats all admissions in their original order. A pod keeps the
-devices that the checkpoint names. Pods of the checkpoint that are not admitted again are freed
-once every known pod is back (``_check_sources``) or the owner says so (``sources_ready``).
+devices that it has in the checkpoint. Devices of pods that are only in the checkpoint are freed
+when every known pod has been admitted again (``_check_sources``), or when ``sources_ready`` is
+called.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 
 
 class PodWorkers:
-    """Pods of the node under one manager; thread-safe.
+    """Operations on the node's pods, with the device manager of one process; thread-safe.
 
-    The pods (``store``) outlive a kubelet's process; its manager and workers do not.
+    The pods (``store``) outlive the kubelet's process; its manager and workers do not.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PodWorkers:
         events: EventStream,
         claims: LazyClaims | None = None,
     ) -> None:
-        """``claims`` outlive the kubelet's process; None is a node without claims."""
+        """``claims`` are the node's structured claims, which outlive the kubelet's process."""
         self._store = store
         self._manager = manager
         self._claims = claims or LazyClaims(events, settings.node_name)
@@ -85,13 +85,13 @@ class PodWorkers:
     # -- admission -------------------------------------------------------------------
 
     def admit(self, pod: Pod, *, start: bool) -> Admission:
-        """Admit a new pod and, if ``start`` is true, start its containers."""
+        """Admit a new pod and, if ``start`` is true, start its containers; return the result."""
         pod = self._drop_unknown_fields(pod)
         with self._store.lock:
             record = self._store.add(pod, self._manager.clock.time())
             known_before = self._is_restored(pod.uid)
-        # The checkpoint knows the pod: an earlier kubelet started its containers, and they still
-        # run.
+        # If the checkpoint has the pod, an earlier kubelet started its containers, and they are
+        # still running.
         if known_before and self._store.containers_survive:
             record.all_started()
         admission = self._admit(record)
@@ -102,7 +102,7 @@ class PodWorkers:
         return admission
 
     def _drop_unknown_fields(self, pod: Pod) -> Pod:
-        """Return the pod without fields that the kubelet's version does not know."""
+        """Return the pod without the fields that this kubelet version does not know."""
         behaviour = self._settings.behaviour
         if not behaviour.sidecars:
             forbids = behaviour.forbids_sidecars
@@ -112,8 +112,8 @@ class PodWorkers:
         return pod
 
     def start(self, uid: str) -> None:
-        """Start containers that were never started; see ``MockKubelet.start_pod``."""
-        self._containers.start_rest(self._store.known(uid))
+        """Start all containers of a pod that were never started, as ``MockKubelet.start_pod``."""
+        self._containers.start_remaining(self._store.known(uid))
 
     def restore(
         self,
@@ -122,7 +122,7 @@ class PodWorkers:
         statuses: Mapping[str, ContainerStatus] | None = None,
         start_time: float | None = None,
     ) -> Admission:
-        """Take over a pod that an earlier kubelet ran; see ``MockKubelet.restore``."""
+        """Take over a pod that an earlier kubelet ran, as ``MockKubelet.restore`` describes."""
         pod, begun = self._drop_unknown_fields(pod), time.monotonic()
         with self._store.lock:
             record = self._store.add(pod, start_time or self._manager.clock.time())
@@ -132,7 +132,7 @@ class PodWorkers:
             else:
                 record.take_over(statuses)
         try:
-            # The checkpoint, if it names the pod, is more reliable than the caller's copy.
+            # If the checkpoint has the pod, its devices are more reliable than the caller's copy.
             if devices and not known:
                 self._manager.adopt(pod.uid, devices)
             admission = self._admit(record, holding=frozenset(self._manager.holdings(pod.uid)))
@@ -145,17 +145,16 @@ class PodWorkers:
         return admission
 
     def _is_restored(self, uid: PodUid) -> bool:
-        """True if the checkpoint names the pod and not all pods are known yet."""
+        """True if the checkpoint has this pod, and not all of its pods are admitted again yet."""
         if not self._manager.is_sources_ready and self._manager.holdings(uid):
             return True
         return not self._claims.is_sources_ready and uid in self._claims.pods()
 
     def readmit(self) -> None:
-        """Readmit every pod after a restart, and start those whose containers do not run any
-        more."""
+        """Admit every pod again after a restart, and start containers that do not run any more."""
         for record in self._store.records():
             if not record.is_active:
-                # The checkpoint may still name its devices.
+                # The checkpoint may still have devices of this pod.
                 self._manager.deactivate(record.pod.uid)
                 continue
             if not record.admitted:
@@ -177,10 +176,11 @@ class PodWorkers:
         again: bool = False,
         holding: frozenset[ContainerName] | None = None,
     ) -> Admission:
-        """Admit a pod that has a record.
+        """Admit a pod that has a record, and return the result.
 
-        ``again``: after a restart, sources are not ready, even if the checkpoint names no pod.
-        ``holding``: running containers that have their devices; the others need an allocation.
+        ``again``: the pod was admitted before a restart, so not all pods are known yet.
+        ``holding``: names of running containers that have devices; other containers need an
+        allocation.
         """
         pod, begun = record.pod, time.monotonic()
         try:
@@ -197,7 +197,7 @@ class PodWorkers:
         except Rejected as rejected:
             return self._reject(record, rejected, begun)
         except BaseException:
-            # A pod that was admitted before stays, with its devices.
+            # A pod that was admitted before keeps its record and its devices.
             if not record.admitted:
                 self._give_up(record)
             raise
@@ -212,13 +212,15 @@ class PodWorkers:
 
     def _note_admitted(self, record: PodRecord) -> None:
         if self._containers.is_gone(record):
-            raise rejected_by_allocation(AllocationError("the pod was deleted meanwhile"))
+            raise rejected_by_allocation(
+                AllocationError("the pod was deleted during its admission")
+            )
         record.admitted = True
 
     def _give_up(self, record: PodRecord) -> None:
-        """Forget a pod whose admission was interrupted, and free what it was allocated."""
+        """Remove a pod whose admission was interrupted, and free its devices and claims."""
         with self._store.lock:
-            # Another caller can have deleted the pod meanwhile, and freed everything.
+            # Another caller may have deleted the pod and freed everything.
             was_there = self._store.is_current(record)
             self._store.remove(record)
         if was_there:
@@ -228,13 +230,13 @@ class PodWorkers:
     def _reject(self, record: PodRecord, rejected: Rejected, begun: float) -> Admission:
         pod = record.pod
         if record.admitted and self._manager.plugins.is_closed:
-            # A stopping kubelet rejects no pod: the next one decides about it.
+            # A kubelet that is stopping does not end the pod: the next start admits it again.
             return self._rejection(pod, rejected)
         with self._store.lock:
             self._store.end(record, Phase.FAILED, rejected.reason, rejected.message)
             record.rejected = True
             if self._store.is_current(record):
-                # Under the lock: from here on another pod can be admitted with this UID.
+                # Under the lock, because another pod can be admitted with this UID afterwards.
                 self._manager.deactivate(pod.uid)
                 self._claims.remove_pods(pod.uid, also_allocated_before=record.admitted)
         self._claims.flush()
@@ -249,7 +251,7 @@ class PodWorkers:
         return self._rejection(pod, rejected)
 
     def _answer(self, pod: Pod, allocation: PodAllocation) -> Admission:
-        # Imported here: only the first admission needs the result.
+        # Imported here, with the first admission, so that a start does not load it.
         from devicemanager.kubelet.pods.admission import (
             Admission,
             ContainerOutcome,
@@ -296,19 +298,19 @@ class PodWorkers:
         )
 
     def _named(self, explanation: AdmissionExplanation) -> AdmissionExplanation:
-        """Return the explanation with names of pods; the core knows only their UIDs."""
+        """Return the explanation with pod names in place of UIDs, which the core uses."""
         names = {uid: self._store.title_of(uid) for uid in explanation.allocated}
         return attrs.evolve(explanation, name_of=names.__getitem__)
 
     def _check_known(self, pod: Pod) -> None:
-        """Handle requested resources that no plugin has registered (Q14).
+        """Check a pod for requested resources that no plugin has registered (quirk Q14).
 
-        If the resource was declared, the pod is rejected. Otherwise it runs without the
-        resource, as in the reference, and an event warns.
+        Raises Rejected if such a resource is declared in the settings, or if they are strict.
+        Otherwise the pod runs without the resource, as in the kubelet, with a warning event.
         """
         for container, _ in pod.all_containers():
             for resource, count in container.limits.items():
-                # Only extended resources can be devices; cpu and memory are the node check's.
+                # Only extended resources can be devices. Another check handles cpu and memory.
                 if not count or not is_extended_resource_name(resource):
                     continue
                 if self._manager.is_known(resource):
@@ -333,7 +335,7 @@ class PodWorkers:
         return self._settings.strict or (declared and "Q14" not in self._settings.quirks)
 
     def _wait_for_plugins(self, pod: Pod) -> None:
-        """Q6: wait for the plugins of a pod to re-register after a reboot."""
+        """Wait until the plugins of a pod have re-registered after a reboot."""
         held = self._manager.holdings(pod.uid)
         resources = {resource for by_resource in held.values() for resource in by_resource}
 
@@ -346,13 +348,13 @@ class PodWorkers:
     # -- sources ---------------------------------------------------------------------
 
     def sources_ready(self) -> None:
-        """All pods are known: free the devices of all others.
+        """Declare that all pods are known, and free the devices of unknown pods.
 
-        A pod that was rejected after a reboot is known; it keeps its devices until the next
+        A pod that was rejected after a reboot is known and keeps its devices until the next
         allocation.
         """
-        # Atomic: a pod of the checkpoint that is admitted at this moment is either
-        # known already and keeps its devices, or it comes later and is a new pod.
+        # With the lock held, because a pod of the checkpoint may be admitted at this moment. It is
+        # either known already and keeps its devices, or it is admitted later as a new pod.
         with self._store.lock:
             uids = self._store.uids()
             released = self._manager.forget_all_but(uids)
@@ -362,7 +364,7 @@ class PodWorkers:
             self._manager.write()
 
     def _check_sources(self) -> None:
-        """Declare the sources ready when every pod of the checkpoint is readmitted."""
+        """Call ``sources_ready`` if all pods of the checkpoint have been admitted again."""
         if self._manager.is_sources_ready and self._claims.is_sources_ready:
             return
         if self._manager.pods() | self._claims.pods() <= self._store.uids():
@@ -371,7 +373,7 @@ class PodWorkers:
     # -- end -------------------------------------------------------------------------
 
     def finish(self, uid: str, exit_codes: Mapping[str, int]) -> Phase:
-        """Let all containers of a pod exit; see ``MockKubelet.finish``."""
+        """Let all app containers of a pod exit, and return its phase, as ``MockKubelet.finish``."""
         record = self._store.known(uid)
         pod = record.pod
         with self._store.lock:
@@ -380,7 +382,7 @@ class PodWorkers:
         phase = record.phase_after(exit_codes)
         with self._store.lock:
             if not self._store.is_current(record) or not record.is_active:
-                raise RequestError(f"pod {title(pod)} is not active and cannot finish")
+                raise RequestError(f"pod {title(pod)} cannot finish: it has already ended")
             now = self._manager.clock.time()
             for container in pod.containers:
                 if container.name not in record.exit_codes():
@@ -392,30 +394,30 @@ class PodWorkers:
     def stop(
         self, uid: str, exit_code: int, *, reason: str = "", message: str = "", disruption: str = ""
     ) -> Phase:
-        """End a pod on behalf of the kubelet; see ``MockKubelet.stop_pod``."""
+        """End a pod as the kubelet does, and return its phase, as ``MockKubelet.stop_pod``."""
         record = self._store.known(uid)
         with self._store.lock:
             if not record.is_active:
                 return record.phase
             phase = record.stop(exit_code, self._manager.clock.time())
             record.disrupted = disruption
-        # A reason such as Evicted makes the pod Failed, also if every container exited with 0.
+        # With a reason such as Evicted, the pod is Failed even if all containers exited with 0.
         phase = Phase.FAILED if reason else phase
         self._finish(record, phase, reason, message)
         return phase
 
     def _finish(self, record: PodRecord, phase: Phase, reason: str = "", message: str = "") -> None:
-        """Set the final phase: no container runs again, and sidecars are stopped."""
+        """Set the final phase of a pod: stop its sidecars, and free its devices and claims."""
         pod = record.pod
         with self._store.lock:
             if not self._store.is_current(record) or not record.is_active:
                 return
             now = self._manager.clock.time()
-            # Only sidecars still run: they are stopped when the last app container has exited.
+            # Only sidecars are still running: they stop when the last app container has exited.
             for name in record.running:
                 record.ended(name, 0, "Completed", now)
             self._store.end(record, phase, reason, message)
-            # Under the lock: from here on another pod can be admitted with this UID.
+            # Under the lock, because another pod can be admitted with this UID afterwards.
             self._manager.deactivate(pod.uid)
             self._claims.remove_pods(pod.uid)
         self._manager.release(pod.uid)
@@ -431,7 +433,7 @@ class PodWorkers:
             self.terminate((record.pod.uid,))
 
     def terminate(self, uids: Iterable[str]) -> None:
-        """Delete all these pods or, if one is unknown, none. Raises RequestError."""
+        """Delete these pods. If one UID is unknown, raise RequestError and delete no pod."""
         with self._store.lock:
             records = [self._store.known(uid) for uid in uids]
             for record in records:
@@ -448,16 +450,16 @@ class PodWorkers:
     # -- containers ------------------------------------------------------------------
 
     def start_container(self, uid: str, container: str) -> RunOptions:
-        """Start one container; see ``MockKubelet.start_container``."""
+        """Start one container of a pod, and return the merged settings of its devices."""
         return self._containers.start(self._store.known(uid), container)
 
     def allocated_resources_status(
         self, uid: str
     ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
-        """Return ``allocatedResourcesStatus`` of the pod's app containers.
+        """Return ``allocatedResourcesStatus`` of each app container of a pod.
 
-        Other containers have none (``convertToAPIContainerStatuses``, v1.32). Raises
-        RequestError for a UID that neither a pod here nor the checkpoint has.
+        Only app containers have this status (``convertToAPIContainerStatuses``, v1.32). Raises
+        RequestError for a UID that neither a known pod nor the checkpoint has.
         """
         status = self._manager.allocated_resources_status(pod_uid(uid))
         if not self._settings.behaviour.reports_resource_health:
@@ -476,7 +478,7 @@ class PodWorkers:
 
 
 def _containers_with_devices(rejected: Rejected) -> int:
-    """Return how many containers had their devices before the pod was rejected."""
+    """Count the containers that were allocated devices before their pod was rejected."""
     if rejected.explanation is None:
         return 0
     begun = sum(step.container is not None for step in rejected.explanation.steps)

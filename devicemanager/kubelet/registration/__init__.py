@@ -1,11 +1,11 @@
-"""How plugins reach the kubelet: registration, and the connection to each plugin.
+"""Registration of plugins, and the connections to them.
 
 Theory of operation. A plugin announces itself in one of two ways: it calls Register on
 ``kubelet.sock`` (``server``), or it puts a socket with the plugin registration API into
-``plugins_registry`` (``watcher``). Both pass the same checks and the same steps in
-``registrar``: check version and name, wait until the plugin's own socket is served
-(``dialer``), open a gRPC channel (``connection``), get its options, hand it to the manager, and
-read its device lists until the stream ends.
+``plugins_registry`` (``watcher``). For both ways, ``registrar`` takes the same steps: check
+version and name, wait until the plugin's socket is served (``dialer``), open a gRPC channel
+(``connection``), call GetDevicePluginOptions, pass the connection to the device manager, and read
+device lists until the stream ends.
 
 In:  Register calls, sockets in a directory, ListAndWatch messages.
 Out: calls of the manager's ``ClientHandler`` (connect, update, disconnect), responses to plugins,
@@ -14,16 +14,16 @@ Out: calls of the manager's ``ClientHandler`` (connect, update, disconnect), res
 Threads:
 
 * One event loop (``event_loop``) for everything that waits: dialing, handshakes, backoff. A
-  thousand plugins that never answer cost no threads.
+  thousand plugins that never answer need no further threads.
 * One thread per connected plugin, which reads its lists.
 * A small pool for everything that can block: callbacks, events, closing a channel.
 
 Invariants:
 
 * A registration is identified by its connection, never by its name, path or resource.
-* Plugins are untrusted. Names, texts, messages and numbers of connections are bounded, and a
-  plugin that hangs delays only itself.
-* This package decides nothing about devices.
+* Plugins are untrusted. Names, texts, messages and numbers of connections are limited, and a
+  plugin that hangs does not delay other plugins.
+* This package makes no decisions about devices.
 
 Start reading with ``registrar``, then ``server`` or ``watcher``. ``fault_injection`` delays,
 fails and cuts calls if a test asks for it.

@@ -1,26 +1,27 @@
 """The connection to one plugin: calls to it, and its ListAndWatch stream.
 
-Theory of operation. ``Calls`` makes unary calls on a channel. It records each of them, runs
-injected faults around it, and turns gRPC's exceptions into ``RpcError`` with the status as Go
-prints it. No gRPC type leaves this module.
+Theory of operation. ``Calls`` makes unary calls on a channel. It records each call, applies
+injected faults, and converts gRPC's exceptions to ``RpcError`` with the status as Go prints it.
+Other modules see no gRPC types.
 
-``Connection`` adds what the manager needs of a plugin. It has one thread (``run``), which
-requests the options and then reads the ListAndWatch stream. By default gRPC starts another thread
-for every channel with an open stream. The option SingleThreadedUnaryStream avoids that: the thread
-that iterates over the stream does the work.
+``Connection`` makes the device manager's calls to one plugin. It has one thread (``run``), which
+calls GetDevicePluginOptions and then reads the ListAndWatch stream. By default gRPC starts another
+thread for every channel with an open stream. With the option SingleThreadedUnaryStream it does
+not: the thread that iterates over the stream does the work.
 
 A ListAndWatch stream ends when the plugin ends it, when the connection breaks or is closed, or
-when a message is invalid or too large. ``_follow`` returns the reason as one line. Afterwards it
-reads the rest of the stream, since gRPC keeps the socket of a call whose result was never read.
+when a message is invalid or too large. ``_follow`` returns the reason as one line. Before that it
+reads the remaining messages, because gRPC keeps the socket of a call that was not read to its end.
 
-``close`` may be called by any thread at any time: calls in flight fail with Canceled, the
-stream ends, and so does the thread. ``join`` waits for the thread, for up to 10 seconds.
+Any thread may call ``close`` at any time: calls in flight fail with Canceled, and the stream and
+the connection's thread end. ``join`` waits for the thread, for up to 10 seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -30,6 +31,7 @@ from typing import TypeVar
 import grpc
 from google.protobuf.message import DecodeError
 
+from devicemanager.core import messages
 from devicemanager.core.allocation.selection import AllocateAnswer
 from devicemanager.core.api.codes import go_name
 from devicemanager.core.endpoints import PluginOptions
@@ -48,24 +50,27 @@ from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
 T = TypeVar("T")
 
-# gRPC raises ValueError for a call on a channel that is closed, and the channel of a plugin can be
-# closed at any moment.
+# gRPC raises ValueError for a call on a closed channel, and channels can be closed at any moment.
 _GRPC_ERRORS = (grpc.RpcError, grpc.FutureCancelledError, ValueError)
+_NOT_CONNECTED = re.compile(r"connect failed: addr: unix:(?P<path>.+) error: (?P<error>.+)")
 _ABANDONED = RpcError("Canceled", "the kubelet abandoned the call")
 
 
 def rpc_error(error: grpc.RpcError) -> RpcError:
-    """Convert a failed call's status, with the code as Go prints it."""
+    """Convert the error of a failed call to an RpcError, with the status code as Go prints it."""
     code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     details = (error.details() or "") if isinstance(error, grpc.Call) else str(error)
-    # gRPC's Python library has its own text. A plugin that fails with the same code keeps its text.
+    # For a timeout of this kubelet, gRPC's Python library has another text than Go. The text of a
+    # plugin that fails with the same code does not change.
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and "Deadline Exceeded" in details:
-        details = "context deadline exceeded"  # our own deadline: Go's text for it
+        details = "context deadline exceeded"
+    elif code is grpc.StatusCode.UNAVAILABLE and (found := _NOT_CONNECTED.search(details)):
+        details = messages.NOT_CONNECTED.format(path=found["path"], error=found["error"].lower())
     return RpcError(go_name(code.name), details)
 
 
 def from_grpc(error: grpc.RpcError | grpc.FutureCancelledError | ValueError) -> RpcError:
-    """Convert an exception of gRPC, including one for a closed channel."""
+    """Convert an exception of gRPC to an RpcError, also the ValueError of a closed channel."""
     if isinstance(error, grpc.RpcError):
         return rpc_error(error)
     # gRPC raises ValueError for a call on a closed channel.
@@ -73,10 +78,10 @@ def from_grpc(error: grpc.RpcError | grpc.FutureCancelledError | ValueError) -> 
 
 
 class Calls:
-    """Unary calls on one channel.
+    """Caller of unary RPCs on one channel, which records them in the call log.
 
-    Requests and responses are bytes, as the call log stores them. Without a recorder nothing is
-    recorded.
+    Requests and responses are bytes, as the call log stores them. Without a recorder, calls are
+    not recorded.
     """
 
     def __init__(
@@ -93,14 +98,15 @@ class Calls:
     def make(
         self, path: str, request: bytes, timeout: float | None, read: Callable[[bytes], T]
     ) -> T:
-        """Make a call and wait for its response; None means no timeout.
+        """Make a call, wait for its response, and return the response decoded by ``read``.
 
-        ``path`` is the method's path, ``read`` decodes the response. Raises ``RpcError``.
+        ``path`` is the gRPC path of the method; ``timeout`` None means no timeout. Raises
+        ``RpcError`` if the call fails.
         """
         method = self._method(path)
         call = self.begin(path, request)
         try:
-            # The usual case costs one attribute: every admission makes calls.
+            # The usual case, without faults, must be fast: every admission makes calls.
             if self._faults is None or not self._faults.registry.armed:
                 response = method(request, timeout=timeout)
             else:
@@ -118,8 +124,10 @@ class Calls:
     async def wait_for(
         self, path: str, request: bytes, timeout: float | None, read: Callable[[bytes], T]
     ) -> T:
-        """Make a call on the running event loop, without faults. Cancelling the task cancels
-        the call."""
+        """Make a call as ``make`` does, on the running event loop and without injected faults.
+
+        Cancelling the task cancels the call.
+        """
         method = self._method(path)
         call = self.begin(path, request)
         future = None
@@ -137,11 +145,11 @@ class Calls:
         return _answer(response, read, call)
 
     def begin(self, path: str, request: bytes) -> CallInProgress | None:
-        """Record the start of a call that the caller makes itself."""
+        """Record the start of a call that is made elsewhere; None if calls are not recorded."""
         return None if self._recorder is None else self._recorder.begin(_name(path), request)
 
     def _method(self, path: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
-        # A callable per call would be slow to create, so each is created once.
+        # The callable of a method is slow to create, so it is created once.
         method = self._methods.get(path)
         if method is None:
             method = self._methods[path] = self._channel.unary_unary(path)
@@ -173,7 +181,10 @@ def _failed(
 
 
 async def _result_of(call: grpc.Future[bytes]) -> bytes:
-    """Wait for the end of a call on the running event loop. Raises what the call raises."""
+    """Wait for a call on the running event loop, and return its response.
+
+    Errors of the call are raised.
+    """
     loop = asyncio.get_running_loop()
     done = loop.create_future()
 
@@ -198,10 +209,10 @@ _JOIN_SECONDS = 10.0
 
 
 class Connection:
-    """A connection to one plugin. Implements ``manager.state.Endpoint``.
+    """Connection of one registration to its plugin; implements ``manager.state.Endpoint``.
 
-    Every registration has its own connection, also if two lead to the same socket: a
-    registration is identified by its connection (Q1).
+    Every registration has its own connection, even if two registrations have the same socket,
+    because the connection identifies the registration (quirk Q1).
     """
 
     def __init__(
@@ -211,7 +222,7 @@ class Connection:
         recorder: CallRecorder | None = None,
         faults: PluginFaults | None = None,
     ) -> None:
-        """``recorder`` records all calls; ``faults`` are injected faults."""
+        """``recorder`` records all calls; ``faults`` applies injected faults to them."""
         self.path = path
         self._channel = grpc.insecure_channel(sockets.target(path), _channel_options(settings))
         self._settings = settings
@@ -220,8 +231,10 @@ class Connection:
         self._thread: threading.Thread | None = None
 
     def run(self, work: Callable[[], None]) -> None:
-        """Run ``work`` on the connection's own thread, once. Raises RuntimeError if no thread
-        can be started."""
+        """Start the connection's thread, which calls ``work``. Called once.
+
+        Raises RuntimeError if no thread can be started.
+        """
         name = f"list-{self.path.name}"
         # A daemon: a plugin that never ends its stream must not keep the interpreter alive.
         thread = threading.Thread(target=work, name=name, daemon=True)
@@ -229,7 +242,7 @@ class Connection:
         self._thread = thread
 
     def options(self) -> PluginOptions:
-        """Call GetDevicePluginOptions. Raises ``RpcError``."""
+        """Call GetDevicePluginOptions and return the options. Raises ``RpcError`` if it fails."""
         options = self._calls.make(
             dp_grpc.GET_DEVICE_PLUGIN_OPTIONS,
             b"",
@@ -241,11 +254,11 @@ class Connection:
     # -- the ListAndWatch stream -------------------------------------------------------------
 
     def watch(self, on_list: OnList, on_end: OnEnd, on_error: OnError) -> None:
-        """Open ListAndWatch and read it to its end.
+        """Open the ListAndWatch stream and read it to its end.
 
-        Calls ``on_list`` for every message that differs from the previous one, then ``on_end``
-        once with the cause. ``on_error`` gets exceptions of the other two: bugs of
-        devicemanager or of a callback.
+        ``on_list`` is called for every device list that differs from the previous one. At the
+        end, ``on_end`` is called once with the cause. ``on_error`` is called with exceptions of
+        these two functions, which are bugs of devicemanager or of a callback.
         """
         try:
             cause = self._follow(on_list)
@@ -258,14 +271,14 @@ class Connection:
             on_error(error)
 
     def _follow(self, on_list: OnList) -> str:
-        """Read the stream until it ends; return the reason."""
+        """Read the ListAndWatch stream until it ends; return the reason as one line."""
         try:
-            # Bytes, not messages: equal bytes need no decoding.
+            # Messages are read as bytes, because equal messages need no decoding.
             method: grpc.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(
                 dp_grpc.LIST_AND_WATCH
             )
             stream = method(b"")
-        # The channel was closed between the registration and this call.
+        # The channel was closed after the registration and before this call.
         except ValueError:
             return "the connection was closed"
         call = self._calls.begin(dp_grpc.LIST_AND_WATCH, b"")
@@ -283,7 +296,7 @@ class Connection:
             if call is not None:
                 call.failed(end.code, end.description)
             self._channel.close()
-            # gRPC keeps the socket of a call that was not read to its end.
+            # Read the remaining messages: gRPC keeps the socket of a call that is not read.
             with contextlib.suppress(grpc.RpcError):
                 for _ in stream:
                     pass
@@ -293,19 +306,18 @@ class Connection:
     @staticmethod
     def _read(stream: Iterable[bytes], on_list: OnList, call: CallInProgress | None) -> None:
         last: bytes | None = None
-        # One reader per stream: it reuses the columns of the list before.
+        # The reader reuses the columns of the previous list.
         reader = ListReader()
         for message in stream:
             if call is not None:
                 call.received_message(message)
-            # Bytes are compared first: plugins repeat their list periodically, and equal ones cost
-            # nothing.
+            # Bytes are compared first, because plugins repeat their list periodically.
             if message != last:
                 on_list(reader.read(message))
                 last = message
 
     def _cause(self, error: RpcError) -> str:
-        # gRPC's text names its own option; the user needs the name of the setting.
+        # gRPC's text has the name of its own option. Add the name of the setting.
         if error.code == "ResourceExhausted":
             limit = self._settings.max_list_bytes
             return (
@@ -315,14 +327,17 @@ class Connection:
         return str(error)
 
     def list_arrived(self) -> None:
-        """Wait for as long as an injected fault delays the reading of lists."""
+        """Apply injected faults to a received list: wait while a fault delays the reading."""
         if self._faults is not None:
             self._faults.list_arrived()
 
     # -- calls -----------------------------------------------------------------------
 
     def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
-        """Call Allocate for one container; responses stay bytes, as the checkpoint stores them."""
+        """Call Allocate for one container, and return the container responses as bytes.
+
+        The checkpoint stores these bytes.
+        """
         request = dp.AllocateRequest()
         request.container_requests.add(devices_ids=device_ids)
         response = self._calls.make(
@@ -334,7 +349,7 @@ class Connection:
         return AllocateAnswer(
             tuple(
                 [
-                    # Deterministic, so that equal responses make equal checkpoints.
+                    # Deterministic, so that equal responses result in equal checkpoints.
                     each.SerializeToString(deterministic=True)
                     for each in response.container_responses
                 ]
@@ -344,8 +359,10 @@ class Connection:
     def preferred_allocation(
         self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int
     ) -> tuple[DeviceId, ...]:
-        """Call GetPreferredAllocation for one container; empty if the response has no
-        containers."""
+        """Call GetPreferredAllocation for one container, and return the preferred device IDs.
+
+        Returns no IDs if the response has no containers.
+        """
         wanted = dp.ContainerPreferredAllocationRequest(
             available_deviceIDs=available,
             must_include_deviceIDs=must_include,
@@ -361,7 +378,7 @@ class Connection:
         return tuple(map(DeviceId, answers[0].deviceIDs)) if answers else ()
 
     def pre_start_container(self, device_ids: tuple[DeviceId, ...]) -> None:
-        """Call PreStartContainer. Raises ``RpcError``."""
+        """Call PreStartContainer for one container. Raises ``RpcError`` if it fails."""
         self._calls.make(
             dp_grpc.PRE_START_CONTAINER,
             dp.PreStartContainerRequest(devices_ids=device_ids).SerializeToString(),
@@ -372,28 +389,28 @@ class Connection:
     # -- end -------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the connection; calls in flight fail and the connection's thread ends."""
+        """Close the connection: calls in flight fail, and the connection's thread ends."""
         self._channel.close()
         if self._faults is not None:
             self._faults.closed()
 
     def join(self) -> None:
-        """Wait up to 10 s for the connection's thread, unless called on that thread."""
+        """Wait up to 10 s for the connection's thread; return immediately on this thread itself."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_SECONDS)
 
 
 def _channel_options(settings: Settings) -> list[tuple[str, int | str]]:
-    # Imported here: gRPC itself loads this only with its first channel.
+    # Imported here, because gRPC itself imports this module only with its first channel.
     from grpc.experimental import ChannelOptions
 
     return [
-        # A connection per registration, not one shared by all channels to a socket.
+        # Every registration has a connection; by default gRPC shares one for the same socket.
         *sockets.CHANNEL_OPTIONS,
-        # Lists are read by the thread that waits for them, without a second thread of gRPC.
+        # The thread that waits for lists also reads them, without a second thread of gRPC.
         (ChannelOptions.SingleThreadedUnaryStream, 1),
         ("grpc.max_receive_message_length", settings.max_list_bytes),
-        # Not grpc.min_reconnect_backoff_ms: that is how long a plugin may take for the handshake.
+        # grpc.min_reconnect_backoff_ms is not set: it also limits the time of the handshake.
         ("grpc.initial_reconnect_backoff_ms", 50),
         ("grpc.max_reconnect_backoff_ms", 500),
     ]

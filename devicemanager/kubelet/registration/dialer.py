@@ -1,22 +1,22 @@
 """Wait until gRPC is served on a plugin's socket, without a thread per plugin.
 
 Theory of operation. A plugin can call Register before it serves its own socket, so the kubelet
-dials until a deadline. gRPC can wait for a connection, but needs a thread for each channel. So
-the dialer tests the socket itself: connect, send the HTTP/2 preface, and check that the
-response is a SETTINGS frame. Only then does the caller open a channel. Each attempt ends in
-one of four ways:
+dials until a deadline. gRPC can wait for a connection, but needs a thread for each channel.
+Therefore the dialer tests the socket itself: it connects, sends the HTTP/2 preface, and checks
+that the response is a SETTINGS frame. The caller opens a channel only after that. An attempt has
+one of four results:
 
 1. The socket does not exist or refuses the connection: try again after a wait, which doubles.
-2. The server closes the connection, or does not speak HTTP/2: the same.
-3. The server accepts and stays silent: the same, and the next attempt waits longer for it.
-4. The server sends SETTINGS: done. The socket's credentials name its process.
+2. The server closes the connection, or does not speak HTTP/2: try again after the wait.
+3. The server accepts but sends nothing: try again after the wait, with a longer timeout.
+4. The server sends SETTINGS: success. The socket's credentials have its process ID.
 
-Silent sockets hold a file descriptor during each attempt, so attempts are limited by two
-semaphores: one for new sockets, one for silent ones. A plugin that answers never queues behind
-a thousand that do not. An attempt that would use the last file descriptors of the process is
-skipped.
+An attempt with a silent server uses a file descriptor until its timeout, so two semaphores limit
+the attempts: one for new sockets, one for silent servers. A plugin that answers never waits for a
+thousand plugins that do not. An attempt that would use the last file descriptors of the process
+is skipped.
 
-The result never depends on the cause: the kubelet reports its deadline in any case
+The error for the plugin does not depend on the cause: the kubelet always reports its deadline
 (``grpc.WithBlock``, v1.32). ``DialError`` has the cause, for the kubelet's event.
 """
 
@@ -34,9 +34,10 @@ from podresources import sockets
 from podresources.errors import SocketPathError
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 1.0
-"""Seconds between attempts; they double."""
+"""The first and the longest wait between attempts, in seconds; the wait doubles."""
 _FIRST_PATIENCE, _LONGEST_PATIENCE = 0.2, 5.0
-"""Seconds that an attempt waits for a response; they double after each attempt without one."""
+"""The first and the longest time that an attempt waits for a response, in seconds. The time doubles
+after each attempt without a response."""
 _FIRST_ATTEMPTS, _LATER_ATTEMPTS = 256, 128
 """Maximum number of concurrent attempts, for new sockets and for silent ones."""
 _RESERVE = 64
@@ -46,11 +47,12 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class DialError(EndpointError):
-    """The plugin's socket was not served in time. The text says why."""
+    """Error of a plugin socket that was not served in time; its text has the cause."""
 
 
 class Dialer:
-    """Dialer that waits for sockets to be served. Its methods must run on one event loop."""
+    """Dialer that waits until gRPC is served on a socket. All its tasks must run on one event
+    loop."""
 
     def __init__(self) -> None:
         self._first = asyncio.Semaphore(_FIRST_ATTEMPTS)
@@ -59,13 +61,13 @@ class Dialer:
     async def dial(self, path: Path, seconds: float) -> int:
         """Wait until the socket is served; return the server's process ID, or 0 if unknown.
 
-        Raises DialError after ``seconds``, never earlier: the kubelet's dialing continues until
-        then for any problem (``grpc.WithBlock``, v1.32).
+        Raises DialError after ``seconds``, never earlier: the kubelet dials until its deadline
+        for any problem (``grpc.WithBlock``, v1.32).
         """
         try:
             sockets.check_path(path)
         except SocketPathError as error:
-            # The kubelet fails at its deadline also for a path that can never work.
+            # The kubelet fails at its deadline even for a path that can never work.
             await asyncio.sleep(seconds)
             raise DialError(str(error)) from error
         attempt = Attempt(path)
@@ -88,21 +90,21 @@ class Dialer:
 
 
 def leaves_enough(descriptor: int, limit: int) -> bool:
-    """True if a process keeps enough free descriptors after it has opened this one.
+    """True if enough file descriptors are free after ``descriptor`` was opened.
 
-    It keeps 64, or a quarter of a low ``limit``.
+    ``limit`` is the process's limit. 64 descriptors must be free, or a quarter of a low limit.
     """
     return descriptor < limit - min(_RESERVE, limit // 4)
 
 
 class Attempt:
-    """Attempts to reach one socket, one after the other."""
+    """Repeated attempts to connect to one socket, with a growing timeout."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._patience = _FIRST_PATIENCE
         self.problem = f"no response on {path}"
-        """Result of the last attempt, for people."""
+        """Why the last attempt failed, as a text for people."""
         self.pid = 0
 
     @property
@@ -110,9 +112,9 @@ class Attempt:
         return self._patience > _FIRST_PATIENCE
 
     async def run(self) -> bool:
-        """Try once. True if gRPC is served."""
+        """Make one attempt. Return True if gRPC is served on the socket."""
         try:
-            # A new socket per attempt: a failed connect leaves a unix socket in an undefined state.
+            # Every attempt has a new socket: a failed connect leaves it in an undefined state.
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
                 return self._may_open(peer) and self._connect(peer) and await self._greet(peer)
         except OSError as error:
@@ -120,7 +122,10 @@ class Attempt:
             return False
 
     def _may_open(self, peer: socket.socket) -> bool:
-        """True if enough descriptors are free. The kernel always assigns the lowest number."""
+        """True if enough file descriptors are free.
+
+        The kernel assigns the lowest free number, so the number of ``peer`` is the measure.
+        """
         # Read each time: a test or the user can change the limit.
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if leaves_enough(peer.fileno(), limit):
@@ -132,8 +137,8 @@ class Attempt:
         return False
 
     def _connect(self, peer: socket.socket) -> bool:
-        # Connecting a unix socket never waits, except if the backlog is full: then it fails at
-        # once.
+        # Connecting a unix socket without blocking succeeds or fails immediately, also if the
+        # backlog is full.
         peer.setblocking(False)
         code = peer.connect_ex(str(self._path))
         if code:
@@ -143,7 +148,7 @@ class Attempt:
         return not code
 
     async def _greet(self, peer: socket.socket) -> bool:
-        # Read before the handshake: the process can close its end at any moment.
+        # Read before the handshake, because the process can close its end at any moment.
         self.pid, _, _ = _CREDENTIALS.unpack(
             peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )
@@ -153,14 +158,14 @@ class Attempt:
             async with asyncio.timeout(self._patience):
                 await loop.sock_sendall(peer, sockets.PREFACE)
                 while len(answer) < sockets.FRAME_HEAD:
-                    # Only the frame's head: a server may send any amount of settings.
+                    # Read only the frame's header: a server may send any amount of settings.
                     more = await loop.sock_recv(peer, sockets.FRAME_HEAD - len(answer))
                     if not more:
                         self.problem = f"{self._path}: the connection was closed at once"
                         return False
                     answer += more
         except TimeoutError:
-            # Longer next time: the plugin may be slow to start, as a Python program is.
+            # Wait longer next time: the plugin may be slow to start, like a Python program.
             self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
             self.problem = f"{self._path}: it accepts connections but does not respond"
             return False

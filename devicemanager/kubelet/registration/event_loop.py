@@ -1,4 +1,4 @@
-"""One event loop on one thread, for everything that waits: dialing, backoff, handshakes."""
+"""An asyncio event loop on its own thread, for tasks that wait: dialing, backoff, handshakes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 _CANCEL_SECONDS = _JOIN_SECONDS = 10.0
 
 Running = tuple[asyncio.AbstractEventLoop, threading.Thread]
-"""A loop, and the thread that it runs on."""
+"""An event loop, and the thread that runs it."""
 
 
 def _end(running: Running) -> None:
@@ -27,14 +27,14 @@ def _end(running: Running) -> None:
 
 
 loops: Final[IdlePool[Running]] = IdlePool(1, _end)
-"""Idle event loops without tasks. A test session that starts many kubelets can enable this pool."""
+"""Pool of idle event loops. A test session that starts many kubelets can enable it."""
 
 
 class LoopThread:
     """An asyncio event loop on its own daemon thread, created with the first task; thread-safe.
 
-    Tasks that wait cost no thread, so a thousand plugins that never answer delay no other
-    plugin. Nothing that blocks may run on the loop.
+    Tasks that wait need no further threads, so a thousand plugins that never answer do not delay
+    other plugins. Tasks must not block the loop.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class LoopThread:
         self._unfinished: set[Future[Any]] = set()
 
     def run(self, task: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a task; ``stop`` cancels its future.
+        """Start a task and return its future, which ``stop`` cancels.
 
         Raises OSError or RuntimeError if the loop or its thread cannot be created.
         """
@@ -65,15 +65,14 @@ class LoopThread:
                 raise
             future = asyncio.run_coroutine_threadsafe(task, loop)
             self._unfinished.add(future)
-        # Without the lock: the callback runs at once if the task has already ended.
+        # Called without the lock: if the task has already ended, the callback runs here.
         future.add_done_callback(self._unfinished.discard)
         return future
 
     def stop(self) -> None:
-        """Cancel every task. Return the thread to the pool or end it.
+        """Cancel all tasks, and return the loop with its thread to the pool. Idempotent.
 
-        Idempotent. If a task does not end in time, the thread ends without it
-        and is not reused.
+        If a task does not end within 10 seconds, the thread is ended instead.
         """
         with self._lock:
             self._stopped = True
@@ -82,7 +81,7 @@ class LoopThread:
             return
         loop, _ = running
         try:
-            # Tasks run their ``finally`` blocks now. One that blocks must not block the stop.
+            # Tasks run their ``finally`` blocks. A task that blocks there must not block the stop.
             asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(_CANCEL_SECONDS)
         except TimeoutError:
             _end(running)
@@ -91,7 +90,7 @@ class LoopThread:
 
 
 def _start() -> Running:
-    # Independent of the event loop policy, which a program can replace.
+    # Not asyncio.new_event_loop, because a program can replace the event loop policy.
     loop = asyncio.SelectorEventLoop()
     thread = threading.Thread(target=_run, args=(loop,), name="registration", daemon=True)
     try:
@@ -110,9 +109,9 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def sleep(clock: Clock, seconds: float) -> None:
-    """Wait, on the running event loop, until the clock has advanced by ``seconds``."""
+    """Wait on the running event loop until the kubelet's clock has advanced by ``seconds``."""
     loop = asyncio.get_running_loop()
-    # By the kubelet's clock, not the loop's: a test advances a ManualClock.
+    # Not asyncio.sleep, because a test can advance the kubelet's clock.
     over = asyncio.Event()
 
     def wake() -> None:

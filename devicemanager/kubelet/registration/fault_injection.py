@@ -1,10 +1,10 @@
 """Apply injected faults to calls, lists and connections of plugins.
 
-``devicemanager.faults`` decides which faults fire. This module does what they say: delay a
-call, fail it before or after it is made, cut its connection, stop reading lists, shut down
-connections of the Registration service. Each fault that fires is noted in the call log.
+``devicemanager.faults`` decides which faults fire. This module carries them out: delay a call,
+fail a call before or after it is made, cut its connection, stop reading lists, or shut down
+connections of the Registration service. The call log has the faults that affected a call.
 
-Nothing here is called unless a fault is armed.
+The functions are called only if a fault is set.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _BEFORE, _AFTER = "before", "after"
 
 
 class PluginFaults:
-    """Faults of one connection to a plugin."""
+    """Injected faults of the calls and lists on one connection to a plugin."""
 
     def __init__(self, registry: FaultRegistry, resource: ResourceName, name: str) -> None:
         self.registry = registry
-        """Its ``armed`` is False if no fault is set at all."""
+        """The kubelet's faults; ``armed`` is empty if no fault can fire."""
         self._resource = resource
         # Faults name a plugin by the file name of its socket; the watcher's names are paths.
         self._plugin = Path(name).name
@@ -51,11 +51,12 @@ class PluginFaults:
     def around(
         self, rpc: str, call: CallInProgress | None, cut: Callable[[], None]
     ) -> Iterator[None]:
-        """Apply the faults before, during and after a call; ``cut`` cuts the connection.
+        """Apply faults before, during and after the call that the ``with`` block makes.
 
-        Raises InjectedError instead of making the call or returning its response.
+        ``cut`` cuts the connection. Raises InjectedError if a fault fails the call or its
+        response.
         """
-        # A fault is looked up twice, because it can apply to the call or to its response.
+        # Faults are looked up twice, because a fault fires either before the call or after it.
         before = self._fired(rpc, _BEFORE, call)
         for hold in _holds(before):
             hold.wait()
@@ -76,7 +77,7 @@ class PluginFaults:
     # -- lists -----------------------------------------------------------------------
 
     def list_arrived(self) -> None:
-        """Block the reader of lists for as long as a fault says."""
+        """Block the thread that reads lists while a fault delays the reading."""
         fired = self.registry.at(InjectionPoint.LIST, FaultContext(self._resource, self._plugin))
         fault = first(fired, Effect.STOP_READING)
         if fault is not None:
@@ -85,21 +86,21 @@ class PluginFaults:
             self._stalled = None
 
     def closed(self) -> None:
-        """Unblock the reader of lists: the connection is closed."""
-        # A copy: the reader clears the field when it continues.
+        """Unblock the thread that reads lists, because the connection is closed."""
+        # Read once, because the reader clears the field when it continues.
         stalled = self._stalled
         if stalled is not None:
             stalled.release()
 
 
 def note(fired: Iterable[Fired], call: CallInProgress | None) -> None:
-    """Note the fired faults in the record of a call."""
+    """Add the faults that fired to the call's entry in the call log."""
     if call is not None:
         call.fault = "; ".join(filter(None, (call.fault, *map(str, fired))))
 
 
 def not_made(fault: Fired, call: CallInProgress | None) -> InjectedError:
-    """Record a call that a fault prevents; return the error to raise."""
+    """Record a call that a fault prevents, and return the error that the caller must raise."""
     error = _injected(fault)
     if call is not None:
         note((fault,), call)
@@ -121,12 +122,11 @@ def _is_during(fault: Fired) -> bool:
 
 @contextlib.contextmanager
 def _cutting(fired: Iterable[Fired], cut: Callable[[], None]) -> Iterator[None]:
-    """Cut the connection while the call is in flight, if a fault says so."""
+    """Cut the connection while the call is in flight if a fault with ``when=during`` fires."""
     holds = [each.hold() for each in fired if _is_during(each)]
     for hold in holds:
-        # ``when=during`` with a delay: a timer cuts the connection while the plugin handles the
-        # call.
-        hold.then(cut)
+        # When the delay ends, a timer cuts the connection while the plugin handles the call.
+        hold.on_release(cut)
     try:
         yield
     finally:
@@ -135,7 +135,7 @@ def _cutting(fired: Iterable[Fired], cut: Callable[[], None]) -> Iterator[None]:
 
 
 def _fail(fired: Iterable[Fired], cut: Callable[[], None]) -> None:
-    """Raise InjectedError if one of the faults fails the call; cut the connection if it says so."""
+    """Raise InjectedError if one of the faults fails the call or cuts the connection."""
     fault = first(
         (each for each in fired if not _is_during(each)), Effect.FAIL_CALL, Effect.CUT_CALL
     )
@@ -152,16 +152,16 @@ _DESCRIPTORS = Path("/proc/self/fd")
 
 
 def drop_connections(bound: Path) -> int:
-    """Shut down every connection that was accepted on the socket ``bound``.
+    """Shut down all connections accepted on the socket ``bound``, and return their number.
 
-    Returns their number. gRPC can end a call or a whole server, but not a connection. The
-    kernel can: shutting down a duplicate of the descriptor affects the same connection, and
-    gRPC sees a peer that is gone. The socket keeps listening.
+    gRPC can end a call or a whole server, but not a single connection. Therefore this duplicates
+    the descriptor of each connection and shuts it down: gRPC then sees that the peer has
+    disconnected. The socket keeps listening.
     """
     numbers = [int(entry.name) for entry in _DESCRIPTORS.iterdir()]
     with contextlib.ExitStack() as stack:
-        # Find all before the first shutdown: a peer that notices may reconnect at once,
-        # and its new connection must stay.
+        # Find all connections before the first shutdown: a peer may reconnect immediately, and
+        # its new connection must stay.
         copies = [stack.enter_context(each) for each in map(_socket, numbers) if each is not None]
         accepted = [each for each in copies if _is_connection(each, str(bound))]
         for each in accepted:
@@ -171,8 +171,10 @@ def drop_connections(bound: Path) -> int:
 
 
 def _socket(number: int) -> socket.socket | None:
-    """Return a duplicate of a descriptor if it is a socket; another thread may close the
-    original."""
+    """Return a duplicate of a file descriptor if it is a socket; otherwise None.
+
+    Returns None also if another thread closes the descriptor.
+    """
     try:
         # Closing a duplicate of a file's descriptor would release the process's locks on that file.
         if not stat.S_ISSOCK(os.fstat(number).st_mode):

@@ -1,26 +1,26 @@
-"""Register plugins: the checks and steps that every plugin goes through.
+"""Register plugins: the checks and steps for every plugin, from its call to its device lists.
 
 Theory of operation. The Registration service (``server``) and the plugin watcher (``watcher``)
 call ``check`` and ``connect`` in a task on the event loop. A registration takes these steps:
 
-1. ``check``: count it; reject an unsupported version, then an invalid resource name.
+1. ``check``: count the registration; reject an unsupported version or an invalid resource name.
 2. Dial: wait until the plugin's socket is served, up to ``dial_timeout``.
 3. Reserve a slot: the number of registrations per process is limited (``_reserve_slot``).
-4. On the new connection's own thread: call GetDevicePluginOptions, unless the options are
-   known, and give the connection to the manager.
-5. On the same thread: read the ListAndWatch stream until it ends, then free the slot and notify
-   the manager.
+4. On the new connection's thread: call GetDevicePluginOptions, unless the options are known, and
+   pass the connection to the device manager.
+5. On the same thread: read the ListAndWatch stream until it ends. Free the slot and notify the
+   device manager.
 
 The task waits for step 4 and returns to ``server`` or ``watcher``, which answers the plugin.
 The plugin's first list can arrive before that answer, as in the kubelet.
 
-Two things can stop a registration in the middle. The kubelet stops, or the watched socket
-vanishes: the task is cancelled, and the connection is closed on the pool, because closing can
-block. If the manager has already added it, the end of its ListAndWatch stream removes it. Or no
-thread can be started: the registration is rejected.
+A registration in progress can be cancelled, because the kubelet stops or the watched socket
+vanishes. The connection is then closed on the pool, because closing can block. If the device
+manager already has the connection, the end of the ListAndWatch stream removes it. If no thread can
+be started, the registration is rejected.
 
-What waits is a task on the event loop. What can block runs on the pool (``in_thread``), also
-callbacks of events, and no exception of these ends the loop.
+Waiting is done by tasks on the event loop. Code that can block, including callbacks of events, runs
+on the pool (``in_thread``), and its exceptions cannot end the loop.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from devicemanager.kubelet.settings import Settings
 implements(InjectionPoint.REGISTERED, ())  # only actions fire there
 
 OTHER_RESOURCES = ResourceName("other")
-"""Registrations of further resource names are counted under this name."""
+"""Name under which registrations are counted if there are too many resource names."""
 STOPPING = "the kubelet is stopping"
 
 _COUNTED = 1000
@@ -67,9 +67,9 @@ T = TypeVar("T")
 
 
 class RegistrationRejected(EndpointError):
-    """A registration failed. The plugin gets the text, with the gRPC status ``code``.
+    """Error of a failed registration. The plugin gets its text, with the gRPC status ``code``.
 
-    ``reason`` has more details, for the kubelet's own event.
+    ``reason`` has more details for the kubelet's event.
     """
 
     def __init__(self, text: str, reason: str = "", code: str = "UNKNOWN") -> None:
@@ -79,14 +79,14 @@ class RegistrationRejected(EndpointError):
 
 
 class NotConnected(RegistrationRejected):
-    """A registration passed the checks, but the plugin could not be connected."""
+    """Error of a registration that passed the checks but could not connect to the plugin."""
 
 
 class Registrar:
-    """Registrar: checks registrations, dials plugins and reads their lists; thread-safe.
+    """Registrar of plugins: checks registrations, connects to plugins, reads their lists.
 
-    ``on_error`` gets exceptions that are bugs of devicemanager, on the thread where they
-    happen. ``calls`` records all RPCs; None records nothing.
+    Thread-safe. ``on_error`` is called with exceptions that are bugs of devicemanager, on the
+    thread where they happen. ``calls`` records all RPCs; with None they are not recorded.
     """
 
     def __init__(
@@ -108,41 +108,43 @@ class Registrar:
         self.faults = faults or FaultRegistry()
         self.dialer = Dialer()
         self._loop = LoopThread()
-        # Few threads: what blocks here is short, except for callbacks of tests.
+        # A few threads are enough: only callbacks of tests can block for long.
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
         # Guards the four fields below.
         self._lock = threading.Lock()
         self._connecting: set[Connection] = set()
-        """Connections of plugins that the manager does not know yet."""
+        """Connections that have not been passed to the device manager yet."""
         self._counts: Counter[ResourceName] = Counter()
         self._processes: Counter[int] = Counter()
         """Registrations by process ID, including those in progress."""
         self._on_answer: dict[EndpointId, tuple[Fired, ...]] = {}
 
     def counts(self) -> dict[ResourceName, int]:
-        """Return the number of registrations per resource, rejected ones included
-        (``kubelet_device_plugin_registration_total``)."""
+        """Return the number of registrations by resource, including rejected registrations.
+
+        This is the metric ``kubelet_device_plugin_registration_total``.
+        """
         with self._lock:
             return dict(self._counts)
 
     def recorder(self, resource: str | None, plugin: str) -> CallRecorder | None:
-        """Return a recorder for the calls of one plugin, if calls are recorded."""
+        """Return a recorder for the calls of one plugin; None if calls are not recorded."""
         return None if self._calls is None else self._calls.recorder(resource, plugin)
 
     # -- tasks -----------------------------------------------------------------------
 
     def run(self, task: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a task on the event loop; ``interrupt`` cancels it.
+        """Start a task on the event loop and return its future; ``interrupt`` cancels it.
 
         Raises OSError or RuntimeError if the loop cannot be created.
         """
         return self._loop.run(task)
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Run a call that can block on the pool.
+        """Call a function that can block on a thread of the pool, and return its result.
 
-        An exception other than RegistrationRejected is reported as a bug and rejects the
-        registration.
+        An exception other than RegistrationRejected is reported as a bug, and raised as
+        RegistrationRejected.
         """
         return await asyncio.wrap_future(self._pool.submit(self._guarded, call, *arguments))
 
@@ -152,16 +154,16 @@ class Registrar:
         except RegistrationRejected:
             raise
         except BaseException as error:
-            # Also SystemExit, from a callback of events: it must not end the event loop.
+            # This includes SystemExit from a callback of events, which must not end the event loop.
             self._on_error(error)
             raise RegistrationRejected(f"a bug of the device manager: {error!r}") from error
 
     # -- registration ----------------------------------------------------------------
 
     async def check(self, resource: ResourceName, versions: tuple[str, ...], socket: Path) -> None:
-        """Count a registration, then check its version and its name.
+        """Count a registration, and check its API version and its resource name.
 
-        Raises RegistrationRejected with the kubelet's text
+        Raises RegistrationRejected with the kubelet's text if one is invalid
         (pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32).
         """
         self._count(resource)
@@ -180,11 +182,11 @@ class Registrar:
         options: PluginOptions | None = None,
         dial_failed: str = messages.DIAL_FAILED,
     ) -> EndpointId:
-        """Register a plugin that passed the checks: dial, options, then its lists.
+        """Connect to a plugin that passed the checks, and read its lists in the background.
 
-        ``name`` distinguishes the plugin from others of the resource. Its options are requested
-        unless they are given. ``dial_failed`` is the text for a plugin that cannot be dialed.
-        Raises NotConnected with the kubelet's text.
+        Returns the number of the registration. ``name`` distinguishes plugins of the same
+        resource. Without ``options``, GetDevicePluginOptions is called. ``dial_failed`` is the
+        error text for a plugin that cannot be dialed. Raises NotConnected with the kubelet's text.
         """
         try:
             return await self._connect(resource, socket, name, options, dial_failed)
@@ -195,14 +197,20 @@ class Registrar:
     async def reject(
         self, resource: ResourceName, rejected: RegistrationRejected
     ) -> RegistrationRejected:
-        """Count and report a registration that is rejected for another reason."""
+        """Count a registration that another check has rejected, and publish an event.
+
+        Returns ``rejected``.
+        """
         self._count(resource)
         return await self.report(resource, rejected)
 
     async def report(
         self, resource: ResourceName, rejected: RegistrationRejected
     ) -> RegistrationRejected:
-        """Report a registration that is rejected for another reason."""
+        """Publish an event for a registration that another check has rejected.
+
+        Returns ``rejected``.
+        """
         await self.in_thread(self._report_rejection, resource, repr(shown(resource)), rejected)
         return rejected
 
@@ -213,11 +221,13 @@ class Registrar:
         await self.in_thread(self._report_rejection, resource, what, rejected)
 
     def _count(self, resource: ResourceName) -> None:
-        """Count a registration by name. Only the first 1000 names are counted separately,
-        because an unchecked registration can have any name."""
+        """Count a registration by its resource name.
+
+        Only the first 1000 names are counted separately; others are counted together.
+        """
         with self._lock:
             is_new = resource not in self._counts
-            # An unbounded dict would let a flood of invalid names use up the memory.
+            # Without a limit, a flood of invalid names could exhaust the memory.
             if is_new and (len(self._counts) >= _COUNTED or len(resource) > _LONGEST_NAME):
                 resource = OTHER_RESOURCES
             self._counts[resource] += 1
@@ -241,23 +251,23 @@ class Registrar:
         dial_failed: str,
     ) -> EndpointId:
         try:
-            # Before a channel exists: gRPC needs a thread to wait for a connection.
+            # Dialed before a channel is opened: gRPC would need a thread to wait for a connection.
             pid = await self.dialer.dial(socket, self._settings.dial_timeout)
         except DialError as error:
-            # The kubelet's error does not depend on the cause: its dialing ends at the deadline.
+            # The kubelet's error does not depend on the cause: it always reports its deadline.
             text = dial_failed.format(error=messages.DEADLINE_EXCEEDED, socket=socket)
             raise RegistrationRejected(text, str(error)) from error
         self._reserve_slot(pid, resource, name)
         faults = PluginFaults(self.faults, resource, name)
         connection = Connection(socket, self._settings, self.recorder(resource, name), faults)
         result: Future[EndpointId] = Future()
-        result.set_running_or_notify_cancel()  # not cancellable: the thread continues anyway
+        result.set_running_or_notify_cancel()  # not cancellable, because the thread would continue
 
         def serve() -> None:
             self._serve(connection, result, resource, name, options, pid)
 
         with self._lock:
-            # ``stop`` joins these: the manager does not know them yet.
+            # ``stop`` waits for these connections, which the device manager does not have yet.
             self._connecting.add(connection)
         try:
             connection.run(serve)
@@ -269,20 +279,19 @@ class Registrar:
         try:
             return await asyncio.wrap_future(result)
         except asyncio.CancelledError:
-            # The watched socket vanished, or the kubelet stops. If the manager
-            # takes the connection in before it is closed, the end of its list
-            # stream removes it again.
+            # The watched socket vanished, or the kubelet stops. If the connection is passed to the
+            # device manager before it is closed, the end of its stream removes it.
             self._pool.submit(connection.close)
             raise
 
     def _reserve_slot(self, pid: int, resource: ResourceName, name: str) -> None:
-        """Count a connection of a process, and reject it if the process has too many.
+        """Count a registration of a process; raise RegistrationRejected if it has too many.
 
-        Otherwise one process could use up all threads and file descriptors, even with plugins
-        that never answer. Plugins in the kubelet's own process, as in tests, are trusted.
+        Without a limit, one process could exhaust all threads and file descriptors. Plugins in the
+        kubelet's own process, as in tests, are not limited.
         """
         limit = self._settings.max_registrations_per_process
-        # A process ID of 0 is one of another pid namespace: it cannot be counted.
+        # A process ID of 0 means that the process is in another PID namespace.
         if pid in (0, os.getpid()):
             limit = None
         # A plugin that re-registers has two connections until the older one has ended.
@@ -291,8 +300,8 @@ class Registrar:
             count = self._processes[pid]
             if limit is not None and count >= limit + replaces:
                 raise RegistrationRejected(
-                    f"process {pid} has {count} registrations, and "
-                    f"Settings.max_registrations_per_process is {limit}"
+                    f"process {pid} already has {count} registrations: the limit is {limit} "
+                    "(Settings.max_registrations_per_process)"
                 )
             self._processes[pid] += 1
 
@@ -301,7 +310,7 @@ class Registrar:
             self._processes -= Counter((pid,))  # in place: removes counts of 0
 
     def _connected(self, connection: Connection) -> None:
-        """Record that the manager has, or never will have, the connection."""
+        """Record that a connection was passed to the device manager, or that it never will be."""
         with self._lock:
             self._connecting.discard(connection)
 
@@ -314,11 +323,9 @@ class Registrar:
         options: PluginOptions | None,
         pid: int,
     ) -> None:
-        """Serve one registration, on its connection's thread: options, the manager, then its
-        lists."""
+        """Run the connection's thread: pass the connection to the manager and read its lists."""
         try:
-            # The connection's thread has no other owner: without a guard its exceptions would be
-            # lost.
+            # Guarded, because exceptions of this thread would be lost otherwise.
             endpoint, is_read = self._guarded(self._take_in, connection, resource, name, options)
         except RegistrationRejected as rejected:
             self._free_slot(pid)
@@ -327,7 +334,7 @@ class Registrar:
         finally:
             self._connected(connection)
         result.set_result(endpoint)
-        # After the result is set, so that Register is answered while the first list is read.
+        # The result is set first, so that Register is answered while the first list is read.
         if is_read:
             self._follow(endpoint, connection, pid)
 
@@ -338,9 +345,10 @@ class Registrar:
         name: str,
         options: PluginOptions | None,
     ) -> tuple[EndpointId, bool]:
-        """Get the plugin's options and give its connection to the manager.
+        """Call GetDevicePluginOptions if needed, and pass the connection to the device manager.
 
-        Returns its number, and whether its lists are to be read. Raises RegistrationRejected.
+        Returns the number of the registration, and True if its lists must be read. Raises
+        RegistrationRejected if the call or the registration fails.
         """
         try:
             if options is None:
@@ -360,19 +368,20 @@ class Registrar:
         return endpoint, not (self.faults.armed and self._ends_here(endpoint, resource, name))
 
     def _give_up(self, connection: Connection) -> None:
-        """Close the connection of a rejected registration; with Q3 leave it open."""
+        """Close the connection of a rejected registration, or leave it open with quirk Q3."""
         if "Q3" in self.quirks:
             self._handler.keep_open(connection)
         else:
             connection.close()
 
     def _ends_here(self, endpoint: EndpointId, resource: ResourceName, name: str) -> bool:
-        """True if an injected fault ends this process after the response to the plugin.
+        """True if an injected fault ends the kubelet's process after the response to Register.
 
-        Its lists are not read then.
+        The plugin's lists are not read in this case.
         """
         context = FaultContext(resource, Path(name).name)
-        # Chosen now, started in ``answered``: the plugin gets its response before the process ends.
+        # The faults are started in ``answered``: the plugin gets its response before the process
+        # ends.
         fired = self.faults.at(InjectionPoint.REGISTERED, context, start=False)
         if fired:
             with self._lock:
@@ -380,8 +389,8 @@ class Registrar:
         return any(each.kind.ends_process for each in fired)
 
     def answered(self, endpoint: EndpointId) -> None:
-        """Start the faults that were waiting until the plugin had its response."""
-        # Checked without the lock: without faults this is always empty.
+        """Start the faults that had to wait until the plugin had its response to Register."""
+        # Checked without the lock, because without faults the mapping is always empty.
         if self._on_answer:
             with self._lock:
                 fired = self._on_answer.pop(endpoint, ())
@@ -404,7 +413,7 @@ class Registrar:
         self._handler.disconnect(endpoint, cause)
 
     def deregister(self, endpoint: EndpointId) -> None:
-        """Close the connection of a plugin whose announcing socket is gone."""
+        """Close the connection of a plugin whose socket in ``plugins_registry`` has vanished."""
         self._handler.close_connection(endpoint)
 
     # -- end -------------------------------------------------------------------------
@@ -414,20 +423,21 @@ class Registrar:
         self._loop.stop()
 
     def stop(self) -> None:
-        """Cancel all tasks and wait for the connections in progress. The manager closes the
-        others."""
+        """Cancel all tasks, and wait for connections that the device manager does not have yet.
+
+        The device manager closes the other connections.
+        """
         self.interrupt()
         with self._lock:
             connecting = [*self._connecting]
         for connection in connecting:
-            # Connections that are not taken in end by themselves: the loop has cancelled their
-            # tasks.
+            # These connections end by themselves, because their tasks have been cancelled.
             connection.join()
         self._pool.shutdown()
 
 
 def shown(name: str) -> str:
-    """Return a name as texts show it, cut if it is very long."""
+    """Return a name for texts: unchanged, or cut to 512 characters."""
     return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
 
 

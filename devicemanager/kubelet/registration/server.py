@@ -1,21 +1,20 @@
 """The Registration service on the kubelet's own socket.
 
 Theory of operation. Since v1.25 the kubelet responds to Register after it has dialed the
-plugin, which can take 10 seconds. Holding a gRPC worker thread for each would let a few slow
-plugins block all others. So ``_register`` starts a task on the registrar's event loop and
-returns; ``_answer`` sends the response when the task is done (``_AnsweredLater``). Before v1.25
-the response comes right after the checks, and the plugin is connected in the background.
+plugin, which can take 10 seconds. If every such call used a gRPC worker thread, a few slow plugins
+would block all others. Therefore ``_register`` starts a task on the registrar's event loop and
+returns, and ``_answer`` sends the response when the task is done (``_AnsweredLater``). Before
+v1.25 the response is sent after the checks, and the plugin is connected in the background.
 
-A response passes three stages: the task's result or error becomes an answer (``_answer``), an
-injected fault may delay it or drop its connection (``_with_faults``), and a short-lived thread
-sends it, because a client that does not read would block the sender.
+A response takes three steps. ``_answer`` converts the task's result or error to a response. An
+injected fault may delay the response or drop its connection (``_with_faults``). A short-lived
+thread sends the response, because a client that does not read would block the sender.
 
-Callers are untrusted. Texts in rejections and in the call log are cut, the status must fit into
-gRPC's metadata limit, and the request message is released before the wait, since it can have 4
-MB.
+Callers are untrusted. Texts in rejections and in the call log are cut, and the status must fit
+into gRPC's metadata limit. The request message, which can have 4 MB, is released before the wait.
 
-The socket is published under its name only when the server listens and everything else is
-ready: a plugin that sees ``kubelet.sock`` can register at once.
+The socket gets its public name only when the server listens and everything else is ready, so a
+plugin that sees ``kubelet.sock`` can register immediately.
 """
 
 from __future__ import annotations
@@ -60,20 +59,20 @@ MAX_FILE_NAME = 255
 _GRACE = 0.5
 _WORKERS = 4
 _LONGEST_STATUS = 4096
-"""Bytes of a rejection as gRPC sends it, percent-encoded. All metadata together may have 8 KiB;
-otherwise the client gets an error of gRPC instead."""
+"""Maximum size of a rejection's text in bytes, percent-encoded as gRPC sends it. With more than
+8 KiB of metadata, the client would get an error of gRPC instead."""
 
 # gRPC rejects calls at random when about 1,000 of them are pending.
 _OPTIONS = (
     ("grpc.server_max_pending_requests", 10_000),
     ("grpc.server_max_pending_requests_hard_limit", 20_000),
-    # A plugin registers and disconnects. An idle one can reconnect; a flood must not
-    # exhaust the connections.
+    # Idle connections are closed, so that a flood of them cannot exhaust the descriptors. A plugin
+    # connects only to register, and can reconnect.
     ("grpc.max_connection_idle_ms", 5_000),
 )
 
 Send = Callable[[dp.Empty | None], None]
-"""Sends the response, then None."""
+"""Function that sends the response, and with None ends the call."""
 
 
 def _nothing() -> None:
@@ -81,7 +80,10 @@ def _nothing() -> None:
 
 
 def endpoint_problem(name: str) -> str | None:
-    """Return why ``RegisterRequest.endpoint`` is not a valid file name; None if it is (Q23)."""
+    """Return the error text for an invalid ``RegisterRequest.endpoint``; None if it is valid.
+
+    An endpoint must be the file name of a socket. With quirk Q23 this is not checked.
+    """
     if not name:
         return "endpoint is empty: expected the file name of a socket"
     if "/" in name or "\0" in name or name in {".", ".."}:
@@ -92,7 +94,7 @@ def endpoint_problem(name: str) -> str | None:
 
 
 class RegistrationServer:
-    """The Registration service on ``<device-plugins dir>/kubelet.sock``."""
+    """Server of the Registration service on ``kubelet.sock``."""
 
     def __init__(self, registrar: Registrar, socket: Path, on_error: OnError) -> None:
         self._registrar = registrar
@@ -100,9 +102,10 @@ class RegistrationServer:
         self._on_error = on_error
         self._identity: sockets.FileIdentity | None = None
         self._background: set[asyncio.Task[None]] = set()
-        """Tasks of plugins that already have their response; asyncio holds no reference to them."""
+        """Tasks of plugins that already have their response. asyncio has only weak references to
+        tasks."""
         self._bound = socket  # the path at which the kernel knows the socket
-        # Few threads are enough: a handler only starts a task.
+        # A few threads are enough, because a handler only starts a task.
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
         self._server = grpc.server(self._pool, options=[*_OPTIONS, *sockets.server_options()])
         service, method = dp_grpc.REGISTER.strip("/").split("/")
@@ -111,12 +114,12 @@ class RegistrationServer:
         self._server.add_generic_rpc_handlers((generic,))
 
     def start(self, before_published: Callable[[], object] = _nothing) -> None:
-        """Start listening. Raises StartError with the kubelet's text.
+        """Start listening and publish the socket. Raises StartError with the kubelet's text.
 
         ``before_published`` is called before plugins can see the socket, and may block.
         """
         try:
-            # The socket is bound under a private name and renamed when everything works.
+            # The socket is bound under a private name, and renamed when the server works.
             with sockets.published(self._socket) as private:
                 self._bound = private
                 self._server.add_insecure_port(sockets.target(private))
@@ -128,16 +131,16 @@ class RegistrationServer:
             raise StartError(text.format(error=error)) from error
 
     def stop(self) -> None:
-        """Stop listening and remove the socket; registrations in progress are cut off.
+        """Stop listening and remove the socket; calls in progress are cut off.
 
-        Raises OSError if the socket cannot be removed; the server has stopped nevertheless.
+        Raises OSError if the socket cannot be removed; the server has stopped even then.
         """
         try:
-            # By identity: another kubelet may have put its socket there.
+            # Removed only if it is the same file: another kubelet may have replaced the socket.
             sockets.remove_if_same(self._socket, self._identity)
         finally:
-            # Let responses in flight arrive. A call that is cut off makes gRPC
-            # print a line on the plugin's standard error.
+            # Wait for responses in flight: for a call that is cut off, gRPC prints a line on the
+            # plugin's standard error.
             self._server.stop(_GRACE).wait()
             self._pool.shutdown()
 
@@ -150,7 +153,7 @@ class RegistrationServer:
         if recorder is not None:
             call = recorder.begin("Register", _recorded(request), Direction.TO_KUBELET)
         fired = self._fired(resource, request.endpoint, call)
-        # Not the request itself: it can have 4 MB, and the task can wait long.
+        # The task does not get the request, which can have 4 MB, because it can wait for long.
         options = PluginOptions(
             request.options.pre_start_required,
             request.options.get_preferred_allocation_available,
@@ -159,7 +162,7 @@ class RegistrationServer:
         try:
             future = self._registrar.run(task)
         except (OSError, RuntimeError) as error:
-            return self._reject(f"the kubelet cannot dial: {error}", call, context, send)
+            return self._reject(f"the kubelet cannot dial the plugin: {error}", call, context, send)
 
         def answer(done: Future[EndpointId | None]) -> None:
             self._answer(done, call, context, send)
@@ -179,7 +182,7 @@ class RegistrationServer:
     def _with_faults(
         self, answer: Callable[[Future[EndpointId | None]], None], fired: tuple[Fired, ...]
     ) -> Callable[[Future[EndpointId | None]], None]:
-        """Return a callback that applies the injected faults and then sends the response."""
+        """Return a callback that applies injected faults to the response and then sends it."""
 
         def later(done: Future[EndpointId | None]) -> None:
             drop = first(fired, Effect.CUT_REGISTER)
@@ -188,7 +191,7 @@ class RegistrationServer:
             delay = first(fired, Effect.DELAY_REGISTER)
             if delay is None:
                 return answer(done)
-            delay.hold().then(lambda: answer(done))
+            delay.hold().on_release(lambda: answer(done))
 
         return later
 
@@ -200,26 +203,31 @@ class RegistrationServer:
         options: PluginOptions,
         fired: tuple[Fired, ...],
     ) -> EndpointId | None:
-        """Check and connect a plugin; None if Register is answered before the plugin is
-        connected."""
+        """Check and connect a plugin, and return the number of its registration.
+
+        Up to v1.24 the plugin is connected in the background, and None is returned before.
+        """
         if fired:
             await self._inject_rejection(resource, fired)
         registrar = self._registrar
         await registrar.check(resource, (version,), self._socket.parent / endpoint)
-        # Up to v1.24 the kubelet trusted the options in the request; later it asks the plugin.
+        # Up to v1.24 the kubelet uses the options in the request. Later versions call
+        # GetDevicePluginOptions.
         given = options if registrar.behaviour.options_of_request else None
         connecting = self._connect(resource, endpoint, given)
         if registrar.behaviour.register_waits:
             return await connecting
         task = asyncio.create_task(self._connect_later(connecting))
-        # Without a reference asyncio may collect a running task.
+        # Without this reference, a running task could be garbage collected.
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return None
 
     async def _connect_later(self, connecting: Coroutine[Any, Any, EndpointId]) -> None:
-        """Connect a plugin that already has its response: up to v1.24 a failure was only logged
-        (``addEndpoint``)."""
+        """Connect a plugin that already has its response to Register.
+
+        A failure is only reported as an event, as in kubelets up to v1.24 (``addEndpoint``).
+        """
         try:
             endpoint = await connecting
             await self._registrar.in_thread(self._registrar.answered, endpoint)
@@ -239,7 +247,7 @@ class RegistrationServer:
         return await self._registrar.connect(resource, socket, socket.name, options=options)
 
     async def _inject_rejection(self, resource: ResourceName, fired: tuple[Fired, ...]) -> None:
-        """Raise RegistrationRejected if a fault says so."""
+        """Raise RegistrationRejected if a fault rejects Register or cuts its connection."""
         fault = first(fired, Effect.REJECT_REGISTER, Effect.CUT_REGISTER)
         if fault is None:
             return
@@ -260,7 +268,7 @@ class RegistrationServer:
     ) -> None:
         try:
             endpoint = done.result()
-        # The kubelet stops: the loop has cancelled the task.
+        # The kubelet is stopping: the loop has cancelled the task.
         except CancelledError:
             return self._reject(STOPPING, call, context, send)
         except RegistrationRejected as rejected:
@@ -270,7 +278,7 @@ class RegistrationServer:
             return self._reject(f"a bug of the device manager: {error!r}", call, context, send)
         if call is not None:
             call.answered(b"")
-        # A client that does not read its response must not block others.
+        # On a separate thread: a client that does not read its response must not block others.
         thread = threading.Thread(
             target=self._accept, args=(endpoint, send), name="registration", daemon=True
         )
@@ -280,7 +288,7 @@ class RegistrationServer:
             self._accept(endpoint, send)
 
     def _accept(self, endpoint: EndpointId | None, send: Send) -> None:
-        # Two messages for a stream: the response and its end.
+        # The first call sends the response, the second ends the stream.
         send(dp.Empty())
         send(None)
         if endpoint is not None:
@@ -304,7 +312,7 @@ class RegistrationServer:
 
 
 def _recorded(request: dp.RegisterRequest) -> bytes:
-    """Return the request for the call log, with long texts cut."""
+    """Encode a Register request for the call log, with long texts cut."""
     return dp.RegisterRequest(
         version=shown(request.version),
         endpoint=shown(request.endpoint),
@@ -314,20 +322,19 @@ def _recorded(request: dp.RegisterRequest) -> bytes:
 
 
 def _fitting(text: str) -> str:
-    """Cut a text so that it fits into gRPC's status."""
+    """Cut a text so that it fits into a gRPC status."""
     text = text.encode(errors="replace").decode()  # a path can contain invalid UTF-8
     if len(urllib.parse.quote(text)) <= _LONGEST_STATUS:
         return text
-    # Percent-encoded, one character can have 12 bytes.
+    # A character can need 12 bytes when it is percent-encoded.
     return text[: _LONGEST_STATUS // 12] + "..."
 
 
 class _AnsweredLater:
-    """A handler that returns before it has sent its response.
+    """Handler of Register that returns before it has sent its response.
 
-    gRPC offers this only for streaming responses (its health service uses it for Watch). One
-    response and the end of the stream are the same bytes on the wire as the response of a unary
-    method.
+    gRPC supports this only for methods with streaming responses, such as Watch of its health
+    service. A stream with one response is the same on the wire as the response of a unary method.
     """
 
     experimental_non_blocking = True

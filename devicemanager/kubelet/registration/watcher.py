@@ -1,21 +1,21 @@
-"""The plugin watcher: registers plugins by their sockets in ``plugins_registry``.
+"""The plugin watcher: finds sockets in ``plugins_registry`` and registers their plugins.
 
 Theory of operation. Each socket in the directory (unless its name starts with ``.``) has one
-task on the registrar's event loop, which lives as long as the socket:
+task on the registrar's event loop, which runs as long as the socket exists:
 
 1. Handshake: dial the socket, call GetInfo, register the plugin as ``registrar`` does for
    Register, and report the result with NotifyRegistrationStatus.
 2. If the handshake failed, wait and repeat it. The wait doubles up to two minutes.
 3. If it succeeded, wait until the task is cancelled.
 
-When the socket vanishes or is replaced by another one (compared by file identity), the task is
-cancelled. Its ``finally`` deregisters the plugin, wherever the task was: ``_Plugin.endpoint``
-is set as soon as the manager knows the registration. Kubelets before v1.36 do not retry
-everything: a plugin that passed the checks but could not be connected is given up until its
-socket is new.
+When the socket vanishes or is replaced by another socket (compared by file identity), the task is
+cancelled. Its ``finally`` block deregisters the plugin. This is possible at any step, because
+``_Plugin.endpoint`` is set as soon as the device manager has the registration. Kubelets before
+v1.36 do not retry every failure: if a plugin passed the checks but could not be connected, they
+retry only when its socket is replaced.
 
-File events only trigger a check of the path. Lost, repeated or late events therefore do no harm
-beyond a delay.
+File events only trigger a check of the path. Lost, repeated or late events can therefore only
+delay a registration.
 
 Follows pkg/kubelet/pluginmanager (v1.36).
 """
@@ -58,23 +58,23 @@ GET_INFO_TIMEOUT = 1.0
 NOTIFY_TIMEOUT = 5.0
 """Timeouts in seconds (pluginmanager/operationexecutor, v1.32)."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 122.0
-"""Seconds before a failed registration is retried; they double (``exponentialbackoff``, v1.32)."""
+"""The first and the longest wait before a failed registration is retried, in seconds. The wait
+doubles (``exponentialbackoff``, v1.32)."""
 _LONGEST_INFO = 1 << 16
 
 
 @attrs.define(eq=False)
 class _Plugin:
-    """One socket and its current registration, recorded at once so that a cancelled task can
-    undo it."""
+    """A plugin's socket and its current registration, which a cancelled task must undo."""
 
     path: Path
     endpoint: EndpointId | None = None
     is_given_up: bool = False
-    """True if it is not retried until its socket is replaced."""
+    """True if the registration is not retried until the socket is replaced."""
 
 
 class PluginWatcher:
-    """Watch on one existing directory from ``start`` to ``stop``."""
+    """Watcher that registers the plugins in one existing directory, from ``start`` to ``stop``."""
 
     def __init__(
         self,
@@ -93,12 +93,15 @@ class PluginWatcher:
         self._clock = clock
         kinds = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
         self._watch = DirectoryWatch(directory, self._seen, kinds)
-        # Guards the field below: the socket found at each path, and its task.
+        # Guards _known: the socket found at each path, and its task.
         self._lock = threading.Lock()
         self._known: dict[Path, tuple[sockets.FileIdentity, Future[None]]] = {}
 
     def start(self) -> None:
-        """Watch, then register the sockets that already exist. Raises StartError."""
+        """Start watching, and register the plugins of sockets that already exist.
+
+        Raises StartError if the directory cannot be watched.
+        """
         try:
             self._watch.start()
         except OSError as error:
@@ -108,7 +111,7 @@ class PluginWatcher:
             self._changed(path)
 
     def stop(self) -> None:
-        """Stop watching. The registrar cancels the tasks."""
+        """Stop watching the directory. The registrar cancels the tasks of the sockets."""
         self._watch.stop()
 
     def _seen(self, change: Change) -> None:
@@ -116,12 +119,12 @@ class PluginWatcher:
             self._changed(self._directory / name)
 
     def _changed(self, path: Path) -> None:
-        """Handle a path that may have appeared, vanished or been replaced."""
+        """Check a path that may have appeared, vanished or been replaced, and update its task."""
         if path.name.startswith("."):
             return
         found = _socket_at(path)
         with self._lock:
-            # Compared by identity: a socket that was replaced belongs to another process.
+            # Compared by identity, because a socket that was replaced belongs to another process.
             known, task = self._known.get(path, (None, None))
             if known == found:
                 return
@@ -132,9 +135,9 @@ class PluginWatcher:
                 self._known[path] = found, self._registrar.run(self._follow(path))
 
     async def _follow(self, path: Path) -> None:
-        """Register the plugin and keep it registered until the task is cancelled.
+        """Register the plugin, and deregister it when the task is cancelled.
 
-        It is cancelled when the socket is gone, or when the kubelet stops.
+        The task is cancelled when the socket vanishes or when the kubelet stops.
         """
         plugin = _Plugin(path)
         wait = FIRST_WAIT
@@ -144,7 +147,7 @@ class PluginWatcher:
                 wait = min(2 * wait, LONGEST_WAIT)
             if plugin.is_given_up:
                 await self._registrar.in_thread(self._report_given_up, path)
-            # Registered or given up: nothing to do until the socket is gone.
+            # Registered or given up: wait until the socket vanishes.
             await asyncio.Event().wait()
         except Exception as error:
             self._on_error(error)
@@ -152,32 +155,36 @@ class PluginWatcher:
             self._deregister(plugin)
 
     def _deregister(self, plugin: _Plugin) -> None:
-        # Cleared first: this runs again when the task is cancelled.
+        # Cleared first, because this method is called again when the task is cancelled.
         endpoint, plugin.endpoint = plugin.endpoint, None
         if endpoint is not None:
             self._registrar.deregister(endpoint)
 
     async def _attempt(self, plugin: _Plugin) -> bool:
-        """Make one handshake. False if it failed, was reported, and is to be retried."""
+        """Make one handshake. Return False if it failed and must be retried."""
         try:
             await self._registrar.dialer.dial(plugin.path, self._dial_timeout)
             options = [sockets.AUTHORITY, ("grpc.max_receive_message_length", _LONGEST_INFO)]
-            # A channel per attempt: gRPC's own backoff after a failure would delay the next one.
+            # Every attempt has a new channel: gRPC's backoff would delay the next attempt.
             channel = grpc.insecure_channel(sockets.target(plugin.path), options)
             try:
                 await self._handshake(plugin, channel)
             finally:
-                # Closing can block, so not on the event loop.
+                # On the pool, because closing can block.
                 await self._registrar.in_thread(channel.close)
         except EndpointError as error:
-            # Since v1.36 a plugin that could not be notified is not registered either (k/k#133335).
+            # Since v1.36 the registration is withdrawn if the plugin cannot be notified of it
+            # (k/k#133335).
             if self._registrar.behaviour.watcher_retries:
                 self._deregister(plugin)
             await self._registrar.in_thread(self._report, plugin.path, error)
         return plugin.endpoint is not None or plugin.is_given_up
 
     async def _handshake(self, plugin: _Plugin, channel: grpc.Channel) -> None:
-        """Call GetInfo, register the plugin and report the result to it. Raises EndpointError."""
+        """Call GetInfo, register the plugin, and notify it of the result.
+
+        Raises EndpointError if one of the calls fails.
+        """
         calls = Calls(channel, self._registrar.recorder(None, str(plugin.path)))
         info = await calls.wait_for(
             pr_grpc.GET_INFO, b"", GET_INFO_TIMEOUT, pr.PluginInfo.FromString
@@ -189,11 +196,11 @@ class PluginWatcher:
             plugin.endpoint = await self._register(plugin.path, info)
         except RegistrationRejected as rejected:
             error = str(rejected)
-            # Up to v1.35 a plugin counted as registered once it had passed the checks.
+            # Up to v1.35 the kubelet considers a plugin registered when it has passed the checks.
             is_known = isinstance(rejected, NotConnected)
             plugin.is_given_up = is_known and not self._registrar.behaviour.watcher_retries
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)
-        # A second recorder: only now the resource is known.
+        # A second recorder, because the resource is known only after GetInfo.
         calls = Calls(channel, self._registrar.recorder(info.name, str(plugin.path)))
         if (fault := first(fired, Effect.FAIL_NOTIFICATION)) is not None:
             call = calls.begin(pr_grpc.NOTIFY_REGISTRATION_STATUS, status.SerializeToString())
@@ -215,7 +222,7 @@ class PluginWatcher:
         return await self._registrar.in_thread(faults.at, InjectionPoint.NOTIFICATION, context)
 
     async def _inject_rejection(self, info: pr.PluginInfo, fired: tuple[Fired, ...]) -> None:
-        """Raise RegistrationRejected if a fault says so."""
+        """Raise RegistrationRejected if one of the faults rejects the registration."""
         if (fault := first(fired, Effect.REJECT_NOTIFICATION)) is not None:
             resource = ResourceName(info.name)
             rejected = RegistrationRejected(fault["text"], str(fault))
@@ -224,7 +231,7 @@ class PluginWatcher:
     async def _register(self, path: Path, info: pr.PluginInfo) -> EndpointId:
         resource = ResourceName(info.name)
         if info.type != DEVICE_PLUGIN:
-            # Other types (DRAPlugin, CSIPlugin) have no handler here.
+            # The mock has no handler for other types, such as DRAPlugin and CSIPlugin.
             text = f"no handler registered for plugin type: {shown(info.type)} at socket {path}"
             raise await self._registrar.reject(resource, RegistrationRejected(text))
         # A plugin can serve the device plugin API on another socket than the registration API.
@@ -236,8 +243,8 @@ class PluginWatcher:
     def _report_given_up(self, path: Path) -> None:
         self._events.publish(
             EventKind.REGISTRATION_REJECTED,
-            f"plugin {path.name}: not retried until its socket is replaced: kubelets retry "
-            "only since 1.36",
+            f"plugin {path.name}: not retried until its socket is replaced, because kubelets "
+            "before 1.36 do not retry",
         )
 
     def _report(self, path: Path, error: EndpointError) -> None:

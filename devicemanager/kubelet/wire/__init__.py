@@ -1,13 +1,13 @@
 """Convert between protobuf messages of the device plugin API and the core's values.
 
 In:  bytes that a plugin sent, or that a checkpoint stores.
-Out: ``Columns`` of devices (``lists``), ``ContainerSettings`` (``settings``) and messages made of
-     settings; or a ``WireError``.
+Out: ``Columns`` of devices (``lists``), ``ContainerSettings`` and messages (``settings``), or a
+     ``WireError``.
 
-Everything that a plugin sends is untrusted. Bytes that are not a message, or that contain
-something no container can get, become one typed error with a one-line text. Nothing else leaves
-this package, and it has no state except a reader's previous list.
+Everything that a plugin sends is untrusted. Bytes that cannot be decoded, and settings that no
+container can have, raise ``WireError`` with a text of one line. The package has no state, except
+that a ``ListReader`` stores the previous list of its plugin.
 
-Start reading with ``settings``. ``lists`` is the same for device lists, made fast: a list can
-have 100,000 devices, and nearly all of them are as in the list before.
+Start reading with ``settings``. ``lists`` decodes device lists. It must be fast, because a list
+can have 100,000 devices, but nearly all of them are the same as in the previous list.
 """

@@ -1,4 +1,4 @@
-"""The error for bytes of a peer."""
+"""The error for bytes that a plugin or a checkpoint should not contain."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["WireError"]
 
 
 class WireError(EndpointError):
-    """A peer's bytes are not what the API defines. The text is one line for the user."""
+    """Error of bytes that are not a valid message of the API; its text is one line for the user."""

@@ -1,16 +1,20 @@
 """Decode ListAndWatchResponse messages into columns of devices.
 
-Why not protobuf alone: walking 10,000 devices as messages takes some 13 ms if they have
-topology. Two observations make it 2 ms. What follows a device's ID (health and topology) has
-few different values, so it is decoded once per value; and the next list of a plugin differs in
-few devices, so the others are taken from the list before. To compare and cut bytes, the list is
-parsed with a message type of our own (``rawlist``) that leaves each device as bytes.
+Decoding 10,000 devices with topology as protobuf messages takes about 13 ms. This module needs
+2 ms, because it avoids most of the decoding:
 
-The cases of a list, by cost:
+* The bytes after a device's ID (health and topology) have few different values, and each value is
+  decoded only once.
+* The next list of a plugin differs in few devices, and the others are copied from the previous
+  list.
 
-1. As many devices as before: decode only those whose bytes differ.
-2. Another number of devices, below 100,000: decode each one (``_columns``).
-3. 100,000 or more: such lists are test cases with repeated devices. Decode each distinct one.
+To compare bytes, the list is parsed with another message type (``rawlist``), which leaves each
+device as bytes. There are three cases:
+
+1. The list has as many devices as the previous list: decode only devices whose bytes differ.
+2. It has another number of devices, below 100,000: decode every device (``_columns``).
+3. It has 100,000 devices or more, as only tests with repeated devices do: decode every distinct
+   device (``_columns_of_many``).
 """
 
 from __future__ import annotations
@@ -37,25 +41,25 @@ T = TypeVar("T")
 _ID_TAG = 0x0A
 _LONG = 0x80
 _MANY = 100_000
-"""From this number of devices on, distinct devices are counted first. No real node has as many,
-but a list of 4 MiB has room for two million equal ones."""
+"""Number of devices from which only distinct devices are decoded. Real nodes have fewer devices,
+but a list of 4 MiB can have two million equal devices."""
 
 
 def device_columns(message: bytes) -> Columns:
-    """Decode a ListAndWatchResponse. Raises ``WireError`` if the bytes are not one."""
+    """Decode a ListAndWatchResponse to columns. Raises ``WireError`` for other bytes."""
     return ListReader().read(message)
 
 
 class ListReader:
-    """Decoder of one plugin's lists, in their order. Not thread-safe."""
+    """Decoder of the device lists of one plugin, in their order. Not thread-safe."""
 
     def __init__(self) -> None:
         self._devices: list[bytes] = []
         self._columns = Columns([], [], [])
 
     def read(self, message: bytes) -> Columns:
-        """Return the devices of a message. Raises ``WireError`` as ``device_columns`` does."""
-        # Parsed with a type that leaves devices as bytes; equal bytes are never decoded twice.
+        """Decode a ListAndWatchResponse to columns. Raises ``WireError`` for other bytes."""
+        # Parsed with a message type that leaves devices as bytes, which can be compared.
         raw = rawlist.ListAndWatchResponse()
         try:
             raw.ParseFromString(message)
@@ -70,8 +74,8 @@ class ListReader:
         return columns
 
     def _decode(self, devices: list[bytes]) -> Columns:
-        """Return the columns of these devices, based on the previous list."""
-        # Devices were added or removed, so positions no longer match.
+        """Decode the devices of a list, and copy unchanged devices from the previous list."""
+        # If devices were added or removed, positions differ from the previous list.
         if len(devices) != len(self._devices):
             return _columns_of_many(devices) if len(devices) >= _MANY else _columns(devices)
         different = list(compress(count(), map(ne, devices, self._devices)))
@@ -85,7 +89,7 @@ class ListReader:
 
 
 def _with(column: list[T], numbers: Iterable[int], values: Iterable[T]) -> list[T]:
-    """Return a copy of the column with new values at these positions."""
+    """Return a copy of a column with new values at the positions ``numbers``."""
     copy = column.copy()
     for number, value in zip(numbers, values, strict=True):
         copy[number] = value
@@ -93,7 +97,7 @@ def _with(column: list[T], numbers: Iterable[int], values: Iterable[T]) -> list[
 
 
 def _columns_of_many(devices: list[bytes]) -> Columns:
-    """Return the columns of a list in which most devices can be equal."""
+    """Decode a list in which most devices may be equal; each distinct device only once."""
     distinct = dict.fromkeys(devices)
     if len(distinct) > len(devices) // 2:
         return _columns(devices)
@@ -113,7 +117,7 @@ def _columns(devices: Iterable[bytes]) -> Columns:
     numa: list[Nodes] = []
     states: dict[bytes, tuple[str, Nodes]] = {}
     for device in devices:
-        # Encoders write the ID first; its length is one byte if it is below 128.
+        # Encoders write the ID first. Its length has one byte if it is below 128.
         if len(device) > 2 and device[0] == _ID_TAG and device[1] < _LONG:
             end = device[1] + 2
             state = states.get(device[end:])
@@ -128,10 +132,10 @@ def _columns(devices: Iterable[bytes]) -> Columns:
         ids.append(whole.ID)
         health.append(state[0])
         numa.append(state[1])
-        rest = _rest(device, whole.ID)
-        if rest:
-            states[rest] = state
-    # cast: calling the NewType for each device would cost as much as the whole loop.
+        encoded_state = _state_bytes(device, whole.ID)
+        if encoded_state:
+            states[encoded_state] = state
+    # cast: calling the NewType for each device would take as long as the whole loop.
     return Columns(cast("list[DeviceId]", ids), health, numa)
 
 
@@ -141,11 +145,14 @@ def _numa(device: dp.Device) -> Nodes:
     return tuple(node.ID for node in device.topology.nodes)
 
 
-def _rest(device: bytes, device_id: str) -> bytes:
-    """Return the bytes after the ID, if they decode to everything but the ID; otherwise b""."""
+def _state_bytes(device: bytes, device_id: str) -> bytes:
+    """Return the bytes after a device's ID, which encode its health and topology.
+
+    Returns b"" if the encoding is unusual, so that these bytes have more or less than the state.
+    """
     text = device_id.encode()
     if not 0 < len(text) < _LONG or not device.startswith(bytes((_ID_TAG, len(text))) + text):
         return b""
-    rest = device[len(text) + 2 :]
-    # A second ID after the first would win in a decoder; then the rest is not the state alone.
-    return b"" if dp.Device.FromString(rest).ID else rest
+    state = device[len(text) + 2 :]
+    # A decoder would use a second ID in these bytes, so they would not be the state alone.
+    return b"" if dp.Device.FromString(state).ID else state

@@ -28,8 +28,8 @@ __all__ = [
 def settings_from_bytes(alloc_resp: bytes) -> ContainerSettings:
     """Decode a ContainerAllocateResponse that a plugin sent or a checkpoint stores.
 
-    Raises ``WireError`` for other bytes, and for a typed device of an unknown kind: the
-    container must not start without it.
+    Raises ``WireError`` for other bytes, and for a typed device of an unknown kind, because the
+    container must not start without the device.
     """
     try:
         message = dp.ContainerAllocateResponse.FromString(alloc_resp)
@@ -43,7 +43,7 @@ def settings_from_bytes(alloc_resp: bytes) -> ContainerSettings:
 
 
 def is_response(alloc_resp: bytes) -> bool:
-    """Return True if the bytes are a ContainerAllocateResponse."""
+    """True if the bytes are a ContainerAllocateResponse."""
     try:
         dp.ContainerAllocateResponse.FromString(alloc_resp)
     except DecodeError:
@@ -52,7 +52,10 @@ def is_response(alloc_resp: bytes) -> bool:
 
 
 def settings_from_message(message: dp.ContainerAllocateResponse) -> ContainerSettings:
-    """Convert a message; lists keep their order, maps are sorted by key. Raises ``WireError``."""
+    """Convert a ContainerAllocateResponse to settings; maps are sorted by key.
+
+    Raises ``WireError`` for a typed device of an unknown kind.
+    """
     filesystem: list[DeviceSpec] = []
     interfaces: list[NetworkInterface] = []
     pci: list[PciDevice] = []
@@ -66,11 +69,12 @@ def settings_from_message(message: dp.ContainerAllocateResponse) -> ContainerSet
                 pci.append(_pci_device(typed.pci))
             case _:
                 raise WireError(
-                    f"typed device {index} of the allocation response has an unknown kind; known: "
-                    "filesystem, netlink, pci"
+                    f"typed device {index} of the Allocate response has an unknown kind: use one "
+                    "of filesystem, netlink, pci"
                 )
     return ContainerSettings(
-        # Maps of protobuf have no order; sorted, equal messages make equal settings.
+        # Protobuf maps have no order. They are sorted, so that equal messages result in equal
+        # settings.
         envs=dict(sorted(message.envs.items())),
         mounts=tuple(
             Mount(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
@@ -99,12 +103,12 @@ def _pci_device(pci: dp.PciDevice) -> PciDevice:
 
 def _interface(netlink: dp.NetlinkDevice) -> NetworkInterface:
     name = netlink.interface_name
-    # Without a name for the container the interface keeps its own.
+    # If the message has no name for the container, the interface keeps its name.
     return NetworkInterface(name, netlink.container_name or name, netlink.net_ns)
 
 
 def settings_to_message(settings: ContainerSettings) -> dp.ContainerAllocateResponse:
-    """Convert settings to a message."""
+    """Convert settings to a ContainerAllocateResponse."""
     message = dp.ContainerAllocateResponse(
         envs=settings.envs,
         mounts=[
@@ -139,6 +143,6 @@ def _typed_devices(settings: ContainerSettings) -> Iterator[dp.TypedDevice]:
 
 
 def settings_to_bytes(settings: ContainerSettings) -> bytes:
-    """Encode settings: equal settings give equal bytes."""
-    # Deterministic: the bytes are part of the checkpoint and of its checksum.
+    """Encode settings as a ContainerAllocateResponse; equal settings have equal bytes."""
+    # Deterministic, because the bytes are part of the checkpoint and of its checksum.
     return settings_to_message(settings).SerializeToString(deterministic=True)

@@ -1,7 +1,7 @@
-"""Pod manifests: from a dict, YAML text, a file or a client's ``V1Pod`` to a core Pod.
+"""Parse pod manifests: a dict, YAML text, a file or a client's ``V1Pod`` becomes a core Pod.
 
-``parse`` finds the document, ``spec.pod_from`` validates it. ``bound_pod`` reads what an API
-server sends, which has been validated there.
+``parse`` finds the Pod document, and ``spec.pod_from`` validates it. ``bound_pod`` reads a Pod
+that an API server has already validated.
 """
 
 from __future__ import annotations
@@ -35,18 +35,17 @@ __all__ = [
 ]
 
 Source = Mapping[str, Any] | str | Path | Pod | object
-"""A decoded manifest, YAML text, a path (as Path or text), a ``kubernetes`` V1Pod, or a pod
-that is already parsed."""
+"""A decoded manifest, YAML text, a path (Path or string), a ``kubernetes`` V1Pod, or a core Pod."""
 
 _SUFFIXES = (".yaml", ".yml", ".json")
-_EXPECTED = "a manifest is a dict, YAML text, a path or a V1Pod"
+_EXPECTED = "invalid manifest: expected a dict, YAML text, a path or a V1Pod"
 
 
 def parse(source: Source, *, default_uid: DefaultUid = stable_uid) -> Pod:
     """Return the pod that ``source`` describes.
 
-    ``default_uid`` makes the UID of a pod without ``metadata.uid`` from its namespace and
-    name. Raises ManifestError with one line: the file, the field, what is wrong with it.
+    ``default_uid``: function that makes the UID of a pod without ``metadata.uid`` from its
+    namespace and name. Raises ManifestError with one line: file, field and reason.
     """
     try:
         if isinstance(source, Pod):
@@ -70,10 +69,10 @@ def parse(source: Source, *, default_uid: DefaultUid = stable_uid) -> Pod:
 
 
 def document(source: Source) -> Mapping[Any, Any] | str:
-    """Return the manifest of ``source``, decoded or as text, without validating it.
+    """Return the manifest of ``source``, as a mapping or as text, without validating it.
 
-    For a program that sends it to another one. Raises ManifestError for an invalid source, and
-    for a Pod, because a parsed pod cannot be turned back into its manifest.
+    Clients use this to send a manifest to another program. Raises ManifestError for an invalid
+    source, and for a core Pod, which cannot be converted back to its manifest.
     """
     if isinstance(source, Mapping):
         return source
@@ -92,7 +91,10 @@ def document(source: Source) -> Mapping[Any, Any] | str:
 
 
 def _path_in(text: str) -> Path | None:
-    """Return the file that ``text`` names, or None if it is a manifest itself."""
+    """Return the path that ``text`` contains; None if ``text`` is a manifest.
+
+    Raises ManifestError if ``text`` is neither.
+    """
     if "\n" in text or text.lstrip().startswith("{"):
         return None
     try:
@@ -101,7 +103,7 @@ def _path_in(text: str) -> Path | None:
         exists = False
     if exists or text.endswith(_SUFFIXES):
         return Path(text)
-    # A one-line manifest needs a colon; without one, a mistyped path is more likely.
+    # A one-line manifest needs a colon; without a colon, a mistyped path is more likely.
     if ":" not in text:
         raise ManifestError(f"{shown(text)} is neither an existing file nor a manifest")
     return None
@@ -128,18 +130,20 @@ def _read(path: Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ManifestError(f"not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+        raise ManifestError(
+            f"not UTF-8 text (at byte {error.start}): save the file as UTF-8"
+        ) from None
 
 
 def _from_text(text: str, default_uid: DefaultUid) -> Pod:
     documents = load_documents(text)
     if not documents:
-        raise ManifestError("empty; a manifest begins with apiVersion: v1 and kind: Pod")
+        raise ManifestError("empty: expected a manifest with apiVersion: v1 and kind: Pod")
     pods = [each for each in documents if isinstance(each, Mapping) and each.get("kind") == "Pod"]
     if len(pods) > 1:
-        raise ManifestError(f"contains {len(pods)} pods; use one file for each Pod")
+        raise ManifestError(f"contains {len(pods)} pods: use one file for each Pod")
     if not pods and len(documents) > 1:
-        raise ManifestError(f"contains {len(documents)} documents, but none of kind Pod")
+        raise ManifestError(f"contains {len(documents)} documents, but none of kind Pod: add a Pod")
     document = pods[0] if pods else documents[0]
     if not isinstance(document, Mapping):
         raise ManifestError(f"must be a mapping with kind: Pod, not {described(document)}")
@@ -154,14 +158,17 @@ def _sanitizer() -> Any:
 
 
 def _from_client(pod: object) -> Mapping[Any, Any]:
-    """Return a ``V1Pod`` as JSON values, with the kind and version that the client omits."""
+    """Convert a client's ``V1Pod`` to JSON values, and add kind and apiVersion.
+
+    The client omits these two fields.
+    """
     try:
         plain = _sanitizer().sanitize_for_serialization(pod)
     # The client raises many types of errors for objects with invalid content.
     except Exception as error:
         raise ManifestError(f"{type(pod).__name__} cannot be read: {error}") from None
     if type(pod).__name__ != "V1Pod" or not isinstance(plain, Mapping):
-        raise ManifestError(f"a V1Pod is expected, not {type(pod).__name__}")
+        raise ManifestError(f"expected a V1Pod, not {type(pod).__name__}")
     return {"apiVersion": "v1", "kind": "Pod", **plain}
 
 
@@ -169,10 +176,10 @@ def _from_client(pod: object) -> Mapping[Any, Any]:
 
 
 def bound_pod(found: Mapping[str, Any]) -> Pod:
-    """Return the pod of an API object, without unknown fields.
+    """Return the pod of an API server's Pod object. Ignore unknown fields.
 
-    The API server has validated it and may be newer than the list of known fields, so an
-    unknown field is not a mistake here. Raises ManifestError for a malformed Pod.
+    The API server has validated the object and can be newer than the list of known fields, so an
+    unknown field is not an error. Raises ManifestError for a malformed Pod.
     """
     try:
         return pod_from(

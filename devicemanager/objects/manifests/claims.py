@@ -1,4 +1,4 @@
-"""Resource claims of a pod: its list, what containers use, and claims for extended resources."""
+"""Resource claims in a Pod: the pod's list, claims of containers, and of extended resources."""
 
 # Rules follow ``validatePodResourceClaims`` and ``validateResourceClaimNames``
 # (pkg/apis/core/validation/validation.go, v1.32).
@@ -12,7 +12,7 @@ from devicemanager.core.ids import ContainerName, ResourceName
 from devicemanager.objects.manifests.errors import FieldError, invalid, required, wrong_type
 
 CheckName = Callable[[str, object], None]
-"""Checks a name; the arguments are field and value. Raises FieldError."""
+"""Function that checks a name, given field and value, and raises FieldError if it is invalid."""
 
 _ONE, _TEMPLATE = "resourceClaimName", "resourceClaimTemplateName"
 _EXTENDED = "extendedResourceClaimStatus"
@@ -21,9 +21,9 @@ _EXTENDED = "extendedResourceClaimStatus"
 def read_pod_claims(
     items: object, check_label: CheckName, check_subdomain: CheckName
 ) -> dict[str, str | None]:
-    """Return ``spec.resourceClaims``: name in the pod to claim name, None for a template.
+    """Parse ``spec.resourceClaims`` into claim names by their names in the pod.
 
-    Raises FieldError with a path below ``spec``.
+    The value is None for a claim template. Raises FieldError with a path below ``spec``.
     """
     found: dict[str, str | None] = {}
     for index, item in enumerate(_items("resourceClaims", items)):
@@ -73,7 +73,7 @@ def _source(item: Mapping[str, object], check_subdomain: CheckName) -> str | Non
 
 
 def read_container_claims(resources: object) -> tuple[str, ...]:
-    """Return the names in ``resources.claims`` of a container, each once.
+    """Return the claim names in ``resources.claims`` of a container, each once.
 
     Raises FieldError with a path below ``resources``.
     """
@@ -93,7 +93,10 @@ def read_container_claims(resources: object) -> tuple[str, ...]:
 
 
 def check_claims_exist(names: Collection[str], known: Collection[str]) -> None:
-    """Raise FieldError, with a path below ``resources``, for a name that the pod lacks."""
+    """Raise FieldError for a container's claim name that is not in ``known``, the pod's claims.
+
+    The error has a path below ``resources``.
+    """
     for index, name in enumerate(names):
         if name not in known:
             text = "must be one of the names in pod.spec.resourceClaims"
@@ -103,7 +106,7 @@ def check_claims_exist(names: Collection[str], known: Collection[str]) -> None:
 def read_extended_resource_claims(
     status: object,
 ) -> frozenset[tuple[ContainerName, ResourceName]]:
-    """Return the containers' extended resources that a resource claim provides.
+    """Return pairs of container and extended resource that a resource claim provides.
 
     The scheduler records them in ``status.extendedResourceClaimStatus.requestMappings``
     (v1.34). Raises FieldError with a path below ``status``.

@@ -1,9 +1,9 @@
-"""YAML and JSON text into plain Python values, safely for any text."""
+"""Parse YAML and JSON text into Python values, safely for untrusted text."""
 
-# A manifest can come from anyone, so three things must end as ManifestError: nesting so deep
-# that it overflows the C stack, aliases that expand into gigabytes, and the unexpected
-# exceptions that PyYAML raises for some scalars. Therefore a text is parsed twice: first into
-# events, which come one by one and can be counted safely (``_check_shape``), then into values.
+# A manifest is untrusted, so three cases must raise ManifestError: nesting so deep that it
+# overflows the C stack, aliases that expand into gigabytes, and scalars for which PyYAML raises
+# unexpected exceptions. Therefore a text is parsed twice: first into single events, which can be
+# counted safely (``_check_shape``), then into values.
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import attrs
 from devicemanager.objects.manifests.errors import ManifestError, shown
 
 MAX_SIZE = 1_572_864
-"""The largest manifest in bytes: etcd's default limit of one object."""
-TOO_LARGE = f"larger than {MAX_SIZE} bytes; a manifest describes one pod"
+"""Maximum size of a manifest in bytes: etcd's default limit for one object."""
+TOO_LARGE = f"larger than {MAX_SIZE} bytes: use a manifest of one pod"
 _MAX_DEPTH = 100
 _MAX_NODES = 200_000
-"""YAML nodes after all aliases are expanded; the largest manifests have some thousands."""
+"""Maximum number of YAML nodes after aliases are expanded; large manifests have some thousands."""
 
 
 def load_documents(
@@ -28,10 +28,11 @@ def load_documents(
     too_large: str = TOO_LARGE,
     max_items: int | None = None,
 ) -> list[object]:
-    """Return the documents of a YAML or JSON text, without empty ones. Raises ManifestError.
+    """Parse the documents of a YAML or JSON text; omit empty documents.
 
-    Limits: ``max_size`` characters (``too_large`` is the error text), ``max_nodes`` values
-    after all aliases are expanded, and ``max_items`` items of one list.
+    Raises ManifestError for invalid YAML, and for a text that exceeds a limit: ``max_size``
+    characters (``too_large`` is the error text), ``max_nodes`` values after aliases are
+    expanded, or ``max_items`` items in one list.
     """
     if len(text) > max_size:
         raise ManifestError(too_large)
@@ -62,8 +63,11 @@ def _one_line(text: str) -> str:
 
 
 def _check_shape(events: Any, shape: _Shape) -> None:
-    """Reject what would harm the composer, which recurses in C and expands merge keys."""
-    # Events come from a state machine without recursion, so this is safe for any text.
+    """Raise ManifestError for a text that is too deep, too large or has duplicate keys.
+
+    Such a text could crash PyYAML's composer, which recurses in C and expands merge keys.
+    """
+    # A state machine without recursion creates the events, so this check is safe for any text.
     import yaml
 
     for event in events:
@@ -79,7 +83,7 @@ def _check_shape(events: Any, shape: _Shape) -> None:
 
 @attrs.define
 class _Collection:
-    """A list or mapping whose end was not reached yet."""
+    """List or mapping of the text whose end event has not been read yet."""
 
     anchor: str | None
     nodes_before: int
@@ -90,14 +94,14 @@ class _Collection:
 
 @attrs.define
 class _Shape:
-    """Depth, expanded size and keys of the events so far."""
+    """Depth, expanded size and keys of the events that have been read so far."""
 
     max_nodes: int
     max_items: int | None = None
     nodes: int = 0
     open_collections: list[_Collection] = attrs.field(factory=list)
     sizes: dict[str, int | None] = attrs.field(factory=dict)
-    """Nodes by anchor; None while the value of the anchor is still open."""
+    """Number of nodes by anchor; None while the end of the anchor's value has not been read."""
 
     def scalar(self, event: Any) -> None:
         keys = self._enter(event)
@@ -130,11 +134,14 @@ class _Shape:
         # The loader reports an unknown anchor, with its position.
         size = self.sizes.get(event.anchor, 0)
         if size is None:
-            raise ManifestError(f"the alias *{event.anchor} is inside its own anchor")
+            raise ManifestError(f"the alias *{event.anchor} is inside the value of its own anchor")
         self._grow(size)
 
     def _enter(self, event: Any) -> set[str] | None:
-        """Begin a node; return the keys so far if it is the next key of a mapping, else None."""
+        """Begin a node. Return the keys of the open mapping if the node is its next key.
+
+        Return None for any other node.
+        """
         if not self.open_collections:
             return None
         parent = self.open_collections[-1]
@@ -149,7 +156,7 @@ class _Shape:
         parent.items += 1
         if self.max_items is not None and parent.items > self.max_items:
             line = event.start_mark.line + 1
-            raise ManifestError(f"line {line}: a list of more than {self.max_items} items")
+            raise ManifestError(f"line {line}: the list has more than {self.max_items} items")
 
     def _grow(self, nodes: int) -> None:
         self.nodes += nodes

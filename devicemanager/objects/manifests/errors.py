@@ -1,6 +1,6 @@
-"""Errors of manifests and other objects: which field, and what is wrong with it."""
+"""Errors of manifests and other objects, with the field path and the reason."""
 
-# The constructors (``invalid``, ``required``, ``unsupported``) use the words of the API server
+# The functions ``invalid``, ``required`` and ``unsupported`` use the texts of the API server
 # (k8s.io/apimachinery/pkg/util/validation/field, v1.32).
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _MAX_VALUE = 100
 
 
 class ManifestError(RequestError):
-    """A manifest cannot be used. The text is one line: file, field, what is wrong."""
+    """Error in a manifest. The text is one line: file, field and reason."""
 
 
 class FieldError(Exception):
-    """A fault of one field. Each level adds its name to the path as the error passes."""
+    """Invalid value of one field. Each enclosing field adds its name to the path (``under``)."""
 
     def __init__(self, field: str, text: str) -> None:
         super().__init__(text)
@@ -35,9 +35,9 @@ class FieldError(Exception):
 
 
 class UnknownField(FieldError):
-    """A field that no version has. ``text`` suggests another one, or is empty.
+    """Field that no Kubernetes version has. ``text`` suggests another field, or is empty.
 
-    The words are the API server's (``NewStrictDecodingError``,
+    The error text is the API server's (``NewStrictDecodingError``,
     k8s.io/apimachinery/pkg/runtime, v1.32).
     """
 
@@ -47,45 +47,45 @@ class UnknownField(FieldError):
 
 
 def invalid(field: str, value: object, text: str) -> FieldError:
-    """Return ``field.Invalid``."""
+    """Return the API server's error for an invalid value (``field.Invalid``)."""
     return FieldError(field, f"Invalid value: {shown(value)}: {text}")
 
 
 def required(field: str, text: str = "") -> FieldError:
-    """Return ``field.Required``."""
+    """Return the API server's error for a missing value (``field.Required``)."""
     return FieldError(field, f"Required value: {text}" if text else "Required value")
 
 
 def unsupported(field: str, value: object, *supported: str) -> FieldError:
-    """Return ``field.NotSupported``."""
+    """Return the API server's error for a value that is not supported (``field.NotSupported``)."""
     choices = ", ".join(shown(choice) for choice in supported)
     return FieldError(field, f"Unsupported value: {shown(value)}: supported values: {choices}")
 
 
 def wrong_type(field: str, expected: str, value: object) -> FieldError:
-    """Return the error for a value of another type, which Go's JSON decoder would reject."""
+    """Return the error for a value of a wrong type, which Go's JSON decoder would reject."""
     return FieldError(field, f"must be {expected}, not {described(value)}")
 
 
 def shown(value: object) -> str:
-    """Return ``value`` on one line, in quotes if it is text, cut if it is long."""
+    """Return a value as text on one line, cut if it is long. Text is in quotes."""
     text = json.dumps(value[:_MAX_VALUE]) if isinstance(value, str) else described(value)
     return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}..."
 
 
 def key(name: object) -> str:
-    """Return ``[name]``, the form of map keys in field paths."""
+    """Return a map key in the form that field paths use: ``[name]``."""
     return f"[{plain(name)}]"
 
 
 def plain(name: object) -> str:
-    """Return a short printable text unchanged, and any other value quoted."""
+    """Return short printable text unchanged; return any other value as ``shown`` does."""
     is_plain = isinstance(name, str) and name.isprintable() and len(name) <= _MAX_VALUE
     return str(name) if is_plain else shown(name)
 
 
 def described(value: object) -> str:
-    """Describe a value in terms of YAML and JSON, such as ``a mapping``."""
+    """Describe a value in terms of YAML and JSON, such as ``a mapping`` or ``the number 5``."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
-"""The known fields of a pod's spec and containers: Kubernetes 1.37, and workloadRef of 1.35."""
+"""Known fields of a pod's spec and containers: those of Kubernetes 1.37, and workloadRef (1.35)."""
 
-# An unknown field is usually a misspelled one. Ignoring it would silently run the pod without
-# its devices, so it is rejected, as the API server does under strict field validation.
+# An unknown field is usually misspelled. Ignoring it could silently run the pod without its
+# devices, so it is rejected, like in the API server with strict field validation.
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RESOURCES = frozenset({"limits", "requests", "claims"})
 
 
 def check_known(fields: Mapping[Any, Any], known: frozenset[str]) -> None:
-    """Raise UnknownField for the first unknown field, by name."""
+    """Raise UnknownField for the alphabetically first field that is not in ``known``."""
     if fields.keys() <= known:
         return
     unknown = min(plain(name) for name in fields.keys() - known)
@@ -50,7 +50,7 @@ def check_known(fields: Mapping[Any, Any], known: frozenset[str]) -> None:
 def _hint(unknown: str, known: frozenset[str]) -> str:
     if known is CONTAINER and unknown in RESOURCES:
         return f'did you mean "resources.{unknown}"?'
-    # The most common mistake is wrong case, which must not count as much as a wrong letter.
+    # Ignore case: wrong case is the most common mistake, and must not count as a wrong letter.
     by_lower = {name.lower(): name for name in sorted(known)}
     close = difflib.get_close_matches(unknown.lower(), by_lower, n=1)
     return f'did you mean "{by_lower[close[0]]}"?' if close else ""

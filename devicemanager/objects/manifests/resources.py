@@ -1,10 +1,10 @@
-"""A container's ``resources``: limits and requests as whole numbers, validated."""
+"""Parse and validate the limits and requests in a container's ``resources``."""
 
 # Rules and texts are those of ``ValidateResourceRequirements`` and
 # ``validateContainerResourceName`` (pkg/apis/core/validation/validation.go, v1.32).
 #
 # Quantities are not parsed by the ``kubernetes`` package: importing it takes a quarter of a
-# second, and its parser accepts what the API server rejects.
+# second, and its parser accepts some quantities that the API server rejects.
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from devicemanager.objects.manifests.errors import invalid, key, required, wrong
 from devicemanager.objects.manifests.fields import RESOURCES, check_known
 
 Amounts = dict[ResourceName, int]
-"""Whole numbers by resource: devices, milli-CPUs, bytes."""
+"""Resource name to a whole number: devices, milli-CPUs or bytes."""
 
 
 class _Kind(enum.Enum):
@@ -48,16 +48,16 @@ class _Quantity(NamedTuple):
 
 
 def parse_quantity(text: str) -> int:
-    """Return an amount in nano-units, rounded away from zero. Raises ValueError with Go's text.
+    """Parse a quantity into nano-units, rounded away from zero.
 
-    An amount above the largest counts as the largest, as ``ParseQuantity`` of
-    k8s.io/apimachinery/pkg/api/resource (v1.32) does it.
+    A quantity above the maximum becomes the maximum, as in ``ParseQuantity`` of
+    k8s.io/apimachinery/pkg/api/resource (v1.32). Raises ValueError with Go's error text.
     """
     return parse_any_quantity(text, LARGEST)
 
 
 def read_resources(resources: object) -> tuple[Amounts, Amounts]:
-    """Return limits and requests of one container; ``None`` and ``{}`` mean none.
+    """Parse a container's ``resources`` into limits and requests, both empty if absent.
 
     A missing request is set to the limit (``SetDefaults_Pod``). Raises FieldError with a path
     below ``resources``.
@@ -76,7 +76,7 @@ def read_resources(resources: object) -> tuple[Amounts, Amounts]:
     limit_amounts = {name: quantity.amount() for name, quantity in limits.items()}
     request_amounts = {name: quantity.amount() for name, quantity in requests.items()}
     requested = limit_amounts | request_amounts
-    # Requests equal limits in most containers: one mapping for both saves memory.
+    # Requests equal limits in most containers, so one shared mapping saves memory.
     return limit_amounts, limit_amounts if requested == limit_amounts else requested
 
 
@@ -107,14 +107,14 @@ def _quantity(field: str, name: object, value: object) -> _Quantity:
 
 
 def _text(field: str, name: str, value: object) -> str:
-    """Return a quantity as text. YAML and JSON can have text, a number, or null for 0."""
+    """Return a quantity as text. In YAML and JSON, it can be text, a number, or null for 0."""
     if isinstance(value, str):
         return value
     if value is None:
         return "0"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise wrong_type(field + key(name), "a quantity", value)
-    # Cut first: Python rejects the conversion of integers with thousands of digits.
+    # Limit the value first: Python cannot convert integers with thousands of digits to text.
     if isinstance(value, int):
         return str(max(-LARGEST, min(value, LARGEST)))
     return repr(value)
@@ -134,7 +134,7 @@ def _check_against_limit(name: str, request: _Quantity, limit: _Quantity | None)
 
 @lru_cache(maxsize=1024)
 def _kind(name: str) -> _Kind | str:
-    """Return what a resource name stands for, or what is wrong with it."""
+    """Return the kind of a resource name, or the reason (text) why the name is invalid."""
     if is_extended_resource_name(name):
         return _Kind.DEVICE
     if name == "cpu":

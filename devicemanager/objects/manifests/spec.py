@@ -1,8 +1,7 @@
-"""A decoded manifest into a pod, validated as the API server does."""
+"""Validate a decoded Pod manifest like the API server, and convert it to a core Pod."""
 
 # Order, rules and texts follow ``ValidatePodCreate`` (pkg/apis/core/validation, v1.32). Only
-# fields that matter for device allocation are validated, and the first error ends it: a user
-# fixes one line after the other, as with ``kubectl apply``.
+# fields that matter for device allocation are validated. Validation stops at the first error.
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ from devicemanager.objects.manifests.fields import CONTAINER, POD_SPEC, check_kn
 from devicemanager.objects.manifests.resources import read_resources
 
 DefaultUid = Callable[[str, str], str]
-"""Makes a UID from namespace and name, for a pod without ``metadata.uid``."""
+"""Function that makes the UID of a pod without ``metadata.uid`` from its namespace and name."""
 
 _MAX_LABEL = 63
 _MAX_NAME = 253
@@ -50,11 +49,11 @@ _RESTART_POLICIES = tuple(str(policy) for policy in RestartPolicy)
 
 @lru_cache(maxsize=4096)
 def stable_uid(namespace: str, name: str) -> str:
-    """Return a UID, in the form of a UUID, that is the same at every start.
+    """Return a UID for a pod, derived from namespace and name, in the form of a UUID.
 
-    A static pod keeps its devices over a kubelet restart only if its UID stays the same. The
-    kubelet derives it from the manifest, too (``applyDefaults``, pkg/kubelet/config/common.go,
-    v1.32).
+    The UID must not change: a static pod keeps its devices over a kubelet restart only if its
+    UID stays the same. The kubelet also derives it from the manifest (``applyDefaults``,
+    pkg/kubelet/config/common.go, v1.32).
     """
     digest = hashlib.sha256(f"pod/{namespace}/{name}".encode()).digest()[:16]
     number = int.from_bytes(digest, "big")
@@ -66,7 +65,7 @@ def stable_uid(namespace: str, name: str) -> str:
 
 
 def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
-    """Return the pod of a decoded manifest. Raises FieldError."""
+    """Convert a decoded manifest to a core Pod. Raises FieldError for the first invalid field."""
     _check_kind(manifest)
     name, namespace, uid = _identity(manifest.get("metadata"), default_uid)
     spec = manifest.get("spec")
@@ -124,12 +123,12 @@ def _check_kind(manifest: Mapping[Any, Any]) -> None:
 
 
 def _identity(metadata: object, default_uid: DefaultUid) -> tuple[str, str, str]:
-    """Return name, namespace and UID."""
+    """Return a pod's name, namespace and UID from its metadata."""
     if metadata is None:
         raise required("metadata.name")
     if not isinstance(metadata, Mapping):
         raise wrong_type("metadata", "a mapping", metadata)
-    # The API server would make the name of a pod with generateName; a kubelet cannot.
+    # The API server generates the name of a pod with generateName; a kubelet does not.
     name = metadata.get("name")
     if name is None or name == "":
         hint = "generateName needs an API server" if "generateName" in metadata else ""
@@ -181,7 +180,7 @@ def _container(item: object, is_init: bool, names: set[str], claims: Collection[
         check_claims_exist(used, claims)
     except FieldError as error:
         raise error.under("resources") from None
-    # Always makes a sidecar only of an init container.
+    # The policy Always makes an init container a sidecar; other containers are not affected.
     policy = _restart_policy(item.get("restartPolicy"))
     restartable = is_init and policy is RestartPolicy.ALWAYS
     return Container(ContainerName(name), limits, requests, restartable, used, image)
@@ -204,7 +203,10 @@ def _grace_period(seconds: object) -> int:
 
 
 def _image(image: object) -> str:
-    """Require an image: nothing runs here, but the API server rejects a pod without one."""
+    """Check and return the image of a container.
+
+    The mock does not run it, but the API server rejects a container without an image.
+    """
     if image is None or image == "":
         raise required("image")
     if not isinstance(image, str):
@@ -232,7 +234,7 @@ def _check_subdomain(field: str, value: object) -> None:
 
 @lru_cache(maxsize=4096)
 def _subdomain_fault(name: str) -> str:
-    """Return what is wrong with a DNS-1123 subdomain, or an empty text."""
+    """Return why a name is not a DNS-1123 subdomain; empty if it is valid."""
     if len(name) > _MAX_NAME:
         return f"must be no more than {_MAX_NAME} characters"
     return "" if is_dns1123_subdomain(name) else _SUBDOMAIN_RULE
@@ -240,7 +242,7 @@ def _subdomain_fault(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _label_fault(name: str) -> str:
-    """Return what is wrong with a DNS-1123 label, or an empty text."""
+    """Return why a name is not a DNS-1123 label; empty if it is valid."""
     if len(name) > _MAX_LABEL:
         return f"must be no more than {_MAX_LABEL} characters"
     return "" if _LABEL.match(name) else _LABEL_RULE
@@ -248,8 +250,8 @@ def _label_fault(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _uid_fault(uid: str) -> str:
-    """Return what is wrong with a UID, or an empty text."""
-    # The kubelet names directories after it.
+    """Return why a text is not a valid pod UID; empty if it is valid."""
+    # The kubelet uses UIDs as directory names.
     if not uid or uid in (".", ".."):
         return "must be a valid directory name"
     if len(uid) > _MAX_NAME:

@@ -1,1 +1,1 @@
-"""Statuses and objects of the Kubernetes API as plain JSON values, written and read back."""
+"""Convert statuses and objects of the Kubernetes API to JSON values, and read them back."""

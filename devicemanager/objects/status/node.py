@@ -1,4 +1,4 @@
-"""Node and Lease objects."""
+"""Node and Lease objects of the Kubernetes API as JSON values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 @attrs.frozen
 class NodeSystemInfo:
-    """``status.nodeInfo``."""
+    """System information of a node (``status.nodeInfo``)."""
 
     kubelet_version: str
     operating_system: str = "linux"
@@ -40,7 +40,7 @@ class NodeSystemInfo:
     boot_id: str = ""
 
     def as_object(self) -> Object:
-        """Return the JSON object. The API requires all ten fields; they may be empty."""
+        """Return ``status.nodeInfo`` as JSON. The API requires all ten fields, even if empty."""
         return {
             "architecture": self.architecture,
             "bootID": self.boot_id,
@@ -56,7 +56,7 @@ class NodeSystemInfo:
 
 
 def default_labels(name: str, info: NodeSystemInfo) -> dict[str, str]:
-    """Return the labels that the kubelet gives every node (``initialNode``, v1.32)."""
+    """Return the labels that the kubelet sets on every node (``initialNode``, v1.32)."""
     return {
         "beta.kubernetes.io/arch": info.architecture,
         "beta.kubernetes.io/os": info.operating_system,
@@ -74,7 +74,7 @@ def node_object(
     annotations: Mapping[str, str] | None = None,
     taints: Iterable[Mapping[str, str]] = (),
 ) -> Object:
-    """Return the Node object that registers a node."""
+    """Return the Node object with which a kubelet registers its node."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -89,7 +89,7 @@ def node_object(
 
 
 def node_reference(name: str, uid: str) -> Object:
-    """Return the ``ownerReferences`` entry of objects that belong to a node."""
+    """Return the entry in ``ownerReferences`` of an object that belongs to a node."""
     return {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
 
 
@@ -104,11 +104,11 @@ def node_status_object(
     address: str = "",
     port: int = 0,
 ) -> Object:
-    """Return ``status`` of a node at ``now``, in seconds since the epoch.
+    """Return the status of a node at ``now``, in seconds since the epoch.
 
-    ``amounts`` are capacity and allocatable. ``before`` is the last reported status: a
-    condition that did not change keeps its transition time. ``port`` is that of the
-    kubelet's HTTP server, 0 for none.
+    ``amounts``: capacity and allocatable. ``before``: the last reported status, from which an
+    unchanged condition keeps its transition time. ``port``: the port of the kubelet's HTTP
+    server; 0 if there is none.
     """
     capacity, allocatable = amounts
     internal = [{"type": "InternalIP", "address": address}] if address else []
@@ -131,7 +131,7 @@ def _conditions(
     for each in conditions:
         status = "True" if each.status else "False"
         old = earlier.get(each.type, {})
-        # A heartbeat alone is not a transition.
+        # The transition time changes only with the status, not with each heartbeat.
         same = old.get("status") == status
         made.append(
             {
@@ -147,8 +147,10 @@ def _conditions(
 
 
 def lease_object(metadata: Mapping[str, Any], holder: str, *, duration: int, now: float) -> Object:
-    """Return a Lease that ``holder`` renews at ``now`` (seconds since the epoch) for
-    ``duration`` seconds."""
+    """Return a Lease that ``holder`` renews for ``duration`` seconds.
+
+    ``now``: the time of the renewal, in seconds since the epoch.
+    """
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

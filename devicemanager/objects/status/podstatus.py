@@ -1,4 +1,4 @@
-"""Pod objects and their ``status``, and what a restarted kubelet reads back from a status."""
+"""Pod objects and statuses as JSON values; a restarted kubelet reads back these statuses."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ _CPU = "cpu"
 def pod_object(
     pod: Pod, status: Object, *, node: str, deletion_grace: float | None = None
 ) -> Object:
-    """Return a pod on a node, without fields of its manifest that are unused here, such as
-    labels, commands and variables."""
+    """Return the Pod object of a pod on a node.
+
+    Manifest fields that this project does not use, such as labels and commands, are omitted.
+    """
     metadata: Object = {"name": pod.name, "namespace": pod.namespace, "uid": str(pod.uid)}
     if deletion_grace is not None:
         metadata["deletionGracePeriodSeconds"] = int(deletion_grace)
@@ -61,7 +63,7 @@ def pod_object(
 
 
 def pod_list(pods: Iterable[Object]) -> Object:
-    """Return a v1 PodList. As in the API, its items have no kind and no apiVersion."""
+    """Return a v1 PodList with these Pod objects, which have no kind and apiVersion in a list."""
     return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": list(pods)}
 
 
@@ -85,7 +87,7 @@ def _quantities(amounts: Mapping[ResourceName, int]) -> dict[str, str]:
 
 
 def _quantity(name: ResourceName, amount: int) -> str:
-    # A core Pod counts CPUs in thousandths, everything else in whole units.
+    # A core Pod counts CPUs in thousandths, and all other resources in whole units.
     if name != _CPU:
         return str(amount)
     return f"{amount}m" if amount % 1000 else str(amount // 1000)
@@ -103,11 +105,11 @@ def status_object(
     host_ip: str = "",
     pod_ip: str = "",
 ) -> Object:
-    """Return ``status`` of a pod.
+    """Return the status of a pod as a JSON object.
 
-    ``now`` (seconds since the epoch) is the transition time of conditions without one;
-    ``since`` has the transition times that the API has already. Fields without a value are
-    absent, and ``status_patch`` removes them.
+    ``now`` (seconds since the epoch): the transition time of conditions without one. ``since``:
+    transition times by condition that the API server already has. Fields without a value are
+    omitted, and ``status_patch`` removes them from the API object.
     """
     made: Object = {"phase": str(status.phase), "qosClass": str(status.qos_class)}
     texts = {"reason": status.reason, "message": status.message}
@@ -116,7 +118,7 @@ def status_object(
         made["startTime"] = timestamp(status.start_time)
     if status.conditions:
         made["conditions"] = [_condition(each, now, since or {}) for each in status.conditions]
-    # A pod without conditions was rejected, and a rejected pod has no addresses.
+    # Only a rejected pod has no conditions, and a rejected pod has no addresses.
     if host_ip and status.conditions:
         made |= {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]}
     if pod_ip and status.conditions:
@@ -162,7 +164,7 @@ def _entry(uid: PodUid, entry: ContainerEntry) -> Object:
     if status.was_started:
         made["containerID"] = container_id(uid, status.name, status.restart_count)
     if status.last_termination is not None:
-        # A container that waits for its restart is counted as restarted only when it starts.
+        # A restart counts only when the container starts, not while it waits for the restart.
         waits = isinstance(status.state, Waiting)
         before = status.restart_count - (not waits)
         made["lastState"] = _state(uid, status, status.last_termination, before)
@@ -192,12 +194,12 @@ def _state(uid: PodUid, status: ContainerStatus, state: State, run: int) -> Obje
 
 
 def _times(**times: float | None) -> Object:
-    """Return the times; as in the API, an unknown one is null."""
+    """Return times as timestamps by name; None becomes null, as in the API."""
     return {name: None if each is None else timestamp(each) for name, each in times.items()}
 
 
 def container_id(uid: PodUid, name: ContainerName, run: int) -> str:
-    """Return an ID in the form of containerd's, the same for the same run of a container."""
+    """Return a container ID in containerd's form, derived from pod, name and number of the run."""
     digest = hashlib.sha256(f"{uid}/{name}/{run}".encode()).hexdigest()
     return f"containerd://{digest}"
 
@@ -216,7 +218,7 @@ def _resource(status: ResourceStatus) -> Object:
 
 
 def container_statuses_of(status: Mapping[str, Any]) -> dict[ContainerName, ContainerStatus]:
-    """Return the started containers of a pod's status in the API."""
+    """Read the statuses of started containers from a pod's status in the API, by name."""
     listed = [
         *(status.get("initContainerStatuses") or ()),
         *(status.get("containerStatuses") or ()),
@@ -251,9 +253,9 @@ def _read_state(found: Mapping[str, Any]) -> State:
 
 
 def allocated_devices(status: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
-    """Return the device IDs in ``allocatedResourcesStatus``, by container and resource.
+    """Read the device IDs in ``allocatedResourcesStatus``, by container and resource.
 
-    Empty if the API server does not store that field (feature gate
+    Return an empty dict if the API server does not store that field (feature gate
     ResourceHealthStatus).
     """
     found: dict[str, dict[str, list[str]]] = {}

@@ -1,4 +1,4 @@
-"""Times in the form of the Kubernetes API: RFC 3339, UTC."""
+"""Convert times to and from the format of the Kubernetes API: RFC 3339 in UTC."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ __all__ = ["micro_timestamp", "seconds_of", "timestamp"]
 
 
 def timestamp(seconds: float) -> str:
-    """Return seconds since the epoch as a ``metav1.Time``: ``2026-01-02T03:04:05Z``."""
+    """Format seconds since the epoch as a ``metav1.Time``: ``2026-01-02T03:04:05Z``."""
     return _timestamp(int(seconds))
 
 
-# Cached: one pod has the same few times in many places of its status.
+# Cached, because the status of a pod repeats a few times in many fields.
 @lru_cache(maxsize=1024)
 def _timestamp(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_timestamp(seconds: float) -> str:
-    """Return the ``metav1.MicroTime`` that leases have: ``2026-01-02T03:04:05.000006Z``."""
+    """Format seconds since the epoch as a ``metav1.MicroTime``, which Leases use.
+
+    Example: ``2026-01-02T03:04:05.000006Z``.
+    """
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def seconds_of(text: object) -> float | None:
-    """Return the seconds since the epoch of either form; None if it is not a time."""
+    """Parse a ``metav1.Time`` or ``MicroTime`` into seconds since the epoch.
+
+    Return None for any other value.
+    """
     if not isinstance(text, str):
         return None
     try:

@@ -1,5 +1,7 @@
-"""NodeResourceTopology objects (``topology.node.k8s.io/v1alpha2``): free devices by NUMA node,
-for NUMA-aware schedulers."""
+"""NodeResourceTopology objects (``topology.node.k8s.io/v1alpha2``) for NUMA-aware schedulers.
+
+They have the number of devices and free devices by NUMA node.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,12 @@ _POLICIES = {
     ("single-numa-node", "container"): "SingleNUMANodeContainerLevel",
     ("single-numa-node", "pod"): "SingleNUMANodePodLevel",
 }
-"""``topologyPolicies``, which older readers use instead of the attributes."""
+"""Policy and scope to the value of ``topologyPolicies``, which older schedulers read."""
 
 
 @attrs.frozen
 class PlacedDevice:
-    """What a scheduler must know of one device."""
+    """Device with the values that a scheduler needs: resource, NUMA nodes, health and use."""
 
     resource: str
     nodes: tuple[int, ...]
@@ -46,12 +48,13 @@ def topology_object(
     *,
     owner: Mapping[str, Any] | None = None,
 ) -> Object:
-    """Return the zones of one node with their devices; devices without a NUMA node are omitted.
+    """Return the NodeResourceTopology object of one node, with device counts by NUMA node.
 
-    A device on several NUMA nodes counts in each, as in the objects of topology exporters.
+    Devices without a NUMA node are omitted. A device on several NUMA nodes counts for each of
+    them, as in the objects of topology exporters.
     """
+    # By NUMA node and resource: capacity, allocatable (healthy), available (healthy and free).
     counts: dict[int, dict[str, list[int]]] = {node: {} for node in numa.nodes}
-    # Three counts by resource: capacity, allocatable (healthy), available (healthy and free).
     for device in devices:
         for node in device.nodes:
             if node in counts:

@@ -6,15 +6,16 @@ In:  the event stream, the call log and the telemetry of a ``MockKubelet`` (or o
      ``NodeInfo``, for gauges only).
 Out: Prometheus text, or a ``CollectorRegistry`` for users of ``prometheus_client``.
 
-``reader`` subscribes to events and calls. The publishing thread only appends to a queue;
-``tally`` adds the queue up when a scrape or a full queue asks for it. ``families`` turns the
-numbers into metrics of the version, ``exposition`` these into text, and ``kubelet`` joins them.
+``reader`` subscribes to events and calls, and the publishing thread appends them to a queue. On a
+scrape, or when the queue is full, ``tally`` counts the queued events and calls. ``families``
+converts the counts to metrics of the kubelet's version, ``exposition`` renders metrics as text, and
+``kubelet`` connects these modules.
 
 Invariants:
-* An admission does not wait for a scrape: it takes no lock of this package. Only if the queue is
-  full and no server runs, the publishing thread counts itself.
-* Numbers start at zero with each kubelet instance, as with a restarted kubelet process.
-* The number of label values is bounded, although plugins choose resource names.
+* An admission does not wait for a scrape, because it takes no lock of this package. Only if the
+  queue is full and no server runs, the publishing thread does the counting.
+* Counts start at zero with each kubelet instance, as with a restarted kubelet process.
+* The number of label values is limited, although plugins choose resource names.
 
 Start reading at ``kubelet``.
 """

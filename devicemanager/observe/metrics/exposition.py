@@ -1,4 +1,4 @@
-"""Render metrics as Prometheus text with the kubelet's names."""
+"""Render metrics as Prometheus text, with the names that the kubelet uses."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 
 def text_of(collector: Collector) -> bytes:
-    """Render the metrics of a collector, without families that have no value.
+    """Render the metrics of a collector as Prometheus text, without families that have no value.
 
-    ``prometheus_client`` adds ``_total`` to the name of each counter in its HELP and TYPE
-    lines. Some of the kubelet's counters have no such suffix, so it is removed again.
+    ``prometheus_client`` adds ``_total`` to the name of each counter in its HELP and TYPE lines.
+    Some of the kubelet's counters have no such suffix, so it is removed from these lines.
     """
-    # The kubelet does not show a vector before its first value; the library would.
+    # The kubelet omits a metric without values, but the library would show its HELP and TYPE.
     families = [family for family in collector.collect() if family.samples]
     text = b"\n" + generate_latest(_Collected(families))
     for family in families:
         if family.type == "counter" and family.samples[0].name == family.name:
             name = family.name.encode()
             for word in (b"HELP", b"TYPE"):
-                # Including the line break: a label value cannot contain one unescaped.
+                # The line break makes the match safe: label values cannot contain an unescaped one.
                 head = b"\n# " + word + b" " + name
                 text = text.replace(head + b"_total ", head + b" ", 1)
     return text[1:]

@@ -1,4 +1,4 @@
-"""Turn a kubelet's numbers into the metrics of its version."""
+"""Convert the counts of a kubelet to the metrics of its version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Series = Iterable[tuple[Mapping[str, str], float]]
 
 
 def of_plugins(tally: Tally) -> Iterator[Metric]:
-    """Yield the metrics of registrations and Allocate calls."""
+    """Yield the metrics of plugin registrations and Allocate calls."""
     yield counter(
         "kubelet_device_plugin_registration_total",
         "Register calls, including rejected ones, by resource.",
@@ -33,7 +33,8 @@ def of_plugins(tally: Tally) -> Iterator[Metric]:
 
 
 def of_admissions(tally: Tally, names: Iterable[str]) -> Iterator[Metric]:
-    """Yield the admission metrics in ``names``, which depend on the kubelet's version."""
+    """Yield the admission metrics whose names are in ``names``; the names depend on the kubelet's
+    version."""
     counters: dict[str, tuple[str, _Series]] = {
         "kubelet_topology_manager_admission_requests_total": (
             "Admissions handled by the Topology Manager.",
@@ -66,7 +67,7 @@ def of_admissions(tally: Tally, names: Iterable[str]) -> Iterator[Metric]:
 
 
 def of_pod_resources(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
-    """Yield the counters of PodResources calls."""
+    """Yield the counters of PodResources calls, from counts by metric name and API version."""
     by_name: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     for (name, version), count in counts.items():
         by_name.setdefault(name, []).append(({"server_api_version": version}, count))
@@ -75,7 +76,7 @@ def of_pod_resources(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
 
 
 def of_pods(node: str, pods: int, running: int, exited: int) -> Iterator[Metric]:
-    """Yield the gauges of the node's name, its running pods and its containers by state."""
+    """Yield the gauges of the node's name, its running pods, and its containers by state."""
     yield _gauge("kubelet_node_name", "The node's name; always 1.", [({"node": node}, 1)])
     yield _gauge("kubelet_running_pods", "Pods with a running container.", [({}, pods)])
     yield _gauge(
@@ -86,7 +87,7 @@ def of_pods(node: str, pods: int, running: int, exited: int) -> Iterator[Metric]
 
 
 def of_devices(counts: Mapping[str, DeviceCounts]) -> Iterator[Metric]:
-    """Yield the gauges of devices, which a real kubelet does not have."""
+    """Yield the gauges of devices. A real kubelet does not have these metrics."""
     for name, text in (
         ("capacity", "Devices advertised by plugins, by resource."),
         ("allocatable", "Healthy devices, allocated or not, by resource."),
@@ -102,7 +103,8 @@ def of_devices(counts: Mapping[str, DeviceCounts]) -> Iterator[Metric]:
 def of_resources(
     started: Iterable[tuple[tuple[str, str, str], float]], errors: Iterable[str]
 ) -> Iterator[Metric]:
-    """Yield the start times of containers (container, pod, namespace) and the ``errors`` at 0."""
+    """Yield the start times of containers, by container, pod and namespace, and the gauges named in
+    ``errors`` with the value 0."""
     yield _gauge(
         "container_start_time_seconds",
         "Start time of the container, in seconds since the epoch.",
@@ -111,7 +113,7 @@ def of_resources(
             for (container, pod, namespace), at in started
         ),
     )
-    # Constant: a mock kubelet can always read its containers.
+    # Always 0, because a mock kubelet can always read its containers.
     for name in errors:
         yield _gauge(name, "1 if the container metrics could not be read, else 0.", [({}, 0)])
 
@@ -127,8 +129,8 @@ def _by_scope(tally: Tally, count: int) -> list[tuple[Mapping[str, str], float]]
 
 
 def counter(name: str, text: str, series: _Series) -> Metric:
-    """Return a counter whose name need not end in ``_total``; see ``exposition``."""
-    # ``CounterMetricFamily`` would add the suffix to the samples as well.
+    """Return a counter whose name does not have to end in ``_total``; see ``exposition``."""
+    # ``CounterMetricFamily`` would also add the suffix to the names of the samples.
     family = Metric(name.removesuffix("_total"), text, "counter")
     for labels, value in series:
         family.add_sample(name, dict(labels), value)

@@ -1,4 +1,4 @@
-"""Metrics of one mock kubelet."""
+"""Collector of the metrics of one mock kubelet."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["KubeletMetrics", "node_text", "resource_text"]
 
 
 class KubeletMetrics(Collector):
-    """Collector of a kubelet's metrics from creation until ``close``. Thread-safe.
+    """Collector of a kubelet's metrics, from its creation until ``close``. Thread-safe.
 
-    It is registered in a separate ``registry``. ``wake`` is called when many events are queued.
-    It must return at once and have ``catch_up`` called soon, on a thread that can be delayed.
-    Nothing here waits for a plugin.
+    The metrics are registered in a separate ``registry``. ``wake`` is called when many events are
+    queued. It must return immediately, and make another thread call ``catch_up`` soon. No method
+    waits for a plugin.
     """
 
     def __init__(self, kubelet: MockKubelet, wake: Callable[[], None] | None = None) -> None:
@@ -33,11 +33,11 @@ class KubeletMetrics(Collector):
         self.registry.register(self)
 
     def close(self) -> None:
-        """Stop counting."""
+        """Stop counting events and calls."""
         self._reader.close()
 
     def catch_up(self) -> None:
-        """Count the queued events."""
+        """Count the queued events and calls."""
         self._reader.read(lambda _: None)
 
     def text(self) -> bytes:
@@ -48,7 +48,7 @@ class KubeletMetrics(Collector):
         """Return the current metric families of the kubelet's version."""
         kubelet = self._kubelet
         names = kubelet.settings.behaviour.admission_metrics
-        # Families are built inside ``read``: the tally must not change while it is rendered.
+        # Families are built inside ``read``, because the tally must not change during this.
         return [
             *self._reader.read(
                 lambda tally: [*families.of_plugins(tally), *families.of_admissions(tally, names)]
@@ -58,18 +58,20 @@ class KubeletMetrics(Collector):
         ]
 
     def describe(self) -> Iterable[Metric]:
-        """Return no families: they depend on what has happened so far."""
-        # Otherwise a registry with ``auto_describe`` would call ``collect`` to register this.
+        """Return no metric families, because the families of ``collect`` depend on past events."""
+        # Without this method, a registry with ``auto_describe`` would call ``collect``.
         return []
 
 
 def node_text(node: NodeInfo) -> bytes:
-    """Render the gauges of a node without counters: its pods, containers and devices."""
+    """Render the gauges of a node's pods, containers and devices as Prometheus text, without
+    counters."""
     return text_of(_Now(node))
 
 
 def resource_text(node: NodeInfo) -> bytes:
-    """Render ``/metrics/resource`` without CPU and memory metrics: containers do not run."""
+    """Render the metrics of ``/metrics/resource`` as Prometheus text. CPU and memory metrics are
+    missing, because containers do not run."""
     return text_of(_Resources(node))
 
 

@@ -1,8 +1,8 @@
-"""Count a kubelet's events and calls away from the threads that publish them.
+"""Count a kubelet's events and calls without delaying the threads that publish them.
 
-An event is published on the thread of an admission, and a call is recorded on the thread that
-made it. Neither may wait for a scrape, which holds the lock while it reads the tally. So the
-publishing thread only appends to a deque, which needs no lock, and the reader empties it.
+An event is published on the thread of an admission, and a call is recorded on the thread that made
+it. These threads must not wait for a scrape, which holds a lock while it reads the counts.
+Therefore they only append to a deque, which needs no lock, and the reader empties it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["Reader"]
 
 T = TypeVar("T")
 
-# Queue length at which ``wake`` is called.
+# Length of the queue at which ``wake`` is called.
 _QUEUE_LIMIT: Final = 1000
 
 
 class Reader:
-    """Counter of a kubelet's events and calls, from creation until ``close``. Thread-safe.
+    """Counter of a kubelet's events and calls, from its creation until ``close``. Thread-safe.
 
-    Publishing threads only queue what happened; ``read`` counts it. When the queue is long,
-    ``wake`` is called on a publishing thread. It must return at once and have ``read`` called
-    soon, on another thread.
+    Publishing threads only queue events and calls; ``read`` counts them. When the queue is long,
+    ``wake`` is called on a publishing thread. It must return immediately, and make another thread
+    call ``read`` soon.
     """
 
     def __init__(self, kubelet: MockKubelet, wake: Callable[[], None] | None = None) -> None:
@@ -49,17 +49,17 @@ class Reader:
         )
 
     def close(self) -> None:
-        """Stop counting."""
+        """Stop counting events and calls."""
         for unsubscribe in self._unsubscribe:
             unsubscribe()
 
     def read(self, use: Callable[[Tally], T]) -> T:
-        """Return the result of ``use`` on the tally of the current kubelet instance, or of the
-        last one. The tally does not change meanwhile."""
+        """Count the queued items, and return the result of ``use`` on the tally of the current or
+        latest kubelet instance. The tally does not change while ``use`` runs."""
         with self._lock:
-            # Before the loop: an item that is appended during it must be able to wake again.
+            # Cleared before the loop, so that an item appended during the loop can call ``wake``.
             self._is_waking = False
-            # A fixed number, or a busy kubelet could keep this loop from ending.
+            # The number of items is fixed, so that the loop ends even if the kubelet is busy.
             for _ in range(len(self._queue)):
                 item = self._queue.popleft()
                 if item is None:
@@ -95,7 +95,7 @@ class Reader:
 
     def _put(self, item: Observation | None) -> None:
         self._queue.append(item)
-        # Two threads may both wake, which is harmless; a lock would make an admission wait.
+        # Two threads may both call ``wake``, which is harmless. A lock would delay admissions.
         if len(self._queue) >= _QUEUE_LIMIT and not self._is_waking and self._wake is not None:
             self._is_waking = True
             self._wake()

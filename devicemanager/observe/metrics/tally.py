@@ -15,16 +15,16 @@ from devicemanager.core import messages
 __all__ = ["OTHERS", "Admitted", "Allocated", "Histogram", "Observation", "Registered", "Tally"]
 
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Buckets in seconds: ``DefBuckets`` of the Go client."""
+"""Upper bounds of buckets in seconds: ``DefBuckets`` of the Go client."""
 MILLISECONDS: Final = tuple(0.05 * 2**n for n in range(15))
 MOST_RESOURCES: Final = 1000
-"""Maximum number of resource names used as labels. Plugins choose the names, and each one costs
-memory here and in every system that stores the metrics."""
+"""Maximum number of resource names that are used as labels. Plugins choose the names, and each name
+uses memory here and in every system that stores the metrics."""
 OTHERS: Final = "(others)"
-"""Label of all further resources; not a valid resource name."""
+"""Label for all resources above the maximum; it is not a valid resource name."""
 
-# ``admissionRejectionReasons`` (pkg/kubelet/kubelet.go, v1.32), without those that a mock
-# kubelet never has.
+# ``admissionRejectionReasons`` (pkg/kubelet/kubelet.go, v1.32), without the reasons that a mock
+# kubelet never uses.
 _KNOWN_REASONS: Final = frozenset(
     {messages.UNEXPECTED_ADMISSION_ERROR, messages.TOPOLOGY_AFFINITY_ERROR}
     | {messages.OUT_OF.format(resource=name) for name in ("cpu", "memory", "pods")}
@@ -33,7 +33,8 @@ _KNOWN_REASONS: Final = frozenset(
 
 
 class Histogram:
-    """Histogram with ascending upper ``bounds``; a value equal to a bound counts for it."""
+    """Histogram with ascending upper ``bounds``. A value equal to a bound belongs to that bound's
+    bucket."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
@@ -41,30 +42,30 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Count a value."""
+        """Add a value to the histogram."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     @property
     def count(self) -> int:
-        """Number of values."""
+        """Number of values in the histogram."""
         return sum(self.counts)
 
     def cumulative(self) -> Iterator[tuple[float, int]]:
-        """Return each bound with the number of values up to it."""
+        """Return pairs of a bound and the number of values up to that bound."""
         return zip(self.bounds, accumulate(self.counts), strict=False)
 
 
 @attrs.frozen
 class Registered:
-    """A Register call, accepted or not."""
+    """Observation of a Register call, accepted or not."""
 
     resource: str
 
 
 @attrs.frozen
 class Allocated:
-    """A finished Allocate call, successful or not."""
+    """Observation of a finished Allocate call, successful or not."""
 
     resource: str
     seconds: float
@@ -72,7 +73,7 @@ class Allocated:
 
 @attrs.frozen
 class Admitted:
-    """A finished admission."""
+    """Observation of a finished admission."""
 
     seconds: float
     containers: int
@@ -85,10 +86,10 @@ Observation = Registered | Allocated | Admitted
 
 
 class Tally:
-    """Sums of observations. Not thread-safe.
+    """Counts and histograms of observations. Not thread-safe.
 
-    ``aligns``: the Topology Manager has a policy other than ``none``. ``guarantees``: the
-    policy is ``single-numa-node``. ``per_pod``: its scope is ``pod``.
+    ``aligns`` is True if the Topology Manager has a policy other than ``none``, ``guarantees`` if
+    its policy is ``single-numa-node``, and ``per_pod`` if its scope is ``pod``.
     """
 
     def __init__(self, *, aligns: bool, guarantees: bool, per_pod: bool) -> None:
@@ -105,7 +106,7 @@ class Tally:
         self.not_aligned = 0
 
     def add(self, observation: Observation) -> None:
-        """Add one observation."""
+        """Add one observation to the counts."""
         match observation:
             case Registered(resource):
                 self.registrations[self._label(resource, self.registrations)] += 1
@@ -134,7 +135,7 @@ class Tally:
             self.rejections[_reason_label(reason)] += 1
         if self.aligns and in_topology_manager:
             self.errors += 1
-        # A pod scope counts pods, a container scope counts containers, also those that were
+        # Scope ``pod`` counts pods. Scope ``container`` counts containers, even those that were
         # aligned before a later container of the same pod failed.
         if self.guarantees:
             self.not_aligned += reason == messages.TOPOLOGY_AFFINITY_ERROR
@@ -142,7 +143,8 @@ class Tally:
 
 
 def _reason_label(reason: str) -> str:
-    """Return the label for a rejection's reason (``recordAdmissionRejection``, v1.32)."""
+    """Return the metric label for the reason of a rejection (``recordAdmissionRejection``,
+    v1.32)."""
     if reason in _KNOWN_REASONS:
         return reason
     if reason.startswith(messages.OUT_OF.format(resource="")):

@@ -1,20 +1,21 @@
 """Live view of a node or a cluster on a terminal, and progress bars. Uses ``rich``.
 
-Theory of operation. Everything that computes is pure; only ``tty``, ``session`` and ``live``
-touch the terminal.
+Theory of operation. Only ``tty``, ``session`` and ``live`` access the terminal. The other modules
+are pure functions, except ``progress``.
 
 In:  a function that returns the current view (``observe.view``), log lines, keys, signals.
-Out: the lines of the screen; only those that changed are written.
+Out: the lines of the screen; only changed lines are written.
 
-``live`` runs on a separate thread. It waits for a change, a key or a second, gets the view,
-and has ``screen.draw`` turn it into lines. ``screen`` divides the rows among panes; what a pane
-shows comes from a ``Subject`` (``node_subject``, ``cluster_subject``). ``keys`` turns bytes into
-a new ``ScreenState``. ``tty`` owns the terminal's mode, ``session`` the signals.
+``live`` runs on a separate thread. It waits until the node changes, a key is pressed or a second
+has passed. Then it gets the view, and ``screen.draw`` converts the view to lines. ``screen``
+divides the rows among panes. A ``Subject`` (``node_subject``, ``cluster_subject``) provides the
+content of the panes. ``keys`` computes a new ``ScreenState`` from the bytes of keys. ``tty`` sets
+the terminal's mode, and ``session`` handles the signals.
 
 Invariants:
-* The terminal is always restored: after a crash, Ctrl-C, Ctrl-Z or a closed window.
-* A line fits its cells (``text``), even with hostile names and messages of plugins.
-* Drawing makes only the rows on the screen: a node can have 10,000 devices.
+* The terminal is always restored, even after a crash, Ctrl-C, Ctrl-Z or a closed window.
+* A line is never wider than its cells (``text``), even with hostile names and messages.
+* Only the rows on the screen are rendered, because a node can have 10,000 devices.
 * The program never waits for the terminal.
 
 Start reading at ``screen.draw``, then ``live``. ``progress`` is independent of the rest.

@@ -1,4 +1,4 @@
-"""The screen of a cluster: a row for each node."""
+"""The panes of a cluster's screen: nodes, resources and events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _GAP: Final = "  "
 
 @attrs.frozen
 class ClusterSubject:
-    """Subject of a cluster; see ``screen.Subject``."""
+    """Content of the screen for a cluster. ``screen.Subject`` documents the members."""
 
     view: ClusterView
     panes: ClassVar[Sequence[Pane]] = CLUSTER_PANES
@@ -65,7 +65,7 @@ class ClusterSubject:
     def title(self, pane: Pane, glyphs: Glyphs) -> Text:
         title = Text()
         if pane is Pane.NODES:
-            # In the order of ``_STATES``, so that the counts do not swap places on changes.
+            # In the order of ``_STATES``, so that the counts keep their order when they change.
             states = Counter(_state(node) for node in self.view.nodes)
             for state, style in _STATES.items():
                 if count := states[state]:
@@ -108,7 +108,7 @@ def _node_words(node: ClusterNodeView) -> str:
 
 @attrs.frozen
 class _Columns:
-    """Widths of the columns, in cells."""
+    """Widths of a node row's columns, in cells."""
 
     name: int
     devices: int
@@ -116,8 +116,9 @@ class _Columns:
 
     @classmethod
     def of(cls, view: ClusterView, width: int) -> _Columns:
-        """Return widths that fit the contents, at most a quarter of the line each."""
-        # The rest of the line is for the problems, which are why one reads it.
+        """Return widths that fit the content of all rows, at most a quarter of the line for each
+        column."""
+        # The rest of the line is for the problems, which are the most important part.
         nodes, most = view.nodes, max(width // 4, 8)
         return cls(
             min(max((len(node.name) for node in nodes), default=0), most),
@@ -167,12 +168,12 @@ def _node_line(node: ClusterNodeView, columns: _Columns, glyphs: Glyphs, width: 
 
 
 def _counts(totals: ResourceTotals) -> str:
-    """Return ``gpu 3/8``: allocated and allocatable devices."""
+    """Return the allocated and allocatable devices of a resource, as in ``gpu 3/8``."""
     return f"{safe(totals.name.rpartition('/')[2], 40)} {totals.held}/{totals.allocatable}"
 
 
 def _unavailable(totals: ResourceTotals, glyph: str) -> str:
-    """Return the number of devices that are not allocatable; empty for 0."""
+    """Return the number of devices that are not allocatable, with a glyph; empty for 0."""
     unavailable = totals.capacity - totals.allocatable
     return f" {unavailable}{glyph}" if unavailable else ""
 
@@ -191,7 +192,7 @@ def _resource_line(totals: ResourceTotals, glyphs: Glyphs, width: int) -> Text:
         DeviceState.FREE: max(totals.allocatable - totals.held, 0),
         DeviceState.UNHEALTHY: unavailable,
     }
-    # At least a cell for each state, even if the text beside the bar is then cut.
+    # At least one cell for each state, even if the text after the bar is then cut.
     room = min(_BAR, max(width - 60, len(counts)))
     bar = Text()
     for state, share in shares(counts, room).items():
@@ -199,5 +200,5 @@ def _resource_line(totals: ResourceTotals, glyphs: Glyphs, width: int) -> Text:
     bar.pad_right(max(room - bar.cell_len, 0))
     text = f"{totals.held} allocated of {totals.allocatable} allocatable"
     if unavailable:
-        text += f", {unavailable} not"
+        text += f", {unavailable} not allocatable"
     return joined([column(totals.name, 24, "bold", glyphs), " ", bar, " ", text], width, glyphs)

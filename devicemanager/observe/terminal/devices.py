@@ -1,4 +1,5 @@
-"""Rows of devices: as strips of cells by NUMA node, or one row per device with its holders."""
+"""Rows of devices: either strips of cells by NUMA node, or one row per device with its
+containers."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _COUNTED = (
 
 @attrs.frozen
 class _Strip:
-    """Devices of one resource on one NUMA node, or a part of them if there are many."""
+    """Devices of one resource on one NUMA node, or some of these devices if there are many."""
 
     resource: ResourceView
     node: int | None
@@ -37,7 +38,7 @@ class _Strip:
 
 
 def cells(view: NodeView, shown: Shown, width: int) -> Rows[_Strip]:
-    """Return a strip for each NUMA node of each resource.
+    """Return the strips of device cells: one for each NUMA node of each resource.
 
     If the pane fills the screen, long strips are divided so that each device has a cell.
     """
@@ -70,7 +71,7 @@ def _strip_line(strip: _Strip, glyphs: Glyphs, width: int) -> Text:
     members = _members(resource.states, strip.numbers)
     room = _cells_width(width)
     summary = counted(members, glyphs)
-    if strip.is_part:  # counts of a part mean nothing: show its first device instead
+    if strip.is_part:  # counts of a part are misleading: show its first device
         summary = column(resource.layout.ids[strip.numbers[0]], _COUNTS - 1, "dim", glyphs)
     return joined(
         [
@@ -99,7 +100,7 @@ def _members(states: Sequence[DeviceState], numbers: Sequence[int]) -> Sequence[
 
 
 def _bar(states: Sequence[DeviceState], width: int, glyphs: Glyphs) -> Text:
-    # One style per run of equal states, not per cell: a line can have hundreds of cells.
+    # One style per run of equal states, because a line can have hundreds of cells.
     bar = Text()
     start = 0
     for number in range(1, len(states) + 1):
@@ -111,7 +112,7 @@ def _bar(states: Sequence[DeviceState], width: int, glyphs: Glyphs) -> Text:
 
 
 def _scaled(states: Sequence[DeviceState], width: int) -> list[DeviceState]:
-    """Return ``width`` cells, divided among the states in proportion."""
+    """Return ``width`` cells, divided among the states in proportion to their counts."""
     counts = {state: states.count(state) for state in _COUNTED}
     return [state for state, share in shares(counts, width).items() for _ in range(share)]
 
@@ -119,15 +120,15 @@ def _scaled(states: Sequence[DeviceState], width: int) -> list[DeviceState]:
 def shares(counts: Mapping[DeviceState, int], width: int) -> dict[DeviceState, int]:
     """Divide ``width`` cells among the states in proportion to their counts.
 
-    ``width`` must be at least the number of states that occur.
+    ``width`` must be at least the number of states with a count above 0.
     """
     present = {state: count for state, count in counts.items() if count > 0}
     if not present:
         return {}
-    # One cell for each state first: a single unhealthy device of 10,000 must be visible.
+    # Each state gets one cell first, so that one unhealthy device of 10,000 is visible.
     left, total = width - len(present), sum(present.values())
     cells_of = {state: 1 + left * count // total for state, count in present.items()}
-    # Rounding leaves some cells over; the most frequent state can take them unnoticed.
+    # Rounding leaves some cells, which the most frequent state gets.
     cells_of[max(present, key=present.__getitem__)] += width - sum(cells_of.values())
     return cells_of
 
@@ -135,7 +136,7 @@ def shares(counts: Mapping[DeviceState, int], width: int) -> dict[DeviceState, i
 def counted(
     states: Sequence[DeviceState], glyphs: Glyphs, *more: Sequence[DeviceState], words: bool = False
 ) -> Text:
-    """Return the number of devices in each state that occurs."""
+    """Return the number of devices in each state as text, omitting states without devices."""
     parts = []
     for state in _COUNTED:
         if count := sum(each.count(state) for each in (states, *more)):
@@ -155,8 +156,8 @@ class _Device:
 
 
 def holders(view: NodeView, shown: Shown, _: int) -> Rows[_Device]:
-    """Return a row for each device: its state, NUMA nodes and holders."""
-    # Looked up once: a search over 10,000 devices needs the titles of their pods.
+    """Return a row for each device: its state, NUMA nodes, pods and containers."""
+    # Computed once, because a search over 10,000 devices needs the titles of their pods.
     titles = {pod.uid: pod.title for pod in view.pods}
     return Rows(
         [
@@ -186,7 +187,7 @@ def _holders_text(item: _Device, titles: Mapping[str, str]) -> str:
 def _device_line(item: _Device, titles: Mapping[str, str], glyphs: Glyphs, width: int) -> Text:
     device = item.resource.device(item.number)
     style = STYLES[device.state]
-    # Plugins may send any text; only one that differs from the state is worth showing.
+    # Plugins may send any text as health. Show it only if it differs from the state.
     is_odd = device.state is DeviceState.UNHEALTHY and device.health != "Unhealthy"
     return joined(
         [

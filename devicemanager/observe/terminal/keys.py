@@ -1,4 +1,4 @@
-"""Turn the bytes that a terminal sends into a new state of the screen. Pure."""
+"""Compute the new state of the screen from the bytes that a terminal sends. Pure functions."""
 
 from __future__ import annotations
 
@@ -46,15 +46,16 @@ _LONGEST_FILTER = 60
 
 @attrs.frozen
 class ScreenState:
-    """What the screen shows, as chosen with the keys."""
+    """The part of the content that the screen shows, as selected with keys."""
 
     pane: Pane | None = None
     """The pane that fills the screen; None shows all panes."""
     offset: int = 0
-    """Rows of the pane above the screen; for events, the newer rows below it."""
+    """Number of rows above the visible ones; in the pane of events, number of newer rows below
+    them."""
     filter: str = ""
     typing: bool = False
-    """True while keys go into the filter."""
+    """True while keys are added to the filter."""
     paused: bool = False
     """True while the view is not updated."""
     help: bool = False
@@ -62,8 +63,9 @@ class ScreenState:
 
 
 def keys(data: bytes) -> Iterator[str]:
-    """Yield the keys in the bytes of one read: a name, a character or ``unknown``."""
-    # A sequence is assumed to arrive in one read: a lone escape is the Escape key.
+    """Yield the keys in the bytes of one read from the terminal. A key is a character, or a name
+    such as ``up``; ``unknown`` for other escape sequences."""
+    # An escape sequence is assumed to arrive in one read, so a lone escape is the Escape key.
     text = data.decode("utf-8", "replace")
     while text:
         length = _sequence_length(text) if text[0] == _ESCAPE else 1
@@ -75,7 +77,7 @@ def keys(data: bytes) -> Iterator[str]:
 
 
 def _sequence_length(text: str) -> int:
-    """Return the number of characters of the first key."""
+    """Return the number of characters of the first key in a text that starts with an escape."""
     if len(text) < 2 or text[1] not in "[O":
         return 1
     if text[1] == "O":
@@ -89,9 +91,9 @@ def _sequence_length(text: str) -> int:
 def pressed(
     state: ScreenState, key: str, page: int, last: int, panes: Sequence[Pane] = NODE_PANES
 ) -> ScreenState:
-    """Return the state after a key. ``page`` is the number of rows that PageDown scrolls,
-    ``last`` the greatest offset. The keys 1, 2, … select one of the ``panes``."""
-    # Before everything else: while typing, letters are text and not commands.
+    """Return the state after a key. ``page`` is the number of rows that PageDown scrolls, ``last``
+    the greatest possible offset. The keys 1, 2, … select one of the ``panes``."""
+    # Checked first, because letters are not commands while the user types a filter.
     if state.typing:
         return _typed(state, key)
     if state.help:
@@ -128,7 +130,7 @@ def _scrolled(state: ScreenState, key: str, page: int, last: int) -> ScreenState
     down = {"up": -1, "down": 1, "page-up": -page, "page-down": page, "home": -last, "end": last}
     step = down.get(key, 0)
     if state.pane is Pane.EVENTS:
-        # Counted from the end, so that the rows on the screen stay when new ones arrive.
+        # Counted from the end, so that new events do not move the visible rows.
         step = -step
     # The list may have become shorter since the offset was set.
     offset = min(state.offset, last) + step

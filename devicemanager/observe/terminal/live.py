@@ -1,8 +1,8 @@
 """The live view: a thread that gets views, draws them and reads keys.
 
-The loop has to end within moments when the program exits, the user quits or the terminal is
-closed, so it never blocks without a limit. It waits in one ``poll`` for three things: keys, the
-wake-up socket (a change in the node or a request to close), and the end of the terminal.
+The thread must end quickly when the program exits, the user quits or the terminal is closed, so
+every wait has a time limit. One ``poll`` waits for keys, for the wake-up socket (a change in the
+node or a request to close), and for the end of the terminal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["LiveView", "LogLines", "glyphs_for"]
 
 # Minimum seconds between two drawings.
 _SHORTEST = 0.2
-# Maximum seconds between two drawings: the view contains durations.
+# Maximum seconds between two drawings, because the view shows durations.
 _LONGEST = 1.0
 # Seconds that ``close`` waits for the thread.
 _PATIENCE = 2.0
@@ -46,12 +46,12 @@ class LogLines:
         self.count = 0
         """Number of lines so far, including removed ones."""
         self.changed: Callable[[], None] = lambda: None
-        """Called after each line; must not block."""
+        """Function that is called after each new line; it must not block."""
 
     def add(self, line: LogLine) -> None:
-        """Append a line."""
+        """Append a line. Remove the oldest lines above the limit."""
         with self._lock:
-            # A list for the new lines: copying the tuple for each line would be quadratic.
+            # New lines are collected in a list, because copying the tuple for each is quadratic.
             self._new.append(line)
             self.count += 1
             if len(self._new) > self._most:
@@ -59,20 +59,20 @@ class LogLines:
         self.changed()
 
     def latest(self) -> Sequence[LogLine]:
-        """Return the lines, oldest first."""
+        """Return the stored lines, oldest first."""
         with self._lock:
             if self._new:
                 self._fold()
             return self._lines
 
     def _fold(self) -> None:
-        # A new tuple, since a drawing may still use the old one.
+        # A new tuple, because a drawing may still use the old one.
         self._lines = (*self._lines, *self._new)[-self._most :]
         self._new = []
 
 
 Ended = Callable[[BaseException | None], None]
-"""Callback with the reason why a view ended: None if the user quit, OSError if the terminal is
+"""Function that gets the reason why a view ended: None if the user quit, OSError if the terminal is
 gone, any other exception for a bug."""
 
 
@@ -90,12 +90,12 @@ class LiveView:
         colored: bool = True,
         glyphs: Glyphs = UNICODE,
     ) -> None:
-        """``get_view`` returns the current view and must not block. ``ended`` is called at most
-        once, on the view's thread, after the terminal is restored. Without ``lines`` no events
-        are shown. ``about`` is shown below the help."""
+        """Create a view without starting it. ``get_view`` returns the current view of the node and
+        must not block. ``ended`` is called at most once, on the view's thread, after the terminal
+        is restored. Without ``lines`` no events are shown. ``about`` is shown below the help."""
         self.terminal = terminal
         self.notice = ""
-        """A message of the program for the second line; empty for none."""
+        """A message of the program in the second line; empty for none."""
         self._get_view = get_view
         self._ended = ended
         self._lines = lines
@@ -106,7 +106,7 @@ class LiveView:
         self._drawn: tuple[View, Sequence[LogLine] | None] | None = None
         self._screen = Screen(())
         self._closing = False
-        # Sockets, not a pipe: a closed socket object fails, a closed descriptor may be reused.
+        # Sockets instead of a pipe, because the number of a closed descriptor may be reused.
         self._woken, self._waking = socket.socketpair()
         self._woken.setblocking(False)
         self._waking.setblocking(False)
@@ -121,13 +121,13 @@ class LiveView:
         self._thread.start()
 
     def end(self) -> None:
-        """Restore the terminal now. Thread-safe; may be called in a signal handler."""
+        """Restore the terminal immediately. Thread-safe; may be called in a signal handler."""
         self._closing = True
         self._wake()
         self.terminal.leave(for_good=True)
 
     def close(self) -> None:
-        """Do what ``end`` does and wait for the thread. Does nothing if already closed."""
+        """Restore the terminal and wait until the thread ends. Does nothing if already closed."""
         self.end()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
@@ -137,14 +137,14 @@ class LiveView:
             self.terminal.close()
 
     def say(self, notice: str) -> None:
-        """Show a message in the second line; an empty one removes the line."""
+        """Show a message in the second line. An empty message removes the line."""
         self.notice = notice
         self.wake()
 
     def wake(self) -> None:
-        """Request a new drawing soon. Thread-safe; may be called in a signal handler."""
-        # This can run on the thread of an admission: only the first call since the last drawing
-        # costs a system call.
+        """Request a new drawing. Thread-safe; may be called in a signal handler."""
+        # This can run on the thread of an admission, so only the first call since the last
+        # drawing makes a system call.
         if not self._is_woken:
             self._is_woken = True
             self._wake()
@@ -154,7 +154,7 @@ class LiveView:
             self._waking.send(b"\0")
 
     def redraw(self) -> None:
-        """Draw everything again: the size of the screen or its contents changed."""
+        """Request a new drawing of all lines, because the screen's size or content changed."""
         self.terminal.forget_drawn()
         self.wake()
 
@@ -163,7 +163,7 @@ class LiveView:
     def _work(self) -> None:
         try:
             while not self._closing:
-                # Before getting the view: a change that is too late for it wakes again.
+                # Cleared before getting the view, so that a later change wakes this thread again.
                 self._is_woken = False
                 self.terminal.enter()
                 if self.terminal.is_entered:
@@ -172,7 +172,7 @@ class LiveView:
             error: BaseException | None = None
         except BaseException as raised:
             error = raised
-        # Not after ``close``: its caller knows that the view ends.
+        # Not called after ``close``, whose caller knows that the view ends.
         if not self._closing or self._state.quit:
             self.end()
             self._ended(error)
@@ -191,8 +191,8 @@ class LiveView:
         return self._drawn
 
     def _rendered(self, screen: Screen, width: int) -> list[str]:
-        # ``rich`` only turns styles into escapes. Layout is done already, and wrapping or
-        # cropping here would break the width of lines.
+        # ``rich`` only converts styles to escape sequences. The lines already have the right
+        # width, so they must not be wrapped or cropped.
         console = self._console
         console.width = width
         with console.capture() as capture:
@@ -201,17 +201,19 @@ class LiveView:
         return capture.get().split("\n")[:-1]
 
     def _wait(self) -> None:
-        """Wait for a key, a change or one second."""
-        # After a change wait for more: at most five drawings a second. A key is drawn at once.
+        """Wait for a key, a change of the node, or one second."""
+        # After a change, wait for more changes: at most five drawings per second. The effect of a
+        # key is drawn immediately.
         soonest = time.monotonic() + _SHORTEST
         if self._changed(_LONGEST, self._woken):
-            rest = soonest - time.monotonic()
-            if rest > 0:
-                self._changed(rest)
+            remaining = soonest - time.monotonic()
+            if remaining > 0:
+                self._changed(remaining)
 
     def _changed(self, seconds: float, *others: socket.socket) -> bool:
-        """Wait for keys and ``others``. Returns True if one of the others was first."""
-        # Not ``select``: it fails for descriptors above 1023, and a kubelet can have more.
+        """Wait up to ``seconds`` for keys and for the sockets ``others``. Handle keys. Return True
+        if a socket was ready and no key was pressed."""
+        # ``select`` fails for descriptors above 1023, which a kubelet can have.
         poll = select.poll()
         key_source = self.terminal.input if self.terminal.is_entered else None
         for source in (*others, *(() if key_source is None else (key_source,))):
@@ -231,14 +233,14 @@ class LiveView:
 
     def _take(self, data: bytes) -> None:
         for key in keys(data):
-            # The screen of the last drawing: keys refer to what the user sees.
+            # Keys refer to the screen that the user sees, which is the last drawing.
             screen = self._screen
             self._state = pressed(self._state, key, screen.page, screen.last, screen.panes)
         self._closing |= self._state.quit
 
 
 def _console(colored: bool) -> Console:
-    """Return a console that renders with the colours of the terminal, or without colours."""
+    """Return a rich console that renders with the colors of the terminal, or without colors."""
     return Console(
         force_terminal=True,
         no_color=None if colored else True,  # None: NO_COLOR decides
@@ -250,7 +252,8 @@ def _console(colored: bool) -> Console:
 
 
 def glyphs_for(encoding: str) -> Glyphs:
-    """Return the glyphs that an encoding can express."""
+    """Return the glyphs for an encoding: Unicode if the encoding has these characters, else
+    ASCII."""
     try:
         "".join(UNICODE.states.values()).encode(encoding)
     except (LookupError, UnicodeError):

@@ -1,4 +1,4 @@
-"""The screen of one node."""
+"""The panes of one node's screen: devices, holders, plugins, pods and events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NONE: Final = {
 
 @attrs.frozen
 class NodeSubject:
-    """Subject of one node; see ``screen.Subject``."""
+    """Content of the screen for one node. ``screen.Subject`` documents the members."""
 
     view: NodeView
     panes: ClassVar[Sequence[Pane]] = NODE_PANES

@@ -1,4 +1,5 @@
-"""Rows of plugins, pods and events, and the rows of any pane by its name."""
+"""Rows of the panes for plugins, pods and events, and the function that returns the rows of any
+pane."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ __all__ = ["PHASES", "events", "rows"]
 
 _STREAMS = {Stream.SERVING: "green", Stream.STANDBY: "cyan"}
 PHASES: Final = {"Running": "green", "Succeeded": "cyan", "Pending": "yellow", "Failed": "bold red"}
-"""Style of a pod's phase."""
+"""Text style for each phase of a pod."""
 # Maximum number of device IDs in a row; more would never fit.
 _MOST_IDS = 32
 
@@ -64,9 +65,9 @@ def _plugin_line(plugin: PluginView, shown: Shown, width: int) -> Text:
 
 
 def _doing(plugin: PluginView, shown: Shown) -> Text:
-    """Return the call in progress, or else the last call."""
+    """Return the plugin's call in progress as text. If there is none, return its last call."""
     if plugin.in_progress:
-        # The oldest one: a plugin that hangs is what the user is looking for.
+        # Show the oldest call, because users look for plugins that hang.
         call = plugin.in_progress[0]
         seconds = max(shown.now - call.time, 0.0)
         return Text(f"{call.rpc} for {seconds:.0f} s", "bold yellow")
@@ -92,12 +93,13 @@ _PodRow = PodInfo | ContainerInfo
 
 
 def _pods(view: NodeView, shown: Shown, _: int) -> Rows[_PodRow]:
-    """Return the pods, newest first if the order is known; with containers if alone."""
-    # PodResources sorts by name, which says nothing about age.
+    """Return the rows of pods, newest first if the order is known. If the pane fills the screen,
+    also return the rows of their containers."""
+    # PodResources sorts pods by name, so their age is unknown.
     pods = view.pods if view.events is None else view.pods[::-1]
     rows: Sequence[_PodRow] = pods
     if shown.whole:
-        # Flat rows, so that scrolling and the filter need not know about nesting.
+        # Flat rows, so that scrolling and the filter work on one list.
         rows = list(chain.from_iterable((pod, *pod.all_containers) for pod in pods))
     return Rows(rows, _pod_words, lambda row, width: _pod_line(row, shown.glyphs, width))
 
@@ -139,7 +141,7 @@ def _state(container: ContainerInfo) -> str:
 
 
 def _pod_devices(pod: PodInfo) -> str:
-    """Return the pod's devices; one that containers reuse appears once."""
+    """Return the pod's devices as text. A device that several containers use appears once."""
     devices_of: dict[str, dict[str, None]] = {}
     for container in pod.all_containers:
         for name, ids in _devices_of(container).items():
@@ -188,7 +190,7 @@ def _container_line(container: ContainerInfo, name_width: int, glyphs: Glyphs, w
 
 
 def events(shown: Shown) -> Rows[LogLine]:
-    """Return the lines of the log as rows."""
+    """Return the lines of the event log as rows."""
     return Rows(
         shown.lines or (),
         lambda line: line.text,

@@ -1,4 +1,4 @@
-"""Progress of long work on standard error: a bar on a terminal, otherwise a line every 30 s."""
+"""Progress of long work on standard error: a bar on a terminal, otherwise one line every 30 s."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LINES = 30.0
 
 
 class Work:
-    """Progress of one piece of work. A context manager; thread-safe.
+    """Progress of one task. Use it as a context manager. Thread-safe.
 
-    Lines printed with ``print`` appear above the bar.
+    Lines printed with ``print`` appear above the progress bar.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class Work:
         stream: IO[str] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``title`` names the work in one or two words. ``total`` is the number of steps, None
-        if unknown. ``stream`` defaults to standard error."""
+        """Create the progress without showing it. ``title`` names the task in one or two words.
+        ``total`` is the number of steps, None if unknown. ``stream`` defaults to standard error."""
         self._title = title
         self._total = total
         self._stream = sys.stderr if stream is None else stream
@@ -68,7 +68,7 @@ class Work:
             self._bar[0].stop()
 
     def advance(self, steps: int = 1, doing: str = "") -> None:
-        """Count finished steps; ``doing`` describes the current or the last one."""
+        """Count finished steps. ``doing`` describes the current or the last step."""
         with self._lock:
             self._done += steps
             self._doing = doing or self._doing
@@ -79,13 +79,13 @@ class Work:
             self._report(now)
 
     def begin(self, doing: str) -> None:
-        """Begin the next step; the one before, if any, is finished."""
+        """Begin the next step. The previous step, if any, counts as finished."""
         with self._lock:
             is_first, self._begun = not self._begun, True
         self.advance(0 if is_first else 1, doing)
 
     def note(self, text: str) -> None:
-        """Show at once what the work waits for while no step finishes."""
+        """Show immediately what the task waits for, even if no step has finished."""
         with self._lock:
             if self._bar is not None:
                 self._doing = text
@@ -94,20 +94,20 @@ class Work:
                 print(f"{self._title}: {text}", file=self._stream, flush=True)
 
     def print(self, line: str, style: str = "") -> None:
-        """Print a line on standard output, with a style if that is a terminal."""
+        """Print a line on standard output, with a style if standard output is a terminal."""
         if not sys.stdout.isatty():
             print(line, flush=True)
             return
-        # Inside, as in ``_bar``: without a terminal, long work does not load ``rich``.
+        # Imported here, as in ``_bar``, so that ``rich`` is loaded only for a terminal.
         from rich.console import Console
         from rich.text import Text
 
-        # The bar is on the same terminal: its console keeps the two apart.
+        # The bar is on the same terminal, so its console must print the line above the bar.
         console = Console(highlight=False) if self._bar is None else self._bar[0].console
         console.print(Text(line, style=style))
 
     def tracked(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield the items and count each one as a step."""
+        """Yield the items, and count each item as a finished step."""
         for item in items:
             yield item
             self.advance()
@@ -137,7 +137,8 @@ def _bar(title: str, total: int | None, stream: IO[str]) -> tuple[Progress, Task
 
     class QuietConsole(Console):
         def show_cursor(self, show: bool = True) -> bool:
-            """Never hide the cursor: a killed program could not show it again."""
+            """Do nothing and return False. A hidden cursor would stay hidden if the program is
+            killed."""
             return False
 
     progress = Progress(
@@ -149,7 +150,7 @@ def _bar(title: str, total: int | None, stream: IO[str]) -> tuple[Progress, Task
         TextColumn("{task.fields[doing]}", markup=False, style="dim"),
         console=QuietConsole(file=stream),
         transient=True,
-        # Only output to the same terminal would damage the bar; a file must get its lines.
+        # Only output to the same terminal would damage the bar. Output to a file is unchanged.
         redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
         redirect_stderr=stream is sys.stderr,
         refresh_per_second=5,

@@ -1,4 +1,4 @@
-"""Rows of a pane: its items, and how one item becomes a line."""
+"""Rows of a pane: the items, and the function that renders an item as a line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Pane(StrEnum):
-    """A part of the screen."""
+    """A pane of the screen."""
 
     DEVICES = "devices"
     HOLDERS = "holders"
@@ -36,7 +36,7 @@ CLUSTER_PANES: Final = (Pane.NODES, Pane.RESOURCES, Pane.EVENTS)
 
 @attrs.frozen
 class LogLine:
-    """One line of the log."""
+    """A line of the event log."""
 
     time: float
     """Seconds since the epoch."""
@@ -46,10 +46,10 @@ class LogLine:
 
 @attrs.frozen
 class Shown:
-    """Inputs of the rows other than the view."""
+    """Data that rows show in addition to the view: log lines, the time and glyphs."""
 
     lines: Sequence[LogLine] | None = None
-    """Oldest first; None if there is no event source."""
+    """Lines of the event log, oldest first; None if there is no event source."""
     now: float = 0.0
     """Seconds since the epoch, for the duration of calls in progress."""
     glyphs: Glyphs = UNICODE
@@ -59,19 +59,19 @@ class Shown:
 
 @attrs.frozen
 class Rows(Generic[T]):
-    """Rows of a pane. Only those on the screen are rendered."""
+    """Rows of a pane. Only the rows on the screen are rendered."""
 
     items: Sequence[T]
     words: Callable[[T], str]
     """Returns the text of an item that the filter searches."""
     line: Callable[[T, int], Text]
-    """Renders an item in at most the given number of cells."""
+    """Renders an item as a line of at most the given number of cells."""
 
     def __len__(self) -> int:
         return len(self.items)
 
     def containing(self, text: str) -> Rows[T]:
-        """Return the rows that contain the text, ignoring case."""
+        """Return the rows whose text contains ``text``, ignoring case."""
         if not text:
             return self
         wanted = text.lower()
@@ -79,6 +79,6 @@ class Rows(Generic[T]):
         return attrs.evolve(self, items=matching)
 
     def window(self, first: int, height: int, width: int) -> list[Text]:
-        """Render at most ``height`` rows, starting at row ``first``."""
-        # The only place that renders rows: the cost is that of the screen, not of the node.
+        """Return at most ``height`` rendered rows, starting at row number ``first``."""
+        # Only this method renders rows, so the cost depends on the screen and not on the node.
         return [self.line(item, width) for item in self.items[first : first + height]]

@@ -1,4 +1,4 @@
-"""Render the whole screen as lines. Pure; works for any size."""
+"""Render the whole screen as lines. Pure functions; they work for any size of the screen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Screen", "View", "draw", "whole"]
 _WIDE = 150
 
 View: TypeAlias = NodeView | ClusterView
-"""Anything that the screen can show."""
+"""Views that the screen can show."""
 
 _HELP = """\
 Tab          next pane; Shift-Tab: previous pane
@@ -35,41 +35,41 @@ _ALL = "0            all panes; Escape also removes the filter\n"
 
 
 class Subject(Protocol):
-    """A view with the names, titles and rows of its panes."""
+    """A view, with the names, titles and rows of its panes."""
 
     @property
     def panes(self) -> Sequence[Pane]:
-        """Panes in the order of their keys."""
+        """Panes in the order of their number keys."""
 
     @property
     def columns(self) -> Sequence[Sequence[Pane]]:
-        """Panes of the overview, by column on a wide screen."""
+        """Panes of the overview. On a wide screen, each inner sequence is a column."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """What the source of the view does not report."""
+        """Lines that say what the source of the view does not report."""
 
     @property
     def help(self) -> str:
-        """One line for the key of each pane."""
+        """One line of help for each pane's number key."""
 
     def is_available(self, pane: Pane, shown: Shown) -> bool:
-        """True if the source reports what the pane shows."""
+        """True if the view's source reports the content of the pane."""
 
     def header(self) -> Text:
-        """Return the first line."""
+        """Return the first line of the screen."""
 
     def legend(self, glyphs: Glyphs) -> Text:
-        """Return the explanation of the glyphs, shown below the help."""
+        """Return the line that explains the glyphs. It is shown below the help."""
 
     def title(self, pane: Pane, glyphs: Glyphs) -> Text:
-        """Return what follows a pane's name: empty, or with a trailing space."""
+        """Return the text after a pane's name. It is empty or ends with a space."""
 
     def rows(self, pane: Pane, shown: Shown, width: int) -> Rows[Any]:
         """Return the rows of a pane that is ``width`` cells wide."""
 
     def none(self, pane: Pane) -> str:
-        """Return the text that replaces the rows if there are none."""
+        """Return the text to show in a pane without rows."""
 
 
 def _subject(view: View) -> Subject:
@@ -78,16 +78,16 @@ def _subject(view: View) -> Subject:
 
 @attrs.frozen
 class Screen:
-    """Lines of the screen, and how far it can be scrolled."""
+    """The lines of the screen, and how far it can be scrolled."""
 
     lines: tuple[Text, ...]
-    """One for each row of the screen; none is wider than the screen."""
+    """One line for each row of the screen; no line is wider than the screen."""
     page: int = 1
     """Number of rows that PageDown scrolls."""
     last: int = 0
-    """Greatest offset."""
+    """Greatest possible offset of the selected pane."""
     panes: Sequence[Pane] = ()
-    """Panes in the order of their keys."""
+    """Panes in the order of their number keys."""
 
 
 def draw(
@@ -101,8 +101,8 @@ def draw(
 ) -> Screen:
     """Render a screen of ``width`` cells and ``height`` rows.
 
-    ``notice`` is a message of the program, such as what it waits for. ``about`` is shown below
-    the help, such as the addresses where it serves.
+    ``notice`` is a message of the program for the second line. ``about`` are lines to show below
+    the help, such as the addresses of servers.
     """
     subject = _subject(view)
     head = [_header(subject, state, width, shown.glyphs)]
@@ -118,11 +118,11 @@ def draw(
         middle = _two_columns(subject, width, body, shown)
     else:
         middle = _stacked(_panes(subject, shown, _overview(subject), width), width, body, shown)
-    # Notes explain what is missing; they are worth a line only if no row has to go.
+    # Notes are shown only if there is room for them in addition to all rows.
     if not state.help and len(middle) + len(subject.notes) < body:
         middle += [Text(), *_notes(subject, width, shown.glyphs)]
     lines = [*head, *middle[:body]]
-    # Always ``height`` lines: the line with the keys stays at the bottom.
+    # Fill up to ``height`` lines, so that the line with the keys is at the bottom.
     lines += [Text()] * (height - 1 - len(lines))
     lines.append(_keys_line(subject, state, width, shown))
     return Screen(tuple(lines[:height]), max(body - 1, 1), last, subject.panes)
@@ -141,7 +141,7 @@ def _header(subject: Subject, state: ScreenState, width: int, glyphs: Glyphs) ->
         line.append("  paused", "bold yellow")
     line = joined([line], width, glyphs)
     line.pad_right(max(width - line.cell_len, 0))
-    # Padded first: the reversed background has to reach the edge of the screen.
+    # Padded first, so that the reversed background reaches the edge of the screen.
     line.stylize("reverse")
     return line
 
@@ -156,10 +156,10 @@ def _keys_line(subject: Subject, state: ScreenState, width: int, shown: Shown) -
             continue
         style = "bold reverse" if pane is state.pane else "bold"
         line.append(str(number), style).append(f" {pane or 'all'} ", "")
-    rest = f"{glyphs.arrows} / filter ? help q quit"
+    keys = f"{glyphs.arrows} / filter ? help q quit"
     if state.filter:
-        rest = f"only {safe(state.filter)!r} (Esc) {rest}"
-    return joined([line, Text(rest, "dim")], width, glyphs)
+        keys = f"only {safe(state.filter)!r} (Esc) {keys}"
+    return joined([line, Text(keys, "dim")], width, glyphs)
 
 
 def _help(subject: Subject, about: Sequence[str], glyphs: Glyphs, width: int) -> list[Text]:
@@ -174,7 +174,7 @@ def _help(subject: Subject, about: Sequence[str], glyphs: Glyphs, width: int) ->
 
 
 def _folded(text: str, width: int) -> list[Text]:
-    """Return the whole text on as many lines as it needs: a cut address is useless."""
+    """Return a text on as many lines as it needs, because a cut address would be useless."""
     text, room = safe(text), max(width - 2, 1)
     return [
         joined([f" {text[start : start + room]}"], width) for start in range(0, len(text), room)
@@ -204,7 +204,7 @@ def _panes(subject: Subject, shown: Shown, panes: Sequence[Pane], width: int) ->
 
 
 def _stacked(panes: Sequence[_Placed], width: int, height: int, shown: Shown) -> list[Text]:
-    """Render panes one above the other, each with a title."""
+    """Render panes one above the other, each with a title line."""
     lines: list[Text] = []
     for placed, share in zip(
         panes, _shares([len(each.rows) for each in panes], height), strict=True
@@ -215,12 +215,13 @@ def _stacked(panes: Sequence[_Placed], width: int, height: int, shown: Shown) ->
 
 
 def _shares(wanted: Sequence[int], height: int) -> list[int]:
-    """Divide ``height`` rows among panes; ``wanted`` has the rows of each without its title.
+    """Divide ``height`` rows among panes. ``wanted`` has the number of rows of each pane, without
+    its title.
 
-    A pane gets at most what it needs, and panes that need more get equal shares.
+    A pane gets at most as many rows as it needs, and panes that need more get equal shares.
     """
     shares = [0] * len(wanted)
-    # Row by row in turn. The number of rows is small, so nothing smarter is needed.
+    # Each pane gets one row at a time. The number of rows is small, so this is fast enough.
     while height > 0:
         hungry = [number for number, rows in enumerate(wanted) if shares[number] < max(rows, 1) + 1]
         if not hungry:
@@ -235,7 +236,7 @@ def _pane(placed: _Placed, width: int, height: int, shown: Shown) -> list[Text]:
     subject, pane, its_rows = placed.subject, placed.pane, placed.rows
     count, room = len(its_rows), height - 1
     hidden = count - room
-    # Events are oldest first, and the newest matter.
+    # Events are sorted oldest first, and the newest are shown.
     first = max(hidden, 0) if pane is Pane.EVENTS else 0
     more = f" {hidden} more" if hidden > 0 else ""
     title = _title(subject, pane, width, shown.glyphs, more)
@@ -256,7 +257,7 @@ def _title(subject: Subject, pane: Pane, width: int, glyphs: Glyphs, more: str) 
 def _alone(
     subject: Subject, state: ScreenState, width: int, height: int, shown: Shown
 ) -> tuple[list[Text], int]:
-    """Render the selected pane alone. Returns its lines and the greatest offset."""
+    """Render only the selected pane. Return its lines and its greatest possible offset."""
     pane = state.pane
     assert pane is not None
     room = max(height - 1, 0)
@@ -291,7 +292,7 @@ def _two_columns(subject: Subject, width: int, height: int, shown: Shown) -> lis
 
 
 def whole(view: NodeView, width: int, glyphs: Glyphs) -> list[Text]:
-    """Render all rows of all panes, for output that is not a screen."""
+    """Render all rows of all panes, for output to a file or a pipe."""
     subject, shown = _subject(view), Shown(glyphs=glyphs)
     lines = [Text(safe(view.source), "bold")]
     for placed in _panes(subject, shown, _overview(subject), width):

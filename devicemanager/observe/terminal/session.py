@@ -1,4 +1,4 @@
-"""The terminal and the signals of a program with a live view."""
+"""The terminal and the signal handlers of a program with a live view."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _DUMB = ("dumb", "unknown", "")
 
 
 def is_live_terminal() -> bool:
-    """True if standard output is a terminal with cursor control and we are in its foreground."""
+    """True if standard output is a terminal with cursor control, and the process is in its
+    foreground."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):
@@ -30,8 +31,9 @@ def is_live_terminal() -> bool:
 
 
 def standard_terminal() -> Terminal:
-    """Return the terminal at standard output; it has keys if standard input is one, too."""
-    # Earlier output must come before the alternate screen, or it would appear inside it.
+    """Return the terminal at standard output. Its keys are read from standard input if that is a
+    terminal."""
+    # Earlier output must be written before the alternate screen is entered.
     sys.stdout.flush()
     return Terminal(sys.stdout.fileno(), _keys_descriptor(), sys.stdout.encoding)
 
@@ -45,9 +47,9 @@ def _keys_descriptor() -> int | None:
 
 
 class TerminalSignals:
-    """Signal handlers of a view: resizing, Ctrl-Z, `fg` and Ctrl-\\. A context manager.
+    """Signal handlers of a live view, for a resized terminal, Ctrl-Z, `fg` and Ctrl-\\.
 
-    Enter it in the main thread: Python accepts handlers only there.
+    Use it as a context manager in the main thread: Python accepts handlers only there.
     """
 
     def __init__(self, view: LiveView) -> None:
@@ -62,7 +64,7 @@ class TerminalSignals:
             signal.SIGQUIT: self._dies,
         }
         for number, handler in handlers.items():
-            # An ignored signal stays ignored: a parent such as nohup has decided that.
+            # Signals that a parent process such as nohup has set to be ignored stay ignored.
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._handlers[number] = signal.signal(number, handler)
         return self
@@ -94,7 +96,7 @@ class TerminalSignals:
 
 
 def _default(number: int) -> None:
-    """Perform the default action of the signal."""
+    """Perform the default action of a signal."""
     signal.signal(number, signal.SIG_DFL)
-    # To this thread, so that the signal is delivered before the next line runs.
+    # Sent to this thread, so that the signal is delivered before the next line runs.
     signal.pthread_kill(threading.get_ident(), number)

@@ -1,8 +1,8 @@
-"""Texts that fill exactly the given cells, even if their content is hostile.
+"""Texts that fill exactly the given number of cells, even if their content is hostile.
 
-Names and messages come from plugins and manifests. It is not enough that they cannot control
-the terminal. In rows and columns no character may be wider than we count, combine with the one
-before it, or reverse the order of its line. Such characters are shown as escapes.
+Names and messages come from plugins and manifests, so they must not control the terminal. In rows
+and columns, a character must also not be wider than its counted width, combine with the previous
+character, or reverse the direction of the line. Such characters are shown as escapes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from devicemanager.observe.view import DeviceState
 __all__ = ["ASCII", "STYLES", "UNICODE", "Glyphs", "column", "joined", "safe", "shortened"]
 
 _RIGHT_TO_LEFT = {"R", "AL", "AN"}
-# Above it are mostly emoji, whose width differs between terminals.
+# Characters above are mostly emoji, whose width differs between terminals.
 _LAST_PLAIN = 0xFFFF
 
 
 @attrs.frozen
 class Glyphs:
-    """Characters for one terminal. States differ in shape, not only in colour."""
+    """Characters for one kind of terminal. States of devices differ in shape, not only in color."""
 
     states: Mapping[DeviceState, str]
     ellipsis: str
@@ -68,8 +68,9 @@ STYLES: Mapping[DeviceState, str] = {
 
 
 def safe(text: str, longest: int = 1000) -> str:
-    """Return the first ``longest`` characters; those that do not fit one cell are escaped."""
-    # Cut first: a message can have megabytes.
+    """Return the first ``longest`` characters of a text. Characters that do not fit one cell are
+    escaped."""
+    # Cut first, because a message can have megabytes.
     text = text[:longest]
     if text.isascii() and text.isprintable():
         return text
@@ -90,10 +91,11 @@ def _escaped(character: str) -> str:
 
 
 def shortened(text: str, width: int, glyphs: Glyphs = UNICODE) -> str:
-    """Return ``text`` in at most ``width`` cells, with an ellipsis in the middle if needed."""
+    """Return a text in at most ``width`` cells, with an ellipsis in the middle if it is too
+    long."""
     if width <= 0:
         return ""
-    # The end stays because IDs of one resource differ mostly at the end.
+    # The end is kept, because IDs of one resource differ mostly at the end.
     tail = min(width // 3, 12)
     if len(text) > 4 * width:
         text = safe(text, 2 * width) + glyphs.ellipsis + safe(text[-width:])
@@ -110,17 +112,18 @@ def shortened(text: str, width: int, glyphs: Glyphs = UNICODE) -> str:
 
 
 def column(text: str, width: int, style: str = "", glyphs: Glyphs = UNICODE) -> Text:
-    """Return ``text`` in exactly ``width`` cells."""
+    """Return a text in exactly ``width`` cells, shortened or padded."""
     return Text(set_cell_size(shortened(text, width, glyphs), max(width, 0)), style)
 
 
 def joined(parts: Iterable[Text | str], width: int, glyphs: Glyphs = UNICODE) -> Text:
-    """Join parts, which must be safe already, to one line of at most ``width`` cells."""
+    """Join parts to one line of at most ``width`` cells. The parts must be texts that ``safe`` has
+    returned."""
     line = Text(no_wrap=True, end="")
     for part in parts:
         line.append(part)
     if line.cell_len > width:
-        # One cell less, for the ellipsis that marks a cut line.
+        # One cell is needed for the ellipsis that marks a cut line.
         line.truncate(max(width - 1, 0))
         if width > 0:
             line.append(glyphs.ellipsis)

@@ -1,16 +1,16 @@
-"""Take over the terminal and restore it in every case.
+"""Take over the terminal, and restore it in every case.
 
-Three things make this hard:
+Three problems make this hard:
 
-* The terminal is shared. After ``&``, ``bg`` or Ctrl-Z it belongs to the shell: reading then
-  steals the user's typing, and setting its mode stops the process. So each access first checks
-  that we are in the foreground.
-* A write can block without end, after Ctrl-S or if the other side of a pseudo-terminal does not
-  read. Restoring the terminal must not wait for such a write longer than ``_PATIENCE``.
-* A signal handler can interrupt any line, including one that has the lock.
+* The terminal is shared. After ``&``, ``bg`` or Ctrl-Z it belongs to the shell: reading would
+  steal the user's input, and setting its mode would stop the process. Therefore each access first
+  checks that this process is in the foreground.
+* A write can block forever, after Ctrl-S or if the reader of a pseudo-terminal stops reading.
+  Restoring the terminal must not wait for such a write longer than ``_PATIENCE``.
+* A signal handler can interrupt any line, even while its thread holds the lock.
 
-Output bypasses ``sys.stdout``: a thread that blocks in its buffer has a lock that the exit of
-the interpreter waits for.
+Output bypasses ``sys.stdout``: a thread that blocks in ``sys.stdout`` holds a lock that the
+interpreter needs to exit.
 """
 
 from __future__ import annotations
@@ -29,33 +29,36 @@ __all__ = ["Terminal", "is_foreground"]
 # Alternate screen, no cursor, no wrapping, clear.
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
 _LEAVE = "\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"
-# Seconds that restoring waits, twice, for a blocked write.
+# Seconds to wait for a blocked write when the terminal is restored; this is done twice.
 _PATIENCE = 1.0
 
 
 def is_foreground(descriptor: int) -> bool:
-    """True if we may draw on the terminal and read from it: not after ``&`` or ``bg``."""
+    """True if this process may draw on the terminal and read from it. False after ``&`` or
+    ``bg``."""
     try:
         return os.tcgetpgrp(descriptor) == os.getpgrp()
     except OSError:
-        # Not our controlling terminal, so no shell shares it with us. Or it is gone; then the
-        # next use fails.
+        # It is not the controlling terminal, so no shell shares it. Or the terminal is gone; then
+        # the next use fails.
         return True
 
 
 class Terminal:
-    """Terminal at two descriptors. Thread-safe; may be used in a signal handler.
+    """A terminal at an output and an input descriptor. Thread-safe; may be used in a signal
+    handler.
 
     ``enter`` and ``leave`` may be called in any order and any number of times.
     """
 
     def __init__(self, output: int, input_: int | None, encoding: str = "utf-8") -> None:
-        """Without ``input_`` there are no keys."""
+        """Create the object without changing the terminal. Keys are read from ``input_``, if it is
+        not None."""
         self.input = None if input_ is None else _reopened(input_)
         self._given_input = input_
         self.output = output
         self._encoding = encoding
-        # Reentrant: a signal handler can run while its own thread has the lock.
+        # Reentrant, because a signal handler can run while its thread holds the lock.
         self._lock = threading.RLock()
         self._saved: list[Any] | None = None
         self._entered = False
@@ -66,11 +69,11 @@ class Terminal:
 
     @property
     def is_entered(self) -> bool:
-        """True while the terminal shows our screen."""
+        """True while the terminal shows the live view."""
         return self._entered
 
     def size(self) -> tuple[int, int]:
-        """Return width and height. Terminals that report 0 count as 80 by 24."""
+        """Return width and height in cells; 80 and 24 if the terminal does not report them."""
         try:
             width, height = os.get_terminal_size(self.output)
         except OSError:
@@ -78,7 +81,8 @@ class Terminal:
         return (width or 80, height or 24)
 
     def enter(self) -> None:
-        """Take over the terminal if we are in the foreground. Raises OSError if it is gone."""
+        """Take over the terminal if this process is in the foreground. Raises OSError if it is
+        gone."""
         with self._lock:
             if self._entered or self._given_up or not is_foreground(self.output):
                 return
@@ -88,13 +92,14 @@ class Terminal:
             self._write(_ENTER)
 
     def _set_keys(self) -> None:
-        """Deliver keys at once and without echo; Ctrl-C and Ctrl-Z stay signals."""
+        """Set the terminal to deliver keys immediately and without echo. Ctrl-C and Ctrl-Z remain
+        signals."""
         if self.input is None or not is_foreground(self.input):
             return
         with contextlib.suppress(termios.error):
             mode = termios.tcgetattr(self.input)
             if self._saved is None:
-                # Only once: after `fg` a shell may restore our own mode, not the original.
+                # Saved only once, because a shell may restore this program's mode after `fg`.
                 self._saved = termios.tcgetattr(self.input)
             mode[3] &= ~(termios.ECHO | termios.ICANON)
             mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
@@ -104,9 +109,9 @@ class Terminal:
                 termios.tcsetattr(self.input, termios.TCSANOW, mode)
 
     def leave(self, *, for_good: bool = False) -> None:
-        """Restore the terminal; ``for_good`` makes later calls of ``enter`` do nothing. Never
-        raises, even if the terminal is gone."""
-        # Before the lock: a thread that waits for it in ``enter`` must not succeed afterwards.
+        """Restore the terminal. After ``for_good``, ``enter`` does nothing. Never raises, even if
+        the terminal is gone."""
+        # Set before taking the lock, so that a thread that waits in ``enter`` does nothing.
         self._given_up |= for_good
         with self._patiently() as is_ours:
             if not self._entered:
@@ -116,16 +121,17 @@ class Terminal:
                 if self.input is not None and self._saved is not None:
                     termios.tcsetattr(self.input, termios.TCSANOW, self._saved)
             with contextlib.suppress(OSError):
-                # Without the lock a write of another thread still blocks; ours would, too.
+                # Without the lock, another thread's write still blocks, and this one would, too.
                 if is_ours:
                     self._write(_LEAVE)
 
     @contextlib.contextmanager
     def _patiently(self) -> Iterator[bool]:
-        """Take the lock, or continue without it (False) if a write blocks for too long."""
+        """Take the lock and yield True. Yield False, without the lock, if another thread's write
+        blocks for too long."""
         taken = self._lock.acquire(timeout=_PATIENCE)
         if not taken:
-            # The write may be blocked by Ctrl-S: do what Ctrl-Q does.
+            # Ctrl-S may have blocked the write, so resume output as Ctrl-Q does.
             with contextlib.suppress(termios.error, OSError):
                 termios.tcflow(self.output, termios.TCOON)
             taken = self._lock.acquire(timeout=_PATIENCE)
@@ -136,14 +142,14 @@ class Terminal:
                 self._lock.release()
 
     def close(self) -> None:
-        """Close the descriptor of the keys, after ``leave(for_good=True)``."""
+        """Close the descriptor of the keys. Call ``leave(for_good=True)`` first."""
         if self.input is not None and self.input != self._given_input:
             os.close(self.input)
         self.input = None
 
     def resume(self) -> None:
         """Take over the terminal again after the process was stopped and continued."""
-        # Only if it is in the foreground now, which ``enter`` checks; after `bg` it is not.
+        # After `bg` the process is in the background, and ``enter`` does nothing.
         with self._patiently() as is_ours:
             was_entered, self._entered = self._entered, False
             if was_entered and is_ours:
@@ -151,15 +157,16 @@ class Terminal:
                     self.enter()
 
     def forget_drawn(self) -> None:
-        """Draw everything next time: the contents or the size of the screen changed."""
-        # Takes no lock, since a signal handler calls it.
+        """Make the next drawing write all lines, because the content or size of the screen
+        changed."""
+        # Takes no lock, because a signal handler calls it.
         self._stale = True
 
     def read(self) -> bytes | None:
-        """Return the pressed keys; None if there are none or they are not for us. Raises OSError
-        if the terminal is gone."""
+        """Return the bytes of pressed keys. Return None if there are none, or if the shell owns the
+        terminal. Raises OSError if the terminal is gone."""
         with self._lock:
-            # Checked again: the shell may own the terminal since ``poll`` reported the keys.
+            # Checked again, because the shell may have got the terminal after ``poll`` returned.
             if self.input is None or not self._entered or not is_foreground(self.input):
                 return None
             try:
@@ -171,7 +178,7 @@ class Terminal:
         return data
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Show the lines; only those that changed are written. Raises OSError."""
+        """Show the lines, writing only changed lines. Raises OSError if the terminal is gone."""
         with self._lock:
             if not self._entered:
                 return
@@ -180,8 +187,8 @@ class Terminal:
             parts = [] if self._drawn else ["\x1b[0m\x1b[2J"]
             for number, line in enumerate(lines):
                 if number >= len(self._drawn) or self._drawn[number] != line:
-                    # Cleared first: after a full line the cursor is still on the last cell,
-                    # and clearing to the end of the line would remove it.
+                    # Clear the line before writing it. After a full line, the cursor is still on
+                    # the last cell, and clearing the rest of the line would remove that cell.
                     parts.append(f"\x1b[{number + 1};1H\x1b[0m\x1b[2K{line}")
             if len(lines) < len(self._drawn):
                 parts.append(f"\x1b[{len(lines) + 1};1H\x1b[0m\x1b[J")
@@ -189,15 +196,15 @@ class Terminal:
             self._write("".join(parts))
 
     def _write(self, text: str) -> None:
-        # ``os.write`` may write only a part, as when a signal arrives.
-        rest = memoryview(text.encode(self._encoding, "backslashreplace"))
-        while rest:
-            rest = rest[os.write(self.output, rest) :]
+        # ``os.write`` may write only a part, for example when a signal arrives.
+        remaining = memoryview(text.encode(self._encoding, "backslashreplace"))
+        while remaining:
+            remaining = remaining[os.write(self.output, remaining) :]
 
 
 def _reopened(descriptor: int) -> int:
-    """Return a non-blocking descriptor of the same terminal."""
-    # Opened again: O_NONBLOCK on the given one would apply to the shell, too, which shares it.
+    """Return a new, non-blocking descriptor of the same terminal."""
+    # Opened again, because the shell shares the given descriptor and its O_NONBLOCK flag.
     try:
         flags = os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
         return os.open(f"/proc/self/fd/{descriptor}", flags)
@@ -207,8 +214,9 @@ def _reopened(descriptor: int) -> int:
 
 @contextlib.contextmanager
 def _background_writes() -> Iterator[None]:
-    """Block SIGTTOU, which stops a background process that sets the terminal's mode."""
-    # Needed although callers check the foreground: it can change between check and call.
+    """Block SIGTTOU in the with block. The signal stops a background process that sets the
+    terminal's mode."""
+    # Needed although callers check the foreground, which can change after the check.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
     try:
         yield

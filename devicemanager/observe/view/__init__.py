@@ -1,7 +1,7 @@
-"""Views: immutable values that describe a node, and the builders that make them.
+"""Views: immutable values that describe a node, and the builders of these values.
 
-Theory of operation. A builder is called repeatedly (``refresh``) and returns the view of that
-moment. ``delta`` compares two views of one builder.
+Theory of operation. A builder is called repeatedly (``refresh``) and returns the current view.
+``delta`` compares two views of the same builder.
 
 In:  ``KubeletView``         a ``MockKubelet``: one snapshot, its pods, events and calls;
      ``PodResourcesView``    List and GetAllocatableResources responses of any kubelet;
@@ -9,14 +9,14 @@ In:  ``KubeletView``         a ``MockKubelet``: one snapshot, its pods, events a
 Out: a ``NodeView`` or a ``ClusterView`` (``values``, ``cluster``).
 
 Invariants:
-* Views never change. A part that has not changed since the view before is the same object
-  (``reuse``), down to a resource, plugin or pod. If nothing changed, so is the whole view.
-* Devices are columns by number, not objects: a node can have 10,000 of them.
+* Views never change. A resource, plugin or pod that has not changed since the previous view is
+  the same object (``reuse``). If nothing has changed, the whole view is the same object.
+* Devices are stored in columns by number, not as objects, because a node can have 10,000 devices.
 * A kubelet's lock is held for one step at a time, so admissions are not delayed.
-* No drawing, no sockets, no changes to the kubelet.
+* The package does not draw, open sockets or change the kubelet.
 
-Start reading at ``values``; ``kubelet`` shows how the parts are put together, and ``devices``
-is the only part with an incremental algorithm.
+Start reading at ``values``. ``kubelet`` shows how the parts are combined, and ``devices`` is the
+only part with an incremental algorithm.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Find the differences between two views of one builder, by identity: cheap for a large node."""
+"""Find the differences between two views of the same builder. Comparing objects by identity makes
+this fast for large nodes."""
 
 from __future__ import annotations
 
@@ -20,41 +21,42 @@ T = TypeVar("T")
 
 @attrs.frozen
 class DevicesDelta:
-    """Changed devices of one resource whose layout is unchanged."""
+    """The changed devices of one resource whose layout has not changed."""
 
     resource: ResourceView
     numbers: tuple[int, ...]
-    """Numbers of devices with a different state, health or holder. Ascending."""
+    """Numbers of the devices whose state, health or containers have changed, in ascending order."""
 
 
 @attrs.frozen
 class Delta:
-    """Changes from one view to a later one."""
+    """The changes from one view to a later view."""
 
     revision: int
     resources: tuple[ResourceView, ...] = ()
-    """New resources and those with a different layout; they must be redrawn."""
+    """New resources and resources with a different layout; all their devices must be redrawn."""
     devices: tuple[DevicesDelta, ...] = ()
     removed_resources: tuple[str, ...] = ()
     plugins: tuple[PluginView, ...] | None = None
-    """All plugins if one has changed, else None."""
+    """All plugins if any plugin has changed, else None."""
     pods: tuple[PodInfo, ...] = ()
     """New and changed pods."""
     removed_pods: tuple[str, ...] = ()
-    """UIDs of pods that are gone."""
+    """UIDs of pods that are no longer in the view."""
     events: tuple[Event, ...] = ()
-    """Events newer than those of the earlier view."""
+    """Events that are newer than those of the earlier view."""
     node: bool = False
-    """True if anything else is different: serving, NUMA nodes, names."""
+    """True if a field of the node itself has changed, such as ``serving`` or ``numa_nodes``."""
 
 
 def delta(before: NodeView, after: NodeView) -> Delta:
-    """Compare two views. Values that are one object count as equal without a comparison."""
+    """Return the changes from the view ``before`` to the view ``after``. Identical objects count as
+    equal without a comparison."""
     old = {resource.name: resource for resource in before.resources}
-    # Identity is enough: the builder reuses the object of an unchanged resource.
+    # Identity is enough, because the builder reuses the object of an unchanged resource.
     changed = [each for each in after.resources if old.get(each.name) is not each]
     same_layout = [each for each in changed if not _is_other_layout(old.get(each.name), each)]
-    # A resource with another layout is sent whole: device numbers mean something else now.
+    # With another layout, device numbers stand for other devices, so the whole resource is sent.
     return Delta(
         after.revision,
         tuple([each for each in changed if _is_other_layout(old.get(each.name), each)]),
@@ -73,7 +75,7 @@ def _is_other_layout(old: ResourceView | None, new: ResourceView) -> bool:
 
 
 def _devices(old: ResourceView, new: ResourceView) -> DevicesDelta:
-    # States are enum members, so ``is`` compares 10,000 of them without calling ``__eq__``.
+    # States are enum members, so ``is`` compares 10,000 states without calling ``__eq__``.
     numbers = [
         number
         for number, (state, was) in enumerate(zip(new.states, old.states, strict=True))
@@ -81,10 +83,10 @@ def _devices(old: ResourceView, new: ResourceView) -> DevicesDelta:
     ]
     changed = set(numbers)
     if old.health is not new.health:
-        # The columns differ in length if a listed device became an unlisted one or vice versa.
+        # The columns differ in length if a device has been added to or removed from the list.
         pairs = zip_longest(new.health, old.health)
         changed.update(number for number, (health, was) in enumerate(pairs) if health != was)
-    # Holders can change while the state stays: a device passes from an init container to an app.
+    # Holders can change without the state, for example from an init container to an app container.
     others = {id_ for id_, holders in new.holders.items() if old.holders.get(id_) != holders}
     others |= old.holders.keys() - new.holders.keys()
     if others:
@@ -95,7 +97,7 @@ def _devices(old: ResourceView, new: ResourceView) -> DevicesDelta:
 def _new(before: tuple[PodInfo, ...], after: tuple[PodInfo, ...]) -> tuple[PodInfo, ...]:
     if before is after:
         return ()
-    # ``id`` is safe here: ``before`` keeps its objects alive, so no ID can be reused.
+    # ``id`` is safe, because ``before`` keeps its objects alive, so no ID can be reused.
     same = set(map(id, before))
     return tuple([pod for pod in after if id(pod) not in same])
 
@@ -109,7 +111,7 @@ def _gone(before: Iterable[object], after: Iterable[object], key: str) -> tuple[
 
 
 def _newer_events(before: NodeView, after: NodeView) -> tuple[Event, ...]:
-    # By number, not by identity: the buffer drops old events while new ones are added.
+    # Compared by number, because the buffer drops old events while new events are added.
     last = before.events[-1].number if before.events else 0
     return tuple([event for event in after.events or () if event.number > last])
 

@@ -1,4 +1,4 @@
-"""View of many nodes in a cluster: a row for each node, and the totals of their devices."""
+"""View of many nodes in a cluster: one row per node, and the totals of their devices."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from devicemanager.kubelet.telemetry import NodeTelemetry
 
 __all__ = ["ClusterNodeView", "ClusterView", "ClusterViewBuilder", "ResourceTotals"]
 
-# A view is reused for this multiple of the time that it took to build.
+# A view is reused for this multiple of the time that building it took.
 _SHARE = 10
 
 
 @attrs.frozen
 class ResourceTotals:
-    """Device counts of one resource, on one node or on all."""
+    """Numbers of devices of one resource, on one node or on all nodes."""
 
     name: str
     capacity: int
@@ -33,16 +33,16 @@ class ResourceTotals:
 
 @attrs.frozen
 class ClusterNodeView:
-    """One node."""
+    """View of one node in a cluster."""
 
     name: str
     ready: bool
     problems: tuple[str, ...]
-    """Why it is not ready, its pressure conditions, and the faults in its annotation."""
+    """Why the node is not ready, its pressure conditions, and the faults in its annotation."""
     silent: bool
     """True if the node has stopped reporting."""
     resources: tuple[ResourceTotals, ...]
-    """Sorted by name."""
+    """Numbers of devices by resource, sorted by resource name."""
     pods: tuple[tuple[str, int], ...]
     """Number of pods in each phase, sorted by phase."""
     rejection: str
@@ -51,14 +51,14 @@ class ClusterNodeView:
 
 @attrs.frozen
 class ClusterView:
-    """The nodes of one process."""
+    """View of the nodes that this process runs in a cluster."""
 
     source: str
     """URL of the cluster."""
     nodes: tuple[ClusterNodeView, ...]
-    """Sorted by name; a number at the end of a name is compared as a number."""
+    """Nodes, sorted by name; a number at the end of a name is compared as a number."""
     resources: tuple[ResourceTotals, ...]
-    """Totals of all nodes, sorted by name."""
+    """Totals of all nodes by resource, sorted by resource name."""
     notes: tuple[str, ...] = ()
 
 
@@ -75,7 +75,7 @@ class _Faults(Protocol):
 
 
 class ObservedNode(Protocol):
-    """A node of the cluster, reduced to what is shown; see ``ClusterNode``."""
+    """The members of a node that a view needs. ``ClusterNode`` documents them."""
 
     @property
     def kubelet(self) -> _Kubelet: ...
@@ -87,7 +87,7 @@ class ObservedNode(Protocol):
 
 
 class ClusterViewBuilder:
-    """Builder of views of nodes that come and go. Not thread-safe."""
+    """Builder of views of a changing set of nodes. Not thread-safe."""
 
     def __init__(
         self,
@@ -95,7 +95,8 @@ class ClusterViewBuilder:
         nodes: Callable[[], Mapping[str, ObservedNode]],
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``nodes`` returns the current nodes by name; ``now`` is in seconds."""
+        """Create a builder. ``source`` is the URL of the cluster, ``nodes`` returns the current
+        nodes by name, and ``now`` the time in seconds."""
         self._source = source
         self._nodes = nodes
         self._now = now
@@ -104,19 +105,19 @@ class ClusterViewBuilder:
         self._rejections: dict[str, str] = {}
 
     def refresh(self) -> ClusterView:
-        """Return the current view, or a recent one. With many nodes a view is reused for a
-        while, so that building views uses at most 10 % of a CPU."""
+        """Return the current view or a recent one. With many nodes, a view is reused for some time,
+        so that building views uses at most 10 % of a CPU."""
         began = self._now()
         if self._latest is None or began >= self._due:
             self._latest = self._build()
             ended = self._now()
-            # Pause in proportion to the cost, which grows with the number of nodes.
+            # The pause is proportional to the cost, which grows with the number of nodes.
             self._due = ended + (ended - began) * _SHARE
         return self._latest
 
     def _build(self) -> ClusterView:
         current = self._nodes()
-        # A new node of the same name must not show the rejection of the old one.
+        # Rejections of removed nodes are dropped, because a new node can have the same name.
         self._rejections = {
             name: text for name, text in self._rejections.items() if name in current
         }
@@ -127,10 +128,10 @@ class ClusterViewBuilder:
         # Ready is the last condition, as in the kubelet's status (``defaultNodeStatusFuncs``).
         *pressures, ready = node.conditions()
         records = node.kubelet.pod_store.records()
-        # In order of arrival, so that the newest rejection is the one that stays.
+        # Records are in order of arrival, so the newest rejection replaces earlier ones.
         for record in records:
             if record.rejected:
-                # Remembered: the record is removed when the pod is deleted from the API server.
+                # Stored, because the record is removed when the pod is deleted from the API server.
                 text = f"{record.pod.namespace}/{record.pod.name} {record.reason}: {record.message}"
                 self._rejections[name] = text
         return ClusterNodeView(
@@ -154,9 +155,9 @@ class ClusterViewBuilder:
 
 
 def _natural(name: str) -> tuple[str, int, str]:
-    """Sort key that puts ``virtual-9`` before ``virtual-10``."""
+    """Return a sort key that puts ``virtual-9`` before ``virtual-10``."""
     prefix, _, number = name.rpartition("-")
-    # The limit keeps a name such as n-000…0 from becoming a number of thousands of digits.
+    # The limit avoids converting numbers with thousands of digits.
     if number.isascii() and number.isdecimal() and len(number) < 10:
         return prefix, int(number), name
     return name, -1, name

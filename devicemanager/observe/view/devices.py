@@ -1,11 +1,13 @@
-"""Build the device columns of a resource from its list and the ledger's allocations.
+"""Build the device columns of a resource from its device list and the ledger's allocations.
 
-``Holders`` inverts the ledger, which maps pods to devices, and keeps the inversion up to date
+The ledger maps pods to devices. ``Holders`` is the inverse map from devices to containers, updated
 pod by pod. ``Layouts`` reuses the layout of a resource while its device IDs and NUMA nodes are
-unchanged. ``resource_view`` puts both together. A device appears in one of four cases:
+unchanged. ``resource_view`` combines both. The state of a device depends on four cases:
 
-1. listed and free, 2. listed and in use (allocated or reserved), 3. listed but unhealthy,
-which hides the first two, 4. allocated although no plugin lists it any more.
+1. It is listed and free.
+2. It is listed and in use (allocated or reserved).
+3. It is listed but unhealthy, whether in use or not.
+4. It is allocated, but no plugin lists it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _Rows = tuple[tuple[ResourceName, ContainerName, AllocatedDevices], ...]
 
 
 class Holders:
-    """Allocated devices with their holders; an update costs what changed."""
+    """The containers to which devices are allocated. The cost of an update depends on the number of
+    changed pods."""
 
     def __init__(self) -> None:
         self._current: Mapping[PodUid, AllocatedByContainer] = {}
@@ -36,9 +39,9 @@ class Holders:
         self._by_resource: dict[ResourceName, dict[str, tuple[Holder, ...]]] = {}
 
     def update(self, held: Mapping[PodUid, AllocatedByContainer]) -> set[ResourceName]:
-        """Replace the allocations. Returns the resources whose holders changed."""
+        """Replace the allocations of all pods. Return the resources with changed allocations."""
         before, changed = self._current, set[ResourceName]()
-        # The ledger replaces a pod's allocations and never changes them: identity is enough.
+        # Identity is enough: the ledger replaces a pod's allocations and never changes them.
         for pod in [pod for pod in before if held.get(pod) is not before[pod]]:
             changed |= self._remove(pod)
         for pod, holdings in held.items():
@@ -48,15 +51,15 @@ class Holders:
         return changed
 
     def resources(self) -> set[ResourceName]:
-        """Return the resources with an allocated device."""
+        """Return the resources with at least one allocated device."""
         return {resource for resource, holders in self._by_resource.items() if holders}
 
     def of(self, resource: ResourceName) -> dict[str, tuple[Holder, ...]]:
-        """Return the holders of each allocated device by device ID; a copy."""
+        """Return a copy of the holders of each allocated device of a resource, by device ID."""
         return dict(self._by_resource.get(resource, ()))
 
     def nodes(self, resource: ResourceName, id_: str) -> Nodes:
-        """Return the NUMA nodes that an allocated device had when it was allocated."""
+        """Return the NUMA nodes that a device had when it was allocated; None without topology."""
         for holder in self._by_resource[resource][id_]:
             for name, _, holding in self._rows[PodUid(holder.pod)]:
                 if name == resource:
@@ -72,13 +75,13 @@ class Holders:
                 for resource, holding in by_resource.items()
             ]
         )
-        # Stored, because ``_remove`` runs when the ledger no longer has them.
+        # Stored for ``_remove``, because the ledger no longer has the allocations then.
         self._rows[pod] = rows
         for resource, container, holding in rows:
             holders = self._by_resource.setdefault(resource, {})
             holder = (Holder(pod, container),)
             for id_ in holding.ids:
-                # Not exclusive: containers of a pod share devices that an init container reuses.
+                # A device has several holders if containers reuse an init container's devices.
                 before = holders.get(id_)
                 holders[id_] = holder if before is None else (*before, *holder)
         return {resource for resource, _, _ in rows}
@@ -98,7 +101,7 @@ class Holders:
 
 
 class Layouts:
-    """Latest layout of each resource: the same object until it changes."""
+    """The latest layout of each resource. An unchanged layout remains the same object."""
 
     def __init__(self) -> None:
         self._latest: dict[ResourceName, tuple[DeviceIndex, Mapping[str, Nodes], Layout]] = {}
@@ -106,19 +109,20 @@ class Layouts:
     def of(
         self, resource: ResourceName, device_index: DeviceIndex, others: Mapping[str, Nodes]
     ) -> Layout:
-        """Return the layout of the listed devices and of ``others``, which are not listed."""
+        """Return the layout of the listed devices, followed by the devices in ``others``, which are
+        not listed."""
         before = self._latest.get(resource)
         if before is not None and before[0] is device_index and before[1] == others:
             return before[2]
         layout = _layout(device_index, others)
-        # A re-registered plugin gets a new index, usually with the same devices.
+        # A re-registered plugin has a new index object, usually with the same devices.
         if before is not None and (before[2].ids, before[2].numa) == (layout.ids, layout.numa):
             layout = before[2]
         self._latest[resource] = device_index, others, layout
         return layout
 
     def keep_only(self, resources: Iterable[ResourceName]) -> None:
-        """Remove the layouts of all other resources."""
+        """Remove the layouts of all resources that are not in ``resources``."""
         self._latest = {name: self._latest[name] for name in resources if name in self._latest}
 
 
@@ -130,7 +134,8 @@ def _layout(device_index: DeviceIndex, others: Mapping[str, Nodes]) -> Layout:
 
 
 def by_node(numa: Iterable[Nodes]) -> dict[int | None, tuple[int, ...]]:
-    """Compute ``Layout.by_node`` from a column of NUMA nodes."""
+    """Return the numbers of devices by NUMA node, from a column of NUMA nodes; see
+    ``Layout.by_node``."""
     members: dict[int | None, list[int]] = {}
     for number, nodes in enumerate(numa):
         members.setdefault(_lowest(nodes), []).append(number)
@@ -140,7 +145,7 @@ def by_node(numa: Iterable[Nodes]) -> dict[int | None, tuple[int, ...]]:
 def _lowest(nodes: Nodes) -> int | None:
     if not nodes:
         return None
-    # Plugins can send any number; no machine has nodes outside this range.
+    # Plugins can send any number, but no machine has nodes outside this range.
     return min((node for node in nodes if 0 <= node < MAX_NUMA_NODES), default=None)
 
 
@@ -159,11 +164,12 @@ def resource_view(
     reserved: Iterable[Reserved],
     layouts: Layouts,
 ) -> ResourceView:
-    """Build the view of a resource; ``devices`` is None if the kubelet has removed it."""
+    """Return a resource's devices with their states. ``devices`` is None if the kubelet has removed
+    the resource."""
     devices = devices or EMPTY
     held = holders.of(name)
     index = devices.device_index.index
-    # Allocated, but no longer listed: without these rows, a pod's device would be missing.
+    # Devices that are allocated but no longer listed. Pods still have them, so they are shown.
     others = {id_: holders.nodes(name, id_) for id_ in held if id_ not in index}
     allocating = _reserved(name, held, reserved)
     return ResourceView(
@@ -181,14 +187,14 @@ def resource_view(
 def _reserved(
     name: ResourceName, held: dict[str, tuple[Holder, ...]], reserved: Iterable[Reserved]
 ) -> set[DeviceId]:
-    """Add the holders of reserved devices to ``held``. Returns the devices being allocated."""
+    """Add the pods of reserved devices to ``held``. Return the devices that are being allocated."""
     allocating = set[DeviceId]()
     for pod, resource, ids in reserved:
         if resource == name:
             for id_ in ids:
                 if id_ not in held:
                     held[id_] = (Holder(pod),)
-                    # With quirk Q4 a failed admission leaves a device reserved without a pod.
+                    # With quirk Q4, a failed admission leaves a device reserved without a pod.
                     if pod != LEAKED:
                         allocating.add(id_)
     return allocating
@@ -201,11 +207,11 @@ def _states(
     others: int,
 ) -> tuple[DeviceState, ...]:
     size = devices.capacity
-    if devices.reported is None:  # no list since the plugin disconnected
+    if devices.reported is None:  # the plugin has sent no list since it disconnected
         return (DeviceState.GONE,) * (size + others)
     states = [DeviceState.FREE] * size
     index = devices.device_index
-    # The order is the priority: a later state replaces an earlier one.
+    # Later states have priority: each call replaces earlier states.
     _put(states, index.bits(map(DeviceId, held)), DeviceState.ALLOCATED)
     _put(states, index.bits(allocating), DeviceState.ALLOCATING)
     _put(states, ((1 << size) - 1) & ~devices.healthy, DeviceState.UNHEALTHY)

@@ -1,4 +1,5 @@
-"""Build views of a ``MockKubelet``; each costs what changed since the one before."""
+"""Build views of a ``MockKubelet``. The cost of a view depends on the changes since the previous
+one."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["KubeletView"]
 
 LATEST_EVENTS = 200
-"""Number of events that a view contains."""
+"""Number of the latest events that a view contains."""
 
 
 class KubeletView:
-    """Builder of views of one kubelet. Thread-safe.
+    """Builder of views of one mock kubelet. Thread-safe.
 
     It takes the kubelet's lock for one short step per resource, plugin and pod, so admissions
     are not delayed.
@@ -56,12 +57,12 @@ class KubeletView:
         )
 
     def refresh(self) -> NodeView:
-        """Return the view of this moment: the one before if nothing has changed."""
+        """Return the current view. If nothing has changed, return the previous view object."""
         with self._lock:
             before = self._view
-            # One lock for the whole view, because its parts reuse state of the view before.
-            # Events first: an event that is missing here wakes the observer for another refresh.
-            # The other way, a view could contain an event and not yet its effect.
+            # One lock for the whole view, because its parts reuse state of the previous view.
+            # Events are read first: a later event wakes the observer for another refresh.
+            # In the other order, a view could contain an event without its effect.
             events = self._kubelet.events.recent()[-LATEST_EVENTS:]
             snapshot = self._snapshot()
             resources = self._resources.refresh(snapshot)
@@ -81,8 +82,8 @@ class KubeletView:
             return self._view
 
     def _snapshot(self) -> ManagerSnapshot | None:
-        # One consistent snapshot for resources, plugins and pods. Separate readings could show
-        # a device as allocated to a pod that does not have it.
+        # One consistent snapshot for resources, plugins and pods. Separate reads could show a
+        # device as allocated to a pod that does not have it.
         try:
             return self._kubelet.manager.snapshot()
         except RequestError:  # the kubelet is stopped
@@ -90,8 +91,8 @@ class KubeletView:
 
     def _numa_nodes(self, resources: Iterable[ResourceView]) -> tuple[int, ...]:
         settings = self._kubelet.settings
-        # Not only the machine's nodes: a plugin may name others, and its devices must be shown.
-        # Without configured NUMA nodes the Topology Manager uses those that devices name.
+        # NUMA nodes of devices are added, because a plugin may name nodes that the machine lacks.
+        # Without configured NUMA nodes, the Topology Manager uses the nodes of the devices.
         nodes = set() if settings.topology_grows else set(settings.topology.nodes)
         nodes.update(
             node for resource in resources for node in resource.layout.by_node if node is not None
@@ -101,12 +102,12 @@ class KubeletView:
     def _claims_of(self, uid: str) -> PodClaims:
         try:
             return self._kubelet.claim_devices(uid)
-        except (RequestError, StartError):  # the pod was deleted meanwhile
+        except (RequestError, StartError):  # the pod has been deleted since
             return {}
 
 
 class _Resources:
-    """Resources of the latest view."""
+    """Builder of the resources of a view."""
 
     def __init__(self) -> None:
         self._holders = Holders()
@@ -155,7 +156,7 @@ def _parts(view: NodeView) -> tuple[object, ...]:
 
 
 def _is_same_tail(before: tuple[object, ...] | None, after: tuple[object, ...]) -> bool:
-    # Events are appended in order, so the last one decides.
+    # Events are appended in order, so comparing the last one is enough.
     if before is None or len(before) != len(after):
         return False
     return not before or before[-1] is after[-1]

@@ -1,4 +1,4 @@
-"""Build the plugin views of a kubelet: ListAndWatch streams and latest calls."""
+"""Build the plugin views of a kubelet: the ListAndWatch streams and the latest calls."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from devicemanager.observe.view.values import LastCall, Pending, PluginView, Str
 __all__ = ["LATEST_CALLS", "Plugins"]
 
 LATEST_CALLS = 8
-"""Number of calls shown for each plugin."""
+"""Number of the latest calls that a view contains for each plugin."""
 
-# Number of plugins whose calls are stored; a plugin can register under any number of names.
+# Maximum number of plugins whose calls are stored, because one plugin can register many names.
 _MOST_PLUGINS = 1024
 
 _LIST_AND_WATCH = "ListAndWatch"
@@ -27,17 +27,18 @@ _Key = tuple[str | None, str]
 
 
 class Plugins:
-    """Plugins of the latest view."""
+    """Builder of the plugins of a view."""
 
     def __init__(self, calls: CallLog) -> None:
         self._log = calls
-        # Number of the last call that was read: the log is read forward only.
+        # Number of the last call that was read; the log is read only forward.
         self._last = 0
         self._calls: dict[_Key, deque[LastCall]] = {}
         self._views: tuple[PluginView, ...] = ()
 
     def refresh(self, snapshot: ManagerSnapshot | None) -> tuple[PluginView, ...]:
-        """Return all plugins; an unchanged one is the same object. A stopped kubelet has none."""
+        """Return the plugins of the snapshot, reusing the objects of unchanged plugins. Return an
+        empty tuple if there is no snapshot."""
         self._read_calls()
         before = {(view.resource, view.endpoint, view.stream): view for view in self._views}
         views = [
@@ -53,9 +54,9 @@ class Plugins:
             key = call.resource, call.plugin
             latest = self._calls.pop(key, None) or deque(maxlen=LATEST_CALLS)
             latest.append(_last_call(call))
-            # Inserted again at the end, so that the plugin without calls for longest is first.
+            # Inserted again at the end, so that the plugin with the oldest latest call is first.
             self._calls[key] = latest
-        # A dict keeps the order of insertion, so the first key is the one to remove.
+        # A dict keeps the order of insertion, so the first key is removed.
         while len(self._calls) > _MOST_PLUGINS:
             del self._calls[next(iter(self._calls))]
 
@@ -64,14 +65,14 @@ class Plugins:
         for call in self._log.in_progress:
             pending.setdefault((call.resource, call.plugin), []).append(call)
         standby: dict[str, list[EndpointInfo]] = {}
-        # In reverse order of registration: the newest of them is shown first.
+        # In reverse order of registration, so that the newest plugin is shown first.
         for endpoint in reversed(snapshot.connected):
             if snapshot.serving.get(endpoint.resource) is not endpoint:
                 standby.setdefault(endpoint.resource, []).append(endpoint)
         connected = {endpoint.id for endpoint in snapshot.connected}
         for resource, endpoint in snapshot.serving.items():
             stream = Stream.SERVING if endpoint.id in connected else Stream.ENDED
-            if not endpoint.id:  # restored from the checkpoint, never registered since
+            if not endpoint.id:  # restored from the checkpoint, not registered since
                 stream = Stream.AWAITED
             yield self._view(endpoint, stream, pending)
             for other in standby.get(resource, ()):
@@ -90,7 +91,7 @@ class Plugins:
             endpoint.options.pre_start_required,
             endpoint.options.get_preferred_allocation_available,
             tuple(self._calls.get(key, ())),
-            # ListAndWatch is always in progress; its state is the field ``stream``.
+            # ListAndWatch is always in progress; the field ``stream`` has its state.
             tuple([Pending(c.time, c.rpc) for c in calls if c.rpc != _LIST_AND_WATCH]),
         )
 

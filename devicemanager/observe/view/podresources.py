@@ -1,7 +1,7 @@
-"""Build views of a node from its PodResources API: any kubelet, a real one included.
+"""Build views of a node from the PodResources API of any kubelet, including a real one.
 
-The API returns pods, the devices allocated to their containers, and allocatable devices. It
-has no plugins, events, rejected pods or unhealthy devices.
+The API returns pods, the devices allocated to their containers, and allocatable devices. It does
+not return plugins, events, rejected pods or unhealthy devices.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ NOTES = (
     "An allocated device that is not allocatable is shown as gone; it may be unhealthy.",
     "Not listed by PodResources: plugins, events and rejected pods.",
 )
-"""What a view built from PodResources cannot show."""
+"""Notes on the information that PodResources does not return."""
 
 NO_ALLOCATABLE = "This kubelet does not list allocatable devices: only allocated ones are shown."
-"""Note for kubelets before 1.23 and those that have the method disabled."""
+"""Note for kubelets before 1.23, and for kubelets with the method disabled."""
 
 # NUMA nodes by device ID; empty if unknown.
 _Nodes = dict[str, tuple[int, ...]]
@@ -43,17 +43,17 @@ T = TypeVar("T")
 
 
 class PodResourcesView:
-    """Builder of views from PodResources responses; equal parts stay the same objects."""
+    """Builder of views from PodResources responses. It reuses the objects of unchanged parts."""
 
     def __init__(self, source: str) -> None:
-        """``source`` describes where the responses come from."""
+        """Create a builder. ``source`` describes the kubelet, for the user."""
         self._view = NodeView(0, source, notes=NOTES)
 
     def refresh(
         self, pods: Sequence[podresources.Pod], allocatable: podresources.Allocatable | None
     ) -> NodeView:
-        """Build a view from the responses to List and GetAllocatableResources. ``allocatable``
-        is None if the kubelet does not serve that method."""
+        """Return the view for the responses to List and GetAllocatableResources. ``allocatable`` is
+        None if the kubelet does not serve that method."""
         before = self._view
         notes = NOTES if allocatable is not None else (NO_ALLOCATABLE, *NOTES[2:])
         views = _reuse(before.pods, tuple(map(_pod, pods)), attrgetter("uid"))
@@ -75,7 +75,8 @@ class PodResourcesView:
 
 
 def _reuse(before: tuple[T, ...], after: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
-    """Return ``after``, but with the objects of ``before`` that are equal."""
+    """Return ``after``, with equal elements replaced by the objects of ``before`` with the same
+    key."""
     old = {key(view): view for view in before}
     return reuse_unchanged(before, [reuse_equal(old.get(key(view)), view) for view in after])
 
@@ -85,7 +86,7 @@ def _reuse(before: tuple[T, ...], after: tuple[T, ...], key: Callable[[T], str])
 
 def _pod(pod: podresources.Pod) -> PodInfo:
     return PodInfo(
-        # The API has no UIDs. A name is unique at any moment, which is enough for a view.
+        # The API has no UIDs. At any moment a name is unique, which is enough for a view.
         uid=f"{pod.namespace}/{pod.name}",
         name=pod.name,
         namespace=pod.namespace,
@@ -133,7 +134,7 @@ def _resources(
                     if holder[0] not in held.get(id_, ()):
                         held[id_] = held.get(id_, ()) + holder
     if allocatable is None:
-        # Without the list nothing is known to be gone: show what is allocated as listed.
+        # Without a list of allocatable devices, allocated devices are shown as listed.
         listed = others
     layouts = {resource.name: resource.layout for resource in before.resources}
     return tuple(
@@ -151,7 +152,7 @@ def _resources(
 
 
 def _note(nodes: dict[str, _Nodes], devices: podresources.ContainerDevices) -> None:
-    # A device on two NUMA nodes can appear once per node: collect the nodes.
+    # A device on two NUMA nodes can appear once per node, so its nodes are collected.
     by_id = nodes.setdefault(devices.resource_name, {})
     for id_ in devices.device_ids:
         before = by_id.get(id_)
@@ -165,7 +166,7 @@ def _resource(
     holders: Mapping[str, tuple[Holder, ...]],
     layout: Layout | None,
 ) -> ResourceView:
-    # The same order as in ``devices``: listed devices first, then those that are gone.
+    # The order is that of ``devices``: listed devices first, then devices that are gone.
     ids = (*sorted(listed), *sorted(held.keys() - listed.keys()))
     numa = tuple([tuple(sorted(listed.get(id_, held.get(id_, ())))) or None for id_ in ids])
     if layout is None or (layout.ids, layout.numa) != (ids, numa):

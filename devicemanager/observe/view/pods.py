@@ -1,4 +1,4 @@
-"""Descriptions of a kubelet's pods, made again only for the pods that have changed."""
+"""Descriptions of a kubelet's pods. Only changed pods are described again."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ __all__ = ["Pods"]
 _FIELDS: Final = [each.name for each in attrs.fields(PodRecord) if each.name != "statuses"]
 _NO_DEVICES: Final[AllocatedByContainer] = {}
 
-# Everything that a description is made of. Comparing it costs less than making one.
+# All inputs of a description. Comparing them costs less than creating a description.
 _Facts = tuple[AllocatedByContainer, PodClaims, tuple[object, ...]]
 
 
 class Pods:
-    """The pods of the latest view. For one caller at a time."""
+    """Builder of the pod descriptions in a view. Not thread-safe."""
 
     def __init__(self, store: PodStore, claims_of: Callable[[str], PodClaims]) -> None:
-        """``claims_of`` returns the devices that a pod, by its UID, has of resource claims. It
-        is called for pods that name a claim."""
+        """Create a builder. ``claims_of`` returns the devices of a pod's resource claims, by the
+        pod's UID. It is called only for pods that name a claim."""
         self._store = store
         self._claims_of = claims_of
         self._latest: dict[PodUid, tuple[_Facts, PodInfo]] = {}
         self._shown: tuple[PodInfo, ...] = ()
 
     def refresh(self, held: Mapping[PodUid, AllocatedByContainer]) -> tuple[PodInfo, ...]:
-        """Describe all pods, with the devices in ``held``; return the same tuple if none has
-        changed."""
-        # A new dict, so that deleted pods are forgotten.
+        """Return the descriptions of all pods, with the devices in ``held``. If no pod has changed,
+        return the previous tuple."""
+        # A new dict, so that deleted pods are removed.
         before, self._latest = self._latest, {}
         for record in self._store.records():
             uid = record.pod.uid
             claims = self._claims_of(uid) if record.pod.resource_claims else {}
-            # The lock is taken for each pod: a thousand under one lock would delay admissions.
+            # The lock is taken per pod. Describing a thousand pods at once would delay admissions.
             with self._store.lock:
                 facts = held.get(uid, _NO_DEVICES), claims, _facts(record)
                 entry = before.get(uid)
@@ -53,11 +53,11 @@ class Pods:
 
 
 def _facts(record: PodRecord) -> tuple[object, ...]:
-    # All fields, so that a new one cannot be forgotten here. Their values are replaced and not
-    # changed, except the statuses.
+    # All fields are compared, so that a new field cannot be forgotten here. Values other than the
+    # statuses are replaced when they change, so the tuple keeps the old ones.
     return (*[getattr(record, name) for name in _FIELDS], *record.statuses.values())
 
 
 def _is_same(before: _Facts, after: _Facts) -> bool:
-    # Holdings are replaced and not changed, so identity is enough for them.
+    # Allocations are replaced and never changed, so identity is enough.
     return before[0] is after[0] and before[1:] == after[1:]

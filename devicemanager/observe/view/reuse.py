@@ -1,4 +1,4 @@
-"""Reuse the objects of the view before where nothing has changed."""
+"""Reuse objects of the previous view where nothing has changed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ def reuse_equal(before: T | None, after: T) -> T:
 
 
 def reuse_unchanged(before: tuple[T, ...], after: Iterable[T]) -> tuple[T, ...]:
-    """Return ``before`` if it has exactly the objects of ``after``, else a tuple of them."""
+    """Return ``before`` if it consists of the same objects as ``after``, else ``after`` as a
+    tuple."""
     new = tuple(after)
-    # By identity: a comparison of values would cost as much as building them.
+    # Compared by identity, because comparing values would cost as much as building them.
     same = len(new) == len(before) and all(map(operator.is_, new, before))
     return before if same else new

@@ -1,7 +1,7 @@
-"""Values of a node's view. All are immutable.
+"""Immutable values that a node's view consists of.
 
-Devices are stored in columns, by number: an object for each of 10,000 devices would cost more
-than the rest of a refresh. ``ResourceView.device`` makes one on demand.
+Devices are stored in columns, by number, because 10,000 device objects would cost more than the
+rest of a refresh. ``ResourceView.device`` creates one device object on demand.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class DeviceState(StrEnum):
-    """State of a device. An unhealthy or gone device can still be allocated."""
+    """State of a device in a view. An unhealthy or gone device can still be allocated."""
 
     FREE = "free"
     ALLOCATED = "held"
@@ -37,11 +37,12 @@ class DeviceState(StrEnum):
     """Reserved for a pod whose admission is in progress."""
     UNHEALTHY = "unhealthy"
     GONE = "gone"
-    """Its plugin has disconnected or no longer lists it."""
+    """The plugin has disconnected or no longer lists the device."""
 
     @property
     def label(self) -> str:
-        """Word for people. Public JSON has the value, because it says ``held`` everywhere."""
+        """The word that users see. The value differs for ALLOCATED, because public JSON uses
+        ``held``."""
         return "allocated" if self is DeviceState.ALLOCATED else self.value
 
 
@@ -50,70 +51,73 @@ class Stream(StrEnum):
 
     SERVING = "serving"
     STANDBY = "standby"
-    """Open, but a newer plugin of the resource serves."""
+    """The stream is open, but a newer plugin serves the resource."""
     ENDED = "ended"
-    """Ended; the resource stays until the grace period expires."""
+    """The stream has ended; the resource remains until the grace period expires."""
     AWAITED = "awaited"
-    """Restored from the checkpoint; no plugin has registered the resource since."""
+    """The resource was restored from the checkpoint, and no plugin has registered it since."""
 
 
 @attrs.frozen
 class Holder:
-    """The container that a device is allocated to."""
+    """The container to which a device is allocated."""
 
     pod: str
-    """The pod's UID, or ``namespace/name`` of a pod from PodResources. Empty if a failed
-    admission left the device reserved (Q4)."""
+    """The pod's UID; for a pod from PodResources ``namespace/name``. Empty if a failed admission
+    left the device reserved (quirk Q4)."""
     container: str = ""
-    """Empty while the device is being allocated."""
+    """Name of the container; empty while the device is being allocated."""
 
 
 @attrs.frozen(eq=False)
 class Layout:
-    """Devices of a resource and their NUMA nodes. The same object until one of them changes.
+    """Devices of a resource and their NUMA nodes. The object is reused until a device or its NUMA
+    nodes change.
 
-    Listed devices come first, sorted by ID, then those that are allocated but not listed.
+    Listed devices come first, sorted by ID. Devices that are allocated but not listed follow.
     """
 
     ids: tuple[str, ...]
     numa: tuple[tuple[int, ...] | None, ...]
-    """NUMA nodes of each device, as advertised; None for a device without topology."""
+    """NUMA nodes of each device, as advertised by the plugin; None for a device without
+    topology."""
     by_node: Mapping[int | None, tuple[int, ...]]
-    """Device numbers by NUMA node. A device on several nodes is under the lowest one. None has
-    the devices without a node, or with one that no machine has."""
+    """Device numbers by NUMA node. A device on several nodes is under the lowest one. The key None
+    has the devices without a valid NUMA node."""
 
 
 @attrs.frozen
 class DeviceView:
-    """One device."""
+    """View of one device."""
 
     id: str
     state: DeviceState
     health: str
-    """Health as advertised; empty for a device that is not listed."""
+    """Health as advertised by the plugin; empty for a device that is not listed."""
     numa: tuple[int, ...] | None
     holders: tuple[Holder, ...] = ()
-    """More than one if containers of a pod reuse the device one after another."""
+    """The containers of the device. There are several if containers of a pod reuse the device."""
 
 
 @attrs.frozen
 class ResourceView:
-    """One resource and its devices, by number."""
+    """View of one resource, with its devices in columns by number."""
 
     name: str
     connected: bool
-    """True if a plugin serves it. Always True for PodResources, which does not report it."""
+    """True if a plugin serves the resource. In views from PodResources it is always True."""
     capacity: int
     allocatable: int
     layout: Layout
     states: tuple[DeviceState, ...]
     health: tuple[str, ...] = attrs.field(repr=False)
-    """Health of each listed device; shorter than ``states`` if others are allocated."""
+    """Health of each listed device. Shorter than ``states`` if devices are allocated but not
+    listed."""
     holders: Mapping[str, tuple[Holder, ...]] = attrs.field(repr=False)
-    """Holders by device ID; unallocated devices are omitted."""
+    """Containers by device ID; devices that are not allocated are omitted."""
 
     def device(self, number: int) -> DeviceView:
-        """Return one device by its number."""
+        """Return the view of one device by its number."""
         id_ = self.layout.ids[number]
         return DeviceView(
             id_,
@@ -124,7 +128,7 @@ class ResourceView:
         )
 
     def count(self, state: DeviceState) -> int:
-        """Return the number of devices in a state."""
+        """Return the number of devices of the resource that are in a state."""
         return self.states.count(state)
 
 
@@ -134,7 +138,7 @@ class LastCall:
 
     number: int
     time: float
-    """Start, in seconds since the epoch."""
+    """Start of the call, in seconds since the epoch."""
     rpc: str
     code: str
     message: str
@@ -145,7 +149,7 @@ class LastCall:
 
 @attrs.frozen
 class Pending:
-    """A call in progress."""
+    """A call between the kubelet and a plugin that is in progress."""
 
     time: float
     rpc: str
@@ -153,14 +157,14 @@ class Pending:
 
 @attrs.frozen
 class PluginView:
-    """One registration of a resource."""
+    """View of one plugin registration for a resource."""
 
     resource: str
     endpoint: str
-    """File name of the socket, or the path of a plugin found by the plugin watcher."""
+    """File name of the plugin's socket, or the path of a socket that the plugin watcher found."""
     stream: Stream
     lists: int
-    """Number of responses on the open stream, including those that changed nothing."""
+    """Number of ListAndWatch responses on the open stream, including those without changes."""
     pre_start_required: bool
     get_preferred_allocation_available: bool
     calls: tuple[LastCall, ...] = ()
@@ -170,11 +174,11 @@ class PluginView:
 
 @attrs.frozen
 class NodeView:
-    """The whole node at one moment. Parts that have not changed since the view before are the
-    same objects."""
+    """View of a whole node at one moment. Parts that have not changed since the previous view are
+    reused objects."""
 
     revision: int
-    """Increases with each change; views of one builder with the same revision are one object."""
+    """Number that increases with each change of the node."""
     source: str
     """Description of the kubelet that was read."""
     name: str = ""
@@ -184,14 +188,15 @@ class NodeView:
     """Topology Manager policy; empty if unknown."""
     scope: str = ""
     numa_nodes: tuple[int, ...] = ()
-    """NUMA nodes of the machine and of its devices."""
+    """NUMA nodes of the machine and of the devices."""
     resources: tuple[ResourceView, ...] = ()
-    """Sorted by name."""
+    """Resources, sorted by name."""
     plugins: tuple[PluginView, ...] | None = None
-    """Sorted by resource, the serving one first. None if the source does not report plugins."""
+    """Plugins, sorted by resource; the serving plugin of a resource is first. None if the source
+    does not report plugins."""
     pods: tuple[PodInfo, ...] = ()
-    """In order of arrival."""
+    """Pods, in order of arrival."""
     events: tuple[Event, ...] | None = None
     """Latest events, oldest first. None if the source does not report events."""
     notes: tuple[str, ...] = ()
-    """What the source does not report, one line each."""
+    """Information that the source does not report, one line per note."""

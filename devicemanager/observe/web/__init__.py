@@ -6,15 +6,15 @@ In:  a ``MockKubelet`` (``HttpServer``) or the kubelets of many nodes (``NodesSe
 Out: health checks, pods, metrics, ``/configz``, container logs and the live page, with the
      paths and formats of the kubelet; also the control API, if one is given.
 
-A request reaches ``app`` first, which checks its sender and passes it to a route. ``endpoints``
-has the routes of one kubelet, ``nodes`` those of many, ``page`` the live page. Routes share
-their means through ``Site``. ``answers`` has the response bodies that both kinds of server use.
+``app`` gets each request first, checks its sender and passes it to a route. ``endpoints`` has the
+routes of one kubelet, ``nodes`` has the routes of many kubelets, and ``page`` has the live page.
+``Site`` is the state that routes share. ``answers`` has the response bodies of both servers.
 
 Invariants:
-* Reading is open to every client that reaches the address; a change requires the token.
-* Handlers that can block run on worker threads. Health checks do not, so that they work
-  although every worker waits.
-* Nothing here is imported before a server is created.
+* Every client that can reach the address can read. Changes require the token.
+* Handlers that can block run on worker threads. Health checks do not use workers, so that they
+  respond even if all workers are busy.
+* The package's modules are imported only when a server is created.
 
 Start reading at ``server`` and ``endpoints``.
 """

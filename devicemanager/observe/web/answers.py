@@ -1,4 +1,4 @@
-"""Response bodies of one kubelet, shared by the servers of one node and of many."""
+"""Response bodies for one kubelet, which the servers of one node and of many nodes use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ NOSNIFF: Final = ((b"x-content-type-options", b"nosniff"),)
 
 
 def all_checks(name: str, checks: Sequence[health.Check], request: Request) -> Answer:
-    """Answer for the group ``name`` of checks, with the options of the request's query."""
+    """Return the response for the group ``name`` of health checks, with the options in the
+    request's query."""
     query = request.query_params
     return plain_text(
         *health.group_result(
@@ -34,7 +35,7 @@ def all_checks(name: str, checks: Sequence[health.Check], request: Request) -> A
 
 
 def one_check(checks: Sequence[health.Check], wanted: str) -> Answer:
-    """Answer for the check named ``wanted``."""
+    """Return the response for the health check named ``wanted``."""
     for check in checks:
         if check.name == wanted:
             return plain_text(*health.check_result(check))
@@ -43,13 +44,13 @@ def one_check(checks: Sequence[health.Check], wanted: str) -> Answer:
 
 
 def plain_text(status: HTTPStatus, text: str) -> Answer:
-    """Answer with plain text."""
+    """Return a response with plain text."""
     return Answer(status, TEXT, text.encode(), headers=NOSNIFF)
 
 
 def pods(kubelet: NodeInfo) -> bytes:
     """Return the kubelet's pods as a v1 PodList in JSON."""
-    # One time for all pods, from the kubelet's clock: with a manual clock it stands still.
+    # One time for all pods. It is the kubelet's time, which can be a manual clock.
     now, node = kubelet.clock.time(), kubelet.settings.node_name
     return msgspec.json.encode(
         pod_list(
@@ -65,8 +66,8 @@ def pods(kubelet: NodeInfo) -> bytes:
 
 
 def configuration(kubelet: NodeInfo) -> bytes:
-    """Return ``/configz``: the fields of ``KubeletConfiguration`` (kubelet.config.k8s.io/v1beta1)
-    that a mock kubelet has, in JSON."""
+    """Return the body of ``/configz`` in JSON: the fields of ``KubeletConfiguration``
+    (kubelet.config.k8s.io/v1beta1) that a mock kubelet has."""
     settings = kubelet.settings
     fields: dict[str, Any] = {
         "topologyManagerPolicy": settings.topology_policy,

@@ -1,4 +1,5 @@
-"""The application of one server: endpoints, page, and the control API if it is enabled."""
+"""The ASGI application of one HTTP server: endpoints, page, and the control API if it is
+enabled."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _CONTROL: Final = ("/v1/", "/openapi.json")
 
 
 class WebApplication(HttpApplication):
-    """ASGI application of one server. Create it on the server's event loop."""
+    """ASGI application of one HTTP server. Create it on the server's event loop."""
 
     def __init__(
         self,
@@ -33,8 +34,8 @@ class WebApplication(HttpApplication):
         closing: Callable[[], None] = lambda: None,
         control: OperationRouter | None = None,
     ) -> None:
-        """``failed`` is called with one line about a bug. ``closing`` is called when the server
-        ends."""
+        """Create the application. ``failed`` is called with one line about a bug, ``closing`` when
+        the server stops. ``control`` serves the control API, if it is enabled."""
         self._gate = gate
         self._failed = failed
         self._closing = closing
@@ -43,7 +44,7 @@ class WebApplication(HttpApplication):
         self._router = Router(list(routes), redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Before the routes and their gate: the control API has its own rules of access.
+        # Handled before the routes, because the control API has its own access rules.
         if self._control is not None and scope["path"].startswith(_CONTROL):
             return await self._control(scope, receive, send)
         await super().__call__(scope, receive, send)
@@ -53,7 +54,7 @@ class WebApplication(HttpApplication):
         await self._router(scope, receive, send)
 
     def close(self) -> None:
-        """End all streams, because the server ends."""
+        """End all streams, because the server stops."""
         self._closing()
         if self._control is not None:
             self._control.close()
@@ -67,7 +68,7 @@ class WebApplication(HttpApplication):
         else:
             problem = problem_of(error)
             status, text = HTTPStatus(problem.status), problem.detail
-            # Other problems are the client's; an internal one must also appear in the log.
+            # An internal error is a bug, which is also reported on the server's side.
             if problem.reason == "internal":
                 self._failed(f"HTTP: {text}")
         return Answer(status, TEXT, f"{text}\n".encode(), headers=[*NOSNIFF, *CLOSE])

@@ -1,4 +1,4 @@
-"""Routes of the kubelet's own HTTP server."""
+"""Routes of the kubelet's HTTP server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["routes"]
 
 
 def routes(site: Site) -> Sequence[BaseRoute]:
-    """Return the routes of one kubelet."""
+    """Return the routes of one kubelet's HTTP endpoints."""
     kubelet = site.kubelet
     return [
         *_health("healthz", checks_of(kubelet)),
@@ -34,7 +34,7 @@ def routes(site: Site) -> Sequence[BaseRoute]:
 
 
 def _health(name: str, checks: Sequence[Check]) -> list[BaseRoute]:
-    # Without a worker thread: a kubelet whose workers all wait is still alive.
+    # Without a worker thread, so that health checks respond even if all workers are busy.
     async def everything(request: Request) -> Answer:
         return answers.all_checks(name, checks, request)
 
@@ -46,7 +46,7 @@ def _health(name: str, checks: Sequence[Check]) -> list[BaseRoute]:
 
 def _on_worker(site: Site, path: str, kind: str, body: Callable[[], bytes]) -> Route:
     async def endpoint(request: Request) -> Answer:
-        # On a worker: building a response can wait for the kubelet's lock.
+        # On a worker thread, because building a response can wait for the kubelet's lock.
         data = await anyio.to_thread.run_sync(body, limiter=site.workers)
         return Answer(HTTPStatus.OK, kind, data, request.scope["account"], answers.NOSNIFF)
 

@@ -1,4 +1,4 @@
-"""``/healthz``, ``/livez`` and ``/readyz``: named checks and the text of their results.
+"""The health checks of ``/healthz``, ``/livez`` and ``/readyz``, and the text of their results.
 
 The format is that of ``k8s.io/apiserver/pkg/server/healthz`` (v1.36), which the kubelet uses.
 """
@@ -25,21 +25,21 @@ class Check:
 
     name: str
     failure: Callable[[], str]
-    """Returns the problem in one line; empty if there is none."""
+    """Returns the problem in one line; empty if the check passes."""
 
 
 # -- the checks of a mock kubelet --------------------------------------------------------
 
 
 def live_checks() -> tuple[Check, ...]:
-    """Return the checks that pass whenever the program answers."""
+    """Return the checks that pass whenever the server responds."""
     return (Check("ping", lambda: ""), Check("log", lambda: ""))
 
 
 def node_checks(kubelet: NodeInfo) -> tuple[Check, ...]:
-    """Return the checks of any node."""
+    """Return the checks for a node of any kubelet version."""
 
-    # A stopped real kubelet would not answer at all; here the server outlives it.
+    # A stopped real kubelet does not respond. This server runs on while the kubelet is stopped.
     def syncloop() -> str:
         return "" if kubelet.is_serving else "the kubelet is stopped"
 
@@ -47,7 +47,7 @@ def node_checks(kubelet: NodeInfo) -> tuple[Check, ...]:
 
 
 def checks_of(kubelet: MockKubelet) -> tuple[Check, ...]:
-    """Return the checks of the kubelet's version."""
+    """Return the checks for the version of a kubelet."""
     checks = node_checks(kubelet)
     if kubelet.settings.behaviour.health_check is HealthCheck.NONE:
         return checks
@@ -58,7 +58,8 @@ def checks_of(kubelet: MockKubelet) -> tuple[Check, ...]:
 
 
 def check_result(check: Check) -> _Result:
-    """Return the result of one check; unlike that of a group it contains the cause."""
+    """Return HTTP status and text for one check. Unlike the text for a group, it contains the cause
+    of a failure."""
     failure = check.failure()
     if failure:
         return _failed(f"internal server error: {failure}\n")
@@ -68,11 +69,11 @@ def check_result(check: Check) -> _Result:
 def group_result(
     name: str, checks: Sequence[Check], *, verbose: bool = False, exclude: Sequence[str] = ()
 ) -> _Result:
-    """Return the result of all checks of the group ``name``, such as ``healthz``.
+    """Return HTTP status and text for all checks of the group ``name``, such as ``healthz``.
 
-    A failure lists all checks without causes. Checks named in ``exclude`` are skipped.
+    The text for a failure lists all checks without causes. Checks in ``exclude`` are skipped.
     """
-    # All checks run, even after a failure: the text lists every one of them.
+    # All checks run, even after a failure, because the text lists the result of each check.
     lines, failed = [], False
     for check in checks:
         if check.name in exclude:

@@ -1,4 +1,4 @@
-"""One server for the kubelets of many nodes, and the container logs that it invents."""
+"""HTTP server for the kubelets of many nodes, and the container logs that it generates."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from devicemanager.observe.web.health import live_checks, node_checks
 __all__ = ["NodesServer"]
 
 Nodes = Callable[[], Mapping[str, NodeInfo]]
-"""Returns the current kubelets by node name. Called from any thread."""
+"""Returns the current kubelets by node name. It is called from any thread."""
 
 _LOG: Final = logging.getLogger("devicemanager")
 _BODIES: Final[Mapping[str, tuple[str, Callable[[NodeInfo], bytes]]]] = {
@@ -48,10 +48,10 @@ _BODIES: Final[Mapping[str, tuple[str, Callable[[NodeInfo], bytes]]]] = {
 
 
 class NodesServer(HttpServerThread):
-    """Read-only HTTP server of many kubelets: each under ``/nodes/NAME``, the logs of all under
-    ``/containerLogs``, where the API server requests them.
+    """Read-only HTTP server for many kubelets. Each kubelet is under ``/nodes/NAME``. Container
+    logs of all nodes are under ``/containerLogs``, where the API server requests them.
 
-    A context manager; or call ``start`` and ``stop``.
+    Use it as a context manager, or call ``start`` and ``stop``.
     """
 
     what = "HTTP of the nodes"
@@ -65,26 +65,28 @@ class NodesServer(HttpServerThread):
         certfile: Path | None = None,
         keyfile: Path | None = None,
     ) -> None:
-        """``address`` is an IP address of this host and a port (0: any). ``allow_remote`` permits
-        an address that other hosts can reach; all their users can read everything. ``certfile``
-        and ``keyfile`` (PEM) enable TLS, which the API server requires; clients are not
-        authenticated.
+        """Create the server without listening.
 
-        Raises ValueError for an invalid or forbidden address, for one of the files without the
-        other, and for files that are not a certificate and its key."""
+        ``address`` is an IP address of this host and a port (0: any). ``allow_remote`` permits an
+        address that other hosts can reach; their users can then read everything. ``certfile`` and
+        ``keyfile`` (PEM) enable TLS, which the API server requires. Clients are not authenticated.
+
+        Raises ValueError for an invalid or forbidden address, if only one of the files is set, and
+        if the files are not a certificate and its key.
+        """
         super().__init__()
         self._tcp = TcpAddress.allowed(address, allow_remote)
         self._nodes = nodes
         if (certfile is None) is not (keyfile is None):
-            raise ValueError("certificate and key go together: give both files or neither")
+            raise ValueError("TLS needs both a certificate and its key: set both files or neither")
         self._certificate = (
             None if certfile is None or keyfile is None else Certificate(certfile, keyfile)
         )
         if self._certificate is not None:
-            # Now: on the server's thread a bad file would be an error of each connection.
+            # Checked here, because on the server's thread every connection would fail.
             self._certificate.check()
         self.address: str | None = None
-        """Address and actual port while the server runs, else None."""
+        """Address with the actual port while the server runs, else None."""
 
     def _prepare(self, stack: contextlib.ExitStack) -> Prepared:
         listener = listen_tcp(self._tcp, stack)
@@ -100,7 +102,7 @@ class NodesServer(HttpServerThread):
 
 
 def _routes(nodes: Nodes) -> Sequence[BaseRoute]:
-    # Called on the server's loop, to which a limiter belongs.
+    # Must be called on the server's event loop, because a limiter belongs to a loop.
     workers = CapacityLimiter(WORKERS)
 
     def node(request: Request) -> NodeInfo:
@@ -143,7 +145,8 @@ def _routes(nodes: Nodes) -> Sequence[BaseRoute]:
 
 
 def _logs(nodes: Nodes, request: Request) -> Answer:
-    """Answer ``kubectl logs`` like the kubelet; ``--follow`` ends at once."""
+    """Return the response to ``kubectl logs``, as the kubelet does. With ``--follow``, the response
+    ends immediately."""
     namespace, name, container = (
         request.path_params[each] for each in ("namespace", "pod", "container")
     )
@@ -161,7 +164,7 @@ def _logs(nodes: Nodes, request: Request) -> Answer:
     if is_previous and not lines:
         text = f"previous terminated container {container!r} in pod {name!r} not found"
         raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
-    # An invalid number means all lines, which is more useful in a log than an error.
+    # With an invalid number all lines are returned, which is more useful than an error.
     tail = request.query_params.get("tailLines", "")
     if tail.isascii() and tail.isdigit():
         lines = lines[max(0, len(lines) - int(tail)) :]
@@ -169,7 +172,7 @@ def _logs(nodes: Nodes, request: Request) -> Answer:
 
 
 def _report(nodes: Mapping[str, NodeInfo], namespace: str, name: str) -> PodReport:
-    # The API server's path has no node, so all nodes are searched; a pod is on one at most.
+    # The path that the API server uses has no node name, so all nodes are searched.
     for kubelet in nodes.values():
         report = kubelet.telemetry.pod(namespace, name)
         if report is not None:
@@ -179,19 +182,20 @@ def _report(nodes: Mapping[str, NodeInfo], namespace: str, name: str) -> PodRepo
 
 
 def log_lines(status: ContainerStatus) -> list[str]:
-    """Invent the log of a container from its state; empty if it never ran."""
+    """Return a generated log for a container, from its state. Empty if the container has never
+    run."""
     match status.state:
         case Running(started_at):
             return [*_started(status, started_at, status.restart_count)]
         case Terminated():
             return [*_ended(status, status.state, status.restart_count)]
         case Waiting():
-            # Between two runs the kubelet, too, returns the log of the last one.
+            # Between two runs, a kubelet also returns the log of the last run.
             return previous_lines(status)
 
 
 def previous_lines(status: ContainerStatus) -> list[str]:
-    """Invent the log of the run before; empty if there was none."""
+    """Return a generated log for the container's previous run. Empty if there was none."""
     if status.last_termination is None:
         return []
     return [*_ended(status, status.last_termination, max(0, status.restart_count - 1))]

@@ -28,19 +28,19 @@ DEFAULT_ADDRESS: Final = "127.0.0.1:10255"
 """The kubelet's read-only port, on the loopback interface only."""
 
 PARTS: Final[tuple[Callable[[Site], Sequence[BaseRoute]], ...]] = (endpoints.routes, page.routes)
-"""Functions that make the routes, except those of the control API."""
+"""Functions that return the routes, except the routes of the control API."""
 
 
 class ControlNotLoopback(ValueError):
-    """The address would expose the control API to other hosts, which it does not allow."""
+    """Error: the address would expose a control API to other hosts that allows only this host."""
 
 
 class HttpServer(HttpServerThread):
-    """HTTP server with the endpoints of a kubelet's read-only port, the live page, and the control
-    API if one is given.
+    """HTTP server with the endpoints of a kubelet's read-only port, the live page, and optionally
+    the control API.
 
-    A context manager; or call ``start`` and ``stop``. The kubelet need not run; it can be stopped
-    and started meanwhile.
+    Use it as a context manager, or call ``start`` and ``stop``. The kubelet can be started and
+    stopped while the server runs.
     """
 
     what = "HTTP"
@@ -54,16 +54,17 @@ class HttpServer(HttpServerThread):
         allow_remote: bool = False,
         simulated: Callable[[], Mapping[str, Breakable]] | None = None,
     ) -> None:
-        """Create the server and start to count metrics.
+        """Create the server without listening, and start counting metrics.
 
         ``address`` is an IP address of this host and a port (0: any). ``control`` is the control
-        API of the same kubelet, not started. It is served here as well, and its addresses serve
-        everything else. ``allow_remote`` permits an address that other hosts can reach;
-        their users can read everything, without encryption. ``simulated`` returns, by resource, the
-        function that sets the health of a simulated plugin's devices.
+        API of the same kubelet, not started. It is also served on ``address``, and its own
+        addresses serve the endpoints and the page. ``allow_remote`` permits an address that other
+        hosts can reach; their users can then read everything, unencrypted. ``simulated`` returns,
+        by resource, the function that sets the health of a simulated plugin's devices.
 
-        Raises ValueError for an invalid or forbidden address, and ControlNotLoopback if the
-        address would expose a control API that does not allow it."""
+        Raises ValueError for an invalid or forbidden address, and ControlNotLoopback if the address
+        would expose a control API that does not allow it.
+        """
         super().__init__()
         self._kubelet = kubelet
         self._tcp = TcpAddress.allowed(address, allow_remote)
@@ -74,22 +75,22 @@ class HttpServer(HttpServerThread):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._metrics: KubeletMetrics | None = KubeletMetrics(kubelet, self._wake)
         self.address: str | None = None
-        """Address and actual port while the server runs, else None."""
+        """Address with the actual port while the server runs, else None."""
 
     @property
     def url(self) -> str:
-        """URL for a browser or a scraper. Raises RequestError if the server does not run."""
+        """The URL for a browser or a scraper. Raises RequestError if the server is not running."""
         if self.address is None:
             raise RequestError("the HTTP server is not running: start it first")
         return f"http://{self.address}"
 
     def stop(self) -> None:
-        """Stop serving and counting. Streams end at once; other responses have two seconds.
-        Idempotent. Raises StopError if the server had crashed."""
+        """Stop serving and counting. Streams end immediately, and other responses have two seconds
+        to finish. Idempotent. Raises StopError if the server had failed."""
         try:
             super().stop()
         finally:
-            # After the server: requests in progress still read the metrics.
+            # Closed after the server, because requests in progress still read the metrics.
             metrics, self._metrics = self._metrics, None
             if metrics is not None:
                 metrics.close()
@@ -127,12 +128,13 @@ class HttpServer(HttpServerThread):
         )
 
     def _wake(self) -> None:
-        """Have the metrics counted soon. Called on a thread that publishes an event."""
+        """Make the server's thread count the queued metrics soon. Called on a thread that publishes
+        an event."""
         metrics, loop = self._metrics, self._loop
         if metrics is None:
             return
         if loop is None:
-            # No server thread to do it: count here, or the queue would grow without limit.
+            # Without a server thread, count here, so that the queue does not grow without limit.
             metrics.catch_up()
             return
         with contextlib.suppress(RuntimeError):  # the loop has just closed

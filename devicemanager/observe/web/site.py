@@ -15,7 +15,7 @@ from devicemanager.observe.metrics.kubelet import KubeletMetrics
 __all__ = ["Breakable", "Site"]
 
 Breakable = Callable[[str, str], None]
-"""Sets the health of a simulated plugin's device: ``(id, health)``."""
+"""Function that sets the health of a simulated plugin's device: ``(id, health)``."""
 
 
 def _nothing_simulated() -> Mapping[str, Breakable]:
@@ -24,32 +24,32 @@ def _nothing_simulated() -> Mapping[str, Breakable]:
 
 @attrs.define(eq=False)
 class Site:
-    """Kubelet and resources of one server. Use it on the server's event loop.
+    """The kubelet and the shared state of one server's routes. Use it on the server's event loop.
 
-    Host and Origin of every request are checked before a route gets it. A route that changes
-    something must also call ``check``.
+    Host and Origin of every request are checked before a route gets the request. A route that
+    changes something must also call ``check``.
     """
 
     kubelet: MockKubelet
     metrics: KubeletMetrics
     workers: CapacityLimiter
-    """Limit of worker threads for handlers that block."""
+    """Limit for the worker threads of handlers that block."""
     has_control: bool = False
-    """True if the control API is served here."""
+    """True if this server also serves the control API."""
     simulated: Callable[[], Mapping[str, Breakable]] = _nothing_simulated
-    """Returns the simulated plugins that run with the kubelet, by resource."""
+    """Returns, by resource, the functions that set the health of the simulated plugins' devices."""
     gate: Gate = attrs.field(factory=Gate, repr=False)
     _closing: list[Callable[[], None]] = attrs.field(factory=list, init=False, repr=False)
 
     def check(self, request: Request) -> None:
-        """Raise HttpError unless the request has the token or came over the unix socket."""
+        """Raise HttpError if the request came over TCP without the token."""
         self.gate.check(request.scope)
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Register a function that ends a stream when the server ends."""
+        """Register a function to call when the server stops, such as one that ends a stream."""
         self._closing.append(callback)
 
     def close(self) -> None:
-        """End all streams, because the server ends."""
+        """Call the registered functions, because the server stops."""
         for callback in self._closing:
             callback()

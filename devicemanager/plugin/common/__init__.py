@@ -1,12 +1,13 @@
-"""What any program needs that serves a socket for a kubelet: nothing here is about devices.
+"""Modules for any program that serves a socket for a kubelet, independent of devices.
 
-Device plugins use it, and DRA drivers can. The modules are independent of each other:
+Device plugins use this package, and DRA drivers can use it. The modules are independent of each
+other:
 
-* ``signals``: wait for SIGTERM and others without missing one.
+* ``signals``: wait for SIGTERM and other signals without missing one.
 * ``sockets``: check the socket directory; choose a name that no running program uses.
-* ``executor``: threads for calls; none of them can keep the process from exiting.
+* ``executor``: daemon threads for calls, which cannot prevent the process from exiting.
 * ``notifier``: wait for the next change without missing one.
-* ``hooks``: call an author's method and turn everything that it raises into an Exception.
+* ``hooks``: call an author's method and convert everything that it raises into an Exception.
 
 The loop that observes the kubelet and re-registers (``devicemanager.plugin.resource`` with
 the pure ``reconcile``) takes its service, registration mode and settings as parameters.

@@ -1,7 +1,7 @@
-"""A pool of daemon threads for calls: none of them can keep the process from exiting.
+"""A pool of daemon threads for gRPC calls, which cannot prevent the process from exiting.
 
-The interpreter joins the threads of a ThreadPoolExecutor at exit. One hook of an author that
-hangs would then keep a plugin from ever reacting to SIGTERM.
+The interpreter joins the threads of a ThreadPoolExecutor at exit. So one hanging method of an
+author would prevent a plugin from exiting after SIGTERM.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ _Job = tuple[Future[Any], Callable[[], Any]]
 
 
 class DaemonThreadPoolExecutor:
-    """Up to ``size`` daemon threads, started on demand; each ends after 5 s without work."""
+    """Pool of up to ``size`` daemon threads, which start on demand.
+
+    A thread ends after 5 s without work.
+    """
 
     def __init__(self, size: int, name: str) -> None:
         self._size = size
         self._name = name
-        # Guards the four fields below. Idle threads wait on it for a job.
+        # Guards the four fields below. Idle threads wait here for a job.
         self._changed = threading.Condition()
         self._jobs: deque[_Job] = deque()
         self._threads = 0
@@ -33,13 +36,13 @@ class DaemonThreadPoolExecutor:
         self._closed = False
 
     def for_grpc(self) -> ThreadPoolExecutor:
-        """Return this pool as the type that grpc.server requires; grpc calls only submit."""
+        """Return this pool typed as grpc.server requires; gRPC calls only ``submit``."""
         return cast(ThreadPoolExecutor, self)
 
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run ``call`` on a thread of the pool.
+        """Run ``call`` on a thread of the pool, and return its future.
 
-        Raises RuntimeError, and drops the call, if there is no thread and none can start.
+        Raises RuntimeError, and drops the call, if the pool has no thread and cannot start one.
         """
         future: Future[Any] = Future()
         job = future, lambda: call(*args, **kwargs)
@@ -60,8 +63,8 @@ class DaemonThreadPoolExecutor:
     def _withdraw_thread(self, job: _Job) -> None:
         """Undo the count of a thread that did not start.
 
-        Must be called while that error is handled: re-raises it if no other thread of the pool
-        can run the job.
+        Must be called in the ``except`` block of the start error. Re-raises this error, and drops
+        the job, if the pool has no other thread.
         """
         with self._changed:
             self._threads -= 1
@@ -70,7 +73,7 @@ class DaemonThreadPoolExecutor:
                 raise
 
     def close(self) -> None:
-        """End idle threads now. Calls that are submitted later still run."""
+        """End idle threads immediately. Calls that are submitted later still run."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -83,7 +86,7 @@ class DaemonThreadPoolExecutor:
                 continue
             try:
                 future.set_result(call())
-            except BaseException as error:  # the caller of the future decides what it means
+            except BaseException as error:  # the reader of the future handles it
                 future.set_exception(error)
 
     def _next(self) -> _Job | None:
@@ -93,6 +96,6 @@ class DaemonThreadPoolExecutor:
             self._idle -= 1
             if self._jobs:
                 return self._jobs.popleft()
-            # With the lock held: the next `submit` must not count on this thread.
+            # Decrement with the lock held: the next `submit` must not rely on this thread.
             self._threads -= 1
             return None

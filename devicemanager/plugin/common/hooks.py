@@ -1,4 +1,4 @@
-"""Call an author's methods safely: everything that they raise becomes an Exception."""
+"""Call an author's methods safely: convert everything that they raise into an Exception."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ T = TypeVar("T")
 
 
 class HookEnded(Exception):
-    """An author's method raised something that is not an Exception, such as SystemExit."""
+    """Error of an author's method that raised a BaseException such as SystemExit."""
 
 
 def call_hook(hook: Callable[[], T]) -> T:
-    """Call ``hook``; raise HookEnded in place of anything that is not an Exception.
+    """Call ``hook`` and return its result.
 
-    SystemExit, or the exception by which pytest ends a test, would silently end a thread of the
-    framework. The kubelet would then wait forever for a response.
+    If it raises a BaseException that is not an Exception, raise HookEnded instead. SystemExit, or
+    the exception with which pytest ends a test, would silently end a thread of the framework, and
+    the kubelet would wait forever for a response.
     """
     try:
         return hook()
-    # Unchanged: DeviceRejected and others mean something to the caller.
+    # Raise Exceptions unchanged: the caller handles some of them, such as DeviceRejected.
     except Exception:
         raise
     except BaseException as error:
@@ -30,7 +31,7 @@ def call_hook(hook: Callable[[], T]) -> T:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the error's type and text: the text alone can be unclear, as with KeyError."""
+    """Return the error's type and text; the text alone can be unclear, as that of KeyError."""
     if isinstance(error, HookEnded):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

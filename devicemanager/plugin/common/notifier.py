@@ -9,10 +9,10 @@ __all__ = ["Notifier"]
 
 
 class Notifier:
-    """Counter of notifications.
+    """Counter of notifications, on which threads wait for the next change.
 
-    Read ``count``, check the state, then ``wait(count)``: a notification between the check and
-    the wait is not lost, because it has changed the count.
+    Read ``count``, check the state, then call ``wait(count)``. A notification between the check
+    and the wait is not lost, because it changes the count.
     """
 
     def __init__(self) -> None:
@@ -30,11 +30,14 @@ class Notifier:
             self._changed.notify_all()
 
     def wait(self, seen: int, timeout: float) -> None:
-        """Return once the count differs from ``seen``, or after ``timeout`` seconds."""
+        """Wait until the count differs from ``seen``, or until ``timeout`` seconds have passed."""
         with self._changed:
             self._changed.wait_for(lambda: self._count != seen, timeout)
 
     def wait_for(self, done: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until ``done`` returns true; call it after each notification."""
+        """Wait until ``done`` returns True; call ``done`` after each notification.
+
+        Return False after ``timeout`` seconds.
+        """
         with self._changed:
             return self._changed.wait_for(done, timeout)

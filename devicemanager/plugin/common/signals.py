@@ -1,8 +1,8 @@
 """Wait for a signal without missing one.
 
-A wait on a lock or a queue can miss a signal that arrives just before it blocks. So the
-interpreter writes the number of each signal into a pipe, in its C-level handler, and
-:meth:`SignalWait.wait` reads from that pipe.
+A thread that waits for a lock or a queue can miss a signal that arrives just before it blocks. So
+the interpreter's C-level signal handler writes the number of each signal into a pipe, and
+:meth:`SignalWait.wait` reads from this pipe.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the interpreter has already written the number to the pipe."""
+    """Do nothing, because the interpreter has already written the signal's number to the pipe."""
 
 
 class SignalWait:
     """Context manager that handles signals until :meth:`restore` or the end of the block.
 
     The default ``numbers`` are STOP_SIGNALS, without SIGHUP if the process ignores it (nohup).
-    ``handler`` is also called for each signal; if it raises, :meth:`wait` can raise that.
+    ``handler`` is called for each signal; if it raises, :meth:`wait` can raise that exception.
 
-    Use it in the main thread only. A forked child gets the former handlers back: otherwise its
-    signals would go through the pipe to the parent.
+    Use it in the main thread only. A forked child process gets the previous handlers back:
+    otherwise its signals would wake the parent through the pipe.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SignalWait:
         self._handler = handler
         self._handlers: dict[signal.Signals, _Handler] = {}
         self._former_fd = -1
-        # Guards _open: once closed, the number of the descriptor can belong to another file.
+        # Guards _open: after the close, the number of the descriptor can belong to another file.
         self._lock = threading.Lock()
         self._open = False
 
@@ -78,23 +78,23 @@ class SignalWait:
                 return signal.Signals(number)
 
     def is_pending(self) -> bool:
-        """True if :meth:`wait` would return at once."""
+        """True if :meth:`wait` would return immediately."""
         readable, _, _ = select.select([self._reader], [], [], 0)
         return bool(readable)
 
     def give_up(self) -> None:
-        """End the wait. Thread-safe; does nothing after the block."""
+        """Make :meth:`wait` return None. Thread-safe; after the block, do nothing."""
         with self._lock, contextlib.suppress(BlockingIOError):
             if self._open:
                 os.write(self._writer, b"\0")
 
     def let_next_signal_kill(self) -> None:
-        """Restore the former handlers so that a second signal ends a stop that hangs.
+        """Restore the previous handlers, so that a second signal ends a stop that hangs.
 
-        Two exceptions. Where SIGINT would raise KeyboardInterrupt, it kills the process: a
-        traceback from the middle of a stop does not help. SIGHUP stays without effect: when a
-        terminal closes, the kernel sends one and the shell another. Leaving the block restores
-        these two as well.
+        There are two exceptions. A SIGINT that would raise KeyboardInterrupt kills the process
+        instead, because a traceback from the middle of a stop does not help. SIGHUP still has no
+        effect, because the kernel and the shell each send one when a terminal closes. Leaving
+        the block also restores the handlers of these two signals.
         """
         for number, handler in self._handlers.items():
             if number is signal.SIGHUP:
@@ -103,7 +103,7 @@ class SignalWait:
             signal.signal(number, signal.SIG_DFL if interrupts else handler)
 
     def leave_in_child(self) -> None:
-        """Clean up in a forked child, where leaving the block then does nothing."""
+        """Clean up in a forked child process; leaving the block there has no further effect."""
         # The parent's lock can be held by a thread that the child does not have.
         self._lock = threading.Lock()
         self.restore()
@@ -118,8 +118,8 @@ class SignalWait:
         _active.discard(self)
 
     def restore(self) -> None:
-        """Restore the former handlers."""
-        # Only once: a program can call `restore` inside the block and then leave it.
+        """Restore the signal handlers from before the block. Idempotent."""
+        # A program can call `restore` inside the block and then leave the block.
         if self._handlers:
             signal.set_wakeup_fd(self._former_fd)
         while self._handlers:

@@ -1,4 +1,4 @@
-"""Check the socket directory, and choose a name that no running plugin uses."""
+"""Check a plugin's socket directory, and choose a socket name that no running plugin uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _HASH = 8
 
 
 def directory_problem(directory: Path) -> str | None:
-    """Return why no socket can be created there, or None. The directory need not exist yet."""
+    """Return why no socket can be created in a directory; None if there is no problem.
+
+    A directory that does not exist yet is not a problem.
+    """
     try:
         if not directory.exists():
             return None
@@ -34,19 +37,20 @@ def directory_problem(directory: Path) -> str | None:
 
 
 def socket_names(plain: str, directory: str, *, unique: bool) -> Iterator[str]:
-    """Yield file names to try for a socket in ``directory``, best first, endlessly.
+    """Yield candidate file names for a socket in ``directory``, best first, without end.
 
-    The plain name comes first unless ``unique``; the others have a random suffix. All paths fit
-    into 107 bytes, here and under the kubelet's default directory: a container can mount the
-    directory under another path than the kubelet uses.
+    If ``unique`` is false, the first name is the plain name; all other names have a random suffix.
+    The path of the socket has at most 107 bytes, both in ``directory`` and in the kubelet's
+    default directory: a container can mount the directory under another path than the kubelet
+    uses. Raises ConfigurationError if the directory's path is too long.
     """
     # One byte is for the slash, one for the dash before the suffix.
     longest = max(len(directory.encode()), len(PLUGIN_DIRECTORY))
     room = MAX_PATH_BYTES - longest - 1 - (_RANDOM_SUFFIX + 1)
     if room < _HASH + 2:
         raise ConfigurationError(
-            f"directory path {directory} is too long for unix sockets, whose limit is "
-            f"{MAX_PATH_BYTES} bytes: choose a shorter one"
+            f"directory path {directory} is too long for unix sockets, whose paths have at most "
+            f"{MAX_PATH_BYTES} bytes: choose a shorter path"
         )
     base = _shorten(plain.replace("/", "_"), room)
     if not unique:
@@ -61,15 +65,15 @@ def _shorten(name: str, room: int) -> str:
     if len(raw) <= room:
         return name
     digest = hashlib.sha256(raw).hexdigest()[:_HASH]
-    # The cut can be inside a character, whose bytes are then dropped.
+    # The cut can be inside a character; `ignore` drops the bytes of an incomplete character.
     return raw[: room - _HASH - 1].decode(errors="ignore") + "-" + digest
 
 
 def may_be_socket(name: str, own: str | None = None) -> bool:
-    """True if a change of this file in the plugin directory can concern a plugin.
+    """True if a file in the plugin directory can be a socket, so that its changes matter.
 
-    The kubelet's checkpoint and the hidden temporary file that it renames do not: every
-    admission writes them. ``own`` is the socket name that the author chose.
+    False for the kubelet's checkpoint and hidden temporary files, which every admission writes.
+    ``own`` is the socket name that the author chose.
     """
     return name == own or not (name.startswith(".") or name == CHECKPOINT_FILE)
 
@@ -77,8 +81,8 @@ def may_be_socket(name: str, own: str | None = None) -> bool:
 def claim(bound: Path, names: Iterator[str]) -> Path:
     """Rename the socket ``bound`` to the first of ``names`` that no running plugin uses.
 
-    A stale socket is replaced; a file that is not a socket is left alone. The hard link is
-    atomic and fails if the name exists, so only one of two plugins that start at once gets it.
+    Return the new path. Replace a stale socket, but no file of another kind. Creating a hard link
+    is atomic and fails if the name exists, so only one of two starting plugins gets a name.
     """
     for name in names:
         path = bound.with_name(name)
@@ -87,9 +91,9 @@ def claim(bound: Path, names: Iterator[str]) -> Path:
         except FileExistsError:
             if not _is_socket(path) or is_alive(path):
                 continue
-            # Another plugin may have taken the stale socket since the check. The rename is still
-            # safe for this plugin: the other one notices that its socket was replaced, and uses
-            # another name.
+            # Another plugin may have replaced the stale socket since the check. The rename is
+            # still safe: the other plugin notices that its socket was replaced, and uses another
+            # name.
             bound.replace(path)
         else:
             bound.unlink()
@@ -100,6 +104,6 @@ def claim(bound: Path, names: Iterator[str]) -> Path:
 def _is_socket(path: Path) -> bool:
     try:
         return stat.S_ISSOCK(path.lstat().st_mode)
-    # Removed since the link failed: the name can be used.
+    # The file was removed after the link failed, so the name can be used.
     except FileNotFoundError:
         return True

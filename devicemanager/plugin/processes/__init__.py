@@ -1,18 +1,18 @@
 """Run a plugin as a process: under a supervisor and, if required, with a node's paths.
 
 Theory of operation. ``SupervisedRun`` (``run``) starts a supervisor process, which starts the
-command. Two pipes connect the program with the supervisor. The *lifeline*: when the program closes
-it or exits, even by SIGKILL, the kernel closes it, and the supervisor kills everything. The
-*report*: the supervisor writes the command's process ID to it. The supervisor also adopts the
-command's orphans (``PR_SET_CHILD_SUBREAPER``), so no process is left behind.
+command. Two pipes connect the program with the supervisor. The *lifeline* is closed when the
+program closes it or exits, even by SIGKILL; then the supervisor kills the command and all its
+descendants. Through the *report*, the supervisor sends the command's process ID. The supervisor
+also adopts the command's orphans (``PR_SET_CHILD_SUBREAPER``), so no process is left behind.
 
 Plugins with hard-coded paths run in a private user and mount namespace (``namespace``), in which a
-mock kubelet's directory is at ``/var/lib/kubelet``. Neither needs root.
+mock kubelet's directory is at ``/var/lib/kubelet``. Supervisor and namespaces need no root.
 
 In:  a command, its environment, directories to mount (``Bind``).
 Out: process ID, output, exit status.
 
-Invariants: signals and the exit status pass through the supervisor unchanged; the file system of
-other processes is never changed. Start reading at ``run``, then ``supervisor``. ``scarce`` limits
-inotify instances for a command.
+Invariants: signals and the exit status pass through the supervisor unchanged; the file system view
+of other processes does not change. Start reading at ``run``, then ``supervisor``. ``scarce``
+limits inotify instances for a command.
 """

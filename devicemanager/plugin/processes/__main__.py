@@ -1,4 +1,4 @@
-"""The supervisor as a separate process, for programs that start plugins."""
+"""Main program of the supervisor process, which ``SupervisedRun`` starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from devicemanager.plugin.processes.supervisor import Supervision, end_as, super
 
 
 def main() -> NoReturn:
-    """Supervise as the only argument says, which ``Supervision.encode`` wrote."""
+    """Run and supervise the command that the only argument (``Supervision.encode``) describes."""
     end_as(supervise(Supervision.decode(sys.argv[1])))
 
 

@@ -1,10 +1,10 @@
-"""A private view of the file system: directories that are mounted at other paths.
+"""Private mounts for plugins with hard-coded paths: directories mounted at other paths.
 
-For plugins with hard-coded paths. Only this process and its descendants see the mounts, which
-disappear with the last of these processes.
+Only this process and its descendants see the mounts, which disappear when the last of these
+processes exits.
 
-Mounting needs CAP_SYS_ADMIN. Without root, the process gets it in a new user namespace, in which it
-keeps its user ID.
+Mounting needs CAP_SYS_ADMIN. Without root, the process gets this capability in a new user
+namespace, in which its user ID does not change.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ _SWITCHES = (
     ("user.max_user_namespaces", "0"),
     ("kernel.apparmor_restrict_unprivileged_userns", "1"),
 )
-"""Sysctls that prevent user namespaces without root, and the value that does."""
+"""Sysctls that can prevent user namespaces without root, with the value that prevents them."""
 
 _BASIC_NODES = ("full", "null", "ptmx", "pts", "random", "shm", "stdin", "stdout", "stderr", "fd")
 _MORE_NODES = ("tty", "urandom", "zero")
 
 
 class NamespaceError(Exception):
-    """The private view cannot be created; one line with the reason and the fix."""
+    """Failure to create private mounts. The text is one line with the reason and the fix."""
 
 
 @attrs.frozen
 class Bind:
-    """``source`` is mounted at ``target``, which need not exist."""
+    """Bind mount of the directory ``source`` at ``target``, which need not exist."""
 
     source: Path
     target: Path
     keep: tuple[str, ...] = ()
-    """Entries of the real ``target`` that stay visible unless ``source`` has them."""
+    """Names of entries of the real ``target`` that stay visible if ``source`` lacks them."""
 
 
 def node_binds(
     root: Path, *, dev: Path | None = None, sys: Path | None = None, cdi: Path | None = None
 ) -> tuple[Bind, ...]:
-    """Return the mounts with which a plugin finds ``root`` at ``/var/lib/kubelet``.
+    """Return mounts that show a mock kubelet's directory ``root`` at ``/var/lib/kubelet``.
 
-    ``dev`` and ``sys`` replace ``/dev`` and ``/sys``; common nodes such as ``/dev/null`` stay.
-    ``cdi`` is mounted at ``/etc/cdi`` and ``/var/run/cdi``.
+    ``dev`` and ``sys`` are mounted at ``/dev`` and ``/sys``; common device nodes such as
+    ``/dev/null`` stay visible. ``cdi`` is mounted at ``/etc/cdi`` and ``/var/run/cdi``.
     """
     binds = [Bind(root, Path("/var/lib/kubelet"))]
     if dev is not None:
@@ -69,9 +69,9 @@ def node_binds(
 
 
 def enter(binds: Sequence[Bind]) -> None:
-    """Give the calling process a private view with these mounts.
+    """Move the calling process to a private mount namespace with these mounts.
 
-    Must be called in a process with a single thread. Raises NamespaceError.
+    Must be called in a process with a single thread. Raises NamespaceError if that fails.
     """
     _unshare()
     try:
@@ -94,7 +94,7 @@ def _open_directory(path: Path) -> int:
 
 
 def _unshare() -> None:
-    """Enter a new mount namespace; without the privilege, in a new user namespace."""
+    """Enter a new mount namespace; without CAP_SYS_ADMIN, also enter a new user namespace."""
     if os.geteuid() == 0:
         try:
             return _call("unshare", _CLONE_NEWNS)
@@ -106,7 +106,7 @@ def _unshare() -> None:
 def enter_user() -> None:
     """Move the calling process to a new user namespace with the same user and group.
 
-    Must be called in a process with a single thread. Raises NamespaceError.
+    Must be called in a process with a single thread. Raises NamespaceError if that fails.
     """
     _unshare_user(0)
 
@@ -117,8 +117,8 @@ def _unshare_user(further_flags: int) -> None:
         _call("unshare", _CLONE_NEWUSER | further_flags)
     except OSError as error:
         raise NamespaceError(_rejection(error)) from error
-    # The kernel requires this before an unprivileged process can write gid_map. User and group are
-    # mapped to themselves, so the owners of files stay the same.
+    # The kernel requires `deny` before an unprivileged process can write gid_map. User and group
+    # are mapped to themselves, so the owners of files do not change.
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
@@ -130,8 +130,8 @@ def _rejection(error: OSError) -> str:
         try:
             if path.read_text().strip() == value:
                 return (
-                    f"user namespaces need root here, because {name} is {value}: change it, or run "
-                    "this as root"
+                    f"cannot create a user namespace, because the sysctl {name} is {value}: change "
+                    "it, or run this as root"
                 )
         except OSError:
             continue
@@ -166,10 +166,10 @@ def _mirror(
     layers: Sequence[tuple[Path, tuple[str, ...] | None]],
     make: Path | None = None,
 ) -> None:
-    """Cover ``target`` with a directory in memory that has the entries of all layers.
+    """Mount an in-memory directory with the entries of all layers at ``target``.
 
-    A layer is a directory and the names of its entries to show, None for all. An entry of an
-    earlier layer hides one of the same name. ``make`` is an additional, empty directory.
+    A layer is a directory and the names of its entries to show; None shows all. An entry of an
+    earlier layer hides later entries of the same name. ``make`` is an additional empty directory.
     """
     stage = Path(tempfile.mkdtemp(prefix="dm-mounts-"))
     try:
@@ -180,10 +180,10 @@ def _mirror(
                 _show(layer / name, stage / name)
         if make is not None:
             (stage / make).mkdir(parents=True)
-        # Moved only when it is complete: `target` is one of the layers until then.
+        # Move the mount only when it is complete, because `target` can be one of the layers.
         _mount(str(stage), str(target), None, _MS_MOVE)
     finally:
-        # The mount is gone from here after the move, and an empty directory is left.
+        # After the move, the stage is an empty directory.
         stage.rmdir()
 
 
@@ -194,7 +194,7 @@ def _show(source: Path, target: Path) -> None:
         return
     if target.is_symlink() or target.exists():
         return
-    # A link cannot be mounted; a copy leads to the same place.
+    # A symbolic link cannot be mounted, but a copy has the same target.
     if stat.S_ISLNK(mode):
         target.symlink_to(source.readlink())
         return

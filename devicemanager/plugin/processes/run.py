@@ -1,4 +1,4 @@
-"""The program's side of a supervised command: start, signal and wait; when to restart it."""
+"""Start a supervised command, signal it, wait for it, and compute pauses between restarts."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ _LONGEST_LINE = 1 << 16
 _STOP_SECONDS = 10.0
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
-"""``backOffPeriod`` and ``MaxContainerBackOff``, pkg/kubelet/kubelet.go, v1.32."""
+"""Seconds: ``backOffPeriod`` and ``MaxContainerBackOff``, pkg/kubelet/kubelet.go, v1.32."""
 _RESET_SECONDS = 2 * _LONGEST_PAUSE
-"""A process that has run for longer than this restarts without a pause."""
+"""Minimum run time of a process that restarts without a pause."""
 
-# Found by path: the command's working directory and PYTHONPATH could hide the package.
+# The supervisor finds the package by path, because the command's working directory and PYTHONPATH
+# could hide it.
 _SUPERVISE = (
     f"import sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[3])!r}); "
     "from devicemanager.plugin.processes.__main__ import main; main()"
@@ -35,7 +36,7 @@ _SUPERVISE = (
 
 
 class SupervisedRun:
-    """One start of the command, under a supervisor."""
+    """One run of a command under a supervisor process."""
 
     def __init__(
         self,
@@ -45,8 +46,11 @@ class SupervisedRun:
         binds: tuple[Bind, ...],
         output: deque[str] | None,
     ) -> None:
-        """``output`` gets what the command prints, line by line. None: the command inherits
-        standard output and error."""
+        """Prepare a run without starting it.
+
+        ``output``: queue for the lines that the command prints; if None, the command inherits
+        standard output and error.
+        """
         self._command = command
         self._env = env
         self._cwd = cwd
@@ -60,7 +64,7 @@ class SupervisedRun:
     def start(self, ended: Callable[[], None]) -> None:
         """Start the command and a thread that reads its output; call ``ended`` when it exits."""
         life_read, lifeline = os.pipe()
-        # A file, not a descriptor: closing it twice cannot close an unrelated file.
+        # Use a file object: closing a descriptor twice could close an unrelated file.
         self._lifeline = os.fdopen(lifeline, "wb", buffering=0)
         report_read, report_write = os.pipe()
         plan = Supervision(self._command, self._binds, life_read, report_write)
@@ -76,20 +80,23 @@ class SupervisedRun:
                 pass_fds=(life_read, report_write),
             )
         finally:
-            # The ends of the supervisor: with a copy of them here, the pipes would never end.
+            # Close the supervisor's ends: with copies in this process, the pipes would never end.
             os.close(life_read)
             os.close(report_write)
         with os.fdopen(report_read) as report:
             line = report.readline()
         # Without a line, the supervisor could not start and has printed the reason.
         self.pid = int(json.loads(line)["pid"]) if line else process.pid
-        # A daemon: output of a command must not keep this program from exiting.
+        # A daemon thread: reading output must not prevent this program from exiting.
         threading.Thread(
             target=self._read, args=(process, ended), name=f"output of {self.pid}", daemon=True
         ).start()
 
     def end(self) -> None:
-        """End the command and its descendants, and wait."""
+        """End the command and its descendants, and wait until they have exited.
+
+        Send SIGTERM; if the command still runs after 10 s, kill it and all its descendants.
+        """
         self.terminate()
         if self.wait(_STOP_SECONDS) is None:
             # SIGTERM was ignored, or the supervisor hangs.
@@ -112,7 +119,7 @@ class SupervisedRun:
         return self.status if self._done.wait(timeout) else None
 
     def _cut_lifeline(self) -> None:
-        """Close the lifeline, so that the supervisor kills everything."""
+        """Close the lifeline, so that the supervisor kills the command and its descendants."""
         if self._lifeline is not None:
             self._lifeline.close()
 
@@ -122,7 +129,7 @@ class SupervisedRun:
                 # A limit, because output without line breaks would otherwise need unlimited memory.
                 while line := stream.readline(_LONGEST_LINE):
                     self._output.append(line.decode(errors="replace").rstrip("\n"))
-        # The end of the output comes before the exit of the supervisor, which reaps descendants.
+        # The output ends before the supervisor exits, because it first reaps descendants.
         self.status = process.wait()
         self._cut_lifeline()
         self._done.set()
@@ -130,18 +137,18 @@ class SupervisedRun:
 
 
 class CrashLoopBackOff:
-    """The pauses before restarts of one process, as the kubelet makes them. Not thread-safe.
+    """Pauses before the restarts of one process, as long as those of the kubelet.
 
-    ``doBackOff``, pkg/kubelet/kuberuntime/kuberuntime_manager.go, v1.32.
+    Source: ``doBackOff``, pkg/kubelet/kuberuntime/kuberuntime_manager.go, v1.32. Not thread-safe.
     """
 
     def __init__(self) -> None:
         self._pause = 0.0
 
     def next_pause(self, ran: float) -> float:
-        """Return the seconds before the next start of a process that ran for ``ran`` seconds.
+        """Return the pause in seconds before restarting a process that ran for ``ran`` seconds.
 
-        0 at first, then 10, and twice as long each time, up to 300.
+        The first pause is 0, the second 10. Each further pause is twice as long, up to 300.
         """
         if ran > _RESET_SECONDS:
             self._pause = 0.0

@@ -1,6 +1,6 @@
-"""Run a command that can create N inotify instances: ``python -m ...scarce N COMMAND...``.
+"""Run a command that can create only N inotify instances: ``python -m ...scarce N COMMAND...``.
 
-The limit belongs to a new user namespace, so other processes are not affected. With 0,
+The limit applies to a new user namespace, so other processes are not affected. With N = 0,
 inotify_init fails with EMFILE, as on a node where all instances are in use.
 """
 
@@ -20,7 +20,10 @@ _FAILED = 125
 
 
 def main() -> NoReturn:
-    """Become the command. Exit with 125 and one line if the limit cannot be set."""
+    """Set the limit, then replace this process by the command.
+
+    Exit with status 125 and a one-line error if that fails.
+    """
     try:
         enter_user()
         _LIMIT.write_text(sys.argv[1])

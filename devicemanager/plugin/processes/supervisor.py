@@ -1,11 +1,12 @@
-"""A process that runs a command and leaves no process of it behind.
+"""Supervisor process that runs a command and leaves none of its descendants behind.
 
-Signals and the exit status pass through. Descendants of the command are killed when it exits: the
-kernel makes this process the parent of orphans (``PR_SET_CHILD_SUBREAPER``). Everything is killed
-when the lifeline is closed, which the kernel does when the program at its other end exits.
+Signals and the exit status pass through unchanged. When the command exits, its descendants are
+ended: the kernel makes this process the parent of orphans (``PR_SET_CHILD_SUBREAPER``). When the
+lifeline is closed, the command and its descendants are killed. The kernel closes the lifeline when
+the program at its other end exits.
 
-All signals are blocked and read with ``sigwaitinfo``: a handler could miss one between the check of
-a condition and the wait.
+The supervisor blocks signals and reads them with ``sigwaitinfo``: a handler could miss a signal
+between the check of a condition and the wait.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from devicemanager.plugin.processes.namespace import Bind, NamespaceError, enter
 __all__ = ["CANNOT_START", "Supervision", "end_as", "supervise"]
 
 CANNOT_START = 127
-"""Exit status if the command cannot be started, as in a shell."""
+"""Exit status if the command cannot be started, as that of a shell."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SI_KERNEL = 0x80
@@ -47,23 +48,26 @@ _FORWARDED = {
 _FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH}
 _AWAITED = _FORWARDED | {signal.SIGCHLD, signal.SIGIO}
 _GRACE_SECONDS = 2.0
-"""Pause between SIGTERM and SIGKILL for processes that the command left behind."""
+"""Time between SIGTERM and SIGKILL for processes that the command left behind."""
 
 
 @attrs.frozen
 class Supervision:
-    """What to run, and how."""
+    """Input of the supervisor: the command, its mounts, and pipes to the starting program."""
 
     command: Sequence[str]
     binds: tuple[Bind, ...] = ()
     lifeline: int | None = None
-    """A pipe to read from: at its end everything is killed. The command then gets a new session;
-    otherwise it stays in the terminal's foreground."""
+    """Descriptor of a pipe; at its end, the command and its descendants are killed.
+
+    With a lifeline, the command gets a new session. Without a lifeline, the command stays in the
+    terminal's foreground process group.
+    """
     report: int | None = None
-    """A pipe to write to: ``{"pid": n}`` on a line when the command runs."""
+    """Descriptor of a pipe to which the supervisor writes the line ``{"pid": n}``."""
 
     def encode(self) -> str:
-        """Return this as one argument of a command line."""
+        """Return this input as one command-line argument (JSON)."""
         return json.dumps(
             {
                 "command": list(self.command),
@@ -75,7 +79,7 @@ class Supervision:
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Return what ``encode`` wrote."""
+        """Return the input that ``encode`` converted to ``text``."""
         data = json.loads(text)
         binds = tuple(
             Bind(Path(source), Path(target), tuple(keep)) for source, target, keep in data["binds"]
@@ -84,11 +88,11 @@ class Supervision:
 
 
 def supervise(plan: Supervision) -> int:
-    """Run the command until it exits. Return its wait status for ``end_as``.
+    """Run the command until it exits; return its wait status, which ``end_as`` takes.
 
     Must be called in a process with a single thread, because it forks.
     """
-    # Before the fork: a command can fork and exit before the parent gets to run.
+    # Set before the fork, because a command can fork and exit before the parent runs.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     # Blocked signals stay pending, so none is lost before `sigwaitinfo`.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
@@ -99,8 +103,8 @@ def supervise(plan: Supervision) -> int:
         _become(plan, before)
     os.close(started_write)
     try:
-        # The pipe ends when exec closes its other side: the command runs, or failed to start.
-        # Before that it has no process group that the program could signal.
+        # The pipe ends when the command runs (exec closes the other side) or failed to start. Until
+        # then, the command has no process group that the program could signal.
         os.read(started_read, 1)
         os.close(started_read)
         if plan.report is not None:
@@ -114,10 +118,10 @@ def supervise(plan: Supervision) -> int:
 
 
 def end_as(status: int) -> NoReturn:
-    """Exit as the process with this wait status did: with its status, or by its signal."""
+    """Exit like a process with this wait status: with the same exit status or signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        # The command has dumped core already, if it was configured to.
+        # Prevent a second core dump: the command has already dumped core, if that is enabled.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with contextlib.suppress(OSError):
             signal.signal(number, signal.SIG_DFL)
@@ -128,14 +132,14 @@ def end_as(status: int) -> NoReturn:
 
 
 def _become(plan: Supervision, mask: set[signal.Signals | int]) -> NoReturn:
-    """In the child: become the command, or exit with one line on standard error."""
+    """Replace this child process by the command, or exit with a one-line error."""
     try:
         if plan.lifeline is not None:
-            # A session has a process group, to which the program can send signals. Without a
-            # lifeline, the command stays in the group that the terminal signals.
+            # A session has its own process group, to which the program can send signals. Without
+            # a lifeline, the command stays in the process group that the terminal signals.
             os.setsid()
         if plan.binds:
-            # After the fork: only the command gets the mounts, not the supervisor.
+            # Mount after the fork, so that only the command gets the mounts, not the supervisor.
             enter(plan.binds)
         for number in (signal.SIGPIPE, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)  # Python ignores SIGPIPE and catches SIGINT
@@ -148,7 +152,7 @@ def _become(plan: Supervision, mask: set[signal.Signals | int]) -> NoReturn:
     except ValueError as error:
         _print_error(f"{plan.command[0]!r}: cannot be started: {error}")
     finally:
-        # Not sys.exit: handlers of the parent program must not run in the child.
+        # Do not use sys.exit: exit handlers of the parent program must not run in the child.
         os._exit(CANNOT_START)
 
 
@@ -157,7 +161,7 @@ def _print_error(text: str) -> None:
 
 
 def _signal_at_end(pipe: int) -> None:
-    """Have the kernel send SIGIO when the pipe's other end is closed."""
+    """Make the kernel send SIGIO when the other end of a pipe is closed."""
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
     flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
     fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
@@ -166,18 +170,18 @@ def _signal_at_end(pipe: int) -> None:
 def _wait(child: int, plan: Supervision) -> int:
     while True:
         if plan.lifeline is not None and _is_closed(plan.lifeline):
-            # The descendants follow in `_end_descendants`.
+            # `_end_descendants` ends the descendants later.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
             return os.waitpid(child, 0)[1]
-        # Checked before each wait: one SIGCHLD can stand for several children.
+        # Check all children before each wait: one SIGCHLD can stand for several children.
         for pid, status in _exited():
             if pid == child:
                 return status
         info = signal.sigwaitinfo(_AWAITED)
         number = signal.Signals(info.si_signo)
-        # A signal of the terminal comes from the kernel, one of `kill` from a process.
-        # The terminal sends its signals to the whole group, so the command has it already.
+        # The kernel sends the signals of a terminal to the whole process group, so the command
+        # already has them. A signal of `kill` comes from a process and must be forwarded.
         from_terminal = info.si_code == _SI_KERNEL and number in _FROM_TERMINAL
         if number in _FORWARDED and not from_terminal:
             with contextlib.suppress(ProcessLookupError):
@@ -192,7 +196,7 @@ def _is_closed(pipe: int) -> bool:
 
 
 def _exited() -> Iterator[tuple[int, int]]:
-    """Yield each child that has exited, with its wait status."""
+    """Yield the process ID and wait status of each child that has exited."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -204,12 +208,12 @@ def _exited() -> Iterator[tuple[int, int]]:
 
 
 def _end_descendants() -> None:
-    """Send SIGTERM to all descendants, later SIGKILL, until none is left."""
+    """Send SIGTERM to all descendants, and SIGKILL after 2 s, until all have exited."""
     limit = time.monotonic() + _GRACE_SECONDS
     number = signal.SIGTERM
     signalled: set[int] = set()
     while True:
-        # Reap zombies: they are children until then.
+        # Reap zombies, because they would count as children.
         for _ in _exited():
             pass
         left = _children()
@@ -220,9 +224,9 @@ def _end_descendants() -> None:
         for pid in left - signalled:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-                os.kill(pid, signal.SIGCONT)  # a stopped process handles SIGTERM only now
+                os.kill(pid, signal.SIGCONT)  # a stopped process handles SIGTERM only after SIGCONT
         signalled |= left
-        # A timeout, because a grandchild becomes a child without a signal.
+        # Use a timeout, because a grandchild becomes a child without a signal.
         signal.sigtimedwait({signal.SIGCHLD}, 0.05)
 
 

@@ -2,18 +2,19 @@
 
 Theory of operation. A ``Recorder`` serves ``kubelet.sock`` for the plugins. When a plugin
 registers, the recorder starts a proxy socket in the kubelet's directory, and forwards Register with
-that socket's name. The kubelet then calls the proxy, which makes each call on the plugin. Every
-call, list and end of a stream becomes one line of the file when it ends.
+the name of the proxy socket. The kubelet then calls the proxy, which makes each call on the plugin.
+The recorder writes one line to the file for each ended call, list and ended stream.
 
-A ``ReplayPlugin`` is a plugin of the author framework whose service takes its lists and responses
-from a recording. It finds the response of a request by comparing device IDs as sets.
+A ``ReplayPlugin`` is a plugin of the plugin framework whose service takes its lists and responses
+from a recording. It finds the response to a request by comparing device IDs as sets.
 
-In:  a running kubelet (real or mock) and plugins; or a file.
-Out: a file of JSON lines (``calls``, ``recording``); or a registered plugin and its misses.
+In:  a running kubelet (real or mock) and plugins; or a recording.
+Out: a file of JSON lines (``calls``, ``recording``); or a registered plugin and its misses
+     (requests that the recording does not contain).
 
-Invariants: bytes are forwarded unchanged, except the endpoint in Register; what is written can be
-redacted; an error of the file never affects a call. Start reading at ``recorder``, ``proxy``,
-``layout`` (which socket is where), then ``calls`` and ``replay``.
+Invariants: bytes are forwarded unchanged, except the endpoint in Register; the file can be
+redacted; an error while writing the file never affects a call. Start reading at ``recorder``,
+``proxy``, ``layout`` (the paths of the sockets), then ``calls`` and ``replay``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One recorded call, and its line in the file.
+"""One recorded call, and its line in the recording.
 
-The line has the messages twice: as bytes, which count, and as data, for people. Methods that the
-API does not define are recorded as well; their messages have no data.
+The line has each message twice: as bytes, which a replay uses, and as decoded data, for people.
+Methods that the API does not define are also recorded; their messages cannot be decoded.
 """
 
 from __future__ import annotations
@@ -32,73 +32,73 @@ __all__ = [
 ]
 
 SCHEMA = "devicemanager.recording/v1"
-"""The name and version of the file's format, in the ``schema`` of its first line."""
+"""Name and version of the recording's format: the value of ``schema`` in the first line."""
 
 OK = "OK"
-"""The status code of a call that succeeded."""
+"""Status code of a call that succeeded."""
 
 REGISTER = "Register"
 LIST_AND_WATCH = "ListAndWatch"
 
 
 class EndedBy(StrEnum):
-    """Who ended a call."""
+    """Side that ended a call."""
 
     PLUGIN = "plugin"
     KUBELET = "kubelet"
     RECORDER = "recorder"
-    """The call was in progress when the recording ended."""
+    """The recorder stopped, or closed the connection, while the call was in progress."""
 
 
 @attrs.frozen(kw_only=True)
 class RecordedCall:
-    """An RPC, a message of a ListAndWatch stream, or the end of such a stream."""
+    """Recorded unary call, message of a ListAndWatch stream, or end of a ListAndWatch stream."""
 
     number: int
-    """Number of the call, from 1, in the order in which calls ended."""
+    """Number of the entry, from 1, in the order in which calls ended and lists arrived."""
     time: float
-    """When the call began, or this list arrived: seconds since the epoch."""
+    """Time when the call began or the list arrived, in seconds since the epoch."""
     kubelet: int
     """Number of the kubelet instance, from 1."""
     registration: int
-    """Number of the Register call, from 1, that led to this call, or that this call is."""
+    """Number of the Register call, from 1, to which this call belongs (or which it is)."""
     resource: str
     plugin: str
-    """The plugin's endpoint, as in its Register: the file name of its socket."""
+    """Endpoint in the plugin's Register call: the file name of its socket."""
     direction: str
     """``to-plugin``, or ``to-kubelet`` for Register."""
     rpc: str
     """Name of the method, such as ``Allocate``."""
     request_bytes: bytes = attrs.field(repr=False)
     response_bytes: bytes | None = attrs.field(repr=False, default=None)
-    """None if there was no response."""
+    """Serialized response; None if there was no response."""
     code: str = OK
-    """Name of the status code, as in Go: ``OK``, ``DeadlineExceeded``."""
+    """Name of the gRPC status code, spelled as in Go: ``OK``, ``DeadlineExceeded``."""
     message: str = ""
-    """The status's message; empty with ``OK``."""
+    """Message of the gRPC status; empty with ``OK``."""
     duration: float = 0.0
-    """Seconds from request to response; for a list, since the stream was opened."""
+    """Seconds from request to response; for a list, seconds since the stream was opened."""
     stream: int | None = None
     """Number of the ListAndWatch stream, from 1; None for other calls."""
     stream_message: int | None = None
-    """Number of the list in its stream, from 1; None for the end, and for other calls."""
+    """Number of the list in its stream, from 1; None for ends of streams and other calls."""
     ended_by: EndedBy | None = None
-    """Who ended the call; None for a list, because its stream continues."""
+    """Side that ended the call; None for a list, because its stream continues."""
     redacted: tuple[str, ...] = ()
-    """Environment variables whose values in the response are ``REDACTED``."""
+    """Names of environment variables whose values in the response are ``REDACTED``."""
 
     @property
     def request(self) -> dict[str, Any]:
-        """The request as data, with the field names of the .proto file.
+        """Decoded request, with the field names of the .proto file.
 
-        Fields with default values are included; numbers are numbers. Bytes that cannot be decoded
-        are ``{"undecodable": "<base64>"}``.
+        Fields with default values are included; numbers are not converted to strings. Bytes that
+        cannot be decoded become ``{"undecodable": "<base64>"}``.
         """
         return request_data(self.rpc, self.request_bytes)
 
     @property
     def response(self) -> dict[str, Any] | None:
-        """The response as data, in the form of ``request``; None if there was none."""
+        """Decoded response, in the form of ``request``; None if there was no response."""
         response = self.response_bytes
         if response is None:
             return None
@@ -107,12 +107,12 @@ class RecordedCall:
 
 
 def is_stream(rpc: str) -> bool:
-    """True if a method can return any number of messages; unknown methods may do so."""
+    """True if a method may return several messages; True for ListAndWatch and unknown methods."""
     return rpc == LIST_AND_WATCH or rpc not in rendering.RPCS
 
 
 def request_data(rpc: str, request: bytes) -> dict[str, Any]:
-    """Return a request as data; see ``RecordedCall.request``."""
+    """Return a decoded request, in the form of ``RecordedCall.request``."""
     return rendering.request_data(rpc, request) if rpc in rendering.RPCS else _undecodable(request)
 
 
@@ -121,8 +121,8 @@ def _undecodable(content: bytes) -> dict[str, Any]:
 
 
 def line_of(call: RecordedCall) -> str:
-    """Return the call as a line of the file, without the line break."""
-    # The data is for people and tools such as jq; `call_from_line` reads only the bytes.
+    """Return a call as a line of the recording (JSON), without the line break."""
+    # The decoded data is for people and tools such as jq; `call_from_line` reads only the bytes.
     response = call.response_bytes
     data = {
         "number": call.number,
@@ -150,7 +150,10 @@ def line_of(call: RecordedCall) -> str:
 
 
 def call_from_line(data: Mapping[str, Any]) -> RecordedCall:
-    """Return the call of a parsed line. Unknown keys are ignored. Raises RecordingError."""
+    """Return the call of a parsed line of the recording. Ignore unknown keys.
+
+    Raises RecordingError if a key is missing or has an invalid value.
+    """
     ended_by = data.get("ended_by")
     response = data.get("response_bytes")
     try:
@@ -180,5 +183,6 @@ def call_from_line(data: Mapping[str, Any]) -> RecordedCall:
 def _get(kind: Any, data: Mapping[str, Any], key: str) -> Any:
     value = data.get(key)
     if not isinstance(value, kind):
-        raise RecordingError(f"not a recorded call: {key} is {value!r:.200}")
+        name = getattr(kind, "__name__", kind)
+        raise RecordingError(f"not a recorded call: {key} is {value!r:.200}: expected {name}")
     return value

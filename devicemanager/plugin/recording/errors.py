@@ -8,8 +8,8 @@ __all__ = ["NotRecorded", "RecordingError"]
 
 
 class RecordingError(PluginError):
-    """A recording cannot be made, written or read; one line with place and reason."""
+    """Failure to make, write or read a recording. The text is one line with place and reason."""
 
 
 class NotRecorded(PluginError, AssertionError):
-    """A replayed plugin got requests that are not in its recording; one line for each."""
+    """Requests to a replayed plugin that its recording does not contain; one line per request."""

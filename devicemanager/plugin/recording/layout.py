@@ -1,8 +1,8 @@
-"""Which socket is where: the recorder in its own directory, or in place of the kubelet's socket.
+"""Layouts of a recorder's sockets: in a separate directory, or in place of the kubelet's socket.
 
 With ``PrivateDirectory``, plugins register in a directory of the recorder. With ``InPlace``, the
-recorder's socket replaces ``kubelet.sock``, and the kubelet's own socket gets another name. In both
-cases the kubelet finds the proxies in its own directory.
+recorder's socket replaces ``kubelet.sock``, and the kubelet's socket gets another name. In both
+layouts, the kubelet finds the proxies of the plugins in its own directory.
 """
 
 from __future__ import annotations
@@ -23,33 +23,36 @@ __all__ = ["InPlace", "PrivateDirectory", "SocketLayout"]
 
 
 class SocketLayout(Protocol):
-    """Layout of all sockets, with the recorder's own."""
+    """Layout of the sockets of recorder, kubelet and proxies."""
 
     plugin_dir: Path
-    """Directory in which plugins find the recorder."""
+    """Directory in which plugins find the recorder's socket."""
     kubelet_socket: Path
-    """The kubelet's own socket, after ``serve``."""
+    """Path of the kubelet's socket while the recorder serves."""
     removes_plugins: bool
-    """True if a plugin's socket must be removed when the kubelet has removed its proxy's."""
+    """True if the recorder must remove a plugin's socket after the kubelet removes its proxy's."""
 
     def kubelet(self) -> FileIdentity | None:
-        """Identify the running kubelet; None if there is none."""
+        """Return the identity of the running kubelet's socket; None if no kubelet is running."""
 
     def serve(self, server: grpc.Server) -> None:
-        """Serve the Registration service at the path where plugins expect it.
+        """Start ``server`` on the socket where plugins expect the Registration service.
 
-        Raises RecordingError, PodResourcesError and OSError.
+        Raises RecordingError, PodResourcesError or OSError if that fails.
         """
 
     def leave(self) -> None:
-        """Remove the recorder's socket and restore the kubelet's."""
+        """Remove the recorder's socket, and restore the kubelet's socket if it was replaced."""
 
     def proxy_path(self, endpoint: str) -> Path:
-        """Return the path of the proxy for a plugin's endpoint."""
+        """Return the path of the proxy socket for a plugin's endpoint."""
 
 
 class PrivateDirectory:
-    """Layout in a directory of the recorder; proxies have the names of the plugins."""
+    """Layout with a separate directory, in which plugins register with the recorder.
+
+    The proxies in the kubelet's directory have the names of the plugins' sockets.
+    """
 
     removes_plugins = True
 
@@ -58,7 +61,7 @@ class PrivateDirectory:
         self.kubelet_socket = kubelet_dir / KUBELET_SOCKET
         self._served = plugin_dir / KUBELET_SOCKET
         self._identity: FileIdentity | None = None
-        # Now, because a path that is too long can never work.
+        # Check now, because a path that is too long can never work.
         sockets.check_path(self.kubelet_socket)
         sockets.check_path(self._served)
 
@@ -77,14 +80,15 @@ class PrivateDirectory:
         self._identity = None
 
     def proxy_path(self, endpoint: str) -> Path:
-        # In the kubelet's directory, the plugin's name is free.
+        # The plugin's name is unused in the kubelet's directory.
         return self.kubelet_socket.with_name(endpoint)
 
 
 class InPlace:
-    """The recorder's socket replaces ``kubelet.sock``; the kubelet's own is renamed meanwhile.
+    """Layout in which the recorder's socket replaces ``kubelet.sock``.
 
-    For plugins this looks like a kubelet restart, so they re-register.
+    The kubelet's socket has another name while the recorder serves. Plugins see this as a kubelet
+    restart and re-register.
     """
 
     removes_plugins = False
@@ -102,13 +106,13 @@ class InPlace:
         self._restore_after_crash()
 
     def _restore_after_crash(self) -> None:
-        """Rename the kubelet's socket back if an earlier recorder was killed."""
+        """Restore the name of the kubelet's socket if an earlier recorder was killed."""
         if self.kubelet_socket.is_socket() and not sockets.is_alive(self._served):
             self.kubelet_socket.replace(self._served)
 
     def kubelet(self) -> FileIdentity | None:
         found = FileIdentity.of(self._served)
-        # The recorder's own socket is at the path: the kubelet is still the one that was replaced.
+        # If the recorder's socket is at the path, the kubelet's socket is the one that was renamed.
         if found is None or found == self._own_identity:
             return self._kubelet_identity if found is not None else None
         # A stale socket, or one that is not served yet, does not count as a kubelet.
@@ -118,18 +122,20 @@ class InPlace:
         private = self._served.with_name(f".{secrets.token_hex(4)}")
         server.add_insecure_port(sockets.target(private))
         server.start()
-        # As the kubelet's own socket.
+        # The kubelet's socket has the same permissions.
         private.chmod(0o660)
         identity = FileIdentity.of(private)
-        # A stale socket of an earlier kubelet that was replaced.
+        # Remove the renamed socket of an earlier kubelet instance.
         self.kubelet_socket.unlink(missing_ok=True)
         self._kubelet_identity = FileIdentity.of(self._served)
         try:
             self.kubelet_socket.hardlink_to(self._served)
         except FileNotFoundError as error:
             private.unlink(missing_ok=True)
-            raise RecordingError(f"{self._served} was removed a moment ago") from error
-        # Atomic: kubelet.sock exists at all times.
+            raise RecordingError(
+                f"the kubelet's socket {self._served} was removed while the recorder started"
+            ) from error
+        # The replacement is atomic, so kubelet.sock exists at all times.
         private.replace(self._served)
         self._own_identity = identity
 
@@ -137,7 +143,7 @@ class InPlace:
         identity, self._own_identity = self._own_identity, None
         if identity is None:
             return
-        # Otherwise a new kubelet has already replaced the recorder's socket.
+        # If the identity differs, a new kubelet has already replaced the recorder's socket.
         if FileIdentity.of(self._served) == identity:
             if sockets.is_alive(self.kubelet_socket):
                 self.kubelet_socket.replace(self._served)

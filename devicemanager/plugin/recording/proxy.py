@@ -1,12 +1,12 @@
-"""The proxies between a kubelet and its plugins.
+"""Proxies between a kubelet and its plugins.
 
-For each plugin that registers, a ``PluginProxy`` serves a socket in the kubelet's directory and
-makes every call that arrives there on the plugin's own socket, byte for byte. Methods are not
-decoded: on the wire a single response is a stream of one message, so one handler serves unary
-methods, streams and methods of later API versions.
+For each plugin that registers, a ``PluginProxy`` serves a socket in the kubelet's directory. It
+makes every call that it receives on the plugin's socket, byte for byte. Messages are not decoded:
+in gRPC, a single response is a stream of one message, so one handler serves unary methods, streams
+and methods of later API versions.
 
-``forward`` has to find out who ended a call, because that is recorded: the receiver of the call (a
-response or an error), the caller (it cancelled, or its deadline passed), or the recorder.
+``forward`` must determine who ended a call, because the recording contains this: the receiver of
+the call (a response or an error), the caller (cancellation or deadline), or the recorder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 CHANNEL_OPTIONS = (
     *sockets.CHANNEL_OPTIONS,
-    # No limits: what the kubelet rejects for its size must be its own decision.
+    # No size limits: the kubelet must decide which messages are too large.
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 50),
@@ -57,17 +57,20 @@ _GRPC_METADATA = ("user-agent", "grpc-", "content-type", "te", ":")
 
 _LONGEST_TIMEOUT = 365 * 86400.0
 _DIAL_SECONDS = 10.0
-"""How long a kubelet waits until a plugin that has registered is served."""
+"""Seconds that a kubelet waits until the socket of a registered plugin is served."""
 _DIAL_PAUSE, _DIAL_TIMEOUT = 0.02, 1.0
-"""Seconds between two attempts to reach the plugin, and timeout of each."""
+"""Seconds between two attempts to connect to a plugin, and timeout of an attempt."""
 _WORKERS = 32
 _GRACE = 0.2
 
 Respond = Callable[[str, bytes, grpc.ServicerContext], Iterator[bytes]]
-"""Responds to a call: the method's path, the request, the call's context."""
+"""Function that responds to a call, given the method's path, the request and the context."""
 
 Begin = Callable[[str, bytes], CallInProgress | None]
-"""Called with method name and request when a call begins; returns None to not record it."""
+"""Function that begins to record a call, given its method name and request.
+
+It returns None if the call is not recorded.
+"""
 
 
 class AnyMethodHandler(grpc.GenericRpcHandler):
@@ -96,10 +99,11 @@ def forward(
     receiver: Callable[[], EndedBy],
     caller: EndedBy,
 ) -> Iterator[bytes]:
-    """Make a call on ``channel`` and pass on its responses, metadata and status.
+    """Make a call on ``channel``, and forward its responses, metadata and status.
 
-    The call ends as soon as the caller gives up. ``call`` records it; None: it is not recorded.
-    ``receiver`` returns who has ended the call if the caller has not.
+    The call ends as soon as the caller cancels it or its deadline passes. ``call`` records the
+    call; None: it is not recorded. ``caller`` is the side that made the call. ``receiver`` returns
+    the side to record if the receiver ended the call.
     """
     recorded = False
 
@@ -109,7 +113,7 @@ def forward(
             call.ended(code, message, ended_by)
         recorded = True
 
-    # The deadline is passed on, so that the receiver knows how long the caller waits.
+    # Forward the deadline, so that the receiver knows how long the caller waits.
     timeout = _timeout(context)
     metadata = _own_metadata(context.invocation_metadata() or ())
     try:
@@ -122,13 +126,14 @@ def forward(
     def cancel() -> None:
         responses.cancel()
 
-    # The caller may already have gone; then gRPC does not call back.
+    # If the caller has already cancelled, gRPC does not call the callback.
     if not context.add_callback(cancel):
         cancel()
     try:
         first = True
         for response in responses:
-            # Recorded before it is passed on: a recording never lacks what the caller has seen.
+            # Record the response before forwarding it, so that no response seen by the caller is
+            # missing in the recording.
             if call is not None:
                 call.received(response)
             if first and (initial := _own_metadata(responses.initial_metadata() or ())):
@@ -137,8 +142,8 @@ def forward(
             yield response
     except grpc.RpcError as error:
         code, details = error.code(), error.details() or ""
-        # The deadline of the caller ends the call on this side first, with the same code as if the
-        # receiver had returned it. Without a deadline, the code comes from the receiver.
+        # When the caller's deadline passes, the proxy's call fails with DEADLINE_EXCEEDED. Without
+        # a deadline, the receiver has returned this code.
         timed_out = code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout is not None
         gave_up = timed_out or not context.is_active()
         ended(go_name(code.name), details, caller if gave_up else receiver())
@@ -148,7 +153,7 @@ def forward(
         ended(OK, "", receiver())
         context.set_trailing_metadata(_own_metadata(responses.trailing_metadata() or ()))
     finally:
-        # Reached without a record if the caller gave up while a response was sent to it.
+        # The end is not recorded yet if the caller cancelled while a response was sent to it.
         cancel()
         ended("Canceled", "", caller)
 
@@ -160,9 +165,9 @@ def _timeout(context: grpc.ServicerContext) -> float | None:
 
 
 def _own_metadata(metadata: Sequence[Any]) -> tuple[tuple[str, str | bytes], ...]:
-    """Return the metadata of the caller or receiver, without that of gRPC."""
-    # Metadata of gRPC describes one connection, and gRPC rejects an attempt to send it. The details
-    # of a status are metadata of the receiver in spite of their prefix.
+    """Return the metadata that a caller or receiver sent, without the metadata that gRPC adds."""
+    # gRPC's metadata describes one connection, and gRPC rejects an attempt to send it. Status
+    # details have gRPC's prefix, but the receiver sends them.
     return tuple(
         (key, value)
         for key, value in metadata
@@ -173,7 +178,7 @@ def _own_metadata(metadata: Sequence[Any]) -> tuple[tuple[str, str | bytes], ...
 class PluginProxy:
     """Server on ``path``, from ``open`` until ``close``, that forwards all calls to ``plugin``.
 
-    ``path`` appears only when the plugin's socket is served: a kubelet that dials waits exactly as
+    ``path`` is created only when the plugin's socket is served, so a kubelet that dials waits as
     long as without the proxy.
     """
 
@@ -190,10 +195,10 @@ class PluginProxy:
             options=SERVER_OPTIONS,
         )
         self.opened = threading.Event()
-        """Set when the proxy serves, or has failed."""
+        """Event that is set when the proxy serves or has failed."""
         self.error = ""
         self.kubelet_has_left = False
-        """Set when the kubelet stops with which the plugin is registered."""
+        """True if the kubelet instance with which the plugin registered has stopped."""
         self._closing = threading.Event()
         # Guards all fields below.
         self._lock = threading.Lock()
@@ -203,7 +208,7 @@ class PluginProxy:
         self._plugin_identity = FileIdentity.of(plugin)
 
     def open(self) -> None:
-        """Wait for the plugin in the background, then serve."""
+        """Start a thread that waits until the plugin's socket is served, then serves ``path``."""
         threading.Thread(target=self._open, name=f"dial {self.plugin.name}", daemon=True).start()
 
     def _open(self) -> None:
@@ -211,7 +216,8 @@ class PluginProxy:
             if not self._plugin_is_served():
                 self.error = f"no response on {self.plugin}"
                 return
-            # `close` may have come while the plugin was dialed: it would not find a later server.
+            # `close` may have been called while the plugin was dialed. It would not stop a server
+            # that starts later.
             with self._lock:
                 if not self._closed:
                     self._publish()
@@ -234,13 +240,13 @@ class PluginProxy:
         with sockets.published(self.path) as private:
             self._server.add_insecure_port(sockets.target(private))
             self._server.start()
-        # Read after the plugin is served: a plugin that starts replaces its own stale socket.
+        # Read the identity after the plugin is served: a starting plugin replaces a stale socket.
         self._identity = FileIdentity.of(self.path)
         self._plugin_identity = FileIdentity.of(self.plugin)
 
     @property
     def socket_was_removed(self) -> bool:
-        """True if the proxy's socket was removed, as by a starting kubelet."""
+        """True if the proxy's socket was removed, for example by a starting kubelet."""
         with self._lock:
             identity = self._identity
         return identity is not None and FileIdentity.of(self.path) != identity
@@ -257,11 +263,11 @@ class PluginProxy:
             return not self._calls
 
     def remove_socket(self) -> None:
-        """Remove the proxy's socket: no new connections, while calls in progress continue."""
+        """Remove the proxy's socket to prevent new connections. Calls in progress continue."""
         sockets.remove_if_same(self.path, self._identity)
 
     def remove_plugin(self) -> None:
-        """Remove the plugin's socket, as the kubelet has removed the proxy's."""
+        """Remove the plugin's socket after the kubelet has removed the proxy's socket."""
         sockets.remove_if_same(self.plugin, self._plugin_identity)
 
     def close(self) -> None:
@@ -272,7 +278,7 @@ class PluginProxy:
             self._closed = True
         self._closing.set()
         self.remove_socket()
-        # Server first: calls in progress still use the channel.
+        # Stop the server first, because calls in progress still use the channel.
         self._server.stop(_GRACE).wait()
         self._channel.close()
         self._pool.close()
@@ -299,16 +305,16 @@ class PluginProxy:
                 self._calls -= 1
 
     def _ended_by(self, rpc: str) -> EndedBy:
-        # A plugin that ends its stream because the kubelet stops would not have done so otherwise.
+        # A plugin that ends its stream because the kubelet stops reacts to the kubelet.
         by_kubelet = self.kubelet_has_left and is_stream(rpc)
         return EndedBy.KUBELET if by_kubelet else EndedBy.PLUGIN
 
 
 class PluginProxies:
-    """The proxies of one recorder, at most one per path. Thread-safe.
+    """Proxies of one recorder, at most one per path. Thread-safe.
 
-    ``removes_plugins``: whether to remove a plugin's socket when the kubelet has removed the
-    proxy's. In a shared directory, the kubelet has removed both.
+    ``removes_plugins``: True to remove a plugin's socket when the kubelet has removed the proxy's
+    socket. In a shared directory, the kubelet itself removes both.
     """
 
     def __init__(self, *, removes_plugins: bool) -> None:
@@ -318,21 +324,24 @@ class PluginProxies:
         self._proxies: dict[Path, PluginProxy] = {}
 
     def add(self, proxy: PluginProxy) -> None:
-        """Add a proxy; close the former one with the same path."""
+        """Add a proxy, and close an earlier proxy with the same path."""
         with self._lock:
             old = self._proxies.get(proxy.path)
             self._proxies[proxy.path] = proxy
-        # Outside the lock: it waits for calls in progress.
+        # Close outside the lock, because `close` waits for calls in progress.
         if old is not None:
             old.close()
 
     def kubelet_leaves(self) -> None:
-        """From now on, attribute the ends of ListAndWatch streams to the kubelet."""
+        """Record the kubelet as the side that ends ListAndWatch streams from now on."""
         for proxy in self._all():
             proxy.kubelet_has_left = True
 
     def mirror(self) -> None:
-        """Remove on each side what was removed on the other; close proxies that are done."""
+        """Remove the other socket of each plugin whose own or proxy socket was removed.
+
+        Close proxies without a socket when they are idle.
+        """
         for proxy in self._all():
             if proxy.socket_was_removed:
                 if self._removes_plugins:
@@ -341,8 +350,8 @@ class PluginProxies:
                 proxy.remove_socket()
             else:
                 continue
-            # A proxy with a call in progress is closed at a later check. So the last responses of a
-            # plugin that exits still arrive.
+            # A later check closes a proxy with a call in progress, so that the last responses of
+            # an exiting plugin still arrive.
             if proxy.opened.is_set() and proxy.is_idle:
                 with self._lock:
                     if self._proxies.get(proxy.path) is proxy:

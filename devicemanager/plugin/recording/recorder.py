@@ -1,8 +1,8 @@
-"""The recorder: a proxy between a kubelet and its plugins that records all calls.
+"""Recorder: a proxy between a kubelet and its plugins that records all calls.
 
 One thread (``_run``) follows the kubelet: it serves the Registration service while a kubelet runs,
-and removes sockets on one side that were removed on the other. File events only wake it; it also
-reads the sockets every two seconds. Calls run on gRPC's threads.
+and removes sockets on one side that were removed on the other side. File events only wake this
+thread; it also checks the sockets every two seconds. Calls run on gRPC's threads.
 """
 
 from __future__ import annotations
@@ -56,25 +56,26 @@ _RETRY = 0.1
 _WORKERS = 16
 _GRACE = 0.2
 _SERVED_SECONDS = 1.0
-"""How long a registration waits for the plugin's socket before it is forwarded."""
+"""Maximum seconds that a registration waits for the plugin's socket before it is forwarded."""
 _SOCKET_CHANGES = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
 
 
 class Recorder:
     """Recorder of all calls between a kubelet and the plugins that register in ``plugin_dir``.
 
-    The recorder registers them with the kubelet of ``kubelet_dir``, under the same names. Without
-    ``plugin_dir``, it creates a directory and removes it in ``stop``. With ``in_place``, the
-    recorder replaces the kubelet's socket until ``stop``, and all plugins of the node register with
-    it.
+    The recorder registers these plugins with the kubelet of ``kubelet_dir``, under the same names.
+    Without ``plugin_dir``, it creates a directory and removes it in ``stop``. With ``in_place``,
+    the recorder replaces the kubelet's socket until ``stop``, and all plugins of the node register
+    with the recorder.
 
-    ``file`` is a path that must not exist, or a text file. Only calls of ``resources`` are recorded
-    (default: all); others are forwarded only. ``redact_env``: regular expressions; values of
-    environment variables with a matching name are not written. ``report`` is called with a line
-    of text for each change.
+    ``file`` is a path that must not exist, or an open text file. Only calls of ``resources`` are
+    recorded (default: all); other calls are only forwarded. ``redact_env``: regular expressions;
+    values of environment variables with a matching name are not written. ``report`` is called with
+    a line of text for each change.
 
-    Both sides can restart at any time: sockets that are removed on one side are removed on the
-    other. A context manager: entering starts, leaving stops. Raises RecordingError.
+    Kubelet and plugins can restart at any time: sockets that are removed on one side are removed on
+    the other side. A context manager: entering it starts recording, leaving it stops. The
+    constructor raises RecordingError for invalid arguments.
     """
 
     def __init__(
@@ -90,17 +91,18 @@ class Recorder:
     ) -> None:
         directory = Path(kubelet_dir).absolute()
         private = None if plugin_dir is None else Path(plugin_dir).absolute()
-        # Check everything before a directory or a file is created: an error then leaves nothing.
+        # Check everything before a directory or file is created, so that an error leaves none
+        # behind.
         if in_place and private is not None:
             raise RecordingError("use either in_place or plugin_dir, not both")
         for path in filter(None, (directory, private)):
             if not path.is_dir():
-                raise RecordingError(f"{path} is not a directory: use a kubelet's plugin directory")
+                raise RecordingError(f"{path} is not a directory: use an existing plugin directory")
         if private == directory:
             raise RecordingError(
-                f"{directory} is the kubelet's directory: plugins need another one"
+                f"{directory} is the kubelet's directory: use another directory for plugin_dir"
             )
-        # A short path, because each plugin's socket has to fit into 107 bytes.
+        # Use a short path, because the path of a socket can have at most 107 bytes.
         self._temporary = None
         if private is None and not in_place:
             try:
@@ -122,13 +124,13 @@ class Recorder:
         self._changed = Notifier()
         self._watches = [
             DirectoryWatch(path, lambda _change: self._changed.notify(), _SOCKET_CHANGES)
-            # With `in_place` both are the same directory, which needs only one watch.
+            # With `in_place`, both directories are the same and need only one watch.
             for path in sorted({directory, self._layout.plugin_dir})
         ]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._pool = DaemonThreadPoolExecutor(_WORKERS, "registrations")
-        # Used by the recorder's thread, and by start() and stop() while it does not run.
+        # Used by the recorder's thread, and by start() and stop() while that thread does not run.
         self._server: grpc.Server | None = None
         self._kubelet: FileIdentity | None = None
         self._kubelets = 0
@@ -136,29 +138,29 @@ class Recorder:
 
     @property
     def plugin_dir(self) -> Path:
-        """The directory in which plugins register."""
+        """Directory in which plugins must register to be recorded."""
         return self._layout.plugin_dir
 
     @property
     def calls(self) -> int:
-        """Number of recorded calls, lists and ends of streams."""
+        """Number of recorded calls, lists and ends of streams so far."""
         return self._writer.calls
 
     def start(self) -> Self:
-        """Start to record.
+        """Start to record, and return this recorder.
 
-        Raises RecordingError if the file exists or cannot be created, or if the directory is not
-        writable.
+        Raises RecordingError if the file exists or cannot be created, or if the plugin directory
+        is not writable.
         """
         if isinstance(self._file, (str, os.PathLike)):
             try:
                 self._stream: IO[str] = open_new(self._file)
             except FileExistsError as error:
-                raise RecordingError(f"{self._file} exists: use another file") from error
+                raise RecordingError(f"{self._file} already exists: use another file") from error
             except OSError as error:
                 raise RecordingError(f"cannot write {self._file}: {error.strerror}") from error
         else:
-            # A file of the caller is written, but never closed here.
+            # An open file belongs to the caller, so it is never closed here.
             self._stream = self._file
         self._writer = RecordingWriter(
             self._stream, str(self._kubelet_dir), self._redaction, self._cannot_write
@@ -166,11 +168,11 @@ class Recorder:
         for watch in self._watches:
             watch.ensure()
         try:
-            # On the caller's thread: a directory that is not writable must be an error of `start`.
-            # Later, the same error is only reported, because it can be temporary.
+            # Run on the caller's thread, so that `start` raises an error for a directory that is
+            # not writable. Later, such an error is only reported, because it can be temporary.
             self._follow_kubelet()
         except (RecordingError, PodResourcesError, OSError, RuntimeError) as error:
-            # The thread does not run yet, so everything must be stopped here.
+            # The recorder's thread does not run yet, so this method must clean up.
             self._end()
             raise RecordingError(f"cannot serve the recorder's socket: {error}") from error
         if self._kubelet is None:
@@ -179,9 +181,9 @@ class Recorder:
         return self
 
     def stop(self) -> None:
-        """Stop: write the calls in progress, then end the plugins' streams.
+        """Stop recording: write the calls in progress, then end the plugins' streams. Idempotent.
 
-        Idempotent. Raises RecordingError if the recording is incomplete.
+        Raises RecordingError if the recording is incomplete.
         """
         if self._stopping.is_set():
             return
@@ -205,7 +207,7 @@ class Recorder:
     def _run(self) -> None:
         reported = ""
         while not self._stopping.is_set():
-            # Before the observation: a change during it ends the wait below at once.
+            # Read before the observation, so that a change during the observation ends the wait.
             seen = self._changed.count
             pause = _RECHECK
             try:
@@ -215,7 +217,7 @@ class Recorder:
                 reported = ""
             except (RecordingError, PodResourcesError, OSError, RuntimeError) as error:
                 pause = _RETRY
-                # Report each problem once, not ten times per second.
+                # Report each problem once, although the attempt is repeated ten times per second.
                 if str(error) != reported:
                     reported = str(error)
                     self._report(f"cannot serve the recorder's socket now: {error}")
@@ -227,8 +229,8 @@ class Recorder:
     def _follow_kubelet(self) -> None:
         kubelet = self._layout.kubelet()
         if kubelet != self._kubelet:
-            # The old kubelet is gone even if a new one has already replaced its socket: plugins
-            # must see both events, or they would keep connections to the old one.
+            # If a new kubelet has already replaced the socket, plugins must still see that the old
+            # kubelet stopped. Otherwise they would keep their connections to the old kubelet.
             self._leave()
             self._proxies.mirror()
             if kubelet is not None:
@@ -247,7 +249,7 @@ class Recorder:
             handlers=[AnyMethodHandler(self._register)],
             options=SERVER_OPTIONS,
         )
-        # A server that was not started still has threads, which only `stop` ends.
+        # Even a server that was not started has threads, which only `stop` ends.
         try:
             self._layout.serve(server)
         except BaseException:
@@ -257,14 +259,15 @@ class Recorder:
 
     def _leave(self) -> None:
         server, self._server = self._server, None
-        # Before the sockets change, because plugins react to that at once.
+        # Call this before the sockets change, because plugins react to the change immediately.
         self._proxies.kubelet_leaves()
         self._layout.leave()
         if server is not None:
             server.stop(_GRACE).wait()
 
     def _end(self) -> None:
-        # First: what plugins do because the recorder stops must not be recorded.
+        # Close the writer first: calls that plugins make because the recorder stops must not be
+        # recorded.
         self._writer.close()
         self._leave()
         for watch in self._watches:
@@ -281,9 +284,9 @@ class Recorder:
     def _register(
         self, method: str, request: bytes, context: grpc.ServicerContext
     ) -> Iterator[bytes]:
-        """Forward a call to the kubelet; in Register, replace the endpoint by the proxy's."""
+        """Forward a plugin's call to the kubelet; replace the endpoint in Register by a proxy's."""
         rpc = method.rpartition("/")[2]
-        # Other methods are forwarded as well: a later API version can have more of them.
+        # Forward all methods: a later API version can have more methods than Register.
         message = _register_request(request) if rpc == REGISTER else dp.RegisterRequest()
         plugin = Registered(
             self._kubelets, next(self._numbers), message.resource_name, message.endpoint
@@ -292,12 +295,12 @@ class Recorder:
         call = self._writer.begin(plugin, rpc, request) if recorded else None
         if _is_file_name(message.endpoint):
             message.endpoint = self._serve_proxy(plugin, recorded)
-            # Otherwise forward the original bytes, with fields that this version of the API lacks.
+            # Without a change, forward the original bytes, which can have fields of a later API.
             if message.endpoint != plugin.plugin:
                 request = message.SerializeToString()
         self._report(f"{plugin.resource or rpc} registers as {plugin.plugin}")
-        # One channel per registration: after a kubelet restart, an old channel would wait for its
-        # reconnect backoff.
+        # Create a channel for each registration: after a kubelet restart, an old channel would
+        # wait for its reconnect backoff.
         channel = grpc.insecure_channel(
             sockets.target(self._layout.kubelet_socket), options=CHANNEL_OPTIONS
         )
@@ -315,7 +318,7 @@ class Recorder:
             channel.close()
 
     def _serve_proxy(self, plugin: Registered, recorded: bool) -> str:
-        """Start the plugin's proxy; return its endpoint for the kubelet."""
+        """Start a proxy for the plugin; return the proxy's endpoint for the Register call."""
         path = self._layout.proxy_path(plugin.plugin)
 
         def begin(rpc: str, request: bytes) -> CallInProgress | None:
@@ -324,8 +327,8 @@ class Recorder:
         proxy = PluginProxy(self.plugin_dir / plugin.plugin, path, begin)
         self._proxies.add(proxy)
         proxy.open()
-        # The kubelet dials for 10 s as well. Waiting for a second avoids its log lines about a
-        # plugin that is not served yet.
+        # The kubelet dials the proxy for up to 10 s. Waiting for a second avoids its log lines
+        # about a plugin that is not served yet.
         proxy.opened.wait(_SERVED_SECONDS)
         if proxy.error:
             self._report(f"{plugin.resource} cannot be recorded: {proxy.error}")
@@ -339,12 +342,13 @@ def _register_request(request: bytes) -> dp.RegisterRequest:
     try:
         return dp.RegisterRequest.FromString(request)
     except DecodeError:
-        # Forward it unchanged: the kubelet rejects it with its own text.
+        # Forward the request unchanged, so that the kubelet rejects it with its own text.
         return dp.RegisterRequest()
 
 
 def _is_file_name(endpoint: str) -> bool:
-    # An endpoint such as `../x` would lead out of the directory. The kubelet checks it itself.
+    # An endpoint such as `../x` would be outside the directory. Forward it without a proxy: the
+    # kubelet checks endpoints.
     return (
         bool(endpoint)
         and "/" not in endpoint

@@ -1,4 +1,4 @@
-"""Read a recording: registrations of plugins, and the calls and ListAndWatch streams of each."""
+"""Read a recording: registrations of plugins with their calls and ListAndWatch streams."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ MAX_SIZE = 512 << 20
 
 @attrs.frozen
 class RecordedStream:
-    """One ListAndWatch stream."""
+    """One recorded ListAndWatch stream: its lists and its end."""
 
     lists: tuple[RecordedCall, ...]
     end: RecordedCall | None
-    """The end of the stream; None if the recorder was killed before it."""
+    """End of the stream; None if the recorder was killed before the stream ended."""
 
 
 @attrs.frozen
 class RecordedRegistration:
-    """A Register call of a plugin, and all calls that followed from it."""
+    """Recorded Register call of a plugin, with the kubelet's calls to the registered plugin."""
 
     register: RecordedCall
     calls: tuple[RecordedCall, ...]
-    """The kubelet's unary calls, in the order in which they ended."""
+    """Unary calls of the kubelet, in the order in which they ended."""
     streams: tuple[RecordedStream, ...]
-    """The ListAndWatch streams, in the order in which they were opened."""
+    """ListAndWatch streams, in the order in which they were opened."""
 
     @property
     def resource(self) -> str:
@@ -54,13 +54,13 @@ class RecordedRegistration:
 
 @attrs.frozen
 class Recording:
-    """The content of a recording."""
+    """Parsed content of a recording."""
 
     path: Path
     kubelet_dir: str
-    """The kubelet's plugin directory on the machine of the recording."""
+    """The kubelet's plugin directory on the node where the calls were recorded."""
     time: float
-    """Start of the recording: seconds since the epoch."""
+    """Start of the recording, in seconds since the epoch."""
     calls: tuple[RecordedCall, ...]
     """All calls, lists and ends of streams, sorted by number."""
     is_truncated: bool = False
@@ -68,7 +68,10 @@ class Recording:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a file of at most 512 MiB. Raises RecordingError with the number of a bad line."""
+        """Read a recording of at most 512 MiB.
+
+        Raises RecordingError, with the line number of an invalid line.
+        """
         where = Path(path)
         try:
             data = read_regular(where, MAX_SIZE)
@@ -80,13 +83,16 @@ class Recording:
 
     @classmethod
     def loads(cls, data: bytes, path: str | os.PathLike[str]) -> Self:
-        """Parse the content of a file; errors name ``path``."""
+        """Parse the content of a recording.
+
+        Raises RecordingError with ``path`` and the line number of an invalid line.
+        """
         where = Path(path)
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
             raise RecordingError(f"cannot read {where}: not UTF-8 text") from error
-        # After a complete last line, the last part is empty.
+        # `last` is empty unless the last line is incomplete.
         *lines, last = text.split("\n")
         header = _header(where, lines)
         calls = [_call(where, number, line) for number, line in enumerate(lines[1:], start=2)]
@@ -100,16 +106,16 @@ class Recording:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The registered resources, in the order of their first registration."""
+        """Names of the registered resources, in the order of their first registrations."""
         registers = sorted(self._registers(), key=lambda call: call.registration)
         return tuple(dict.fromkeys(call.resource for call in registers if call.resource))
 
     def registrations(self, resource: str) -> tuple[RecordedRegistration, ...]:
         """Return the registrations of a resource that the kubelet accepted, oldest first.
 
-        If it accepted none, return those that it rejected.
+        If the kubelet accepted no registration, return the rejected ones.
         """
-        # One Register call is one registration. Its calls and streams have the same number.
+        # A registration, its calls and its streams have the same registration number.
         every = [
             self._registration(call)
             for call in sorted(self._registers(), key=lambda call: call.registration)
@@ -157,7 +163,9 @@ def _began(path: Path, header: dict[str, Any]) -> float:
     try:
         return float(header.get("time", 0))
     except (TypeError, ValueError, OverflowError) as error:
-        raise RecordingError(f"{path}:1: time is not a number of seconds") from error
+        raise RecordingError(
+            f"{path}:1: invalid time {header.get('time')!r:.200}: expected seconds since the epoch"
+        ) from error
 
 
 def _call(path: Path, number: int, line: str) -> RecordedCall:
@@ -174,7 +182,7 @@ def _json(path: Path, number: int, line: str) -> dict[str, Any]:
     except ValueError as error:
         raise RecordingError(f"{path}:{number}: not JSON: {error}") from error
     except RecursionError as error:
-        raise RecordingError(f"{path}:{number}: nested too deeply for a call") from error
+        raise RecordingError(f"{path}:{number}: JSON is nested too deeply") from error
     if not isinstance(data, dict):
         raise RecordingError(f"{path}:{number}: not a JSON object")
     return data

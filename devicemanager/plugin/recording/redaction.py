@@ -1,4 +1,4 @@
-"""Remove values of environment variables from a recording."""
+"""Redact the values of environment variables before calls are written to a recording."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ REDACTED = "REDACTED"
 
 
 class Redaction:
-    """Redaction of environment variables in responses to Allocate.
+    """Redaction of environment variables in Allocate responses.
 
-    ``patterns`` are regular expressions: a variable is redacted if one matches a part of its name.
-    Raises RecordingError for an invalid regular expression.
+    ``patterns`` are regular expressions: a variable is redacted if one of them matches anywhere in
+    its name. The constructor raises RecordingError for an invalid regular expression.
     """
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
@@ -32,16 +32,16 @@ class Redaction:
             ) from error
 
     def apply(self, rpc: str, response: bytes) -> tuple[bytes, tuple[str, ...]]:
-        """Return the response to write, and the names of the redacted variables.
+        """Return the redacted response, and the names of the redacted variables.
 
-        If there are none, the bytes are the plugin's.
+        If no variable is redacted, return the response unchanged.
         """
         if rpc != "Allocate" or not self._patterns:
             return response, ()
         try:
             message = dp.AllocateResponse.FromString(response)
         except DecodeError:
-            # The content is unknown and could be secret: write nothing of it.
+            # The content cannot be decoded and may be secret, so write none of it.
             return b"", (REDACTED,)
         names: set[str] = set()
         for container in message.container_responses:
@@ -49,7 +49,7 @@ class Redaction:
                 if any(pattern.search(name) for pattern in self._patterns):
                     container.envs[name] = REDACTED
                     names.add(name)
-        # Unchanged bytes keep fields that this version of the API does not have.
+        # Return the original bytes, which can have fields of a later API version.
         if not names:
             return response, ()
         return message.SerializeToString(deterministic=True), tuple(sorted(names))

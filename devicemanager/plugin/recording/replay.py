@@ -1,4 +1,4 @@
-"""A plugin that responds as a recorded one did."""
+"""Plugin that replays a recording: it responds as the recorded plugin did."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["ReplayPlugin"]
 
 
 class _Recorded(Plugin):
-    """Placeholder for the framework: ``ReplayService`` responds to all calls."""
+    """Placeholder that the framework requires; ``ReplayService`` responds to all calls."""
 
     def devices(self) -> list[str]:
         return []
@@ -32,17 +32,18 @@ class _Recorded(Plugin):
 
 
 class ReplayPlugin(ManagedPlugin):
-    """The plugin of one resource of a recording, registered with the kubelet of ``directory``.
+    """Replayed plugin of one resource of a recording, for the kubelet of ``directory``.
 
-    ``recording`` is a recording or the path of one. ``resource`` is optional if the recording has
-    only one. ``speed``: recorded seconds per second; None: no time between recorded events.
+    ``recording`` is a ``Recording`` or its path. ``resource`` is optional if the recording has only
+    one resource. ``speed``: recorded seconds per second; None: no pauses between recorded events.
 
-    ``start`` serves in the background, also across kubelet restarts: the n-th registration replays
-    the n-th recorded one. After the last one, the last list is sent again. ``stop`` ends that. A
-    context manager does both.
+    ``start`` serves in the background and re-registers after kubelet restarts. The n-th
+    registration replays the n-th recorded registration. Further registrations send the last
+    recorded list. ``stop`` stops serving. A context manager: entering it starts, leaving it stops.
 
     A request that was not recorded fails with FAILED_PRECONDITION. It is added to ``misses``, and
-    ``on_miss`` is called. Raises RecordingError if the recording does not have the resource.
+    ``on_miss`` is called. The constructor raises RecordingError if the recording does not have the
+    resource.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class ReplayPlugin(ManagedPlugin):
         self.recording = loaded
         self.resource = _resource(loaded, resource)
         if speed is not None and not speed > 0:
-            raise RecordingError(f"speed must be above 0, not {speed}")
+            raise RecordingError(f"invalid speed {speed}: expected a number above 0")
         self.speed = speed
         self._on_miss = on_miss
         self._registrations = loaded.registrations(self.resource)
@@ -74,9 +75,8 @@ class ReplayPlugin(ManagedPlugin):
         self.manager = Manager(
             StaticLister(namespace, {name: _Recorded()}),
             directory,
-            # The framework would re-register when a stream ends. `stream_delay` makes it do so
-            # after the recorded time, and `stream_settled` without a longer pause after short
-            # streams.
+            # The framework re-registers when a stream ends. `stream_delay` makes it re-register
+            # after the recorded time; `stream_settled` prevents longer pauses after short streams.
             PluginSettings(stop_grace=0.5, stream_delay=self._gap(), stream_settled=0.0),
             socket_name=self._registrations[0].register.plugin or None,
             _service=self._service,
@@ -84,18 +84,18 @@ class ReplayPlugin(ManagedPlugin):
 
     @property
     def misses(self) -> tuple[Miss, ...]:
-        """The requests that were not recorded, oldest first."""
+        """Requests that were not recorded, oldest first."""
         with self._lock:
             return tuple(self._misses)
 
     @property
     def first_lists(self) -> tuple[bytes, ...]:
-        """The lists that its first stream sends, serialized."""
+        """Serialized lists of the first recorded ListAndWatch stream."""
         streams = self._registrations[0].streams
         return tuple(each.response_bytes or b"" for each in streams[0].lists) if streams else ()
 
     def check(self) -> None:
-        """Raise NotRecorded if there were requests that are not in the recording."""
+        """Raise NotRecorded if the kubelet sent requests that are not in the recording."""
         if misses := self.misses:
             raise NotRecorded(f"{self.resource}: " + "\n".join(map(str, misses)))
 
@@ -104,7 +104,7 @@ class ReplayPlugin(ManagedPlugin):
         with self._lock:
             number, self._served = self._served, self._served + 1
         recorded = self._registrations[number : number + 2]
-        # More registrations than recorded: the last one again, with all its streams used up.
+        # After all recorded registrations, repeat the last one with all its streams used up.
         registration = recorded[0] if recorded else self._registrations[-1]
         return ReplayService(
             plugin,
@@ -127,8 +127,9 @@ class ReplayPlugin(ManagedPlugin):
         self._on_miss(miss)
 
     def _gap(self) -> float:
-        """Return the seconds from the end of a stream to the plugin's next registration."""
-        # The shortest gap: a plugin that registers too late would miss a recorded kubelet instance.
+        """Return the pause in seconds between the end of a stream and the next registration."""
+        # Use the shortest recorded pause: a plugin that registers too late would miss a recorded
+        # kubelet instance.
         gaps = [
             later.register.time - (end.time + end.duration)
             for earlier, later in zip(self._registrations, self._registrations[1:], strict=False)
@@ -142,7 +143,9 @@ def _resource(recording: Recording, requested: str | None) -> str:
     if requested is None and len(recorded) == 1:
         return recorded[0]
     if not recorded:
-        raise RecordingError(f"{recording.path}: no plugin has registered in this recording")
+        raise RecordingError(
+            f"{recording.path}: no plugin has registered in this recording: use another recording"
+        )
     if requested is None:
         raise RecordingError(
             f"{recording.path} has {len(recorded)} resources: use one of {', '.join(recorded)}"

@@ -1,4 +1,4 @@
-"""The service of a plugin that responds from a recording."""
+"""DevicePlugin service that responds from a recording."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from protos import deviceplugin_v1beta1 as dp
 __all__ = ["Pace", "ReplayService"]
 
 Pace = Callable[[float], float]
-"""Converts recorded seconds to seconds to wait."""
+"""Function that converts recorded seconds to seconds to wait."""
 
 _CODES = {go_name(code.name): code for code in grpc.StatusCode}
 
 
 class ReplayService(Service):
-    """Service that responds as the plugin of one recorded registration did.
+    """Service that responds as the plugin did after one recorded registration.
 
-    The n-th ListAndWatch stream, counted from ``opened``, sends the lists of the n-th recorded
-    one, or after the last one the last list. A stream ends where the recorded plugin ended it, or
-    where the plugin abandoned it for the registration ``after`` this one. The last stream stays
+    The n-th ListAndWatch stream (counted from ``opened``) sends the lists of the n-th recorded
+    stream. Further streams send only the last list. A stream ends at the recorded time if the
+    recorded plugin ended it, or re-registered with the same kubelet (``after``). Otherwise it stays
     open. ``missed`` is called with each request that was not recorded.
     """
 
@@ -99,10 +99,10 @@ class ReplayService(Service):
             context.abort(_code(end.code), end.message)
 
     def _ends(self, recorded: RecordedStream) -> bool:
-        """True if the plugin ended this stream. A kubelet ends streams by itself, here as well."""
+        """True if the recorded plugin ended this stream, and not the kubelet or the recorder."""
         streams, after = self._registration.streams, self._after
-        # The last stream of a registration ended for one of two reasons: the plugin registered
-        # again, or the recording stopped.
+        # The last stream of a registration ended because the plugin re-registered, the kubelet
+        # restarted or the recording stopped.
         if recorded is streams[-1]:
             if after is None:
                 return False
@@ -119,11 +119,11 @@ class ReplayService(Service):
         return RecordedStream(streams[-1].lists[-1:] if streams else (), None)
 
     def _wait(self, stream: Stream, seconds: float | None) -> None:
-        """Wait for recorded seconds (None: forever), or until the stream has ended."""
+        """Wait for a recorded time in seconds (None: forever), or until the stream has ended."""
         devices = self.plugin._device_list
         if seconds is None:
             # The placeholder plugin never publishes another list, so only the end of the stream
-            # wakes it.
+            # ends this wait.
             while devices.wait_newer(devices.current.version, stream.ended) is not None:
                 pass
         elif (pause := self._pace(seconds)) > 0:
@@ -138,12 +138,12 @@ class ReplayService(Service):
         return self._repeat(call, context)
 
     def _repeat(self, call: RecordedCall, context: grpc.ServicerContext) -> bytes:
-        # A recorded call can have taken minutes: stop waiting when the kubelet gives up.
+        # A recorded call can have taken minutes: stop waiting when the kubelet cancels the call.
         gone = threading.Event()
         if not context.add_callback(gone.set):
             gone.set()
         if call.ended_by is not EndedBy.PLUGIN:
-            gone.wait()  # the recorded plugin did not respond before the kubelet gave up
+            gone.wait()  # the recorded plugin did not respond before the kubelet cancelled
             return b""
         gone.wait(max(self._pace(call.duration), 0))
         if call.code != OK:
@@ -152,5 +152,5 @@ class ReplayService(Service):
 
 
 def _code(name: str) -> grpc.StatusCode:
-    """Return the status code of a name as in Go; UNKNOWN for an unknown name."""
+    """Return the status code with this name (spelled as in Go); UNKNOWN for an unknown name."""
     return _CODES.get(name, grpc.StatusCode.UNKNOWN)

@@ -1,7 +1,7 @@
-"""Find the recorded response to a request, or the most similar request.
+"""Find the recorded response to a request, or the most similar recorded request.
 
-Device IDs are compared as sets: a kubelet takes them from maps, in any order. A request that was
-recorded several times gets the recorded responses in turn, then the last one again.
+Device IDs are compared as sets, because a kubelet sends them in any order. A request that was
+recorded several times gets the recorded responses one after another, then always the last one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Key = tuple[object, ...]
 
 @attrs.frozen
 class Miss:
-    """A request that was not recorded."""
+    """Request that was not recorded, with the most similar recorded request."""
 
     rpc: str
     """Name of the method, such as ``Allocate``."""
@@ -36,12 +36,12 @@ class Miss:
 
     @property
     def request(self) -> dict[str, Any]:
-        """The request as data, by the field names of the .proto file."""
+        """Decoded request, with the field names of the .proto file."""
         return request_data(self.rpc, self.request_bytes)
 
     @property
     def nearest(self) -> dict[str, Any] | None:
-        """The most similar recorded request as data."""
+        """Decoded most similar recorded request; None if the method was never called."""
         if self.nearest_bytes is None:
             return None
         return request_data(self.rpc, self.nearest_bytes)
@@ -54,27 +54,26 @@ class Miss:
 
 
 class RecordedResponses:
-    """The recorded responses of the plugin of one resource. Thread-safe."""
+    """Recorded calls of one resource's plugin, by request. Thread-safe."""
 
     def __init__(self, calls: Iterable[RecordedCall]) -> None:
-        # Guards the queues, which shrink to their last call.
+        # Guards the queues of calls. `take` removes calls, except the last one of a queue.
         self._lock = threading.Lock()
         self._calls: defaultdict[tuple[str, Key], list[RecordedCall]] = defaultdict(list)
         for call in calls:
             self._calls[call.rpc, _key(call.rpc, call.request_bytes)].append(call)
 
     def take(self, rpc: str, request: bytes) -> RecordedCall | None:
-        """Return the next recorded call with this request; None if there is none."""
+        """Return the next recorded call with this request; None if it was not recorded."""
         with self._lock:
             queue = self._calls.get((rpc, _key(rpc, request)))
             if queue is None:
                 return None
-            # The last response stays, for requests that were recorded less often than they are
-            # made.
+            # Keep the last call, because a request can be made more often than it was recorded.
             return queue.pop(0) if len(queue) > 1 else queue[0]
 
     def miss(self, rpc: str, request: bytes) -> Miss:
-        """Describe a request that was not recorded."""
+        """Return a ``Miss`` for a request that was not recorded."""
         requested = _terms(rpc, request)
         recorded = [calls[0] for (name, _), calls in self._calls.items() if name == rpc]
         # The request with the fewest differing IDs and numbers is the most useful hint.
@@ -111,7 +110,7 @@ def _key(rpc: str, request: bytes) -> Key:
 
 
 def _terms(rpc: str, request: bytes) -> frozenset[str]:
-    """Return the IDs and numbers of a request by container, to compare requests."""
+    """Return the IDs and numbers of a request with their containers, to compare requests."""
     return frozenset(
         f"{index} {field} {value}"
         for index, container in enumerate(_containers(rpc, request))

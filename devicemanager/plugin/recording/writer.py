@@ -1,4 +1,4 @@
-"""Write a recording while the calls happen."""
+"""Write each call to a recording when the call ends."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ TO_PLUGIN, TO_KUBELET = "to-plugin", "to-kubelet"
 
 
 def open_new(path: str | os.PathLike[str]) -> IO[str]:
-    """Create a file that only its owner can read: responses of plugins can contain secrets.
+    """Create a file that only its owner can read, because plugins' responses can contain secrets.
 
-    Raises OSError; FileExistsError if the file exists.
+    Raises FileExistsError if the file exists, and OSError if it cannot be created.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     return os.fdopen(descriptor, "w", encoding="utf-8")
@@ -37,7 +37,7 @@ def open_new(path: str | os.PathLike[str]) -> IO[str]:
 
 @attrs.frozen
 class Registered:
-    """A registration: the plugin and kubelet to which calls belong."""
+    """Registration to which recorded calls belong: kubelet instance, resource and plugin."""
 
     kubelet: int
     registration: int
@@ -46,10 +46,10 @@ class Registered:
 
 
 class RecordingWriter:
-    """Writer of each call, as a line when it ends. Thread-safe.
+    """Writer of a recording, which writes each call as a line when the call ends. Thread-safe.
 
-    If a line cannot be written, ``failed`` is called once and nothing more is written. The calls
-    between kubelet and plugins are not affected.
+    If a line cannot be written, ``failed`` is called once, and no further line is written. The
+    calls between kubelet and plugins are not affected.
     """
 
     def __init__(
@@ -82,16 +82,16 @@ class RecordingWriter:
 
     @property
     def error(self) -> OSError | None:
-        """The error after which nothing more was written, or None."""
+        """Error after which no further line was written; None if there was no error."""
         return self._error
 
     @property
     def calls(self) -> int:
-        """Number of calls, lists and ends of streams so far."""
+        """Number of recorded calls, lists and ends of streams so far."""
         return self._numbers
 
     def begin(self, plugin: Registered, rpc: str, request: bytes) -> CallInProgress:
-        """Begin to record a call."""
+        """Begin to record a call, and return the object that records its responses and its end."""
         call = CallInProgress(self, plugin, rpc, request)
         with self._lock:
             if call.is_stream:
@@ -101,8 +101,11 @@ class RecordingWriter:
         return call
 
     def close(self) -> None:
-        """Write the calls in progress as ended by the recorder. The file stays open."""
-        # On a copy: `ended` needs the lock.
+        """Write all calls in progress as ended by the recorder, and record no further call.
+
+        The file stays open.
+        """
+        # Iterate over a copy, because `ended` needs the lock.
         with self._lock:
             calls = sorted(self._in_progress, key=lambda call: call.started)
         for call in calls:
@@ -112,8 +115,8 @@ class RecordingWriter:
             self._closed = True
 
     def add(self, call: CallInProgress, entry: RecordedCall, *, last: bool) -> None:
-        """Write a line of a call; ``last`` if it is the end, after which nothing is written."""
-        # Outside the lock: decoding a large response must not delay other calls.
+        """Write a line of a call. ``last``: True for the end of the call."""
+        # Redact outside the lock: decoding a large response must not delay other calls.
         if entry.response_bytes is not None:
             response, redacted = self._redaction.apply(entry.rpc, entry.response_bytes)
             entry = attrs.evolve(entry, response_bytes=response, redacted=redacted)
@@ -131,7 +134,7 @@ class RecordingWriter:
             return
         try:
             self._file.write(line + "\n")
-            # A killed recorder must not lose calls.
+            # Flush each line, so that a killed recorder loses no call.
             self._file.flush()
         except OSError as error:
             self._error = error
@@ -139,7 +142,7 @@ class RecordingWriter:
 
 
 class CallInProgress:
-    """A call in progress. Call ``received`` for each response, then ``ended`` once."""
+    """Recorder of one call in progress. Call ``received`` for each response, then ``ended``."""
 
     def __init__(
         self, writer: RecordingWriter, plugin: Registered, rpc: str, request: bytes
@@ -148,7 +151,7 @@ class CallInProgress:
         self._plugin = plugin
         self._rpc = rpc
         self._request = request
-        # Wall time for people, monotonic time for durations.
+        # The recording shows wall-clock time; durations use the monotonic clock.
         self._time = time.time()
         self.started = time.monotonic()
         self.is_stream = is_stream(rpc)
@@ -157,7 +160,7 @@ class CallInProgress:
         self._response: bytes | None = None
 
     def received(self, response: bytes) -> None:
-        """Record the response, or a message of the stream."""
+        """Record the response of a unary call, or a message of a stream."""
         if not self.is_stream:
             self._response = response
             return

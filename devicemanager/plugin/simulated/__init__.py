@@ -5,8 +5,8 @@ In:  :class:`SimulationSettings`, from Python, environment variables or flags; a
 Out: a registered plugin, its call log (:class:`RpcCall`); or a manifest, applied to a cluster or
      printed.
 
-Every RPC is logged, then delayed, failed or answered wrongly, as the faults say (``service``). The
-rest is the author framework: nothing here knows a kubelet's internals.
+Every RPC is logged. Depending on the faults, it is then delayed, fails or gets a wrong response
+(``service``). The package uses the plugin framework and does not depend on the mock kubelet.
 """
 
 from __future__ import annotations

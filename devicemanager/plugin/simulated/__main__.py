@@ -1,10 +1,10 @@
-"""``python -m devicemanager.plugin.simulated``."""
+"""Main program of the simulated plugin: ``python -m devicemanager.plugin.simulated``."""
 
 import signal
 import sys
 
-# Until the plugin handles signals, let Ctrl-C kill the process: it would print a traceback of the
-# imports below.
+# Until the plugin handles signals, let Ctrl-C kill the process: otherwise it would print a
+# traceback of the imports below.
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

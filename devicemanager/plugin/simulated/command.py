@@ -26,7 +26,10 @@ _ACTIONS = ("run", "manifest", "deploy", "undeploy")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the action and a flag for every setting. A flag overrides its environment variable."""
+    """Add arguments for the action and for every setting.
+
+    A setting's flag overrides its environment variable.
+    """
     parser.usage = f"%(prog)s [{'|'.join(_ACTIONS)}] [options]"
     parser.add_argument(
         "action",
@@ -60,7 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the action. Return the exit status: 2 after an error, with one line on stderr."""
+    """Run the action of ``devicemanager simulate``, and return the exit status.
+
+    The status is 2 after an error, which is printed on one line to standard error.
+    """
     try:
         return _run(args)
     except PluginError as error:
@@ -98,23 +104,23 @@ def _run(args: argparse.Namespace) -> int:
 
 def _check_directory(directory: Path) -> None:
     problem = directory_problem(directory)
-    # A kubelet creates its plugin directory at start, but the directory above must exist.
+    # A kubelet creates its plugin directory at start, but the parent directory must exist.
     if problem is None and not directory.exists() and not directory.parent.is_dir():
         problem = "does not exist"
     if problem:
         raise ConfigurationError(
-            f"plugin directory {directory} {problem}: set the kubelet's with --directory or "
-            f"{DIRECTORY_VARIABLE}"
+            f"plugin directory {directory} {problem}: set the kubelet's plugin directory with "
+            f"--directory or {DIRECTORY_VARIABLE}"
         )
 
 
 def _settings(args: argparse.Namespace) -> SimulationSettings:
-    # Flags as variables: one place then parses both, and errors name both.
+    # Treat flags as variables, so that one function parses both and errors name both.
     names = [field.name for field in attrs.fields(SimulationSettings)]
     flags = {name.upper(): value for name in names if (value := getattr(args, name)) is not None}
     return SimulationSettings.from_env(os.environ | flags)
 
 
 def _configure_logging() -> None:
-    # Does nothing if the calling program has configured logging.
+    # basicConfig does nothing if the calling program has configured logging.
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

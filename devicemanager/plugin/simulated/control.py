@@ -1,4 +1,4 @@
-"""The control file: one line per device, with its ID and Healthy, Unhealthy or gone."""
+"""Control file of a simulated plugin: a line per device, with ID and Healthy, Unhealthy or gone."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _MOST_BYTES = 16 << 20
 
 
 def parse_control(text: str, where: str) -> dict[str, str]:
-    """Return the states by device ID. Skip empty lines, comments (#), and, with a warning,
-    invalid lines."""
+    """Parse a control file, and return the states by device ID.
+
+    Skip empty lines and comments (#). Skip invalid lines with a warning; ``where`` names the file
+    in the warning.
+    """
     states: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         parts = line.split()
@@ -39,17 +42,18 @@ def parse_control(text: str, where: str) -> dict[str, str]:
 
 
 class ControlFile:
-    """A control file that is read again after every change.
+    """Control file that is read again after every change.
 
-    Its directory is watched, so the file can be created, removed or replaced. ``apply`` is called
-    with the states on the thread that noticed the change; without the file they are empty.
+    Its directory is watched, so the file can be created, removed or replaced. After a change of
+    the content, ``apply`` is called with the states by device ID, on the thread that read the
+    file. A missing file counts as empty.
     """
 
     def __init__(self, path: Path, apply: Callable[[dict[str, str]], None]) -> None:
         self._path = path.absolute()
         self._apply = apply
         self._watch = DirectoryWatch(self._path.parent, lambda _change: self._read())
-        # Guards _text, and prevents an older content from being applied after a newer one.
+        # Guards _text, and prevents older content from being applied after newer content.
         self._lock = threading.Lock()
         self._text = ""
         self._rejected = False
@@ -64,7 +68,7 @@ class ControlFile:
 
     def _contents(self) -> str:
         try:
-            # Undecodable bytes must not end the plugin; the line with them is reported as invalid.
+            # Undecodable bytes must not end the plugin; their line is reported as invalid.
             return read_regular(self._path, _MOST_BYTES).decode(errors="replace")
         except OSError:
             return ""

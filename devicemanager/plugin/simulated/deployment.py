@@ -1,4 +1,4 @@
-"""Deploy the plugin's objects to a cluster, or delete them, with the kubernetes client."""
+"""Create or delete the simulated plugin's objects in a cluster, with the kubernetes client."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ class _Apis:
 
 
 class DeploymentError(PluginError):
-    """The cluster could not be reached, or it rejected a request. One line that names a fix."""
+    """Failure to reach a cluster, or a rejected request. The text is one line with the reason."""
 
 
 def deploy(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
-    """Create the namespace, unless it exists, and the DaemonSet. Return a line about the result."""
+    """Create the plugin's DaemonSet, and its namespace if that does not exist.
+
+    Return one line that describes the result. Raises DeploymentError.
+    """
     name = f"{settings.namespace}/{settings.plugin_name}"
     with _cluster(f"deploy {name}") as api:
-        # The namespace can exist; undeploy removes it only if it has our label.
+        # The namespace can exist; `undeploy` removes it only if it has the label of `deploy`.
         _unless(_CONFLICT, lambda: api.core.create_namespace(namespace(settings), **_LIMIT))
         created = _unless(
             _CONFLICT,
@@ -51,7 +54,7 @@ def deploy(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
                 settings.namespace, daemon_set(settings, image), **_LIMIT
             ),
         )
-        # Not replaced: it may run with other settings, and its devices may be in use.
+        # Do not replace a DaemonSet: its settings can differ, and its devices can be in use.
         if not created:
             raise DeploymentError(
                 f"DaemonSet {name} exists: undeploy it first, or use another PLUGIN_NAME"
@@ -60,7 +63,10 @@ def deploy(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
 
 
 def undeploy(settings: SimulationSettings) -> str:
-    """Remove the DaemonSet. Remove the namespace, too, if deploy created it and it is unused."""
+    """Delete the plugin's DaemonSet, and its namespace if ``deploy`` created it and it is unused.
+
+    Return one line that describes the result. Raises DeploymentError.
+    """
     name = f"{settings.namespace}/{settings.plugin_name}"
     with _cluster(f"undeploy {name}") as api:
         deleted = _unless(
@@ -89,7 +95,7 @@ def _remove_namespace(settings: SimulationSettings, api: _Apis) -> bool:
 
 
 def _unless(status: int, call: Callable[[], object]) -> bool:
-    """Make the call. Return False if the response has this HTTP status."""
+    """Call the API server. Return False if the call fails with this HTTP status."""
     from kubernetes.client import ApiException
 
     try:
@@ -103,8 +109,11 @@ def _unless(status: int, call: Callable[[], object]) -> bool:
 
 @contextlib.contextmanager
 def _cluster(purpose: str) -> Iterator[_Apis]:
-    """Connect to the cluster of KUBECONFIG; turn errors of the client into one line."""
-    # Imported here: the import of the client takes 0.2 s, and nothing else needs it.
+    """Connect to the cluster of KUBECONFIG; convert the client's errors to DeploymentError.
+
+    ``purpose`` completes the error text "cannot ...".
+    """
+    # Imported here: the import takes 0.2 s, and only `deploy` and `undeploy` need it.
     from kubernetes import client, config
     from urllib3.exceptions import HTTPError
 
@@ -144,13 +153,16 @@ def _load(config: Any, configuration: object) -> None:
 
 
 def _configuration_problem(error: Exception) -> str:
-    """Return why there is no configuration. A broken file can make the client raise any error."""
+    """Return why no cluster configuration could be loaded, with the fix.
+
+    ``error`` can have any type, because an invalid file can make the client raise any error.
+    """
     chosen = os.environ.get("KUBECONFIG")
     if not chosen:
-        return f"no cluster is configured ({_one_line(error)}); set KUBECONFIG"
+        return f"no cluster is configured ({_one_line(error)}): set KUBECONFIG"
     if not any(map(os.path.exists, chosen.split(os.pathsep))):
-        return f"KUBECONFIG is {chosen}, which does not exist"
-    return f"KUBECONFIG is {chosen}, which is not a valid kubeconfig: {_one_line(error)}"
+        return f"KUBECONFIG is {chosen}, which does not exist: set it to a kubeconfig file"
+    return f"KUBECONFIG is {chosen}, which is not a valid kubeconfig file: {_one_line(error)}"
 
 
 def _one_line(error: Exception) -> str:
@@ -158,9 +170,9 @@ def _one_line(error: Exception) -> str:
 
 
 def _rejection(error: Any) -> str:
-    """Return the API server's message and the HTTP status."""
+    """Return the text of an API error: the API server's message and the HTTP status."""
     try:
         message = json.loads(error.body)["message"]
     except (ValueError, TypeError, KeyError):
         message = error.reason
-    return f"the cluster rejected: {message} ({error.status})"
+    return f"the API server rejected the request: {message} ({error.status})"

@@ -1,4 +1,4 @@
-"""The faults of a simulated plugin."""
+"""Faults of a simulated plugin: wrong lists and responses, delays and errors."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ RPCS = (
 GARBAGE = b"\xff\xff\xff garbage"
 """Bytes that no protobuf message type can parse."""
 
-# About as many devices as fit into a message of 4 MiB, which the kubelet accepts.
+# Approximate number of devices that fit into 4 MiB, the maximum size that the kubelet accepts.
 _HUGE = 100_000
 _OVER_4_MIB = 4 * 1024 * 1024 + 1
 
 
 class ListFault(StrEnum):
-    """What ListAndWatch sends instead of the correct list."""
+    """Fault of ListAndWatch, which sends this instead of the correct list."""
 
     NONE = "none"
     DUPLICATE_IDS = "duplicate-ids"
@@ -39,7 +39,7 @@ class ListFault(StrEnum):
     EMPTY_TOPOLOGY = "empty-topology"
     HUGE = "huge"  # 100,000 devices
     OVERSIZE = "oversize"  # more than 4 MiB
-    FLOOD = "flood"  # 1,000 lists per second; the last device's health changes each time
+    FLOOD = "flood"  # 1,000 lists per second; each changes the health of the last device
     CLOSE = "close"  # sends the list, then closes the stream
     ABORT = "abort"  # sends the list, then fails
     GARBAGE = "garbage"
@@ -47,7 +47,7 @@ class ListFault(StrEnum):
 
 
 class AllocateFault(StrEnum):
-    """What Allocate returns instead of one response per container."""
+    """Fault of Allocate, which returns this instead of one response per container."""
 
     NONE = "none"
     NO_RESPONSES = "no-responses"
@@ -58,7 +58,7 @@ class AllocateFault(StrEnum):
 
 @attrs.frozen
 class SimulatedError:
-    """An RPC error: the name of a gRPC code, such as ``UNAVAILABLE``, and a text."""
+    """Error of an RPC: the name of a gRPC code, such as ``UNAVAILABLE``, and a text."""
 
     code: str
     text: str = "simulated"
@@ -69,9 +69,9 @@ class SimulatedError:
 
 @attrs.define
 class Faults:
-    """The faults of a running plugin. A change applies from the next call on.
+    """Faults of a running simulated plugin. A change applies from the next call on.
 
-    ``delays``: seconds by RPC name. ``errors``: the error after the delay, by RPC name.
+    ``delays``: seconds by RPC name. ``errors``: errors by RPC name, returned after the delay.
     """
 
     delays: dict[str, float] = attrs.field(factory=dict)
@@ -92,12 +92,13 @@ class Faults:
 
 
 def faulty_lists(fault: ListFault, payload: bytes) -> Iterator[bytes]:
-    """Yield the messages to send for a fault, made from the correct list's bytes."""
-    # Add to the correct list instead of replacing it: tests then see that its devices survive.
+    """Yield the serialized messages to send for a fault; ``payload`` is the correct list."""
+    # Add to the correct list instead of replacing it, so that tests can check that its devices
+    # stay available.
     message = dp.ListAndWatchResponse.FromString(payload)
     match fault:
         case ListFault.DUPLICATE_IDS:
-            # Merging appends repeated fields, so each device is there twice.
+            # Merging appends repeated fields, so the message lists each device twice.
             message.MergeFromString(payload)
         case ListFault.EMPTY_ID:
             message.devices.add(ID="", health=HEALTHY)

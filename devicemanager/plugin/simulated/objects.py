@@ -1,4 +1,4 @@
-"""The Kubernetes objects that run the simulated plugin on every node."""
+"""Kubernetes objects that run the simulated plugin on every node of a cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 
 
 def manifest(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
-    """Return namespace and DaemonSet as YAML for ``kubectl apply``.
+    """Return the plugin's namespace and DaemonSet as YAML for ``kubectl apply``.
 
     Raises ConfigurationError for names that Kubernetes would reject.
     """
@@ -31,7 +31,7 @@ def manifest(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
 
 
 def namespace(settings: SimulationSettings) -> dict[str, Any]:
-    """Return the Namespace."""
+    """Return the plugin's Namespace object. Raises ConfigurationError for an invalid name."""
     _check_name("namespace", settings.namespace, _LABEL)
     return {
         "apiVersion": "v1",
@@ -41,7 +41,7 @@ def namespace(settings: SimulationSettings) -> dict[str, Any]:
 
 
 def daemon_set(settings: SimulationSettings, image: str) -> dict[str, Any]:
-    """Return the DaemonSet."""
+    """Return the plugin's DaemonSet object. Raises ConfigurationError for an invalid name."""
     _check_name("plugin_name", settings.plugin_name, rf"{_LABEL}(\.{_LABEL})*")
     labels = {"app.kubernetes.io/name": settings.plugin_name}
     return {
@@ -62,7 +62,7 @@ def daemon_set(settings: SimulationSettings, image: str) -> dict[str, Any]:
 def variables(settings: SimulationSettings) -> dict[str, str]:
     """Return the environment variables from which ``from_env`` reads these settings.
 
-    Defaults are left out, and so is the node name, which differs on every node.
+    Settings with default values are omitted. So is the node name, which differs on every node.
     """
     default = SimulationSettings()
     changed = {}
@@ -81,7 +81,7 @@ def _pod(settings: SimulationSettings, image: str) -> dict[str, Any]:
     container = {
         "name": "plugin",
         "image": image,
-        # The default image has the tag latest, which would otherwise always be pulled.
+        # The default image has the tag `latest`, which Kubernetes always pulls by default.
         "imagePullPolicy": "IfNotPresent",
         "env": [*env, {"name": "NODE_NAME", "valueFrom": node}],
         "securityContext": {
@@ -93,7 +93,7 @@ def _pod(settings: SimulationSettings, image: str) -> dict[str, Any]:
     return {
         # Tolerate all taints: nodes with devices are often tainted.
         "tolerations": [{"operator": "Exists"}],
-        # Without the plugin, the node has no devices: evict it last.
+        # Evict the plugin last, because without it the node has no devices.
         "priorityClassName": "system-node-critical",
         "automountServiceAccountToken": False,
         "containers": [container],

@@ -1,4 +1,4 @@
-"""The simulated plugin, for a separate process or inside a test."""
+"""Simulated plugin with virtual devices, for a separate process or inside a test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class _Simulated(Plugin):
         self._recheck = recheck
 
     def start(self) -> None:
-        # Without a control file, the devices are known: serving need not wait for devices().
+        # Without a control file, the devices are already known, so serving need not wait for
+        # devices().
         if not self._settings.control_file:
             self.update(self.table)
 
@@ -42,7 +43,8 @@ class _Simulated(Plugin):
             while not self.stopping.is_set():
                 control.refresh()
                 yield self.table
-                # File events apply changes at once; this is for hosts without inotify.
+                # File events apply changes immediately; the repeated read is for hosts without
+                # inotify.
                 self.stopping.wait(self._recheck)
         finally:
             control.close()
@@ -75,7 +77,8 @@ class _PreferringAndPreStarting(_Preferring, _PreStarting):
     pass
 
 
-# A plugin offers the calls that it overrides, so each combination is a class.
+# The kubelet calls only the optional methods that a plugin's class overrides, so each combination
+# of these methods needs a class.
 _CLASSES: dict[tuple[bool, bool], type[_Simulated]] = {
     (False, False): _Simulated,
     (True, False): _Preferring,
@@ -85,10 +88,11 @@ _CLASSES: dict[tuple[bool, bool], type[_Simulated]] = {
 
 
 class SimulatedPlugin(ManagedPlugin):
-    """Virtual devices of one resource, registered with the kubelet of ``directory``.
+    """Simulated plugin with virtual devices of one resource, for the kubelet of ``directory``.
 
-    ``start`` serves in the background, also across kubelet restarts. ``stop`` ends that for good.
-    A context manager does both. Thread-safe.
+    ``start`` serves in the background and re-registers after kubelet restarts. ``stop`` stops
+    serving; the plugin cannot be started again. A context manager: entering it starts, leaving it
+    stops. Thread-safe.
     """
 
     def __init__(
@@ -103,9 +107,9 @@ class SimulatedPlugin(ManagedPlugin):
                 f'SimulationSettings(resource_name="vendor.com/gpu"), not {settings!r}'
             )
         self.settings = settings or SimulationSettings()
-        # A short grace period: calls that hang because of a fault would delay every stop.
+        # Use a short grace period, because calls that hang due to a fault delay every stop.
         framework = plugin_settings or PluginSettings(stop_grace=0.5)
-        # A copy of the settings, because tests change the faults while the plugin runs.
+        # Copy the faults of the settings, because tests change faults while the plugin runs.
         self.faults = Faults(
             delays=dict(self.settings.rpc_delays),
             errors=dict(self.settings.rpc_errors),
@@ -130,14 +134,14 @@ class SimulatedPlugin(ManagedPlugin):
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The current devices, in the order in which they were added."""
+        """Current devices, in the order in which they were added."""
         return tuple(self._plugin.table)
 
     @property
     def calls(self) -> tuple[RpcCall, ...]:
-        """The latest RPCs of the kubelet, oldest first.
+        """Latest RPCs of the kubelet, oldest first.
 
-        At most ``settings.calls_kept``, and at most 64 MiB of requests.
+        At most ``settings.calls_kept`` RPCs with at most 64 MiB of requests are stored.
         """
         return self._call_log.calls
 
@@ -147,11 +151,11 @@ class SimulatedPlugin(ManagedPlugin):
         return self._call_log.dropped
 
     def set_health(self, device_id: str, health: str | bool) -> None:
-        """Set a device's health: ``Healthy``, ``Unhealthy`` or a bool.
+        """Set a device's health to ``Healthy``, ``Unhealthy`` or a bool.
 
-        Raises UnknownDevice for an unknown ID, ValueError for another health.
+        Raises UnknownDevice for an unknown ID, and ValueError for any other health.
         """
-        # `Device` accepts both forms as well, but the table needs a bool.
+        # `Device` also accepts both forms, but the table needs a bool.
         if isinstance(health, str):
             if health not in HEALTH:
                 raise ValueError(f"unknown health {health!r}: use Healthy or Unhealthy")
@@ -163,7 +167,7 @@ class SimulatedPlugin(ManagedPlugin):
     def add(
         self, device_id: str, *, healthy: bool = True, numa: tuple[int, ...] | None = None
     ) -> None:
-        """Add a device. Without ``numa``, it gets the next NUMA node of the settings."""
+        """Add or replace a device. Without ``numa``, assign a NUMA node of the settings."""
         self._plugin.table.put(device_id, healthy=healthy, numa=numa)
         self._publish()
 
@@ -173,7 +177,10 @@ class SimulatedPlugin(ManagedPlugin):
         self._publish()
 
     def wait_for_call(self, rpc: str, count: int = 1, timeout: float = 10.0) -> bool:
-        """Wait until ``rpc`` has been called ``count`` times since the start."""
+        """Wait until ``rpc`` has been called ``count`` times since the start.
+
+        Return False after ``timeout`` seconds.
+        """
         return self._call_log.wait_for(rpc, count, timeout)
 
     def _publish(self) -> None:

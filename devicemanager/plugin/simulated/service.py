@@ -1,7 +1,8 @@
-"""The service of a simulated plugin: it logs every call and applies faults.
+"""DevicePlugin service of a simulated plugin, which logs every call and applies faults.
 
-Each call is logged, delayed, failed and answered wrongly, in this order. The correct response comes
-from the author framework and is changed afterwards: the framework would repair a wrong one.
+Each call is logged. Then the faults are applied: a delay, an error, a wrong response, in this
+order. A wrong response is made from the framework's correct response, because the framework would
+repair a wrong response of the plugin.
 """
 
 from __future__ import annotations
@@ -38,19 +39,22 @@ _MOST_BYTES = 64 << 20
 RpcRequest = (
     dp.Empty | dp.AllocateRequest | dp.PreferredAllocationRequest | dp.PreStartContainerRequest
 )
-"""A request message of the DevicePlugin API."""
+"""Request message of the DevicePlugin API."""
 
 
 @attrs.frozen
 class RpcCall:
-    """An RPC of the kubelet: its name and request."""
+    """RPC of the kubelet to the plugin: its name and request."""
 
     rpc: str
     request: RpcRequest
 
     @property
     def device_ids(self) -> tuple[tuple[str, ...], ...]:
-        """The requested IDs of Allocate or PreStartContainer: one tuple per container."""
+        """Device IDs in an Allocate or PreStartContainer request, one tuple per container.
+
+        Empty for other RPCs.
+        """
         if isinstance(self.request, dp.AllocateRequest):
             return tuple(tuple(c.devices_ids) for c in self.request.container_requests)
         if isinstance(self.request, dp.PreStartContainerRequest):
@@ -59,10 +63,10 @@ class RpcCall:
 
 
 class CallLog:
-    """The calls of a plugin, over all its servers, oldest first. Thread-safe.
+    """Call log of a plugin over all its servers, oldest call first. Thread-safe.
 
-    Only the last ``limit`` calls, of at most 64 MiB, are stored, so that a plugin can run forever:
-    one request can name 100,000 devices. All calls are counted.
+    At most the last ``limit`` calls, with at most 64 MiB of requests, are stored: a plugin can run
+    for a long time, and one request can name 100,000 devices. All calls are counted.
     """
 
     def __init__(self, limit: int) -> None:
@@ -91,20 +95,20 @@ class CallLog:
             self._calls.append(call)
             self._counts[call.rpc] += 1
             self._bytes += call.request.ByteSize()
-            # Remove the oldest calls until both limits hold. A single huge call can remove itself.
+            # Remove the oldest calls until both limits hold; this can even remove the new call.
             while self._calls and (len(self._calls) > self._limit or self._bytes > _MOST_BYTES):
                 self._bytes -= self._calls.popleft().request.ByteSize()
                 self._dropped += 1
-        # Outside the lock: the condition of a waiter reads the counts.
+        # Notify outside the lock, because a waiter's condition reads the counts.
         self._arrived.notify()
 
     def wait_for(self, rpc: str, count: int, timeout: float) -> bool:
-        """Wait until ``rpc`` has been called ``count`` times."""
+        """Wait until ``rpc`` has been called ``count`` times; return False after ``timeout`` s."""
         return self._arrived.wait_for(lambda: self._counts[rpc] >= count, timeout)
 
 
 class SimulatedService(Service):
-    """A service that logs calls and applies faults."""
+    """DevicePlugin service that logs calls and applies faults."""
 
     def __init__(
         self,
@@ -130,7 +134,7 @@ class SimulatedService(Service):
     def ListAndWatch(
         self, request: dp.Empty, context: grpc.ServicerContext
     ) -> Iterator[dp.ListAndWatchResponse | bytes]:
-        # A generator: this line runs when gRPC asks for the first list.
+        # This method is a generator, so this line runs when gRPC reads the first list.
         fault = self._arrive("ListAndWatch", request, context).lists
         lists = super().ListAndWatch(request, context)
         if fault is ListFault.NONE:
@@ -140,7 +144,7 @@ class SimulatedService(Service):
         elif fault is ListFault.FLOOD:
             yield from self._flood(lists, context)
         else:
-            # Each list is changed in turn, so a fault also applies to later changes.
+            # Every list is changed, so the fault also applies to later lists.
             for payload in lists:
                 yield from faulty_lists(fault, wire.to_bytes(payload))
                 if fault is ListFault.CLOSE:
@@ -152,15 +156,14 @@ class SimulatedService(Service):
         self, request: dp.AllocateRequest, context: grpc.ServicerContext
     ) -> dp.AllocateResponse | bytes:
         fault = self._arrive("Allocate", request, context).allocate
-        # The framework checks the request even if its response is replaced below, so an invalid
-        # request still fails.
+        # The framework checks the request, so an invalid request fails even with a fault.
         response = dp.AllocateResponse.FromString(wire.to_bytes(super().Allocate(request, context)))
         match fault:
             case AllocateFault.NO_RESPONSES:
                 response.Clear()
             case AllocateFault.EXTRA_RESPONSE:
                 response.container_responses.add()
-            # Ends when the kubelet's deadline has passed, so no thread hangs forever.
+            # The wait ends when the kubelet's deadline has passed, so no thread hangs forever.
             case AllocateFault.HANG:
                 _wait(context, None)
             case AllocateFault.GARBAGE:
@@ -174,7 +177,7 @@ class SimulatedService(Service):
         response = dp.PreferredAllocationResponse.FromString(
             wire.to_bytes(super().GetPreferredAllocation(request, context))
         )
-        # After the framework, which repairs wrong responses.
+        # Apply faults after the framework, which repairs wrong responses.
         for container in response.container_responses:
             if self._policy is PreferredPolicy.SHORT and container.deviceIDs:
                 container.deviceIDs.pop()
@@ -189,11 +192,11 @@ class SimulatedService(Service):
         return super().PreStartContainer(request, context)
 
     def _arrive(self, rpc: str, request: RpcRequest, context: grpc.ServicerContext) -> Faults:
-        """Log, delay or fail a call. Return the faults at its arrival.
+        """Log a call, then apply its delay and error. Return the faults at the call's arrival.
 
-        A test that has seen the call in the log can already set the faults of the next one.
+        Once a test sees the call in the log, it can set the faults of the next call.
         """
-        # Copied before the call is in the log.
+        # Copy the faults before the call is logged.
         faults = self._faults.copy()
         self._call_log.add(RpcCall(rpc, request))
         delay = faults.delays.get(rpc)
@@ -211,7 +214,7 @@ class SimulatedService(Service):
         pace = threading.Event()
         while context.is_active():
             yield message
-            # Changes the health of one device, so that each list differs from the one before.
+            # Change the health of one device, so that each list differs from the previous list.
             for device in message.devices[-1:]:
                 healthy = device.health == HEALTHY
                 device.health = UNHEALTHY if healthy else HEALTHY
@@ -219,8 +222,8 @@ class SimulatedService(Service):
 
 
 def _wait(context: grpc.ServicerContext, seconds: float | None) -> None:
-    """Wait for ``seconds`` (None: forever), or until the caller gives up."""
+    """Wait for ``seconds`` (None: forever), or until the RPC ends at the caller's side."""
     gone = threading.Event()
-    # Returns False if the caller has already gone.
+    # add_callback returns False if the RPC has already ended.
     if context.add_callback(gone.set):
         gone.wait(seconds)

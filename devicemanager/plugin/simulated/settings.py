@@ -1,7 +1,7 @@
 """Settings of the simulated plugin. Each field is also an environment variable and a flag.
 
-``number_devices`` is ``NUMBER_DEVICES`` in the environment and ``--number-devices`` on the command
-line. Therefore each converter accepts text as well.
+For example, ``number_devices`` is ``NUMBER_DEVICES`` in the environment and ``--number-devices`` on
+the command line. Therefore the converter of each field also accepts text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["IdShape", "PreferredPolicy", "SimulationSettings", "as_text", "title
 
 _TRUE = {"1", "true", "yes", "on"}
 _MOST_DEVICES = 100_000
-"""About as many as fit into a list of 4 MiB, the kubelet's limit."""
+"""Approximate number of devices that fit into a list of 4 MiB, the kubelet's limit."""
 _MOST_CALLS = 1_000_000
 _FALSE = {"0", "false", "no", "off", ""}
 _UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "simulated.device")
@@ -39,7 +39,7 @@ _PCI_SLOTS = 32
 
 
 class IdShape(StrEnum):
-    """Form of device IDs: plain, or that of a vendor."""
+    """Form of device IDs: plain, or as those of a vendor's plugin."""
 
     INDEX = "index"
     GPU_UUID = "gpu-uuid"
@@ -49,7 +49,7 @@ class IdShape(StrEnum):
 
 
 class PreferredPolicy(StrEnum):
-    """Behaviour of GetPreferredAllocation. NONE does not offer it; the last three are faults."""
+    """Policy of GetPreferredAllocation. NONE disables the call; the last three are faults."""
 
     NONE = "none"
     LEXICAL = "lexical"
@@ -67,13 +67,13 @@ def _invalid(name: str, value: object, expected: str) -> ConfigurationError:
 
 
 def title(name: str) -> str:
-    """Return the names of a setting as environment variable and as flag."""
+    """Return the names of a setting's environment variable and flag, for error texts."""
     return f"{name.upper()} (--{name.replace('_', '-')})"
 
 
 def _whole(name: str, least: int, most: int, value: int | str) -> int:
     try:
-        # Through text, because int() would truncate 2.9 and accept True.
+        # Convert to text first, because int() would truncate 2.9 and accept True.
         number = int(str(value))
     except ValueError:
         number = least - 1
@@ -83,7 +83,7 @@ def _whole(name: str, least: int, most: int, value: int | str) -> int:
 
 
 def _switch(name: str, value: bool | str) -> bool:
-    # Also accepts a bool, whose text is True or False.
+    # This also accepts a bool, whose text is True or False.
     text = str(value).strip().lower()
     if text not in _TRUE | _FALSE:
         raise _invalid(name, value, "true or false")
@@ -109,7 +109,10 @@ def _numa(value: str | tuple[int, ...] | list[int]) -> tuple[int, ...]:
 
 
 def _pairs(name: str, value: str) -> dict[str, str]:
-    """Parse ``RPC=value,RPC=value``; check the names of the RPCs."""
+    """Parse ``RPC=value,RPC=value`` into values by RPC name.
+
+    Raises ConfigurationError for an unknown RPC; ``name`` names the setting in the error.
+    """
     pairs: dict[str, str] = {}
     for part in filter(None, map(str.strip, value.split(","))):
         rpc, equals, setting = part.partition("=")
@@ -141,7 +144,7 @@ def _errors(value: str | Mapping[str, SimulatedError]) -> dict[str, SimulatedErr
     return errors
 
 
-# A named function per field: type checkers take the field's type from its annotation.
+# Each field has a named converter, because type checkers take the field's type from its annotation.
 
 
 def _number_devices(value: int | str) -> int:
@@ -177,7 +180,7 @@ def _allocate_fault(value: AllocateFault | str) -> AllocateFault:
 
 
 def as_text(value: object) -> str:
-    """Return a setting's value as text for an environment variable or a flag."""
+    """Convert a setting's value to text for an environment variable or a flag."""
     match value:
         case bool():
             return str(value).lower()
@@ -194,9 +197,10 @@ def _help(text: str) -> dict[str, str]:
 
 @attrs.frozen(kw_only=True)
 class SimulationSettings:
-    """Settings of a simulated plugin. The first eight are those of simple-device-plugin.
+    """Settings of a simulated plugin. The first eight equal those of simple-device-plugin.
 
-    Raises ConfigurationError for an invalid value; the text names the variable and the flag.
+    The constructor raises ConfigurationError for an invalid value. The error names the environment
+    variable and the flag.
     """
 
     namespace: str = attrs.field(
@@ -292,10 +296,10 @@ class SimulationSettings:
 
     def __attrs_post_init__(self) -> None:
         check_resource_name(self.resource_name)
-        # It becomes a file name; names that begin with a dot are hidden from kubelets.
+        # The name becomes a file name. Kubelets ignore files whose names begin with a dot.
         if not re.fullmatch(r"[\w.-]+", self.plugin_name) or self.plugin_name.startswith("."):
             raise _invalid("plugin_name", self.plugin_name, "a file name")
-        # Fail now, not when the first pod arrives.
+        # Check the prefixes now, not when the first pod is admitted.
         try:
             self.container_settings({"probe": 0})
         except ValueError as error:
@@ -303,16 +307,16 @@ class SimulationSettings:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Self:
-        """Read the settings from environment variables; unset or empty ones keep the default."""
+        """Read the settings from environment variables; use defaults for unset or empty ones."""
         given: dict[str, Any] = {}
-        # An empty variable counts as unset, as in manifests with optional values.
+        # An empty variable counts as unset: manifests often have empty optional values.
         for field in attrs.fields(cls):
             if value := environ.get(field.name.upper()):
                 given[field.name] = value
         return cls(**given)
 
     def device_id(self, index: int) -> str:
-        """Return the ID of device number ``index``: unique, and the same after every restart."""
+        """Return the unique ID of device number ``index``, which restarts do not change."""
         match self.id_shape:
             case IdShape.INDEX:
                 return self._plain_id(index)
@@ -325,7 +329,7 @@ class SimulationSettings:
                 return f"GPU-{self._uuid(gpu)}::{replica}"
             case IdShape.PCI:
                 bus, slot = divmod(index, _PCI_SLOTS)
-                # Bus 0 of each domain is left out: on real machines it has the chipset.
+                # Skip bus 0 of each domain, which has the chipset on real machines.
                 domain, bus = divmod(bus, 255)
                 return f"{domain:04x}:{bus + 1:02x}:{slot:02x}.0"
 
@@ -336,7 +340,7 @@ class SimulationSettings:
         return uuid.uuid5(_UUID_NAMESPACE, self._plain_id(index))
 
     def container_settings(self, indexes: Mapping[str, int]) -> ContainerSettings:
-        """Return the settings of a container with these devices: indexes by ID."""
+        """Return the settings of a container with these devices, given as ID to index."""
         return ContainerSettings(
             envs={
                 f"{self.env_prefix}_{i}": f"/dev/{i}" for i in indexes.values() if self.env_prefix

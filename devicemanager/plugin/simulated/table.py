@@ -1,4 +1,4 @@
-"""The virtual devices of a simulated plugin."""
+"""Table of the virtual devices of a simulated plugin."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["GONE", "HEALTH", "DeviceTable"]
 
 GONE = "gone"
 HEALTH = {HEALTHY: True, UNHEALTHY: False}
-"""The health states of the API, and whether a device in them is healthy."""
+"""Health states of the API; the value is True if a device in this state is healthy."""
 
 
 class DeviceTable:
-    """Devices by ID; iteration yields their current state. Thread-safe.
+    """Table of devices by ID; iteration yields the devices with current health. Thread-safe.
 
-    States of the control file override :meth:`put`, :meth:`set_health` and :meth:`remove`.
+    The control file's states override :meth:`put`, :meth:`set_health` and :meth:`remove`.
     """
 
     def __init__(self, settings: SimulationSettings) -> None:
@@ -48,7 +48,7 @@ class DeviceTable:
         return iter(devices.values())
 
     def put(self, id_: str, *, healthy: bool = True, numa: tuple[int, ...] | None = None) -> None:
-        """Add a device, or replace the one with this ID."""
+        """Add a device, or replace the device with this ID."""
         with self._lock:
             self._devices[id_] = self._make(id_, numa, healthy)
 
@@ -61,12 +61,12 @@ class DeviceTable:
             del self._devices[self._get(id_).id]
 
     def control(self, states: Mapping[str, str]) -> None:
-        """Apply the control file: Healthy, Unhealthy or gone, by ID."""
+        """Replace the states of the control file: ID to Healthy, Unhealthy or gone."""
         with self._lock:
             self._controlled = dict(states)
 
     def indexes(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return the numbers of devices. A device keeps its number while it is gone."""
+        """Return the index of each device ID; a removed device keeps its index."""
         with self._lock:
             return {id_: self._index(id_) for id_ in ids}
 
@@ -82,5 +82,5 @@ class DeviceTable:
         return Device(id_, healthy, numa)
 
     def _index(self, id_: str) -> int:
-        # Numbers are part of variables and paths, so they must not change while containers run.
+        # Variables and paths contain the index, so it must not change while containers run.
         return self._indexes.setdefault(id_, len(self._indexes))

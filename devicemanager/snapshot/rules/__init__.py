@@ -1,9 +1,8 @@
-"""Rules that find problems on a node.
+"""Find problems on a node with rules.
 
-Each rule is a function that checks one thing and yields findings. It claims only what the
-snapshot shows: if a part could not be read, the rules that need it find nothing. A rule states
-facts that anyone can look up in the snapshot; the advice of each kind is beside it in
-``finding``.
+Each rule is a function that checks a snapshot for one kind of problem and yields findings. A
+finding claims only what the snapshot shows. If a part could not be read, rules that need it yield
+nothing. ``finding`` has the advice for each kind of problem.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ from devicemanager.snapshot.rules.finding import ADVICE, Finding, Kind, Severity
 
 __all__ = ["ADVICE", "Finding", "Kind", "Severity", "findings"]
 
-# The order is that of the report: a kubelet that does not run explains everything else.
+# The report has the findings in this order: a kubelet that does not run explains all other
+# problems.
 _RULES = (*plugins.KUBELET_RULES, *checkpoints.RULES, *plugins.RULES, *alignment.RULES)
 
 
 def findings(snapshot: Snapshot | Node) -> tuple[Finding, ...]:
-    """Return all problems, the most severe ones first."""
+    """Return all problems that the rules find in a snapshot, the most severe ones first."""
     node = snapshot if isinstance(snapshot, Node) else Node(snapshot)
     found = [finding for rule in _RULES for finding in rule(node)]
     order = list(Severity)

@@ -18,15 +18,17 @@ from devicemanager.snapshot.statefiles import (
 
 __all__ = ["RULES"]
 
-# defaultMaxAllowableNUMANodes (topologymanager/topology_manager.go, v1.36).
+# The kubelet's limit: defaultMaxAllowableNUMANodes (topologymanager/topology_manager.go, v1.36).
 _MOST_NODES = 8
 _MOST_NODES_OPTION = "max-allowable-numa-nodes"
 _STRICT = "strict-cpu-reservation"
 
 
 def cpus(node: Node) -> Iterator[Finding]:
-    """The kubelet does not start with ``cpu_manager_state``: ``restoreState`` and ``validateState``
-    (cpumanager, v1.36)."""
+    """Find reasons for which the kubelet does not start with ``cpu_manager_state``.
+
+    Follows ``restoreState`` and ``validateState`` (cpumanager, v1.36).
+    """
     data = node.snapshot.cpu_state
     if data is None:
         return
@@ -42,7 +44,7 @@ def cpus(node: Node) -> Iterator[Finding]:
 def _cpu_problems(node: Node, state: CpuState) -> Iterator[str]:
     if not state.is_intact:
         yield f"its checksum is {state.checksum}, expected {state.expected[0]}"
-    # A kubelet compares the policy first, and with another one reads no further.
+    # A kubelet compares the policy first, and stops if it differs.
     configured = node.alignment.cpu_policy
     if _is_configured(node) and state.policy != configured:
         yield f"it was written with policy {state.policy!r}, the kubelet now has {configured!r}"
@@ -54,7 +56,7 @@ def _unexpected_cpus(node: Node, state: CpuState) -> Iterator[str]:
     for cpus in state.exclusive:
         if cpus & state.default:
             yield f"CPUs {_listed(cpus & state.default)} are exclusive and shared"
-    # The file must name exactly the CPUs that are online, in any set.
+    # The file must contain exactly the CPUs that are online, shared or exclusive.
     machine = node.snapshot.numa
     online = frozenset(cpu for ids in machine.cpus.values() for cpu in ids) if machine else None
     # With strict-cpu-reservation, the file does not contain the reserved CPUs.
@@ -76,8 +78,10 @@ def _reserves_strictly(node: Node) -> bool:
 
 
 def memory(node: Node) -> Iterator[Finding]:
-    """The kubelet does not start with ``memory_manager_state``: ``restoreState`` and
-    ``validateState`` (memorymanager, v1.36)."""
+    """Find reasons for which the kubelet does not start with ``memory_manager_state``.
+
+    Follows ``restoreState`` and ``validateState`` (memorymanager, v1.36).
+    """
     data = node.snapshot.memory_state
     if data is None:
         return
@@ -96,7 +100,8 @@ def _memory_problems(node: Node, state: MemoryState) -> Iterator[str]:
     if _is_configured(node) and state.policy != configured:
         yield f"it was written with policy {state.policy!r}, the kubelet now has {configured!r}"
     elif state.policy == STATIC_MEMORY and node.snapshot.numa is not None:
-        # Memory can change with a kernel update or a firmware setting, not only with hardware.
+        # The size of memory can change with a kernel update or a firmware setting, not only with
+        # hardware.
         sizes = node.snapshot.numa.memory.get("memory", {})
         for number, totals in sorted(state.totals.items()):
             saved, actual = totals.get("memory"), sizes.get(number)
@@ -105,8 +110,10 @@ def _memory_problems(node: Node, state: MemoryState) -> Iterator[str]:
 
 
 def too_many_nodes(node: Node) -> Iterator[Finding]:
-    """The kubelet does not start with this many NUMA nodes: ``NewManager`` (topologymanager,
-    v1.36)."""
+    """Find a kubelet that does not start because the machine has too many NUMA nodes.
+
+    Follows ``NewManager`` (topologymanager, v1.36).
+    """
     machine, aligned = node.snapshot.numa, node.alignment
     if machine is None or aligned.policy == "none" or _MOST_NODES_OPTION in aligned.options:
         return
@@ -121,10 +128,10 @@ def too_many_nodes(node: Node) -> Iterator[Finding]:
 
 
 def no_nodes(node: Node) -> Iterator[Finding]:
-    """Devices without topology are not aligned."""
+    """Find devices that are not aligned because their plugin names no NUMA nodes."""
     if node.alignment.policy == "none" or node.snapshot.allocatable is None:
         return
-    # Only a note: many devices, such as virtual ones, belong to no NUMA node.
+    # The severity is only NOTE: many devices, such as virtual ones, belong to no NUMA node.
     without: dict[str, set[str]] = {}
     for devices in node.snapshot.allocatable.devices:
         if not devices.nodes:
@@ -142,7 +149,8 @@ def no_nodes(node: Node) -> Iterator[Finding]:
 
 
 def _is_configured(node: Node) -> bool:
-    """True if the file was read, so that fields that it does not set have their defaults."""
+    """True if the configuration file was read. Only then is it known that fields missing in it have
+    their defaults."""
     return node.snapshot.config is not None and node.snapshot.config.source is not None
 
 

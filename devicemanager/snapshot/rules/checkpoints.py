@@ -1,4 +1,4 @@
-"""Rules for the checkpoint itself, and for differences between it and PodResources."""
+"""Rules for the checkpoint, and for differences between the checkpoint and PodResources."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ _MOST_LINES = 20
 
 
 def damaged(node: Node) -> Iterator[Finding]:
-    """The checkpoint is damaged. A kubelet that starts logs the error and continues without the
-    file (``Start``, devicemanager/manager.go, v1.36)."""
+    """Find a damaged checkpoint, or one of an old format.
+
+    A kubelet that starts logs the error and continues without the file (``Start``,
+    devicemanager/manager.go, v1.36).
+    """
     saved = node.saved
     if saved is None or not saved.problems:
         return
-    # Not damage, although other kubelets treat it like that: the fix is another one.
+    # An old format is not damage, although newer kubelets treat it as damage. It needs another fix.
     if _has_first_format(node.snapshot.checkpoint or b""):
         message = "the checkpoint has the format of kubelets before v1.20"
         details: tuple[str, ...] = ("only kubelets from v1.22 to v1.30 can read it",)
@@ -49,7 +52,7 @@ def _has_first_format(data: bytes) -> bool:
 
 
 def missing(node: Node) -> Iterator[Finding]:
-    """There is no checkpoint, although devices are allocated."""
+    """Find a missing checkpoint on a node with allocated devices."""
     part = node.snapshot.part(layout.CHECKPOINT)
     if part is not None and part.absent and node.allocated_to:
         yield Finding(
@@ -62,12 +65,16 @@ def missing(node: Node) -> Iterator[Finding]:
 
 
 def allocated_twice(node: Node) -> Iterator[Finding]:
-    """A device is allocated to two pods. A pod that is gone does not count: its entry is only
-    stale."""
+    """Find devices that are allocated to two pods.
+
+    Pods that are no longer on the node do not count: their entries in the checkpoint are only
+    stale.
+    """
     for (resource, id_), names in sorted(node.allocated_to.items()):
         if len(names) > 1:
             yield _twice(resource, id_, names, names, "by PodResources")
-    # From the checkpoint only what PodResources has not shown: one problem, one finding.
+    # Use the checkpoint only for devices that PodResources shows for at most one pod, so that one
+    # problem leads to one finding.
     for (resource, id_), uids in sorted(node.saved_for.items()):
         here = tuple(uid for uid in uids if uid not in node.gone)
         if len(here) > 1 and len(node.allocated_to.get((resource, id_), ())) < 2:
@@ -85,10 +92,11 @@ def _twice(
 
 
 def not_saved(node: Node) -> Iterator[Finding]:
-    """Allocated devices that only the running kubelet knows; it forgets them at a restart."""
+    """Find allocated devices that are missing in the checkpoint. A kubelet restart would free
+    them."""
     if node.saved is None or node.saved.problems:
         return
-    # Grouped by resource and pods, so that one cause is one finding.
+    # Grouped by resource and pods, so that one cause leads to one finding.
     lost: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     key: DeviceKey
     for key, names in sorted(node.allocated_to.items()):
@@ -109,8 +117,11 @@ def not_saved(node: Node) -> Iterator[Finding]:
 
 
 def only_saved(node: Node) -> Iterator[Finding]:
-    """Allocations that the running kubelet does not know. Only containers that PodResources shows
-    can be compared, because it omits init containers."""
+    """Find allocations in the checkpoint that the running kubelet does not have.
+
+    Only containers that PodResources shows are compared, because PodResources omits init
+    containers.
+    """
     if node.saved is None or node.saved.problems or node.snapshot.pods is None:
         return
     shown = {
@@ -118,7 +129,7 @@ def only_saved(node: Node) -> Iterator[Finding]:
         for pod in node.snapshot.pods
         for container in pod.containers
     }
-    # Entries of pods that are gone are stale, not different; `gone` reports them.
+    # Skip pods that are no longer on the node: the rule ``gone`` reports their entries.
     for entry in node.saved_entries:
         name, resource = node.names.get(entry.pod_uid), entry.resource_name
         if (name, entry.container_name) not in shown or entry.pod_uid in node.gone:
@@ -141,12 +152,12 @@ def only_saved(node: Node) -> Iterator[Finding]:
 
 
 def gone(node: Node) -> Iterator[Finding]:
-    """Entries of pods that are not on the node."""
+    """Find checkpoint entries of pods that are no longer on the node."""
     for uid, is_certain in sorted(node.gone.items()):
         keys = {key for key, uids in node.saved_for.items() if uid in uids}
         devices = sorted(f"{id_} of {resource}" for resource, id_ in keys)
         others = sorted({name for key in keys for name in node.allocated_to.get(key, ())})
-        # The devices of a pod that is gone are free, so they may already have been allocated again.
+        # The devices of a pod that is gone are free and may have been allocated to another pod.
         if others:
             now = f"some of these devices are now allocated to {', '.join(others)}"
         elif node.snapshot.pods is not None:
@@ -175,11 +186,12 @@ _KINDS = {
 
 
 def inconsistent(node: Node) -> Iterator[Finding]:
-    """Entries that no kubelet would have written."""
+    """Find checkpoint entries that no kubelet would have written."""
     if node.saved is None:
         return
     for found in node.saved.inconsistencies():
-        # Devices allocated twice have a rule above, which also knows PodResources.
+        # Skip devices that are allocated twice: the rule ``allocated_twice`` above also uses
+        # PodResources.
         if (kind := _KINDS.get(found.kind)) is not None:
             yield Finding(
                 kind, Severity.WARNING, found.message, resource=found.resource, pods=found.pods
@@ -187,8 +199,8 @@ def inconsistent(node: Node) -> Iterator[Finding]:
 
 
 def unreadable_responses(node: Node) -> Iterator[Finding]:
-    """Entries with an invalid plugin response; a kubelet skips them (``fromCheckpointData``,
-    v1.36)."""
+    """Find checkpoint entries with an invalid plugin response. A kubelet skips such entries
+    (``fromCheckpointData``, v1.36)."""
     for entry in node.saved_entries:
         if (problem := _problem(entry)) is not None:
             yield Finding(
@@ -203,7 +215,7 @@ def unreadable_responses(node: Node) -> Iterator[Finding]:
 
 
 def _problem(entry: PodDevicesEntry) -> str | None:
-    # Imported here because protobuf is slow to load, and `snapshot` itself does not need it.
+    # Imported here because protobuf is slow to import, and taking a snapshot does not need it.
     from google.protobuf.message import DecodeError
 
     from devicemanager.kubelet.wire.settings import settings_from_bytes
@@ -211,7 +223,8 @@ def _problem(entry: PodDevicesEntry) -> str | None:
     try:
         settings_from_bytes(entry.alloc_resp or b"")
     except EndpointError as error:
-        # Other causes concern an extension of this project: typed devices of an unknown kind.
+        # Ignore any other cause: it concerns an extension of this project, typed devices of an
+        # unknown kind.
         return str(error) if isinstance(error.__cause__, DecodeError) else None
     return None
 

@@ -1,4 +1,4 @@
-"""What a finding is, and what to do about each kind."""
+"""Findings of the rules: kinds of problems, their severity, and advice for each kind."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["ADVICE", "Advice", "Finding", "Kind", "Severity"]
 
 
 class Severity(enum.StrEnum):
-    """How much a finding matters."""
+    """Severity of a finding."""
 
     ERROR = "error"
-    """Pods are rejected or get devices of others, now or after the next kubelet restart."""
+    """Pods are rejected or get devices of other pods, now or after the next kubelet restart."""
     WARNING = "warning"
     """Something is wrong, but allocated devices are not affected."""
     NOTE = "note"
-    """Not a fault, but useful to know during a search for one."""
+    """Not a fault, but useful to know when you look for one."""
 
 
 class Kind(enum.StrEnum):
-    """Kind of problem."""
+    """Kind of problem that a rule finds."""
 
-    # The values are part of the JSON output (docs/json.md), so they stay when texts change.
+    # The values are part of the JSON output (docs/json.md), so they do not change when texts do.
     KUBELET_NOT_SERVING = "kubelet-not-serving"
     REGISTRATION_CLOSED = "registration-closed"
     CHECKPOINT_DAMAGED = "checkpoint-damaged"
@@ -48,34 +48,34 @@ class Kind(enum.StrEnum):
 
 @attrs.frozen
 class Finding:
-    """One problem. Everything it says can be looked up in the snapshot."""
+    """Result of a rule: a problem on a node. The snapshot contains all facts that it mentions."""
 
     kind: Kind
     severity: Severity
     message: str
     """The problem in one line, for people."""
     details: tuple[str, ...] = ()
-    """What was seen, one line each."""
+    """Facts that show the problem, one line each."""
     resource: str | None = None
     devices: tuple[str, ...] = ()
-    """IDs of devices of that resource."""
+    """IDs of affected devices of ``resource``."""
     pods: tuple[str, ...] = ()
-    """UIDs of the checkpoint, or ``namespace/name`` of PodResources."""
+    """Affected pods: UIDs from the checkpoint, or ``namespace/name`` from PodResources."""
 
 
 @attrs.frozen
 class Advice:
-    """What to do about a kind of problem."""
+    """Steps that fix a kind of problem, with links to more information."""
 
     steps: tuple[str, ...]
     page: str = ""
-    """Section of docs/broken-node.md."""
+    """Section of docs/broken-node.md; empty if there is none."""
     issues: tuple[int, ...] = ()
-    """Issues and pull requests of kubernetes/kubernetes."""
+    """Numbers of issues and pull requests of kubernetes/kubernetes."""
 
     @property
     def links(self) -> tuple[str, ...]:
-        """Addresses of the issues."""
+        """URLs of the issues and pull requests."""
         return tuple(f"https://github.com/kubernetes/kubernetes/issues/{n}" for n in self.issues)
 
 
@@ -83,7 +83,7 @@ def _advice(*steps: str, page: str = "", issues: tuple[int, ...] = ()) -> Advice
     return Advice(steps, f"docs/broken-node.md#{page}" if page else "", issues)
 
 
-# Anchors of sections in docs/broken-node.md; a test checks that they exist.
+# Anchors of sections in docs/broken-node.md. A test checks that the sections exist.
 _REBOOT = "unexpectedadmissionerror-after-a-reboot"
 _ZERO = "nothing-allocatable-though-the-plugin-runs"
 _STALE = "devices-of-pods-that-are-gone"
@@ -91,13 +91,14 @@ _CORRUPT = "a-corrupt-checkpoint"
 _NUMA = "rejected-for-numa-nodes"
 _TWICE = "two-pods-on-one-device"
 
-# The kubelet writes its checkpoint with each device list that a plugin sends, and restarting a
-# plugin does not affect containers. So this is the safe way to a new file while the kubelet runs.
+# The kubelet writes its checkpoint after each device list that a plugin sends, and restarting a
+# plugin does not affect containers. So restarting a plugin is the safe way to get a new file while
+# the kubelet runs.
 _REWRITE = "the kubelet rewrites the file from memory when a plugin sends a device list"
 _DRAIN = "drain the node, stop the kubelet, move the file away, start the kubelet"
 
-# If an obvious step would make things worse, the advice begins with a warning about it. Restarting
-# the kubelet is the usual one: it loads the checkpoint and forgets everything else.
+# If an obvious step would make things worse, the advice begins with a warning about it. The most
+# frequent such step is to restart the kubelet: it loads the checkpoint and forgets everything else.
 ADVICE: Final = {
     Kind.KUBELET_NOT_SERVING: _advice("check that the kubelet runs, and read the end of its log"),
     Kind.REGISTRATION_CLOSED: _advice(
@@ -140,7 +141,7 @@ ADVICE: Final = {
         page=_ZERO,
         issues=(121994, 127803, 62773),
     ),
-    # Only the plugin knows why: the kubelet repeats what the plugin has listed.
+    # Only the plugin's log shows the reason: the kubelet only repeats the plugin's device list.
     Kind.DEVICES_NOT_OFFERED: _advice(
         "read in the plugin's log why it reports them as unhealthy, or no longer lists them",
         page=_ZERO,
@@ -174,8 +175,8 @@ ADVICE: Final = {
     Kind.ANSWER_UNREADABLE: _advice(
         "delete the pod before the kubelet restarts, so that it is recreated", page=_CORRUPT
     ),
-    # Without the file, the kubelet starts with all CPUs shared, and running containers would keep
-    # their exclusive ones. So drain the node first.
+    # If the file is moved away, the kubelet starts with all CPUs shared, but running containers
+    # would keep their exclusive CPUs. So drain the node first.
     Kind.CPU_STATE: _advice(_DRAIN, page=_NUMA, issues=(110478,)),
     Kind.MEMORY_STATE: _advice(_DRAIN, page=_NUMA, issues=(131253, 109996)),
     Kind.TOO_MANY_NUMA_NODES: _advice(
@@ -186,4 +187,4 @@ ADVICE: Final = {
         page=_NUMA,
     ),
 }
-"""Advice for each kind."""
+"""Advice for each kind of problem."""

@@ -1,4 +1,4 @@
-"""Rules for the kubelet's sockets, the plugins and their devices."""
+"""Rules for the kubelet's sockets, for plugins, and for their devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_SHOWN = 20
 
 
 def not_serving(node: Node) -> Iterator[Finding]:
-    """The kubelet does not serve PodResources."""
+    """Find a kubelet that does not serve PodResources."""
     part = node.snapshot.part(layout.POD_RESOURCES)
     socket = node.kubelet_socket("pod-resources")
     if part is None or part.problem is None:
@@ -33,7 +33,7 @@ def not_serving(node: Node) -> Iterator[Finding]:
 
 
 def registration_closed(node: Node) -> Iterator[Finding]:
-    """The kubelet does not accept registrations."""
+    """Find a kubelet that does not accept registrations of plugins."""
     part = node.snapshot.part(layout.SOCKETS)
     if part is None or node.snapshot.sockets is None:
         return
@@ -48,10 +48,10 @@ def registration_closed(node: Node) -> Iterator[Finding]:
 
 
 def without_plugin(node: Node) -> Iterator[Finding]:
-    """Resources in the checkpoint without any allocatable device."""
+    """Find resources that are in use or in the checkpoint and have no allocatable device."""
     if node.allocatable is None:
         return
-    # Also resources that are only in entries: their plugin may be gone for long.
+    # Include resources that only checkpoint entries name: their plugin may have exited long ago.
     in_use = {resource for resource, _ in (*node.allocated_to, *node.saved_for)}
     for resource in sorted({*node.registered, *in_use} - node.allocatable.keys()):
         ids = node.registered.get(resource, frozenset())
@@ -76,11 +76,14 @@ def without_plugin(node: Node) -> Iterator[Finding]:
 
 
 def not_allocatable(node: Node) -> Iterator[Finding]:
-    """Some free devices of a resource are not allocatable. The kubelet saves each device list, so
-    the checkpoint has those that were healthy in the last one."""
+    """Find free devices that are healthy in the checkpoint but not allocatable.
+
+    The kubelet saves each device list, so the checkpoint has the devices that were healthy in the
+    last list.
+    """
     for resource, allocatable in sorted((node.allocatable or {}).items()):
         registered = node.registered.get(resource, frozenset())
-        # Allocated devices have a rule of their own, with a higher severity.
+        # Skip allocated devices: another rule reports them with a higher severity.
         missing = sorted(
             id_ for id_ in registered - allocatable if (resource, id_) not in node.allocated_to
         )
@@ -97,10 +100,10 @@ def not_allocatable(node: Node) -> Iterator[Finding]:
 
 
 def allocated_not_allocatable(node: Node) -> Iterator[Finding]:
-    """Allocated devices that are not allocatable: their pods are rejected at a restart."""
+    """Find allocated devices that are not allocatable. A kubelet restart rejects their pods."""
     for resource, allocatable in sorted((node.allocatable or {}).items()):
         for (name, id_), pods in sorted(node.allocated_to.items()):
-            # After a restart, a kubelet admits its pods again, and checks their devices then.
+            # After a restart, a kubelet admits its pods again, and rejects those with such devices.
             if name == resource and id_ not in allocatable:
                 yield Finding(
                     Kind.HELD_NOT_OFFERED,
@@ -115,8 +118,9 @@ def allocated_not_allocatable(node: Node) -> Iterator[Finding]:
 
 
 def stale_sockets(node: Node) -> Iterator[Finding]:
-    """Sockets of plugins that have exited."""
-    # Only a warning: the kubelet ignores sockets in its plugin directory until Register.
+    """Find sockets of plugins that have exited."""
+    # The severity is only WARNING: the kubelet ignores sockets in its plugin directory until a
+    # plugin registers them.
     for socket in node.plugin_sockets:
         if socket.state is Listening.DEAD:
             yield Finding(

@@ -1,16 +1,16 @@
-"""A mock PodResources server for authors of exporters and agents.
+"""Mock PodResources server for authors of exporters and agents.
 
-Theory of operation. A *script* describes what the server returns: pods with their devices,
-allocatable resources, and steps that change them over time or inject faults. No kubelet runs and
-nothing is allocated.
+Theory of operation. A *script* describes the responses of the server: pods with their devices,
+allocatable resources, and steps that change them over time or inject faults. The server needs no
+kubelet and allocates no devices.
 
 In:  a script, from YAML or JSON files (also the output of ``devicemanager pods -o json``), from
      dicts, or from Python values.
 Out: the PodResources API on a unix socket, as a kubelet of the script's version serves it.
 
-``reading`` turns documents into a ``Script``, or raises ``ScriptError`` with file and field.
-``server`` serves the script; each step is applied at once, so a client never sees half of it.
-Start reading at ``script`` (the values), then ``server``.
+``reading`` parses documents into a ``Script``, or raises ``ScriptError`` with file and field.
+``server`` serves the script and applies each step atomically, so a client never sees a partial
+step. Start reading at ``script`` (the values), then ``server``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Parse pods and allocatable resources, in the form of ``devicemanager pods -o json``.
+"""Parse the pods and allocatable resources of a script.
 
-A resource of ``allocatable`` can be given as a number of devices (``count``). Their IDs and NUMA
-nodes are then generated, and containers refer to them by ``indexes``. Therefore ``allocatable`` is
-parsed before the pods.
+The format is that of ``devicemanager pods -o json``. A resource in ``allocatable`` can be given as
+a number of devices (``count``). The IDs and NUMA nodes of these devices are generated, and
+containers refer to the devices by ``indexes``. Therefore ``allocatable`` is parsed before the pods.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from podresources.values import (
 __all__ = ["SHAPES", "ContentReader", "device_ids"]
 
 SHAPES = ("index", "gpu-uuid", "mig", "replica", "pci")
-"""The forms of device IDs, by name; see ``IdShape``."""
+"""Names of the forms of device IDs, which are the values of ``IdShape``."""
 
 _MOST_DEVICES = 100_000
 
@@ -48,10 +48,10 @@ def device_ids(
 
     Shapes: ``gpu-uuid`` (``GPU-`` and a UUID), ``mig`` (``MIG-`` and a UUID), ``replica``
     (``GPU-<UUID>::0``, with ``replicas`` of each GPU), ``pci`` (``0000:01:00.0``), ``index``
-    (``gpu-mock-0``). The same arguments return the same IDs, which are also those of a simulated
-    plugin with these settings. Raises ConfigurationError for an unknown shape.
+    (``gpu-mock-0``). Equal arguments return equal IDs. A simulated plugin with these settings has
+    the same IDs. Raises ConfigurationError for an unknown shape.
     """
-    # Imported here: it imports gRPC, which reading a script without `count` does not need.
+    # Imported here: the module imports gRPC, which a script without `count` does not need.
     from devicemanager.plugin.simulated.settings import SimulationSettings
 
     settings = SimulationSettings(
@@ -62,14 +62,14 @@ def device_ids(
 
 @attrs.frozen
 class _Generated:
-    """The generated devices of a resource."""
+    """Generated devices of one resource."""
 
     ids: tuple[str, ...]
     numa: tuple[int, ...]
 
     def groups(self, indexes: tuple[int, ...], resource: str) -> tuple[ContainerDevices, ...]:
-        """Return some of the devices; neighbours with the same NUMA node share an entry."""
-        # Assigned in turn, as by the simulated plugin.
+        """Return the devices with these indexes; consecutive ones on a NUMA node share an entry."""
+        # NUMA nodes are assigned round-robin, as by the simulated plugin.
         nodes = [self.numa[i % len(self.numa)] if self.numa else None for i in indexes]
         pairs = zip(indexes, nodes, strict=True)
         return tuple(
@@ -83,13 +83,13 @@ class _Generated:
 
 
 class ContentReader:
-    """Parser of the content of one script; stores generated devices for references to them."""
+    """Parser of the content of one script, which stores generated devices by resource."""
 
     def __init__(self) -> None:
         self._generated: dict[str, _Generated] = {}
 
     def allocatable(self, where: Where, value: Any) -> Allocatable:
-        """Parse ``devices``, ``cpu_ids`` and ``memory`` of a node."""
+        """Parse the allocatable resources of a node: ``devices``, ``cpu_ids`` and ``memory``."""
         found = fields(
             where,
             value,
@@ -107,11 +107,11 @@ class ContentReader:
     def pods(self, where: Where, value: Any) -> tuple[Pod, ...]:
         """Parse a list of pods; return them sorted by namespace and name."""
         found = listed(self._pod)(where, value)
-        # A finished pod can have the name of its successor.
+        # A finished pod can have the same name as the pod that replaced it.
         names = [(pod.namespace, pod.name) for pod in found if pod.active]
         for index, name in enumerate(names):
             if name in names[:index]:
-                raise where.error(f"duplicate pod {name[0]}/{name[1]}")
+                raise where.error(f"duplicate pod {name[0]}/{name[1]}: use another name")
         return tuple(sorted(found, key=lambda pod: (pod.namespace, pod.name)))
 
     def _pod(self, where: Where, value: Any) -> Pod:
@@ -147,7 +147,7 @@ class ContentReader:
         )
 
     def _allocatable_devices(self, where: Where, value: Any) -> tuple[ContainerDevices, ...]:
-        # Two forms: IDs, or a number of generated devices. `_plain` reports other values.
+        # The value has IDs, or a number of generated devices. `_plain` reports any other value.
         if not isinstance(value, Mapping) or "count" not in value:
             return self._plain(where, value)
         found = fields(
@@ -169,7 +169,7 @@ class ContentReader:
             raise where.error(f"unknown id_shape {shape!r}: use one of {', '.join(SHAPES)}")
         if count > _MOST_DEVICES:
             raise where.error(f"count is {count}: use at most {_MOST_DEVICES}")
-        # The defaults are those of the fixture `simulated_plugin`.
+        # The fixture `simulated_plugin` has the same defaults.
         ids = device_ids(
             shape,
             count,
@@ -187,12 +187,13 @@ class ContentReader:
         resource = _name(where, found, "resource_name")
         generated = self._generated.get(resource)
         if generated is None:
-            raise where.error(f"indexes: allocatable has no {resource} with a count")
+            raise where.error(f"indexes: no generated devices: add {resource} with a count")
         for index in found["indexes"]:
             # `id_list` allows no negative numbers.
             if index >= len(generated.ids):
                 raise where.error(
-                    f"indexes: {index} is too large: {resource} has {len(generated.ids)} devices"
+                    f"indexes: {index} is too large: {resource} has {len(generated.ids)} devices,"
+                    " counted from 0"
                 )
         return generated.groups(found["indexes"], resource)
 
@@ -215,7 +216,7 @@ def _joined(groups: tuple[tuple[ContainerDevices, ...], ...]) -> tuple[Container
 def _name(where: Where, found: dict[str, Any], field: str = "name") -> str:
     if field not in found:
         raise where.error(f"{field} is missing")
-    # Removed, because the caller passes the other fields by keyword.
+    # The name is removed, because the caller passes all other fields by keyword.
     name: str = found.pop(field)
     return name
 

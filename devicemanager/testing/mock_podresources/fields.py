@@ -1,7 +1,7 @@
-"""Parse plain data field by field; errors name the field by its path.
+"""Parse decoded YAML or JSON field by field; errors name the field by its path.
 
-A ``Read`` function takes a place and a value and returns what the value means. Functions such as
-``listed`` and ``whole`` create them from others.
+A ``Read`` function takes the path and value of a field, and returns the parsed value. Functions
+such as ``listed`` and ``whole`` create ``Read`` functions.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _MOST_LISTED = 1 << 16
 
 
 class ScriptError(RequestError):
-    """An invalid script. The text is one line with file, field and problem."""
+    """Error in a script. The text is one line with file, field and reason."""
 
     def __init__(self, text: str) -> None:
         super().__init__(printable(text))
 
 
 class Where:
-    """The path of a field: ``pods.yaml: steps[2].pods[0].name``."""
+    """Path of a field in a document, such as ``pods.yaml: steps[2].pods[0].name``."""
 
     def __init__(self, path: str, document: str) -> None:
         self._path = path
@@ -49,28 +49,31 @@ class Where:
 
     @classmethod
     def of(cls, document: str) -> Where:
-        """Return the place of a whole document."""
+        """Return the path of a whole document."""
         return cls("", document)
 
     def field(self, name: object) -> Where:
-        """Return the place of a field of the mapping here."""
+        """Return the path of a field of the mapping at this path."""
         return Where(f"{self._path}.{name}" if self._path else str(name), self._document)
 
     def item(self, index: int) -> Where:
-        """Return the place of an item of the list here."""
+        """Return the path of an item of the list at this path."""
         return Where(f"{self._path}[{index}]", self._document)
 
     def error(self, text: str) -> ScriptError:
-        """Return an error about the value here."""
+        """Return an error about the value at this path."""
         return ScriptError(": ".join(filter(None, (self._document, self._path, text))))
 
 
 Read = Callable[[Where, Any], T]
-"""Parses the value of a field. Raises ScriptError."""
+"""Function that parses the value of a field, and raises ScriptError if it is invalid."""
 
 
 def fields(where: Where, value: Any, readers: Mapping[str, Read[Any]]) -> dict[str, Any]:
-    """Parse the fields of a mapping, in the order of ``readers``; null counts as absent."""
+    """Parse the fields of a mapping in the order of ``readers``, and omit absent and null fields.
+
+    Raises ScriptError for a field that is not in ``readers``.
+    """
     if not isinstance(value, Mapping):
         raise where.error(f"expected a mapping, not {described(value)}")
     for name in value:
@@ -79,7 +82,7 @@ def fields(where: Where, value: Any, readers: Mapping[str, Read[Any]]) -> dict[s
             close = difflib.get_close_matches(str(name), readers, n=1)
             hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(readers)}"
             raise where.error(f"unknown field {name!r}: {hint}")
-    # In the order of `readers`, not of the file: some fields refer to others.
+    # Parse in the order of `readers`, because some fields refer to earlier ones.
     return {
         name: read(where.field(name), value[name])
         for name, read in readers.items()
@@ -88,7 +91,7 @@ def fields(where: Where, value: Any, readers: Mapping[str, Read[Any]]) -> dict[s
 
 
 def listed(read: Read[T]) -> Read[tuple[T, ...]]:
-    """Return a function that parses a list whose items ``read`` parses."""
+    """Return a function that parses a list and parses each item with ``read``."""
 
     def reader(where: Where, value: Any) -> tuple[T, ...]:
         if not isinstance(value, list | tuple):
@@ -101,44 +104,49 @@ def listed(read: Read[T]) -> Read[tuple[T, ...]]:
 def text(where: Where, value: Any) -> str:
     """Parse a string that is not empty."""
     if not isinstance(value, str) or not value:
-        raise where.error(f"expected a string, not {described(value)}")
+        raise where.error(f"expected a non-empty string, not {described(value)}")
     return value
 
 
 def flag(where: Where, value: Any) -> bool:
-    """Parse a bool."""
+    """Parse a Boolean value."""
     if not isinstance(value, bool):
         raise where.error(f"expected true or false, not {described(value)}")
     return value
 
 
 def number(least: float, *, exclusive: bool = False) -> Read[float]:
-    """Return a function that parses a number from ``least``, or above it."""
+    """Return a function that parses a number of at least ``least``.
+
+    With ``exclusive``, the number must be above ``least``.
+    """
 
     def reader(where: Where, value: Any) -> float:
         # A bool is an int in Python, and YAML reads `yes` as a bool.
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not (least < value if exclusive else least <= value < float("inf")):
-            above = "above" if exclusive else "from"
-            raise where.error(f"expected a number {above} {least:g}, not {described(value)}")
+            limit = "above" if exclusive else "of at least"
+            raise where.error(f"expected a number {limit} {least:g}, not {described(value)}")
         return float(value)
 
     return reader
 
 
 def whole(least: int) -> Read[int]:
-    """Return a function that parses a whole number from ``least``."""
+    """Return a function that parses a whole number of at least ``least``."""
 
     def reader(where: Where, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise where.error(f"expected a whole number from {least}, not {described(value)}")
+            raise where.error(
+                f"expected a whole number of at least {least}, not {described(value)}"
+            )
         return value
 
     return reader
 
 
 def id_list(where: Where, value: Any) -> tuple[int, ...]:
-    """Parse a list of numbers, or the kernel's form such as ``0-3,8``."""
+    """Parse IDs: a number, a list of numbers, or the kernel's list format such as ``0-3,8``."""
     if isinstance(value, int) and not isinstance(value, bool):
         # YAML reads a single CPU as a number.
         value = [value]
@@ -148,19 +156,19 @@ def id_list(where: Where, value: Any) -> tuple[int, ...]:
     for part in filter(None, (part.strip() for part in value.split(","))):
         first, _, last = part.partition("-")
         if not first.isdecimal() or not (last or first).isdecimal():
-            raise where.error(f"invalid {part!r}: use a number or a range such as 0-3")
+            raise where.error(f"invalid ID {part!r}: use a number or a range such as 0-3")
         ends = int(first), int(last or first)
         if ends[1] < ends[0]:
             raise where.error(f"invalid range {part!r}: put the lower number first")
         if ends[1] - ends[0] >= _MOST_LISTED:
-            # A limit, because 0-999999999 would need gigabytes.
-            raise where.error(f"range {part!r} has more than {_MOST_LISTED} numbers")
+            # Limit the size, because 0-999999999 would need gigabytes.
+            raise where.error(f"invalid range {part!r}: at most {_MOST_LISTED} numbers are allowed")
         ids.extend(range(ends[0], ends[1] + 1))
     return tuple(ids)
 
 
 def quantity(where: Where, value: Any) -> int:
-    """Parse bytes: a number, or a Kubernetes quantity such as ``4Gi``."""
+    """Parse an amount in bytes: a number, or a Kubernetes quantity such as ``4Gi``."""
     from devicemanager.core.quantity import whole_units
     from devicemanager.objects.manifests.resources import parse_quantity
 
@@ -169,5 +177,5 @@ def quantity(where: Where, value: Any) -> int:
     except ValueError:
         size = -1
     if isinstance(value, bool) or size < 0:
-        raise where.error(f"expected bytes such as 4Gi, not {described(value)}")
+        raise where.error(f"expected an amount in bytes such as 4Gi, not {described(value)}")
     return size

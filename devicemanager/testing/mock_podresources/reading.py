@@ -1,7 +1,8 @@
-"""Parse documents to a script, or raise an error that names the file and field.
+"""Parse documents into a script, or raise an error that names the file and field.
 
 Several documents can form one script, for example the outputs of ``devicemanager pods -o json`` and
-``devicemanager resources -o json``. The latter has the fields of ``allocatable`` at its top level.
+``devicemanager resources -o json``. The output of ``resources`` has the fields of ``allocatable``
+at its top level.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def load_script(
     """Load a script from one or several YAML or JSON files.
 
     The files can also be outputs of ``devicemanager pods -o json`` and ``resources -o json``.
-    ``contents``: content by path, for paths that are already read. Raises ScriptError.
+    ``contents``: by path, the contents of files that are already read. Raises ScriptError for an
+    unreadable file or an invalid script.
     """
     documents: list[tuple[str, Any]] = []
     for path in paths:
@@ -55,13 +57,13 @@ def load_script(
 
 
 def read_script(*documents: Mapping[str, Any]) -> Script:
-    """Parse a script from one or several dicts. Raises ScriptError."""
+    """Parse a script from one or several dicts. Raises ScriptError for an invalid script."""
     return _read([(f"document {n}", each) for n, each in enumerate(documents, start=1)])
 
 
 def _documents(path: str, data: bytes | None) -> list[object]:
     try:
-        # Not open(): a pipe would block, and a huge file would use up the memory.
+        # Do not use open(): a pipe would block, and a huge file would exhaust the memory.
         content = (read_regular(path, MOST_BYTES) if data is None else data).decode()
         return load_documents(content, MOST_BYTES, _MOST_NODES, "too large")
     except OSError as error:
@@ -84,11 +86,11 @@ def _read(documents: Iterable[tuple[str, Any]]) -> Script:
         top_level = {key: plain.pop(key) for key in _CONTENT if key in plain}
         if top_level:
             plain.setdefault("allocatable", top_level)
-        # Outputs of the commands have it.
+        # Outputs of the commands have the field `schema`.
         plain.pop("schema", None)
         for key, value in plain.items():
             if key in values:
-                raise where.error(f"duplicate {key}: another document has it, too")
+                raise where.error(f"duplicate field {key}: another document also has it")
             values[key] = (where.field(key), value)
     parsed = {
         key: reader(*values[key]) for key, reader in _readers(content).items() if key in values
@@ -103,13 +105,13 @@ def _script(parsed: dict[str, Any], values: dict[str, tuple[Where, Any]]) -> Scr
     steps = parsed.get("steps", ())
     # A repeated script without pauses would change the content in an endless loop.
     if parsed.get("repeat") and not sum(step.after for step in steps):
-        raise values["repeat"][0].error("the steps have no pauses: add `after` to one of them")
+        raise values["repeat"][0].error("the steps have no pauses: add `after` to a step")
     return Script(**parsed, **limit)
 
 
 def _readers(content: ContentReader) -> dict[str, Read[Any]]:
     return {
-        # First: containers can refer to its devices by index.
+        # Parsed first, because containers can refer to its devices by index.
         "allocatable": content.allocatable,
         "pod_resources": content.pods,
         "kubelet_version": _version,
@@ -166,7 +168,7 @@ def _fault(where: Where, value: Any) -> Fault:
         fault = Fault.from_data(value)
     except FaultError as error:
         raise where.error(str(error)) from error
-    # Other faults need a plugin, a checkpoint or a registration.
+    # Faults at other injection points need a plugin, a checkpoint or a registration.
     if fault.point is not InjectionPoint.POD_RESOURCES:
-        raise where.error(f"{fault.kind.name} needs a kubelet: use a fault of pod-resources")
+        raise where.error(f"fault {fault.kind.name} needs a kubelet: use a fault of pod-resources")
     return fault

@@ -1,4 +1,4 @@
-"""A script of a mock PodResources server as values: content, changes over time, faults."""
+"""Values of a mock PodResources server's script: content, changes over time, faults."""
 
 from __future__ import annotations
 
@@ -15,59 +15,62 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_BURST", "DEFAULT_QPS", "Script", "Step", "with_pods"]
 
 DEFAULT_QPS, DEFAULT_BURST = 100.0, 10
-"""The kubelet's limits. ``podresources.server`` has them, too, but importing it imports gRPC."""
+"""The kubelet's rate limit: calls per second, and calls in a burst.
+
+``podresources.server`` has the same values, but importing it would import gRPC.
+"""
 
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """A change of the content. Fields that are left out change nothing."""
+    """Step of a script, which changes content or faults. Fields with defaults change nothing."""
 
     after: float = 0.0
-    """Seconds after the previous step, or after the start."""
+    """Seconds between the previous step (or the start of the server) and this step."""
     pods: tuple[Pod, ...] | None = None
-    """Pods that replace all pods."""
+    """Pods that replace all pods; None keeps all pods."""
     set_pods: tuple[Pod, ...] = ()
-    """Pods to add, or to replace those of the same namespace and name."""
+    """Pods to add; each replaces a pod of the same namespace and name."""
     delete_pods: tuple[tuple[str, str], ...] = ()
-    """Namespace and name of pods to remove; unknown ones are ignored."""
+    """Namespace and name of pods to remove; unknown pods are ignored."""
     allocatable: Allocatable | None = None
     clear_faults: bool = False
-    """True if all faults are cleared before those of this step are set."""
+    """True to clear all faults before the faults of this step are set."""
     faults: tuple[Fault, ...] = ()
     """Faults to set."""
     serving: bool | None = None
-    """False: remove the socket, as if the kubelet stops. True: serve again."""
+    """False: remove the socket, as if the kubelet stopped. True: serve again. None: no change."""
 
 
 @attrs.frozen(kw_only=True)
 class Script:
-    """Content at the start, and steps that change it in order."""
+    """Script of a mock PodResources server: initial content, and steps that change it in order."""
 
     pods: tuple[Pod, ...] = ()
     allocatable: Allocatable = attrs.field(factory=Allocatable)
     kubelet_version: str | None = None
-    """Version whose methods, fields and pods are served, such as ``1.32``; None: all."""
+    """Kubelet version to serve like, such as ``1.32``; None: serve all methods, fields and pods."""
     qps: float | None = DEFAULT_QPS
-    """Calls per second over all methods; None switches the limit off."""
+    """Maximum calls per second over all methods; None switches the limit off."""
     burst: int = DEFAULT_BURST
-    """Calls that are allowed at once."""
+    """Maximum number of calls in a burst."""
     seed: int = 0
-    """Seed for faults with a probability."""
+    """Seed of the random numbers for faults with a probability."""
     faults: tuple[Fault, ...] = ()
     """Faults that are set at the start."""
     steps: tuple[Step, ...] = ()
     repeat: bool = False
-    """True if the steps repeat from the first one after the last."""
+    """True to start again at the first step after the last one."""
 
 
 def with_pods(
     pods: Sequence[Pod], changed: Sequence[Pod], deleted: Sequence[tuple[str, str]]
 ) -> tuple[Pod, ...]:
-    """Return pods with the changes of a step, sorted by namespace and name.
+    """Return ``pods`` with the changes of a step, sorted by namespace and name.
 
     Unchanged pods are the same objects, so that the server need not encode them again.
     """
-    # Deletions last: a step that sets and deletes the same pod deletes it.
+    # Delete last: a step that sets and deletes the same pod deletes it.
     by_name = {(pod.namespace, pod.name): pod for pod in pods}
     by_name |= {(pod.namespace, pod.name): pod for pod in changed}
     for name in deleted:

@@ -1,7 +1,7 @@
-"""The mock PodResources server: it serves a script's content, steps and faults.
+"""Mock PodResources server, which serves a script's content and applies its steps and faults.
 
 Steps run on the clock's thread, one at a time. The lock is held during a step, but not while
-``stop`` waits for one.
+``stop`` waits for a step.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ __all__ = ["MockPodResources"]
 _log = logging.getLogger(__name__)
 
 _WORKERS = 32
-"""Many, because a delayed response occupies a thread."""
+"""Number of server threads; each delayed response occupies a thread."""
 
 
 class MockPodResources:
-    """A PodResources server on ``socket_path`` whose content a script describes.
+    """Mock PodResources server on ``socket_path``, whose content a script describes.
 
     Without ``socket_path``, the socket is in a new directory, which ``stop`` removes. ``clock``
-    decides when steps are due and how long responses are delayed; a test advances a
+    determines when steps are due and how long responses are delayed; a test advances a
     ``ManualClock``. ``report`` is called with a line of text at the start and for each step.
 
-    A context manager: entering starts, leaving stops. Thread-safe. Raises PodResourcesError if it
-    cannot serve on the path.
+    A context manager: entering it starts, leaving it stops. Thread-safe. Raises PodResourcesError
+    if the server cannot serve on the path.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class MockPodResources:
         self.socket_path = Path(socket_path).absolute()
         self.source = MemorySource(self.script.pods, self.script.allocatable)
         profile = _profile(self.script.kubelet_version)
-        # The registry of faults is the kubelet's; only the actions differ.
+        # Use the same registry of faults as the kubelet, with other actions.
         actions = _Actions(self.source, profile)
         self.faults = FaultRegistry(self._clock, None, actions, self.script.seed)
-        """The current faults; ``set`` and ``clear`` change them."""
+        """Current faults; its methods ``set`` and ``clear`` change them."""
         self._server = PodResourcesServer(
             self.source,
             self.socket_path,
@@ -81,7 +81,8 @@ class MockPodResources:
             max_workers=_WORKERS,
             answer=FaultyResponses(self.faults),
         )
-        # Guards all fields below, and serializes steps. Reentrant: a step can run in `start`.
+        # Guards all fields below, and serializes steps. Reentrant, because a step can run during
+        # `start`.
         self._lock = threading.RLock()
         self._cancel: Cancel | None = None
         self._is_started = False
@@ -89,14 +90,14 @@ class MockPodResources:
         self._steps = 0
 
     def start(self) -> Self:
-        """Serve, and apply each step when it is due."""
+        """Start to serve the script, and apply each step when it is due. Return this server."""
         with self._lock:
-            # Before the server starts: the first call must already meet them.
+            # Set faults before the server starts, so that they apply to the first call.
             for fault in self.script.faults:
                 self.faults.set(fault)
             self._server.start()
             self._is_started = True
-            # Due times add up from here, so that delays of single steps do not accumulate.
+            # Due times are computed from the start time, so that delays do not accumulate.
             self._due = self._clock.monotonic()
             self._report(f"pod resources socket: {self.socket_path}")
             self._report(f"ready: {len(self.script.pods)} pods, {len(self.script.steps)} steps")
@@ -104,14 +105,14 @@ class MockPodResources:
         return self
 
     def stop(self) -> None:
-        """Stop serving and applying steps. Idempotent."""
+        """Stop serving, and apply no further step. Idempotent."""
         with self._lock:
             cancel, self._cancel = self._cancel, None
             self._is_started = False
-        # Without the lock: `cancel` waits for a step in progress, which needs it.
+        # Call without the lock: `cancel` waits for a step in progress, which needs the lock.
         if cancel is not None:
             cancel()
-        # Releases delayed calls, for which the server would otherwise wait.
+        # Release delayed calls, for which the server would otherwise wait.
         self.faults.stopping()
         self._server.stop()
         if self._temporary is not None:
@@ -132,7 +133,7 @@ class MockPodResources:
         self.apply(Step(pods=None if pods is None else tuple(pods), allocatable=allocatable))
 
     def set_pods(self, *pods: Pod) -> None:
-        """Add pods, or replace those of the same namespace and name."""
+        """Add pods; each replaces a pod of the same namespace and name."""
         self.apply(Step(set_pods=pods))
 
     def delete_pods(self, *names: str) -> None:
@@ -142,22 +143,22 @@ class MockPodResources:
         self.apply(Step(delete_pods=deleted))
 
     def pause_serving(self) -> None:
-        """Remove the socket, as if the kubelet stops, until ``resume_serving``."""
+        """Remove the socket, as if the kubelet stopped, until ``resume_serving``."""
         self.apply(Step(serving=False))
 
     def resume_serving(self) -> None:
-        """Serve again."""
+        """Serve again on the same path after ``pause_serving``."""
         self.apply(Step(serving=True))
 
     def apply(self, step: Step) -> None:
-        """Apply a step now; ignore its ``after``."""
+        """Apply a step immediately, ignoring its ``after``."""
         with self._lock:
             pods = self.source.pods() if step.pods is None else step.pods
             if step.set_pods or step.delete_pods:
                 pods = with_pods(pods, step.set_pods, step.delete_pods)
-            # In one change: no client sees half of a step.
+            # Replace both in one change, so that no client sees a partial step.
             self.source.replace(pods=pods, allocatable=step.allocatable)
-            # Clear before set: a step can replace all faults.
+            # Clear faults before setting others, so that a step can replace all faults.
             if step.clear_faults:
                 self.faults.clear()
             for fault in step.faults:
@@ -177,11 +178,11 @@ class MockPodResources:
 
     @property
     def steps(self) -> int:
-        """Number of steps of the script that were applied."""
+        """Number of steps of the script that were applied so far, including repetitions."""
         return self._steps
 
     def counters(self) -> Mapping[tuple[str, str], int]:
-        """Return counts by metric name and ``server_api_version``, with the kubelet's names."""
+        """Return the kubelet's call counters by metric name and ``server_api_version``."""
         return self._server.counters()
 
     # -- the script's steps ------------------------------------------------------------
@@ -194,9 +195,9 @@ class MockPodResources:
         self._cancel = self._clock.call_at(self._due, self._next)
 
     def _next(self) -> None:
-        """Apply the next step; called on the clock's thread."""
+        """Apply the next step of the script. The clock's thread calls this method."""
         with self._lock:
-            # Stopped while this callback waited for the lock.
+            # The server was stopped while this callback waited for the lock.
             if self._cancel is None:
                 return
             if self._clock.monotonic() < self._due:  # a clock can call early
@@ -210,7 +211,7 @@ class MockPodResources:
 
 
 class _Actions:
-    """The actions that the fault registry requires; only past responses work without a kubelet."""
+    """Actions for the fault registry; most faults with an action need a kubelet and fail."""
 
     def __init__(self, source: MemorySource, profile: Profile) -> None:
         self._source = source
@@ -229,7 +230,10 @@ class _Actions:
 
 
 def _no_kubelet(fault: Fault) -> RequestError:
-    return RequestError(f"{fault.kind.name} needs a kubelet: this server has none")
+    return RequestError(
+        f"fault {fault.kind.name} needs a kubelet: a mock PodResources server supports only faults"
+        " of pod-resources"
+    )
 
 
 def _profile(version: str | None) -> Profile:

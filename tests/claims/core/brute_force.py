@@ -28,7 +28,7 @@ class State:
     mine: dict[int, set[DeviceKey]]
     """By claim: its devices so far."""
     values: dict[tuple[int, str, object], Hashable]
-    """By claim, attribute and scope: the settled value."""
+    """By claim, attribute and scope: the fixed value."""
 
     def copy(self) -> State:
         return State(

@@ -129,7 +129,7 @@ def test_device_is_charged_once_from_first_claim_to_last() -> None:
         ([allocation("new", "b"), allocation("other", "b")], "card/b is already allocated"),
         ([allocation("old", "b")], "claim old is already allocated"),
         ([allocation("new", "b"), allocation("new", "c")], "claim new is already allocated"),
-        ([allocation("new", "b", "b")], "claim new has a device twice"),
+        ([allocation("new", "b", "b")], "claim new names a device twice"),
         ([allocation("new", "c", memory=5)], "card/c has too little memory left"),
         ([allocation("new", "b", "c")], "pool card has too little units left"),
         ([allocation("new", "gone")], "card/gone is not published"),
@@ -185,8 +185,8 @@ def test_charges_of_withdrawn_devices_still_count() -> None:
     ("state", "error"),
     [
         (LedgerState((allocation("x", "a"), allocation("y", "a")), {}), "is already allocated"),
-        (LedgerState((allocation("x", "a"),), {}), "charges and allocations differ"),
-        (LedgerState((), {DeviceKey(*POOL, "a"): {}}), "charges and allocations differ"),
+        (LedgerState((allocation("x", "a"),), {}), "has a charge without an allocation"),
+        (LedgerState((), {DeviceKey(*POOL, "a"): {}}), "has a charge without an allocation"),
         (LedgerState((allocation("x", "a"), allocation("x", "b")), {}), "already allocated"),
     ],
 )

@@ -76,13 +76,14 @@ def test_kubeconfig_variable_is_used(kubeconfig, monkeypatch):
     [
         (None, "No such file or directory"),
         ("{", "kubeconfig"),
-        ("[]", "it is not a kubeconfig: expected clusters, contexts and users"),
+        ("[]", "not a kubeconfig file: expected the keys clusters, contexts and users"),
         (
             "hello",
-            "it is not a kubeconfig: expected clusters, contexts and users: use --kubeconfig",
+            "not a kubeconfig file: expected the keys clusters, contexts and users: "
+            "use --kubeconfig",
         ),
         ('{"current-context": "x"}', "kubeconfig"),
-        ("", "it is not a kubeconfig: expected clusters, contexts and users"),
+        ("", "not a kubeconfig file: expected the keys clusters, contexts and users"),
         ("\0", "kubeconfig"),
     ],
 )

@@ -263,7 +263,7 @@ def test_lag_is_measured_and_reported(leases, time_):
     controller.add("a", "uid")
     assert done.wait(20)
     assert len(warnings) == 1
-    assert warnings[0].startswith("API server is slow: leases late by 12 s; use fewer nodes")
+    assert warnings[0].startswith("API server is slow: leases are 12 s late; use fewer nodes")
     assert (controller.lag.worst, controller.lag.renewals) == (13.0, 3)
     time_.now += 100
     done.clear()

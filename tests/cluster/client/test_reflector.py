@@ -224,7 +224,7 @@ def test_malformed_list_is_retried(page_):
 def test_endless_list_is_started_again():
     _, calls, warnings = run(page("1", "a", more="t"), page("1", "a", more="t"), page("2", "b"), [])
     assert calls[-1] == ("replace", ["b"])
-    assert "the same page again" in warnings[0]
+    assert "the server repeats a page" in warnings[0]
 
 
 def test_event_is_repeated_if_the_sink_is_unavailable():

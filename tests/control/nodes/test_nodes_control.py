@@ -192,22 +192,34 @@ def test_invalid_requests_are_problems(world, server):
     uid = world.run("train", "a")
     transport = transport_to(server.socket_path)
     for method, path, body, status, detail in (
-        ("GET", "/v1/nodes/c", None, 404, "unknown node 'c': /v1/nodes lists those"),
+        (
+            "GET",
+            "/v1/nodes/c",
+            None,
+            404,
+            "unknown node 'c': use one of the nodes that /v1/nodes lists",
+        ),
         ("POST", "/v1/nodes/c/reboot", None, 404, "unknown node 'c'"),
         ("GET", "/v1/nodes/" + "c" * 2000, None, 404, "unknown node 'ccc"),
         ("GET", "/v1/nodes/a%2Fb", None, 404, "unknown node 'a/b'"),
-        ("POST", "/v1/nodes/a/pods/x/evict", None, 404, "no pod with UID 'x' is on node a"),
-        ("POST", f"/v1/nodes/b/pods/{uid}/evict", None, 404, "is on node b"),
+        (
+            "POST",
+            "/v1/nodes/a/pods/x/evict",
+            None,
+            404,
+            "unknown pod UID 'x': /v1/nodes/a lists the pods of the node",
+        ),
+        ("POST", f"/v1/nodes/b/pods/{uid}/evict", None, 404, "lists the pods of the node"),
         ("POST", "/v1/nodes/a/fail-device", b"{}", 400, "required field `resource`"),
         ("POST", "/v1/nodes/a/fail-device", b'{"x": 1}', 400, "unknown field `x`"),
         ("POST", "/v1/nodes/a/pressure", b'{"conditions": ["Heat"]}', 400, "'Heat'"),
         ("POST", "/v1/nodes/a/pressure", b"\xff", 400, "body: "),
-        ("POST", "/v1/nodes/a/reboot", b"{}", 400, "takes no body"),
+        ("POST", "/v1/nodes/a/reboot", b"{}", 400, "unexpected body: send POST"),
         ("POST", "/v1/nodes/a/not-ready", b'{"message": "%s"}' % (b"x" * 1001), 400, "<= 1000"),
         ("DELETE", "/v1/nodes/a?how=never", None, 400, "query: how"),
         ("DELETE", "/v1/nodes/a?when=now", None, 400, "unknown parameter 'when': use one of how"),
         ("DELETE", "/v1/nodes", None, 405, "/v1/nodes does not support DELETE: use GET"),
-        ("GET", "/v1/node", None, 404, "nothing is at '/v1/node': /openapi.json lists"),
+        ("GET", "/v1/node", None, 404, "unknown path '/v1/node': /openapi.json lists"),
         (
             *("POST", "/v1/nodes/a/fail-device"),
             json.dumps({"resource": "vendor.com/tpu", "device": "x"}).encode(),
@@ -217,7 +229,7 @@ def test_invalid_requests_are_problems(world, server):
             *("POST", f"/v1/nodes/a/pods/{uid}/containers/none/exit"),
             *(None, 409, "none"),
         ),
-        ("POST", "/v1/nodes/a/not-ready", b"x" * (5 << 20), 413, "more than 4194304 bytes"),
+        ("POST", "/v1/nodes/a/not-ready", b"x" * (5 << 20), 413, "the limit is 4194304 bytes"),
     ):
         reply = transport.ask(method, path, body)
         problem = json.loads(reply.body)
@@ -266,7 +278,7 @@ def test_tcp_requires_the_token(world, tmp_path):
         assert status(f"Host: evil.example:{port}", bearer) == 403
         assert status(us, bearer, "Origin: http://evil.example") == 403
     assert not server.token_path.exists()
-    with pytest.raises(ValueError, match="can be reached from other hosts"):
+    with pytest.raises(ValueError, match="other hosts can reach"):
         NodesControlServer(ControlledWorld(world), tmp_path, tcp="0.0.0.0:0")
 
 

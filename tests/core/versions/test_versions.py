@@ -290,7 +290,11 @@ def test_gates_set_their_behaviour():
             {"KubeletPodResourcesGet": True},
             "unknown feature gate 'KubeletPodResourcesGet' for kubelet 1.26: use",
         ),
-        ("1.36", {"KubeletPodResourcesGet": False}, "KubeletPodResourcesGet is locked on in"),
+        (
+            "1.36",
+            {"KubeletPodResourcesGet": False},
+            "KubeletPodResourcesGet=False: it is locked to True in",
+        ),
         (
             "1.32",
             {"NoSuchGate": True},

@@ -94,19 +94,19 @@ def test_json_file_has_text_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ("", ": expected a mapping with `nodes`"),
+        ("", ": expected a mapping with the key `nodes`"),
         ("nodes: [", ": not YAML: line "),
         ("nodes: 0\nnode: 1", ": unknown key `node`: use one of nodes, distances, cpus, memory"),
         ("cpus: {0: 1}", ": nodes: expected a list of numbers"),
-        ("nodes: 0\n---\nnodes: 1", ": expected a mapping with `nodes`"),
+        ("nodes: 0\n---\nnodes: 1", ": expected a mapping with the key `nodes`"),
         ("nodes: [true]", ": nodes: invalid `True`: expected a number from 0"),
         ("nodes: [0, 0]", ": duplicate NUMA node 0"),
         ('nodes: ["a\\nb"]', ": nodes: invalid `a b`: expected a number from 0"),
         ("nodes: 0,x", ": nodes: invalid `x`: expected a number or a range such as 0-3"),
         ("nodes: 3-1", ": nodes: invalid range `3-1`: put the lower number first"),
         ("nodes: 0-65536", ": nodes: range `0-65536` too long: limit 65536 numbers"),
-        ("nodes: 0\ndistances: far", ": distances: expected a row of numbers per node"),
-        ("nodes: [0, 1]\ndistances: [[10, 20]]", ": 1 rows of NUMA distances for 2 nodes"),
+        ("nodes: 0\ndistances: far", ": distances: expected a list of numbers for every NUMA node"),
+        ("nodes: [0, 1]\ndistances: [[10, 20]]", ": invalid NUMA distances: 1 rows for 2 nodes"),
         ("nodes: 0\ncpus: {1: 0}", ": cpus: unknown NUMA node 1"),
         ("nodes: 0\ncpus: [0]", ": cpus: expected a mapping by NUMA node id or memory type"),
         ("nodes: [0, 1]\ncpus: {0: 0-1, 1: 1}", ": cpus of node 1: CPU 1 is listed twice"),
@@ -131,8 +131,8 @@ def test_errors_are_one_line_and_name_the_file(tmp_path: Path, content: str, fau
 
 def test_errors_of_the_flag(tmp_path: Path) -> None:
     for text, fault in [
-        ("", "--numa: no NUMA nodes: use at least one"),
-        ("0,0", "--numa: duplicate NUMA node 0"),
+        ("", "--numa: invalid NUMA topology: it has no nodes: use at least one"),
+        ("0,0", "--numa: duplicate NUMA node 0: list each node once"),
         ("5-", "--numa: invalid `5-`: expected a number or a range such as 0-3"),
         (
             "0-x",

@@ -640,10 +640,11 @@ def test_reading_capacities_expires_nothing():
 
 
 @pytest.mark.parametrize("in_use", [False, True])
-def test_last_list_is_kept_while_a_pod_has_devices(in_use):
+def test_large_lists_of_removed_resources_are_kept_only_for_pods(in_use, monkeypatch):
     # Otherwise plugins with ever new names could fill the memory.
+    monkeypatch.setattr("devicemanager.core.endpoints._MOST_REMOVED", 2)
     harness = Harness()
-    plugin = harness.plugin("a")
+    plugin = harness.plugin("a", "b")
     if in_use:
         harness.manager.admit(pod("p", gpu=1))
     plugin.leave()
@@ -718,8 +719,8 @@ def test_suspect_list_publishes_a_warning():
     harness.plugin("a", "a", "")
     messages = [each.message for each in harness.manager.events.recent(EventKind.LIST_SUSPECT)]
     assert messages == [
-        "vendor.com/gpu: 1 duplicate device ids: the kubelet can count a device twice",
-        "vendor.com/gpu: a device has an empty id",
+        "vendor.com/gpu: 1 duplicate device IDs: the kubelet can count a device twice",
+        "vendor.com/gpu: a device has an empty ID",
     ]
 
 
@@ -789,8 +790,8 @@ def test_too_large_response_rejects_the_pod(limit, fits):
         harness.manager.admit(pod("p", gpu=1))
         return
     assert harness.rejection(pod("p", gpu=1)) == (
-        "Allocate failed due to the response of vendor.com/gpu to Allocate has 80000 bytes, "
-        "Settings.max_allocate_bytes is 70000, which is unexpected"
+        "Allocate failed due to the response of vendor.com/gpu to Allocate has 80000 bytes: "
+        "the limit is 70000 (Settings.max_allocate_bytes), which is unexpected"
     )
     assert harness.manager.pods() == frozenset()
 
@@ -1007,10 +1008,10 @@ def test_concurrent_admissions_for_too_few_devices():
     harness.manager.self_check()
 
 
-def test_plugin_that_disconnects_before_its_first_list_is_not_in_the_checkpoint(tmp_path):
-    harness = Harness(tmp_path)
-    silent = FakePlugin(NIC)
+def test_plugin_that_disconnects_before_its_first_list_is_not_in_the_checkpoint():
+    harness = Harness()
+    silent = FakePlugin("vendor.com/silent")
     silent.register(harness.manager.plugins)
     silent.leave()
     harness.plugin("a")
-    assert harness.saved().registered_devices == {GPU: ("a",)}
+    assert checkpoint.loads(harness.store.data).registered_devices == {GPU: ("a",)}

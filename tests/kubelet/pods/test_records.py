@@ -43,7 +43,7 @@ def test_unknown_uid_is_an_error():
 def test_uid_of_an_active_pod_is_an_error():
     store = PodStore()
     store.add(pod("p"))
-    with pytest.raises(RequestError, match="pod default/p is admitted already: terminate it"):
+    with pytest.raises(RequestError, match="pod default/p is already admitted: terminate it"):
         store.add(pod("p"))
     other = Pod(SPEC.uid, "other", "default", ())
     with pytest.raises(RequestError, match="has the UID p of pod default/p: use a unique"):
@@ -112,7 +112,7 @@ def test_phase_after_the_last_container(policy, exit_codes, phase):
     [
         (RestartPolicy.ALWAYS, {}, "restartPolicy Always the kubelet restarts every container"),
         (RestartPolicy.ON_FAILURE, {"app": 1}, "OnFailure the kubelet restarts a failed container"),
-        (RestartPolicy.NEVER, {"x": 1}, "pod default/p has no container 'x'"),
+        (RestartPolicy.NEVER, {"x": 1}, "unknown container 'x' of pod default/p"),
     ],
 )
 def test_pod_that_would_be_restarted_cannot_finish(policy, exit_codes, text):
@@ -125,7 +125,9 @@ def test_container_by_name():
     record = PodStore().add(SPEC)
     assert record.container("init") == (SPEC.init_containers[0], True)
     assert record.container("app") == (SPEC.containers[0], False)
-    with pytest.raises(RequestError, match="pod default/p has no container 'x': it has init, side"):
+    with pytest.raises(
+        RequestError, match="unknown container 'x' of pod default/p: use one of init, side"
+    ):
         record.container("x")
 
 

@@ -180,8 +180,8 @@ def test_first_of_two_files_keeps_the_uid(
     files.scan()
     assert owner.gpus() == {"a": 1}
     assert owner.lines == [
-        f"{b}: pod default/b has the UID of the pod in a.yaml (u-1): "
-        "the first keeps it; remove or rename one"
+        f"{b}: pod default/b has the same UID as the pod in a.yaml (u-1): "
+        "not admitted: remove or rename one of them"
     ]
     a.unlink()
     files.scan()

@@ -92,7 +92,7 @@ def test_pod_deleted_during_a_container_start(node):
 
     node.gpus.before_answer = terminate
     admission = node.workers.admit(pod("p", {GPU: 1}, {GPU: 1}), start=True)
-    gone = "pod default/p was deleted meanwhile"
+    gone = "pod default/p was deleted while its container was being started"
     assert [each.error for each in admission.containers.values()] == [gone, gone]
     methods = [call.method for call in node.gpus.calls]
     assert methods == [ALLOCATE, ALLOCATE, PRE_START_CONTAINER]
@@ -124,7 +124,7 @@ def test_pod_deleted_during_an_allocation_frees_its_pci_devices(tmp_path):
     whole = pod("p", {GPU: 1}, {GPU: 1})
     manager.admit(attrs.evolve(whole, containers=whole.containers[:1]))
     plugin.before_answer = lambda _: manager.release(PodUid("p"))
-    with pytest.raises(Rejected, match="deleted meanwhile"):
+    with pytest.raises(Rejected, match="deleted during its admission"):
         manager.allocate_now(whole, whole.containers[1], is_init=False)
     plugin.before_answer = lambda _: None
     manager.admit(pod("q", {GPU: 1}))  # the one PCI device is free again
@@ -177,7 +177,7 @@ def test_finished_pod_frees_its_devices_and_stays_known(node):
     assert [each.uid for each in node.pods.snapshot().inactive] == ["p"]
     assert [event.pod for event in node.events.recent(EventKind.FINISHED)] == ["p"]
     assert node.admit(pod("q", {GPU: 4}))
-    with pytest.raises(RequestError, match="is not active and cannot finish"):
+    with pytest.raises(RequestError, match="cannot finish: it has already ended"):
         node.workers.finish("p", {})
     with pytest.raises(RequestError, match="pod default/p has failed"):
         node.workers.start_container("p", "main")

@@ -22,7 +22,7 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.pod_resources import api_profile
 from devicemanager.kubelet.registration.connection import Connection
 from devicemanager.kubelet.settings import KUBELET_LIST_LIMIT, QUIRKS, Settings
-from devicemanager.testing.fakes import FakePlugin, first
+from devicemanager.testing.fakes import ALLOCATE, FakeCall, FakePlugin, first
 from podresources import ClaimResource, DynamicResource
 from tests.helpers import container, device, devices, pod
 from tests.hostile import hostile
@@ -91,6 +91,18 @@ def test_reregistration_of_the_same_socket(quirks: Quirks) -> None:
     assert node.messages(EventKind.REPLACED) == [
         "vendor.com/gpu: plugin.sock registered again, its older connection is closed"
     ]
+
+
+@sides("Q2")
+def test_end_of_a_plugin_after_a_rejected_reregistration(quirks: Quirks) -> None:
+    node = Node(quirks=quirks, kubelet_version="1.37")
+    old = node.plugin(devices("a"))
+    if quirks:
+        with pytest.raises(EndpointError, match="already connected"):
+            FakePlugin(GPU).register(node.manager.plugins)
+    old.leave()
+    # The rejection removed the kubelet's client: it does not notice the end.
+    assert node.manager.capacity().allocatable == {GPU: 1 if quirks else 0}
 
 
 @sides("Q3")
@@ -263,6 +275,58 @@ def test_health_of_leaked_devices_is_not_reported(quirks: Quirks) -> None:
     node.admit(pod("p", gpu=1))
     plugin.send_list([device("a", health="Unhealthy")])
     assert node.manager.health_updates.empty()
+
+
+@sides("Q4")
+def test_hints_after_a_failed_allocation_of_a_removed_resource(quirks: Quirks) -> None:
+    node = Node(quirks=quirks, topology_policy="restricted")
+    plugin = node.plugin([device("a", 0), device("b", 0)], preference=first)
+    plugin.preference_error = RpcError("Unknown", "no")
+    assert "GetPreferredAllocation rpc failed" in node.admit(pod("p", gpu=1)).message
+    plugin.leave()
+    node.clock.advance(301.0)
+    reason = node.admit(pod("q", gpu=1)).reason
+    # The resource is still known, and its last list has a topology.
+    assert reason == ("TopologyAffinityError" if quirks else "")
+
+
+@sides("Q33")
+@pytest.mark.parametrize("scope", ["container", "pod"])
+def test_readmission_with_a_device_that_is_no_longer_listed(quirks: Quirks, scope: str) -> None:
+    node = Node(quirks=quirks, topology_policy="best-effort", topology_scope=scope)
+    plugin = node.plugin([device("a", 0), device("b", 0)])
+    assert node.admit(pod("p", gpu=1)).admitted
+    plugin.send_list([device("b", 0)])
+    assert node.messages(EventKind.LIST_SUSPECT) == [
+        "vendor.com/gpu: 1 allocated devices are no longer listed, such as 'a': a kubelet from "
+        "v1.34 on panics when it admits their pods again; list them as Unhealthy"
+    ]
+    plugin.send_list([device("b", 0, health="Unhealthy")])
+    assert len(node.messages(EventKind.LIST_SUSPECT)) == 1
+    if quirks:
+        with pytest.raises(KubeletPanic, match=r"nil pointer dereference \(Q33\)"):
+            node.workers.readmit()
+    else:
+        node.workers.readmit()
+    node.manager.self_check()
+
+
+@sides("Q33")
+def test_list_without_the_chosen_device_during_allocate(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    plugin = node.plugin([device("a", 0), device("b")])
+
+    def shorten(call: FakeCall) -> None:
+        if call.method == ALLOCATE:
+            plugin.send_list([device("b")])
+
+    plugin.before_answer = shorten
+    if quirks:
+        with pytest.raises(KubeletPanic, match="nil pointer"):
+            node.admit(pod("p", gpu=1))
+    else:
+        assert node.admit(pod("p", gpu=1)).admitted
+    node.manager.self_check()
 
 
 @sides("Q28")
@@ -697,7 +761,7 @@ def test_an_unknown_quirk_is_rejected() -> None:
     [("1.24", "Q1", "Q3, Q4"), ("1.36", "Q2", "Q1, Q3"), ("1.37", "Q1", "Q2, Q3")],
 )
 def test_quirk_that_the_version_never_had_is_rejected(version: str, name: str, has: str) -> None:
-    text = f"kubelet {version} does not have quirk {name}: it has {has}"
+    text = f"kubelet {version} does not have quirk {name}: use one of {has}"
     with pytest.raises(ValueError, match=text):
         Settings(kubelet_version=version, quirks={name})
 

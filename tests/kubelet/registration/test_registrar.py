@@ -116,7 +116,9 @@ def test_registrations_of_a_process_are_limited(
         registrar.run(first).result(20)
         second = registrar.run(registrar.connect(R, plugin.path, "q.sock"))
         if limited:
-            with pytest.raises(RegistrationRejected, match=r"^process 1 has 1 registrations"):
+            with pytest.raises(
+                RegistrationRejected, match=r"^process 1 already has 1 registrations"
+            ):
                 second.result(20)
             (registered,) = manager.state.endpoints.connected()
             registrar.deregister(registered.id)
@@ -141,7 +143,7 @@ def test_plugin_without_options_counts_for_its_process(
     settings = Settings(max_registrations_per_process=1)
     registrar = Registrar(manager.plugins, settings, manager.events, lambda error: None)
     registrar.dialer = DialedBy(1)
-    full = r"^process 1 has 1 registrations, and Settings.max_registrations_per_process is 1$"
+    full = "^process 1 already has 1 registrations: the limit is 1 "
     try:
         with hostile.RawPlugin(directory / "p.sock", options=options) as plugin:
             slow = registrar.run(registrar.connect(R, plugin.path, "p.sock"))

@@ -200,8 +200,8 @@ def edits(**fields: Any) -> dict[str, Any]:
         (changed(cdiVersion=1), "specification.cdiVersion must be text, not the number 1"),
         (changed(kind=None), "specification.kind is missing"),
         (changed(kind="gpu"), 'invalid kind "gpu": use vendor.com/class'),
-        (changed(devices=None), "no devices"),
-        (changed(devices=[]), "no devices"),
+        (changed(devices=None), "specification.devices is empty: expected at least one device"),
+        (changed(devices=[]), "specification.devices is empty: expected at least one device"),
         (changed(devices={}), "specification.devices must be a list"),
         (changed(devices=spec(a="1")["devices"] * 2), 'duplicate device "a"'),
         (
@@ -232,7 +232,7 @@ def edits(**fields: Any) -> dict[str, Any]:
         (edits(additionalGids=[2**32]), "additionalGids[0] must be a group id"),
         (edits(deviceNodes=[{"path": "/x", "fileMode": 2**40}]), "fileMode must be a whole number"),
         (edits(deviceNodes=[{"path": "/x", "major": -1}]), "major must be a whole number from 0"),
-        (edits(deviceNodes=[{"path": "/x\0"}]), "path has an invalid character"),
+        (edits(deviceNodes=[{"path": "/x\0"}]), "path has an invalid character (NUL or surrogate)"),
         (edits(env=["A=\ud800"]), "env[0] has an invalid character"),
         (edits(intelRdt={"x": 1}), "intelRdt has unknown fields: x"),
         ("[" * 100_000, ""),
@@ -291,7 +291,7 @@ def test_bad_file_does_not_affect_others(write: Write, tmp_path: Path) -> None:
     }
     assert errors["pipe.yaml"].endswith("a pipe, not a regular file")
     assert errors["zero.json"].endswith("a device, not a regular file")
-    assert errors["sparse.json"].endswith("2147483648 bytes, more than the 1048576 allowed")
+    assert errors["sparse.json"].endswith("2147483648 bytes, more than the limit of 1048576 bytes")
     with pytest.raises(UnresolvedCdiDevices, match=r"more errors$"):
         registry.resolve(["vendor.com/gpu=absent"])
 

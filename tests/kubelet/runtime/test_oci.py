@@ -191,26 +191,32 @@ def test_fifo_has_no_numbers_and_no_rule() -> None:
         ),
         (
             RunOptions(network_interfaces=(NetworkInterface("eth42", "net0", "/run/netns/x"),)),
-            "network interface eth42 is in /run/netns/x: "
-            "a runtime moves only interfaces of the namespace it runs in",
+            "network interface eth42 is in network namespace /run/netns/x: "
+            "expected the host's namespace, because a runtime cannot move other interfaces",
         ),
         (
             RunOptions(envs={"A=B": "1"}),
-            "device plugins: 'A=B' is not a valid environment variable name",
+            "device plugins: invalid environment variable name 'A=B': "
+            "expected printable characters without =",
         ),
         (
             RunOptions(envs={"A\nB": "1"}),
-            "device plugins: 'A B' is not a valid environment variable name",
+            "device plugins: invalid environment variable name 'A B': "
+            "expected printable characters without =",
         ),
         (
             RunOptions(envs={"": "1"}),
-            "device plugins: '' is not a valid environment variable name",
+            "device plugins: invalid environment variable name '': "
+            "expected printable characters without =",
         ),
         (
             RunOptions(envs={"A": "a\0b"}),
-            "device plugins: environment variable A has a NUL in its value",
+            "device plugins: invalid value of environment variable A: it contains a NUL character",
         ),
-        (RunOptions(annotations={"": "x"}), "device plugins: an annotation has no key"),
+        (
+            RunOptions(annotations={"": "x"}),
+            "device plugins: an annotation has an empty key: expected a name",
+        ),
         (
             RunOptions(mounts=(Mount(container_path="m", host_path="/h"),)),
             "device plugins: the container path of a mount must be an absolute path, not 'm'",
@@ -235,11 +241,13 @@ def test_fifo_has_no_numbers_and_no_rule() -> None:
         ),
         (
             RunOptions(pci_devices=(PciDevice("80\n", "\x1b[2J"),)),
-            r"PCI device 80 :\x1b[2J has no address: resolve it at allocation",
+            r"PCI device 80 :\x1b[2J has no address: "
+            "expected addresses assigned during the allocation",
         ),
         (
             RunOptions(pci_devices=(PciDevice("8086", "1572"),)),
-            "PCI device 8086:1572 has no address: resolve it at allocation",
+            "PCI device 8086:1572 has no address: "
+            "expected addresses assigned during the allocation",
         ),
     ],
 )
@@ -338,11 +346,11 @@ def test_unresolvable_cdi_name_is_named() -> None:
         ),
         (
             CdiDeviceNode(path="/dev/g", host_path="/dev/gpu0", type="b"),
-            "/dev/gpu0 is not a device node of type b on",
+            "/dev/gpu0 on the host is not a device node of type b",
         ),
         (
             CdiDeviceNode(path="/dev/g", host_path="/dev/bus"),
-            "/dev/bus is not a device node on the host",
+            "/dev/bus on the host is not a device node",
         ),
     ],
 )
@@ -529,7 +537,9 @@ def test_paths_are_normalized_before_they_are_compared() -> None:
 
 def test_directory_with_too_many_files_is_rejected() -> None:
     """A plugin can name the root of the host."""
-    with pytest.raises(OciError, match="/ on the host: more than 10000 files below it"):
+    with pytest.raises(
+        OciError, match="/ on the host: not a device directory: more than 10000 files"
+    ):
         render(RunOptions(devices=(DeviceSpec(container_path="/dev/p", host_path="/"),)))
 
 

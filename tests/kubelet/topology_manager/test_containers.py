@@ -254,7 +254,9 @@ def test_start_of_unknown_container_or_failed_pod_is_an_error() -> None:
     node = Node()
     node.plugin(devices("a"))
     node.admit(pod("p", gpu=1))
-    with pytest.raises(RequestError, match="pod default/p has no container 'y': it has app"):
+    with pytest.raises(
+        RequestError, match="unknown container 'y' of pod default/p: use one of app"
+    ):
         node.start("p", "y")
     node.admit(pod("q", gpu=1))
     with pytest.raises(RequestError, match="pod default/q has failed: Allocate failed due to"):

@@ -62,7 +62,7 @@ def test_rejected_pod_frees_its_interface(mock_kubelet: MockKubelet) -> None:
     register(mock_kubelet, ETH)
     register(mock_kubelet, NetworkInterface("eth0", "eth0", "/run/netns/x"), resource=GPU)
     rejected = mock_kubelet.admit(pod("p", container("x", nic=1), container("y", gpu=1)))
-    assert "is in /run/netns/x" in rejection(rejected)
+    assert "is in network namespace /run/netns/x" in rejection(rejected)
     assert mock_kubelet.admit(pod("q", nic=1)).admitted
 
 
@@ -71,8 +71,9 @@ def test_interface_of_another_namespace_is_rejected(
 ) -> None:
     register(mock_kubelet, NetworkInterface("eth\x1b0", "eth0", "/run/netns/x"))
     assert rejection(mock_kubelet.admit(pod("p", nic=1))) == (
-        "Allocate failed due to network interface eth\\x1b0 is in /run/netns/x: unsupported, "
-        "since a runtime moves only interfaces of the namespace it runs in, which is unexpected"
+        "Allocate failed due to network interface eth\\x1b0 is in network namespace /run/netns/x: "
+        "expected the host's namespace, because a runtime cannot move other interfaces, "
+        "which is unexpected"
     )
     assert mock_kubelet.devices("p") == {}
 

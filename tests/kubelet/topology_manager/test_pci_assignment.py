@@ -90,8 +90,8 @@ def test_too_few_addresses_reject_the_pod(kubelet: MockKubelet, sysfs: Path) -> 
     rejected = kubelet.admit(pod("q", gpu=1))
     assert (rejected.reason, rejected.message) == (
         "UnexpectedAdmissionError",
-        "Allocate failed due to PCI device 8086:1572: 2 needed, 1 free of 3 under "
-        f"{sysfs / 'bus/pci/devices'}, which is unexpected",
+        "Allocate failed due to too few PCI devices 8086:1572: 2 needed, but 1 of 3 under "
+        f"{sysfs / 'bus/pci/devices'} are free, which is unexpected",
     )
     assert kubelet.devices("q") == {}
     register(kubelet, INTEL, resource=NIC)
@@ -139,7 +139,9 @@ def test_failed_late_allocation_keeps_other_addresses(sysfs: Path) -> None:
     spec = pod("p", gpu=1, nic=1)
     assert given(node.admit(spec)) == [GPU_SLOT]
     nic = register(node, INTEL, INTEL, INTEL, INTEL, resource=NIC)
-    with pytest.raises(AllocationError, match=r"^PCI device 8086:1572: 4 needed, 3 free of 3"):
+    with pytest.raises(
+        AllocationError, match=r"^too few PCI devices 8086:1572: 4 needed, but 3 of 3"
+    ):
         node.start("p")
     nic.responses = answer(INTEL, INTEL, INTEL)
     options = node.start("p")

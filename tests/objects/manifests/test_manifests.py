@@ -139,7 +139,7 @@ def test_parse_accepts_client_pod() -> None:
         ),
     )
     assert parse(pod) == POD
-    assert line_of(pod.spec) == "a V1Pod is expected, not V1PodSpec"
+    assert line_of(pod.spec) == "expected a V1Pod, not V1PodSpec"
 
 
 def test_parse_finds_single_pod_of_text() -> None:
@@ -486,11 +486,11 @@ BAD_TEXTS = [
         "a: !!timestamp x\n",
         "not YAML: a value cannot be read: 'NoneType' object has no attribute 'groupdict'",
     ),
-    ("a: &a [*a]\n", "the alias *a is inside its own anchor"),
+    ("a: &a [*a]\n", "the alias *a is inside the value of its own anchor"),
     ("a: 1\nb: 2\na: 3\n", 'line 3: key "a" already set in map'),
     ("a: " + "[" * 200, "nested more than 100 levels deep"),
-    ("\n", "empty; a manifest begins with apiVersion: v1 and kind: Pod"),
-    ("# nothing\n---\n", "empty; a manifest begins with apiVersion: v1 and kind: Pod"),
+    ("\n", "empty: expected a manifest with apiVersion: v1 and kind: Pod"),
+    ("# nothing\n---\n", "empty: expected a manifest with apiVersion: v1 and kind: Pod"),
     ("- a\n- b\n", "must be a mapping with kind: Pod, not a list"),
     ("hello\n", 'must be a mapping with kind: Pod, not the text "hello"'),
     ("", '"" is neither an existing file nor a manifest'),
@@ -499,9 +499,9 @@ BAD_TEXTS = [
     ("x" * 5000, f'"{"x" * 99}... is neither an existing file nor a manifest'),
     ("no/such.yaml", "no/such.yaml: no such file"),
     ("no\x00such.yaml", '"no\\u0000such.yaml": no such file'),
-    ("#" * (MAX_SIZE + 1) + "\n", "larger than 1572864 bytes; a manifest describes one pod"),
-    ("kind: A\n---\nkind: B\n", "contains 2 documents, but none of kind Pod"),
-    ("kind: Pod\n---\nkind: Pod\n", "contains 2 pods; use one file for each Pod"),
+    ("#" * (MAX_SIZE + 1) + "\n", "larger than 1572864 bytes: use a manifest of one pod"),
+    ("kind: A\n---\nkind: B\n", "contains 2 documents, but none of kind Pod: add a Pod"),
+    ("kind: Pod\n---\nkind: Pod\n", "contains 2 pods: use one file for each Pod"),
     ("kind: List\nitems: []\n", "kind: a List is not supported: use one file for each Pod"),
 ]
 
@@ -517,8 +517,13 @@ def test_invalid_texts_have_one_line(text: str, line: str) -> None:
 
 
 def test_parse_rejects_other_types() -> None:
-    assert line_of(None) == "a manifest is a dict, YAML text, a path or a V1Pod, not null"
-    assert line_of([1]) == "a manifest is a dict, YAML text, a path or a V1Pod, not a list"
+    assert (
+        line_of(None) == "invalid manifest: expected a dict, YAML text, a path or a V1Pod, not null"
+    )
+    assert (
+        line_of([1])
+        == "invalid manifest: expected a dict, YAML text, a path or a V1Pod, not a list"
+    )
 
 
 def test_field_error_names_file(tmp_path: Path) -> None:
@@ -532,7 +537,7 @@ def test_invalid_files_are_rejected(tmp_path: Path) -> None:
     latin.write_bytes(b"name: \xe9")
     large.write_bytes(b"#" * (MAX_SIZE + 1))
     os.mkfifo(pipe)
-    assert line_of(latin) == f"{latin}: not UTF-8 text (byte 6); save it as UTF-8"
+    assert line_of(latin) == f"{latin}: not UTF-8 text (at byte 6): save the file as UTF-8"
     assert line_of(large).startswith(f"{large}: larger than")
     assert line_of(pipe) == f"{pipe}: a pipe, not a regular file"
     assert line_of(tmp_path) == f"{tmp_path}: a directory, not a regular file"
@@ -546,9 +551,7 @@ def test_files_that_could_block_are_rejected(tmp_path: Path) -> None:
     sparse, link = tmp_path / "sparse.yaml", tmp_path / "link.yaml"
     sparse.touch()
     os.truncate(sparse, 1 << 30)
-    assert (
-        line_of(sparse) == f"{sparse}: larger than {MAX_SIZE} bytes; a manifest describes one pod"
-    )
+    assert line_of(sparse) == f"{sparse}: larger than {MAX_SIZE} bytes: use a manifest of one pod"
     os.mkfifo(tmp_path / "pipe")
     for target in (tmp_path / "pipe", Path("/dev/zero"), Path("/proc/kmsg")):
         link.unlink(missing_ok=True)
@@ -570,7 +573,7 @@ def test_list_is_rejected_at_its_first_extra_item() -> None:
     text = "a: [1, 2]\nb: {x: 1, y: 2, z: 3}\nc:\n- 1\n- {d: []}\n"
     assert load_documents(text, max_items=2) == load_documents(text)
     # The invalid YAML after the extra item shows that the rest of the text is not parsed.
-    with pytest.raises(ManifestError, match=r"^line 6: a list of more than 2 items$"):
+    with pytest.raises(ManifestError, match=r"^line 6: the list has more than 2 items$"):
         load_documents(text + "- 3\n- }", max_items=2)
 
 

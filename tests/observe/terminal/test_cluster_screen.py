@@ -82,7 +82,7 @@ def test_screen_fits_any_size_offset_and_filter(view, pane, width, height, offse
 def test_cluster_screen_has_a_row_for_each_node() -> None:
     lines = texts(small(), size=(120, 24), lines=(LogLine(0.0, "ready; Ctrl-C leaves"),))
     assert lines[0].split() == ["https://cluster", "4", "nodes", "2", "failed", "12", "running"]
-    assert lines[2].endswith(" 15 allocated of 30 allocatable, 2 not")
+    assert lines[2].endswith(" 15 allocated of 30 allocatable, 2 not allocatable")
     assert (lines[2].count("■"), lines[2].count("□"), lines[2].count("▲")) == (12, 10, 2)
     assert lines[4].startswith("─ Nodes 2 Ready 1 NotReady 1 silent ─")
     found = [" ".join(line.split()) for line in lines[5:9]]

@@ -69,7 +69,7 @@ def test_control_api_is_served_on_the_same_server(mock_kubelet):
             client = MockKubeletClient(f"http://{address}", token=token)
             assert client.plugin_socket == mock_kubelet.plugin_socket
         assert MockKubeletClient(mock_kubelet.root).root == mock_kubelet.root
-        with pytest.raises(RequestError, match="HTTP is served already"):
+        with pytest.raises(RequestError, match="HTTP is already served"):
             server.start()
     assert server.address is control.address is None
     assert not control.socket_path.exists()
@@ -100,8 +100,8 @@ def test_listener_accepts_connections_to_its_address(listener, address, accepts)
 def test_start_fails_if_port_is_in_use(mock_kubelet, served):
     with pytest.raises(StartError) as caught:
         HttpServer(mock_kubelet, served.address).start()
-    text = f"HTTP cannot start: cannot listen on {served.address}: another program uses it"
-    assert str(caught.value) == f"{text}: choose another port (0 for any free one)"
+    text = f"HTTP cannot start: cannot listen on {served.address}: another program uses this port"
+    assert str(caught.value) == f"{text}: choose another one, or 0 for any free port"
 
 
 def test_control_api_shares_the_listener_without_its_address(mock_kubelet):

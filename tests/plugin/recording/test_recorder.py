@@ -293,7 +293,7 @@ def test_invalid_arguments_are_rejected(directory, arguments, text):
 def test_existing_file_is_never_overwritten(directory, plugin_dir, kubelet):
     path = directory / "r.ndjson"
     path.write_text("precious")
-    with pytest.raises(RecordingError, match=r"exists: use another file$"):
+    with pytest.raises(RecordingError, match=r"already exists: use another file$"):
         Recorder(path, kubelet.directory, plugin_dir).start()
     with pytest.raises(RecordingError, match=r"^cannot write /nowhere/r: No such file"):
         Recorder("/nowhere/r", kubelet.directory, plugin_dir).start()

@@ -306,7 +306,7 @@ def test_file_that_is_not_a_recording_is_rejected(tmp_path, text, error):
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"number": None}, ":2: not a recorded call: number is None$"),
+        ({"number": None}, ":2: not a recorded call: number is None: expected int$"),
         ({"request_bytes": "?"}, ":2: not a recorded call: Only base64 data is allowed$"),
         ({"ended_by": "pilot"}, ":2: not a recorded call: 'pilot' is not a valid EndedBy$"),
     ],
@@ -338,14 +338,16 @@ def test_invalid_replays_are_rejected(tmp_path, builder):
             {"resource": "vendor.com/nic"},
             r"does not have vendor.com/nic: use one of vendor.com/gpu$",
         ),
-        ({"speed": 0}, "^speed must be above 0, not 0$"),
+        ({"speed": 0}, "^invalid speed 0: expected a number above 0$"),
     ]:
         with pytest.raises(RecordingError, match=error):
             ReplayPlugin(recording, tmp_path, **options)
     with pytest.raises(RecordingError, match=r"^cannot read .*: No such file or directory$"):
         ReplayPlugin(tmp_path / "none")
     empty = RecordingBuilder(tmp_path / "empty").write()
-    with pytest.raises(RecordingError, match=r"no plugin has registered in this recording$"):
+    with pytest.raises(
+        RecordingError, match=r"no plugin has registered in this recording: use another recording$"
+    ):
         ReplayPlugin(empty)
     builder.calls.append(attrs.evolve(builder.calls[0], resource="vendor.com/nic", registration=2))
     with pytest.raises(RecordingError, match=r"2 resources: use one of vendor.com/gpu, vendor.com"):

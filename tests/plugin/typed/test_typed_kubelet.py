@@ -121,5 +121,5 @@ def test_container_keeps_its_devices_after_every_restart(
         assert recorded(another) == {"b": (HIGH,), "c": (LOW,)}
         rejected = another.admit(pod("d"))
         assert not rejected.admitted
-        assert "PCI device 8086:1572: 1 needed, 0 free of 2" in rejected.message
+        assert "PCI devices 8086:1572: 1 needed, but 0 of 2" in rejected.message
         another.check()

@@ -184,20 +184,20 @@ INVALID = [
     ([], "expected a mapping, not a list"),
     ({"pods": []}, "unknown field 'pods': use one of allocatable, pod_resources"),
     ({"pod_resource": []}, "unknown field 'pod_resource': did you mean pod_resources?"),
-    (pod(name=""), 'pod_resources[0].name: expected a string, not the text ""'),
+    (pod(name=""), 'pod_resources[0].name: expected a non-empty string, not the text ""'),
     ({"pod_resources": [{}]}, "pod_resources[0]: name is missing"),
     ({"pod_resources": [{"name": "a"}] * 2}, "pod_resources: duplicate pod default/a"),
     (pod(containers="c"), "pod_resources[0].containers: expected a list, not the text"),
     (pod(active=1), "pod_resources[0].active: expected true or false, not the number 1"),
-    (container(cpu_ids="0-x"), "cpu_ids: invalid '0-x': use a number or a range such as 0-3"),
+    (container(cpu_ids="0-x"), "cpu_ids: invalid ID '0-x': use a number or a range such as 0-3"),
     (container(cpu_ids="3-1"), "cpu_ids: invalid range '3-1': put the lower number first"),
-    (container(cpu_ids="0-65536"), "cpu_ids: range '0-65536' has more than 65536 numbers"),
-    (container(cpu_ids=[-1]), "cpu_ids[0]: expected a whole number from 0, not the number -1"),
+    (container(cpu_ids="0-65536"), "cpu_ids: invalid range '0-65536': at most 65536 numbers"),
+    (container(cpu_ids=[-1]), "cpu_ids[0]: expected a whole number of at least 0, not"),
     (container(memory=[{}]), "memory[0]: size is missing"),
-    (container(memory=[{"size": "4 G"}]), "size: expected bytes such as 4Gi"),
-    (container(memory=[{"size": True}]), "size: expected bytes such as 4Gi"),
+    (container(memory=[{"size": "4 G"}]), "size: expected an amount in bytes such as 4Gi"),
+    (container(memory=[{"size": True}]), "size: expected an amount in bytes such as 4Gi"),
     (container(dynamic_resources=[{"claim_name": "c", "claim_resources": [{}]}]), "driver_name is"),
-    (device(indexes="0"), f"{IN_DEVICE}: indexes: allocatable has no {GPU} with a count"),
+    (device(indexes="0"), f"{IN_DEVICE}: indexes: no generated devices: add {GPU} with a count"),
     (
         {"allocatable": {"devices": [{"resource_name": GPU, "count": 1}]}, **device(indexes=[1])},
         f"{IN_DEVICE}: indexes: 1 is too large: {GPU} has 1 devices",
@@ -213,14 +213,17 @@ INVALID = [
     ({"kubelet_version": 1.3}, "kubelet_version: invalid kubelet version 1.3: use"),
     ({"kubelet_version": "1.2"}, "kubelet_version: unknown kubelet version '1.2': use "),
     ({"rate_limit": {"qps": 0}}, "rate_limit.qps: expected a number above 0, not the number 0"),
-    ({"rate_limit": {"burst": 1.5}}, "rate_limit.burst: expected a whole number from 1"),
+    ({"rate_limit": {"burst": 1.5}}, "rate_limit.burst: expected a whole number of at least 1"),
     ({"faults": ["no-such"]}, "faults[0]: unknown fault 'no-such': use one of "),
     ({"faults": ["restart:on=call"]}, "faults[0]: "),
-    ({"faults": ["reject-register"]}, "faults[0]: reject-register needs a kubelet: use a fault of"),
-    ({"steps": [{"after": -1}]}, "steps[0].after: expected a number from 0, not the number -1"),
+    ({"faults": ["reject-register"]}, "faults[0]: fault reject-register needs a kubelet: use a"),
+    (
+        {"steps": [{"after": -1}]},
+        "steps[0].after: expected a number of at least 0, not the number -1",
+    ),
     (
         {"steps": [{}], "repeat": True},
-        "repeat: the steps have no pauses: add `after` to one of them",
+        "repeat: the steps have no pauses: add `after` to a step",
     ),
 ]
 
@@ -246,6 +249,6 @@ def test_error_names_the_file(tmp_path):
         load_script(write(path, "{"))
     one = json.dumps({"pod_resources": []})
     with pytest.raises(
-        ScriptError, match=r"s: duplicate pod_resources: another document has it, too$"
+        ScriptError, match=r"s: duplicate field pod_resources: another document also has it$"
     ):
         load_script(write(path, f"{one}\n---\n{one}"))

@@ -1,11 +1,11 @@
-"""The Container Device Interface as a runtime reads it: device names to container edits.
+"""The Container Device Interface (CDI): resolve device names to edits of a container.
 
 ``load`` reads all specification files of some directories into a ``Registry``, and
-``Registry.resolve`` returns the edits for names of devices, in the order in which a runtime
-applies them. Nothing here is specific to the device manager, and nothing changes the host.
+``Registry.resolve`` returns the edits for device names, in the order in which a container runtime
+applies them. The package is independent of the device manager and does not change the host.
 
-Invariants: a file with any error is rejected as a whole and named in ``Registry.errors``; other
-files are used nevertheless. A name that two files of one directory define is unresolvable.
+Invariants: a file with an error is rejected as a whole and listed in ``Registry.errors``; the
+other files are used. A name that two files of one directory define cannot be resolved.
 
 Start reading with ``registry``; ``files`` checks one file, ``values`` has its values.
 """

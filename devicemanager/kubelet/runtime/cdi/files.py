@@ -1,9 +1,9 @@
 """Read and check CDI specification files.
 
 The format is that of the Container Device Interface up to version 1.1: JSON or YAML with
-``cdiVersion``, ``kind``, ``devices`` and ``containerEdits``. A file with any error is rejected
-as a whole, with the place named: half a device is worse than none. ``_Table`` consumes a
-mapping field by field, so that fields that nothing consumed are errors.
+``cdiVersion``, ``kind``, ``devices`` and ``containerEdits``. A file with an error is rejected as a
+whole, because an incomplete device is worse than no device. ``_Table`` removes each field that is
+read from a mapping; remaining fields are unknown and an error.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "pos
 _NODE_TYPES = ("b", "c", "u", "p")
 _T = TypeVar("_T")
 _MAX_SIZE = 1 << 20
-"""Maximum bytes of a file; those of drivers with many devices have some 100 KB."""
+"""Maximum size of a file in bytes. Files of drivers with many devices have about 100 KB."""
 _MAX_TEXT = 500
 _MAX_INT64, _MAX_UINT32 = 2**63 - 1, 2**32 - 1
 
 
 class _Invalid(ValueError):
-    """A reason, without the file name."""
+    """Error of an invalid file; its text does not have the file name yet."""
 
 
 def load_spec(path: Path) -> CdiSpec:
-    """Read and check one ``.json`` or ``.yaml`` file. Raises ``CdiSpecError``.
+    """Read and check one ``.json`` or ``.yaml`` file. Raises ``CdiSpecError`` if it is invalid.
 
-    Safe for any path and any contents: only a regular file of at most 1 MiB is read, and
-    aliases are counted before they are expanded.
+    The path and the contents can be untrusted: only a regular file of at most 1 MiB is read, and
+    YAML aliases are counted before they are expanded.
     """
     try:
         return _spec(path, _document(path))
@@ -65,7 +65,7 @@ def _rejected(path: Path, reason: str) -> CdiSpecError:
 
 def _document(path: Path) -> Any:
     text = read_regular(path, _MAX_SIZE).decode()
-    # Not by contents: YAML accepts nearly all JSON, and more that a JSON reader rejects.
+    # By the file name, not the contents: YAML also accepts texts that are invalid JSON.
     if path.suffix == ".json":
         return json.loads(text)
     documents = load_documents(text)
@@ -75,7 +75,10 @@ def _document(path: Path) -> Any:
 
 
 class _Table:
-    """A mapping of the file, consumed field by field; remaining fields are errors."""
+    """A mapping in the file whose fields are removed as they are read.
+
+    ``end`` raises an error for fields that were not read.
+    """
 
     def __init__(self, value: Any, place: str) -> None:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
@@ -91,7 +94,7 @@ class _Table:
 
     def _take(self, key: str, kind: type[_T], name: str) -> _T | None:
         value = self._left.pop(key, None)
-        # isinstance accepts a bool as an int; a file must not.
+        # bool is a subclass of int, but true is not a number in a file.
         if value is not None and (
             not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
         ):
@@ -154,8 +157,8 @@ def _spec(path: Path, document: Any) -> CdiSpec:
     listed = table.tables("devices", _device)
     devices = dict(listed)
     if not devices:
-        raise _Invalid("no devices")
-    # A dict keeps the last of two equal names, and the user would not know which one counts.
+        raise _Invalid("specification.devices is empty: expected at least one device")
+    # A dict would keep only the last of two devices with the same name.
     if len(devices) < len(listed):
         names = Counter(name for name, _ in listed)
         twice = shown(max(names, key=names.__getitem__))
@@ -168,12 +171,17 @@ def _spec(path: Path, document: Any) -> CdiSpec:
 def _device(table: _Table) -> tuple[str, ContainerEdits]:
     name = table.required("name")
     if not is_device(name):
-        raise _Invalid(f"{table.place}.name is not a valid device name: {shown(name)}")
+        raise _Invalid(
+            f"{table.place}.name is not a valid device name: {shown(name)}: expected letters, "
+            "digits, _ - . and :"
+        )
     table.table("annotations")
     edits = _edits(table.table("containerEdits"))
-    # The specification requires edits; a device without any is a mistake in the file.
+    # The CDI specification requires edits for every device.
     if edits == ContainerEdits():
-        raise _Invalid(f"{table.place}.containerEdits is empty for device {shown(name)}")
+        raise _Invalid(
+            f"{table.place}.containerEdits is empty for device {shown(name)}: expected edits"
+        )
     return name, edits
 
 
@@ -196,15 +204,15 @@ def _edits(table: _Table | None) -> ContainerEdits:
 def _text(value: Any, place: str) -> str:
     if not isinstance(value, str):
         raise _Invalid(f"{place} must be text, not {described(value)}")
-    # A configuration can contain neither a lone surrogate nor a NUL.
+    # An OCI configuration cannot contain a lone surrogate or a NUL.
     if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
-        raise _Invalid(f"{place} has an invalid character: {shown(value)}")
+        raise _Invalid(f"{place} has an invalid character (NUL or surrogate): {shown(value)}")
     return value
 
 
 def _env(value: Any, place: str) -> str:
     text = _text(value, place)
-    # A missing name and a missing "=" are both errors; the value may be empty.
+    # The name and "=" are required; the value may be empty.
     if text.find("=") < 1:
         raise _Invalid(f"{place} must be of the form NAME=value, not {shown(text)}")
     return text
@@ -233,7 +241,7 @@ def _device_node(table: _Table) -> CdiDeviceNode:
         major=table.number("major"),
         minor=table.number("minor"),
         file_mode=table.number("fileMode", _MAX_UINT32),
-        # The default of runtimes.
+        # Container runtimes have the same default.
         permissions=permissions or "rwm",
         uid=table.number("uid", _MAX_UINT32),
         gid=table.number("gid", _MAX_UINT32),
@@ -242,7 +250,7 @@ def _device_node(table: _Table) -> CdiDeviceNode:
 
 def _mount(table: _Table) -> CdiMount:
     return CdiMount(
-        # Not always a path: for a tmpfs it can be any text.
+        # Not always a path: for a tmpfs, hostPath can be any text.
         host_path=table.required("hostPath"),
         container_path=table.path("containerPath"),
         options=table.items("options", _text),

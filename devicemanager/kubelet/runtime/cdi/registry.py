@@ -19,7 +19,7 @@ from devicemanager.kubelet.runtime.cdi.values import (
 __all__ = ["DEFAULT_DIRECTORIES", "Registry", "load"]
 
 DEFAULT_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
-"""Static specifications, then those written at run time, which take precedence."""
+"""Directories of static specifications and of those written at run time, which take precedence."""
 
 
 _ERRORS_SHOWN = 10
@@ -29,9 +29,9 @@ _ERRORS_SHOWN = 10
 class Registry:
     """All CDI devices of some directories, read at one moment.
 
-    ``devices`` maps a full name to its file. ``errors`` has one line for each rejected file and
-    for each name that two files of one directory define; other devices can be used
-    nevertheless.
+    ``devices`` maps a full device name to the file that defines it. ``errors`` has one line for
+    each rejected file and for each name that two files of one directory define. The other devices
+    can be used.
     """
 
     directories: tuple[Path, ...] = ()
@@ -39,19 +39,19 @@ class Registry:
     errors: tuple[str, ...] = ()
 
     def resolve(self, names: Iterable[str]) -> tuple[tuple[str, ContainerEdits], ...]:
-        """Return the edits to apply, in order, each with the name it is for.
+        """Return the edits for these device names in order, as pairs of device name and edits.
 
-        A file's own edits come once, before those of its first device. Raises ``CdiError`` for
-        a malformed name and ``UnresolvedCdiDevices`` for unknown ones.
+        The general edits of a file come once, before those of its first device. Raises
+        ``CdiError`` for a malformed name, and ``UnresolvedCdiDevices`` for unknown names.
         """
         requested = tuple(dict.fromkeys(names))
         parsed = {name: parse_name(name) for name in requested}
         unknown = tuple(name for name in requested if name not in self.devices)
-        # All unknown names in one error: a runtime fails in the same way.
+        # One error has all unknown names, as in a container runtime.
         if unknown:
             raise UnresolvedCdiDevices(unknown, self._where())
         edits: list[tuple[str, ContainerEdits]] = []
-        # A file's own edits apply once per container, also if several of its devices are used.
+        # The general edits of a file apply only once, also if several of its devices are used.
         begun: set[Path] = set()
         for name, (_, device) in parsed.items():
             spec = self.devices[name]
@@ -64,17 +64,17 @@ class Registry:
     def _where(self) -> str:
         searched = ", ".join(map(str, self.directories)) or "no directory"
         shown = self.errors[:_ERRORS_SHOWN]
-        rest = len(self.errors) - len(shown)
-        more = (f"and {rest} more errors",) if rest else ()
+        omitted = len(self.errors) - len(shown)
+        more = (f"and {omitted} more errors",) if omitted else ()
         return "; ".join((f"searched {searched}", *shown, *more))
 
 
 def load(directories: Iterable[Path] = DEFAULT_DIRECTORIES) -> Registry:
-    """Read every ``.json`` and ``.yaml`` file in the directories.
+    """Read every ``.json`` and ``.yaml`` file in the directories into a registry.
 
     Later directories take precedence. A missing directory has no files. A name that two files
-    of one directory define is dropped, also if an earlier directory has it: it is unknown which
-    one was meant.
+    of one directory define is dropped, even if an earlier directory also defines it, because it
+    is ambiguous.
     """
     searched = tuple(directories)
     devices: dict[str, CdiSpec] = {}
@@ -94,7 +94,7 @@ def _read(directory: Path, earlier: dict[str, CdiSpec], errors: list[str]) -> di
             errors.append(str(error))
             continue
         for name in (f"{spec.kind}={device}" for device in spec.devices):
-            # Within one directory neither file wins, so the name is removed after the loop.
+            # In one directory, neither file has precedence: the name is removed after the loop.
             if name in here or name in claimed:
                 errors.append(f"{path}: another file in {directory} defines {name}, too")
                 claimed.add(name)

@@ -26,15 +26,15 @@ __all__ = [
 
 
 class CdiError(RequestError):
-    """A CDI name or specification cannot be used."""
+    """Error of a CDI name or specification that cannot be used."""
 
 
 class CdiSpecError(CdiError):
-    """A specification file is invalid. The text names the file and the place in it."""
+    """Error of an invalid specification file; its text names the file and the invalid field."""
 
 
 class UnresolvedCdiDevices(CdiError):
-    """Names that no specification file defines. ``names`` has all of them."""
+    """Error of CDI device names that no specification file defines; ``names`` has these names."""
 
     def __init__(self, names: tuple[str, ...], where: str) -> None:
         self.names = names
@@ -43,7 +43,8 @@ class UnresolvedCdiDevices(CdiError):
 
 @attrs.frozen(kw_only=True)
 class CdiDeviceNode:
-    """A device node to create; fields that are None are read from the host node."""
+    """A device node to create in the container; fields that are None are read from the host's
+    device node."""
 
     path: str
     host_path: str
@@ -58,7 +59,7 @@ class CdiDeviceNode:
 
 @attrs.frozen(kw_only=True)
 class CdiMount:
-    """A mount to create, with OCI mount options."""
+    """A mount to create in the container, with OCI mount options."""
 
     host_path: str
     container_path: str
@@ -68,7 +69,7 @@ class CdiMount:
 
 @attrs.frozen
 class CdiHook:
-    """A program that the runtime runs at ``name``, one of OCI's hook points."""
+    """A program that the container runtime runs; ``name`` is the OCI hook, such as ``prestart``."""
 
     name: str
     path: str
@@ -87,7 +88,7 @@ class CdiNetDevice:
 
 @attrs.frozen
 class ContainerEdits:
-    """Changes to a container's OCI configuration. ``intel_rdt`` has OCI's own keys."""
+    """Changes to a container's OCI configuration. The keys of ``intel_rdt`` are those of OCI."""
 
     env: tuple[str, ...] = ()
     device_nodes: tuple[CdiDeviceNode, ...] = ()
@@ -100,7 +101,8 @@ class ContainerEdits:
 
 @attrs.frozen
 class CdiSpec:
-    """One file: edits by device name, and edits for every user of any of its devices."""
+    """A specification file. ``devices`` has the edits by device name; ``edits`` applies to every
+    container that uses a device of the file."""
 
     path: Path
     kind: str
@@ -111,7 +113,10 @@ class CdiSpec:
 
 
 def parse_name(name: str) -> tuple[str, str]:
-    """Split ``vendor.com/class=device`` into kind and device. Raises ``CdiError``."""
+    """Split ``vendor.com/class=device`` into the kind (``vendor.com/class``) and the device.
+
+    Raises ``CdiError`` for any other form.
+    """
     parts = split_name(name)
     if parts is None:
         raise CdiError(f"invalid CDI name {name!r}: expected vendor.com/class=device")

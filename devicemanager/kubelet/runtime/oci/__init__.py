@@ -1,12 +1,12 @@
-"""Part of an OCI configuration, as a runtime would make it of a container's run options.
+"""Render a container's run options to a part of an OCI configuration, as a runtime would.
 
 In:  ``RunOptions``, CDI devices through a ``Registry``, device nodes of the host. Out: a
 ``Fragment`` in plain JSON values, with the conflicts that it resolved; or ``OciError``.
 
-Field names are those of the OCI runtime specification 1.2, and of 1.3 for ``netDevices``. Where
-two sources define the same variable, mount or device, the later one wins, as in a runtime, and
-the conflict is listed. Values are checked first (``checks``): a runtime must not understand
-them differently from the kubelet.
+Field names are those of the OCI runtime specification 1.2, and of 1.3 for ``netDevices``. If two
+sources define the same variable, mount or device, the later source has precedence, as in a
+container runtime, and the conflict is listed. ``checks`` rejects values that a runtime could
+interpret differently from the kubelet.
 
 Rendering reads the host and changes nothing. Start reading with ``render``; ``container``
 collects the edits.

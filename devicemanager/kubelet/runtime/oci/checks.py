@@ -1,7 +1,7 @@
-"""Reject settings that a runtime could not apply, or would understand differently.
+"""Reject settings that a container runtime could not apply, or would interpret differently.
 
-Responses of plugins and CDI files can contain anything. A name with ``=`` or a line end, for
-example, would reach the container as another variable than the one that was checked.
+Responses of plugins and CDI files can contain anything. For example, the name of an environment
+variable with ``=`` or a line end would define another variable in the container.
 """
 
 from __future__ import annotations
@@ -26,30 +26,35 @@ _SHOWN = 200
 
 
 class OciError(RequestError):
-    """A setting cannot be rendered. The text names it and says why, on one line."""
+    """Error of a setting that cannot be rendered; its text is one line with the reason."""
 
     def __init__(self, text: str) -> None:
-        # It can contain anything that a plugin or a CDI file contains.
+        # The text can quote anything from a plugin's response or a CDI file.
         super().__init__(printable(text))
 
 
 def shown(text: str) -> str:
-    """Return the text in quotes, safe to print."""
+    """Return a text in quotes and safe to print, cut to 200 characters."""
     return f"'{printable(text, _SHOWN)}'"
 
 
 def check_env(source: str, name: str, value: str) -> None:
-    """Raise OciError for an environment variable that a process cannot have."""
+    """Raise OciError for an invalid environment variable. ``source`` defines it, for the error."""
     if not name or "=" in name or not name.isprintable():
-        raise OciError(f"{source}: {shown(name)} is not a valid environment variable name")
+        raise OciError(
+            f"{source}: invalid environment variable name {shown(name)}: expected printable "
+            "characters without ="
+        )
     if "\0" in value:
-        raise OciError(f"{source}: environment variable {name} has a NUL in its value")
+        raise OciError(
+            f"{source}: invalid value of environment variable {name}: it contains a NUL character"
+        )
 
 
 def check_annotation(source: str, key: str) -> None:
     """Raise OciError for an annotation without a key."""
     if not key:
-        raise OciError(f"{source}: an annotation has no key")
+        raise OciError(f"{source}: an annotation has an empty key: expected a name")
 
 
 def check_interface(source: str, name: str) -> None:
@@ -59,17 +64,20 @@ def check_interface(source: str, name: str) -> None:
 
 
 def container_path(source: str, what: str, path: str) -> str:
-    """Return the path as a runtime resolves it, without ``..``.
+    """Return a path in the container without ``..``, so that it stays below the container's root.
 
-    So it cannot leave the container's root. Raises OciError for a path that is not absolute.
+    Raises OciError for a path that is not absolute.
     """
     _check_path(source, f"container path of {what}", path)
-    # posixpath keeps two leading slashes, which mean nothing to a runtime.
+    # posixpath keeps two leading slashes, which have no meaning for a container runtime.
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
 def host_path(source: str, what: str, path: str) -> str:
-    """Return the path unchanged: ``..`` after a symbolic link does not lead where it seems to."""
+    """Check that a path on the host is absolute, and return it unchanged. Raises OciError.
+
+    ``..`` is not removed, because after a symbolic link it leads to another directory.
+    """
     _check_path(source, f"host path of {what}", path)
     return path
 

@@ -1,4 +1,4 @@
-"""Collect the edits to one container, and convert them to OCI's form."""
+"""Collect the edits of one container, and convert them to an OCI configuration."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from devicemanager.kubelet.runtime.oci.checks import (
 from devicemanager.kubelet.runtime.oci.hostnodes import HostNode, HostNodes
 
 PLUGINS = "device plugins"
-"""The source of the run options, as named in conflicts."""
+"""Name of the source of run options in conflicts and errors."""
 
 
 class ContainerConfig:
-    """Edits to one container; the last source of a value wins."""
+    """Collector of the edits of one container; the last source of a value has precedence."""
 
     def __init__(self, nodes: HostNodes) -> None:
         self._nodes = nodes
@@ -52,7 +52,7 @@ class ContainerConfig:
         self._envs.put(source, name, value, f"{name}={value}")
 
     def bind(self, source: str, mount: Mount) -> None:
-        """Add a mount as CRI runtimes do for the kubelet: recursive and private."""
+        """Add a bind mount, recursive and private as CRI runtimes mount for the kubelet."""
         access = "ro" if mount.read_only else "rw"
         edit = CdiMount(
             host_path=host_path(source, "a mount", mount.host_path),
@@ -73,8 +73,10 @@ class ContainerConfig:
         self._mounts.put(source, destination, mount.host_path, value)
 
     def device(self, device: DeviceSpec) -> None:
-        """Add a device node, all nodes below a directory, or else a mount (as for a path in
-        sysfs)."""
+        """Add a device node, or all device nodes below a directory.
+
+        A path without device nodes, such as a path in sysfs, is added as a mount.
+        """
         permissions = device.permissions
         inside = container_path(PLUGINS, "a device", device.container_path)
         outside = host_path(PLUGINS, "a device", device.host_path)
@@ -84,12 +86,12 @@ class ContainerConfig:
                 "use letters of rwm"
             )
         nodes = self._read(inside, outside)
-        # The plugin can name a directory such as /dev/snd: each node below it is a device.
+        # For a directory such as /dev/snd, every device node below it is added.
         for below, node in nodes.items():
             path, source = (f"{p}/{below}" if below else p for p in (inside, outside))
             value = _oci_device(path, node)
             self._devices.put(PLUGINS, path, source, (value, permissions))
-        # A regular file or a directory without nodes, as in sysfs: runtimes mount it.
+        # Container runtimes mount a regular file or a directory without device nodes.
         if not nodes:
             self.bind(
                 PLUGINS,
@@ -115,7 +117,7 @@ class ContainerConfig:
         self._interfaces.drop_other_keys(source, host_name, name)
 
     def edit(self, source: str, edits: ContainerEdits) -> None:
-        """Apply the edits of a CDI device."""
+        """Apply the edits of a CDI device; ``source`` is its name, for conflicts and errors."""
         for env in edits.env:
             name, _, value = env.partition("=")
             self.env(source, name, value)
@@ -132,7 +134,7 @@ class ContainerConfig:
         self._intel_rdt.update(edits.intel_rdt or {})
 
     def _cdi_device(self, source: str, edit: CdiDeviceNode) -> dict[str, Any]:
-        # Complete in the file: the host need not have the node.
+        # The CDI file has all fields: the host does not need to have the device node.
         if edit.type == "p" or (edit.type and edit.major is not None):
             node = HostNode(edit.type, edit.major or 0, edit.minor or 0)
         else:
@@ -141,10 +143,10 @@ class ContainerConfig:
             if actual is None or edit.type not in (None, actual.type):
                 wanted = f" of type {edit.type}" if edit.type else ""
                 raise OciError(
-                    f"{source}: {edit.host_path} is not a device node{wanted} on the host"
+                    f"{source}: {edit.host_path} on the host is not a device node{wanted}"
                 )
             node = actual
-        # Unlike a plugin's device, a CDI device takes only its numbers from the host.
+        # Unlike for a plugin's device, only the numbers of a CDI device come from the host.
         own = {"fileMode": edit.file_mode, "uid": edit.uid, "gid": edit.gid}
         inside = container_path(source, "a device", edit.path)
         device = {**_oci_device(inside, node), **own}
@@ -152,11 +154,11 @@ class ContainerConfig:
 
     def config(self) -> dict[str, Any]:
         granted = [value for value in self._devices.values() if value[0]["type"] != "p"]
-        # A runtime mounts first and creates no node at a path that exists. It grants
-        # the access rule of the device anyway.
+        # A runtime mounts first, and creates no device node at a path that exists. It allows
+        # access to the device in any case.
         self._devices.drop_shadowed(self._mounts)
         interfaces = {host: {"name": name} for host, name in self._interfaces.values()}
-        # Parents before children; otherwise a parent would hide the mounts below it.
+        # Parent directories come first; otherwise they would hide the mounts below them.
         mounts = sorted(self._mounts.values(), key=lambda m: str(m["destination"]).count("/"))
         return _pruned(
             {
@@ -196,7 +198,7 @@ def _oci_hook(hook: CdiHook) -> dict[str, Any]:
 
 
 def _pruned(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration without empty fields, at any depth."""
+    """Return a copy of the configuration without empty fields, at any depth."""
     pruned = {k: _pruned(v) if isinstance(v, dict) else v for k, v in config.items()}
     return {key: value for key, value in pruned.items() if value not in ({}, [])}
 
@@ -205,13 +207,13 @@ _T = TypeVar("_T")
 
 
 class Latest(Generic[_T]):
-    """Values by key, where the last one wins and conflicts are listed."""
+    """Values by key that stores the last value of a key and lists conflicts."""
 
     def __init__(self, kind: str, conflicts: list[Conflict]) -> None:
         self._kind = kind
         self._conflicts = conflicts
         self._entries: dict[str, tuple[str, str, _T]] = {}
-        # The key of each text, so that a million of them take linear time.
+        # The key of each text, so that the time is linear in the number of values.
         self._keys: dict[str, str] = {}
 
     def put(self, source: str, key: str, text: str, value: _T) -> None:
@@ -220,16 +222,16 @@ class Latest(Generic[_T]):
         self._entries[key] = (source, text, value)
 
     def drop_other_keys(self, source: str, key: str, text: str) -> None:
-        """Drop another key with this text: only one key can have it, and ``source`` sets it now."""
+        """Drop the entry of another key that has the same text, which must be unique."""
         other = self._keys.get(text, key)
-        # The other key can have a new text by now.
+        # The other key may have a new text by now.
         if other != key and other in self._entries and self._entries[other][1] == text:
             loser = self._entries[other][0]
             self._drop(other, Conflict(self._kind, text, source, key, loser, other))
         self._keys[text] = key
 
     def drop_shadowed(self, winners: Latest[Any]) -> None:
-        """Drop every key that is also in ``winners``."""
+        """Drop every key that is also in ``winners``, and list conflicts."""
         for key in sorted(self._entries.keys() & winners._entries.keys()):
             winner, text, _ = winners._entries[key]
             self._drop(key, Conflict(self._kind, key, winner, text, *self._entries[key][:2]))

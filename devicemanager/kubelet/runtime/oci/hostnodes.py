@@ -19,7 +19,10 @@ _MOST_ENTRIES = 10_000
 
 @attrs.frozen
 class HostNode:
-    """One device node. ``type`` is OCI's: ``c``, ``b`` or ``p`` (a FIFO, without numbers)."""
+    """A device node of the host.
+
+    ``type`` is ``c`` (character device), ``b`` (block device) or ``p`` (FIFO, without numbers).
+    """
 
     type: str
     major: int = 0
@@ -30,15 +33,16 @@ class HostNode:
 
 
 HostNodes: TypeAlias = Callable[[str], Mapping[str, HostNode]]
-"""Returns the nodes at a host path, by path below it; "" is the path itself."""
+"""Function that returns the device nodes at a host path, by path below it; "" is the path
+itself."""
 
 
 def read_nodes(host_path: str) -> Mapping[str, HostNode]:
-    """Return the node at a path, or all nodes below a directory; empty for anything else.
+    """Return the device node at a host path, or all device nodes below a directory, by path.
 
-    The path itself can be a symbolic link; links below a directory are not followed. Vanishing
-    entries are omitted. Raises ``OSError`` if the path does not exist, or if more files are
-    below it than below any device (a plugin can name ``/``).
+    The keys are paths below ``host_path``; "" is the path itself. Other files have no entry. The
+    path itself can be a symbolic link, but links below a directory are not followed. Raises
+    ``OSError`` if the path does not exist, or if more than 10,000 files are below it.
     """
     # stat, not lstat: /dev has links such as /dev/cdrom, and a runtime follows them.
     status = Path(host_path).stat()
@@ -53,9 +57,11 @@ def _below(directory: Path) -> list[tuple[str, HostNode]]:
     seen = 0
     for parent, directories, files in os.walk(directory):
         seen += len(directories) + len(files)
-        # Checked while walking: a plugin that names / must not cost minutes.
+        # Checked during the walk, which would take minutes for a plugin that names /.
         if seen > _MOST_ENTRIES:
-            raise OSError(errno.E2BIG, f"more than {_MOST_ENTRIES} files below it")
+            raise OSError(
+                errno.E2BIG, f"not a device directory: more than {_MOST_ENTRIES} files below it"
+            )
         for file in files:
             path = Path(parent, file)
             try:

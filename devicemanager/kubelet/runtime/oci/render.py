@@ -16,17 +16,17 @@ from devicemanager.kubelet.runtime.oci.container import PLUGINS, ContainerConfig
 from devicemanager.kubelet.runtime.oci.hostnodes import HostNodes, read_nodes
 
 PCI_ANNOTATION_PREFIX = "pci.devicemanager/"
-"""``pci.devicemanager/8086.1572: 0000:3b:00.0,...``: OCI has no field for PCI devices, so the
-runtime of a hypervisor reads an annotation."""
+"""Prefix of annotations with PCI addresses: ``pci.devicemanager/8086.1572: 0000:3b:00.0,...``. OCI
+has no field for PCI devices, so runtimes of virtual machines read annotations."""
 
 
 @attrs.frozen
 class Fragment:
     """A part of an OCI configuration, in plain JSON values, and its conflicts.
 
-    ``config`` has only fields with a value. ``conflicts`` starts with those of the run options;
-    the others are between device plugins and CDI devices, where the later edit wins, as in a
-    runtime.
+    ``config`` has only fields with a value. ``conflicts`` has the conflicts of the run options
+    first, followed by conflicts between device plugins and CDI devices. The later value has
+    precedence, as in a container runtime.
     """
 
     config: Mapping[str, Any]
@@ -36,15 +36,15 @@ class Fragment:
 def render(
     options: RunOptions, cdi: Registry | None = None, nodes: HostNodes = read_nodes
 ) -> Fragment:
-    """Render a container's run options; ``cdi`` resolves its CDI names.
+    """Render a container's run options to a part of an OCI configuration.
 
-    ``nodes`` returns the device nodes at a host path. Raises ``OciError`` for a device that is
-    not on the host, permissions other than r, w and m, an interface outside the runtime's
-    network namespace and a PCI device without addresses, and ``CdiError`` for CDI names that
-    ``cdi`` does not define.
+    ``cdi`` resolves CDI device names. ``nodes`` returns the device nodes at a host path. Raises
+    ``CdiError`` for CDI names that ``cdi`` does not define. Raises ``OciError`` for a device that
+    is not on the host, permissions other than r, w and m, an interface outside the runtime's
+    network namespace, and a PCI device without addresses.
     """
     container = ContainerConfig(nodes)
-    # Plugins first, then CDI devices: the later one wins, as when a runtime applies CDI.
+    # CDI devices come last and have precedence, as when a container runtime applies CDI.
     for name, value in options.envs.items():
         container.env(PLUGINS, name, value)
     for mount in options.mounts:
@@ -63,11 +63,12 @@ def render(
 
 
 def _host_interface(interface: NetworkInterface) -> str:
-    # OCI names interfaces of the runtime's namespace only.
+    # OCI supports only interfaces of the runtime's own network namespace.
     if interface.net_ns:
         raise OciError(
-            f"network interface {interface.host_name} is in {printable(interface.net_ns)}: "
-            "a runtime moves only interfaces of the namespace it runs in"
+            f"network interface {interface.host_name} is in network namespace "
+            f"{printable(interface.net_ns)}: expected the host's namespace, because a runtime "
+            "cannot move other interfaces"
         )
     return interface.host_name
 
@@ -78,7 +79,7 @@ def _pci_annotations(devices: tuple[PciDevice, ...]) -> dict[str, str]:
         if not device.addresses:
             raise OciError(
                 f"PCI device {device.vendor_id}:{device.product_id} has no address: "
-                "resolve it at allocation"
+                "expected addresses assigned during the allocation"
             )
         key = f"{PCI_ANNOTATION_PREFIX}{device.vendor_id}.{device.product_id}"
         annotations.setdefault(key, []).extend(device.addresses)
@@ -86,10 +87,10 @@ def _pci_annotations(devices: tuple[PciDevice, ...]) -> dict[str, str]:
 
 
 def apply(config: Mapping[str, Any], fragment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of ``config`` with the ``config`` of a fragment in it; neither is changed.
+    """Return a copy of an OCI configuration, merged with the ``config`` of a fragment.
 
-    For an environment variable, a mount or a device that both have, the fragment wins. Access
-    rules, hooks and group IDs are added.
+    If both have the same environment variable, mount or device, the fragment's value is used.
+    Access rules, hooks and group IDs of the fragment are added.
     """
     whole = copy.deepcopy(dict(config))
     part = copy.deepcopy(dict(fragment))
@@ -127,4 +128,5 @@ _IDENTITY: Mapping[tuple[str, ...], Callable[[Any], object]] = {
     ("mounts",): lambda entry: entry["destination"],
     ("linux", "devices"): lambda entry: entry["path"],
 }
-"""What identifies an entry of a list; to lists not named here, entries are only added."""
+"""Functions that return the key of a list entry. An entry replaces an entry with the same key. In
+other lists, entries are only added."""

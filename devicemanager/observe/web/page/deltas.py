@@ -1,7 +1,7 @@
-"""Differences between two documents, so that a page does not need all of it again.
+"""Differences between two documents, so that a page receives only the changes.
 
-A document is a set of tables; a table has rows by key. A whole document is sent as the change
-from the empty one, so a page needs only the code that applies changes.
+A document is a set of tables, and a table has rows by key. A whole document is sent as the changes
+from the empty document, so a page needs only the code that applies changes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["EMPTY", "At", "Change", "Document", "Table", "changes", "merged"]
 At = tuple[str, str]
 """Name and group of a table, such as ``("devices", "vendor.com/gpu")``."""
 Table = Mapping[str, Any]
-"""Rows of JSON values by key. A table that is the same object has not changed."""
+"""Rows of JSON values by key. If two documents have the same table object, it has not changed."""
 Document = Mapping[At, Table]
 
 EMPTY: Document = {}
@@ -24,7 +24,7 @@ _NOTHING = object()
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """Changes of one table; ``[name, group, rows, gone, dropped]`` in JSON."""
+    """Changes of one table. In JSON it is ``[name, group, rows, gone, dropped]``."""
 
     name: str
     group: str
@@ -33,15 +33,15 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
     gone: list[str]
     """Keys of removed rows."""
     dropped: bool = False
-    """True if the table itself was removed; then ``rows`` and ``gone`` are empty."""
+    """True if the table itself was removed. ``rows`` and ``gone`` are then empty."""
 
 
 def changes(old: Document, new: Document) -> list[Change]:
-    """Return the changes that turn ``old`` into ``new``, removed tables first."""
+    """Return the changes that convert ``old`` to ``new``, removed tables first."""
     result = [Change(*at, [], [], True) for at in old if at not in new]
     for at, table in new.items():
         before = old.get(at)
-        # Identity makes an unchanged table of 10,000 devices free.
+        # Comparing identity first makes an unchanged table of 10,000 devices cheap.
         if before is table:
             continue
         rows = _rows(before or {}, table)
@@ -55,14 +55,14 @@ def _rows(old: Table, new: Table) -> list[tuple[str, Any]]:
     rows = []
     for key, row in new.items():
         before = old.get(key, _NOTHING)
-        # A row that was built again without a difference is not sent.
+        # A row that was rebuilt but is equal is not sent.
         if before is not row and before != row:
             rows.append((key, row))
     return rows
 
 
 def merged(old: Document, received: list[Change]) -> Document:
-    """Apply changes to ``old``, as a page does."""
+    """Return the document ``old`` with the changes applied, as a page does it."""
     tables: dict[At, Table] = dict(old)
     for change in received:
         at = (change.name, change.group)

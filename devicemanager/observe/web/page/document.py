@@ -1,9 +1,9 @@
-"""Build the document of a page: tables of JSON rows, from the view of a node.
+"""Build the document of a page from the view of a node. A document consists of tables of JSON rows.
 
-Rows and tables that have not changed since the document before are the same objects, so that
-``deltas`` finds the differences without comparing them. Devices are the reason for the effort: a
-node can have 10,000, and one admission changes a few. For them the view's own ``delta`` says
-which rows to build again.
+Rows and tables that have not changed since the previous document are the same objects, so
+``deltas`` need not compare their content. This matters for devices: a node can have 10,000 devices,
+and an admission changes only a few. The function ``delta`` of the view returns the devices whose
+rows must be built again.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ T = TypeVar("T")
 Row = Any
 
 _NODE = "node"
-# Calls of each plugin that a page is shown.
+# Number of calls of each plugin that a page shows.
 _CALLS = 10
 
 
 class Documents:
-    """Builder of documents from the views of one view builder. Not thread-safe."""
+    """Builder of the documents that the live page shows, from the views of one node. Not
+    thread-safe."""
 
     def __init__(self) -> None:
         self._view: NodeView | None = None
@@ -45,7 +46,7 @@ class Documents:
         self._sources: dict[At, dict[str, object]] = {}
 
     def of(self, view: NodeView, faults: Sequence[FaultState]) -> Document:
-        """Build the document of a view and of the faults that are set."""
+        """Return the document for a view and the faults that are set."""
         tables: dict[At, Table] = {}
         tables[_NODE, ""] = self._table((_NODE, ""), [(_NODE, view)], _node)
         if self._view is not None and self._view.resources is view.resources:
@@ -66,8 +67,8 @@ class Documents:
     def _add_resources(self, view: NodeView, tables: dict[At, Table]) -> None:
         resources = [(each.name, each) for each in view.resources]
         tables["resources", ""] = self._table(("resources", ""), resources, _resource)
-        # Numbers of changed devices by resource; none for an unchanged resource. A resource that
-        # is missing here is new or has another layout: all its rows are built.
+        # Numbers of changed devices by resource; empty for an unchanged resource. A resource that
+        # is missing is new or has another layout, so all its rows are built.
         changed: dict[str, Sequence[int]] = {}
         if self._view is not None:
             difference = delta(self._view, view)
@@ -79,8 +80,8 @@ class Documents:
             tables[at] = self._devices(at, resource, changed.get(resource.name))
 
     def _devices(self, at: At, resource: ResourceView, changed: Sequence[int] | None) -> Table:
-        """Build the table of a resource. ``changed`` has the numbers of changed devices; None if
-        any can have changed."""
+        """Return the table of a resource's devices. ``changed`` has the numbers of changed devices;
+        None if any device can have changed."""
         if changed is None:
             numbers: Iterable[int] = range(len(resource.layout.ids))
             table: dict[str, Row] = {}
@@ -90,12 +91,12 @@ class Documents:
             numbers, table = changed, dict(self._document[at])
         areas = _areas(resource.layout)
         for number in numbers:
-            # By ID, not by number: numbers change when a plugin adds a device.
+            # Keyed by ID, because numbers change when a plugin adds a device.
             table[resource.layout.ids[number]] = _device(resource, number, areas)
         return table
 
     def _table(self, at: At, sources: Sequence[tuple[str, T]], row: Callable[[T], Row]) -> Table:
-        """Return a table with a row for each source; rows of unchanged sources are reused."""
+        """Return a table with one row per source. Rows of unchanged sources are reused."""
         before, table = self._sources.get(at, {}), self._document.get(at, {})
         self._sources[at] = dict(sources)
         if len(before) == len(sources) and all(before.get(key) is one for key, one in sources):
@@ -107,7 +108,7 @@ class Documents:
 
 
 def _numbered(plugins: Sequence[PluginView]) -> list[tuple[str, PluginView]]:
-    """Return the plugins with their keys: resource and number."""
+    """Return pairs of a key and a plugin. The key is a number and the resource."""
     # A resource can have several registrations, even from the same socket.
     counts: dict[str, int] = {}
     keyed = []
@@ -141,7 +142,7 @@ def _resource(resource: ResourceView) -> Row:
 
 
 def _areas(layout: Layout) -> list[int | None]:
-    """Return the NUMA node under which each device is shown."""
+    """Return, for each device, the NUMA node under which the page shows it."""
     areas: list[int | None] = [None] * len(layout.ids)
     for node, numbers in layout.by_node.items():
         for number in numbers:
@@ -150,8 +151,9 @@ def _areas(layout: Layout) -> list[int | None]:
 
 
 def _device(resource: ResourceView, number: int, areas: Sequence[int | None]) -> Row:
-    """Return ``[state, area, holders]``, with ``health, NUMA nodes`` only if they say more."""
-    # An array, and as short as possible: 10,000 of them are most of a document.
+    """Return a device's row ``[state, area, holders]``. Health and NUMA nodes follow only if they
+    are not obvious from the state and the area."""
+    # A short array, because most of a document can be 10,000 such rows.
     device = resource.device(number)
     holders = [(holder.pod, holder.container) for holder in device.holders]
     area = areas[number]
@@ -180,7 +182,7 @@ def _call(call: LastCall) -> Row:
 
 
 def _pod(pod: PodInfo) -> Row:
-    # The UID is the row's key, and ``schema`` is for files, not for this stream.
+    # The UID is the key of the row, and this stream does not need ``schema``.
     row = msgspec.to_builtins(pod)
     del row["schema"], row["uid"]
     return row

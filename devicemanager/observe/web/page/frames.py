@@ -1,4 +1,5 @@
-"""Messages to pages as server-sent events, and the latest ones for pages that reconnect."""
+"""Messages to pages as server-sent events. The latest messages are stored for pages that
+reconnect."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _MOST_BYTES: Final = 8 << 20
 
 @attrs.frozen
 class Frame:
-    """One or more messages in a row."""
+    """One or more consecutive messages, encoded."""
 
     version: int
     """Version of the document after the last message."""
@@ -29,24 +30,25 @@ class Frame:
 
 
 class Frames:
-    """Buffer of the latest changes, one version after the other."""
+    """Buffer of the latest changes, in the order of their versions."""
 
     def __init__(self) -> None:
         self._frames: deque[Frame] = deque()
         self._size = 0
 
     def add(self, frame: Frame) -> None:
-        """Append a change and remove the oldest ones above the limits."""
+        """Append a change, and remove the oldest changes above the limits."""
         self._frames.append(frame)
         self._size += len(frame.data)
         while len(self._frames) > _MOST or self._size > _MOST_BYTES:
             self._size -= len(self._frames.popleft().data)
 
     def after(self, version: int | None) -> Frame | None:
-        """Return all changes after a version; None if some of them are not stored."""
+        """Return all changes after a version. Return None if some of these changes are no longer
+        stored."""
         if version is None:
             return None
-        # The next version must be there, or a page would miss the changes in between.
+        # Without the next version, a page would miss changes.
         later = [frame for frame in self._frames if frame.version > version]
         if not later or later[0].version != version + 1:
             return None
@@ -56,9 +58,10 @@ class Frames:
 def frame(
     kind: str, epoch: str, version: int, changes: Sequence[Change], events: Sequence[Event]
 ) -> Frame:
-    """Encode a message of the kind ``whole`` or ``delta``.
+    """Return an encoded message of the kind ``whole`` or ``delta``.
 
-    ``epoch`` identifies this server, so that a page does not resume with the version of another.
+    ``epoch`` identifies this server, so that a page does not resume with a version of another
+    server.
     """
     message = {"changes": changes, "events": [_event(event) for event in events]}
     head = f"id: {epoch}-{version}\nevent: {kind}\ndata: ".encode()
@@ -78,9 +81,9 @@ def _event(event: Event) -> dict[str, Any]:
 
 
 def _encoded(message: Any) -> bytes:
-    """Encode JSON on one line."""
+    """Return a message as JSON on one line."""
     try:
         return msgspec.json.encode(message)
     except UnicodeEncodeError:
-        # A lone surrogate, which a Python string can contain and UTF-8 cannot: escape it.
+        # A Python string can contain a lone surrogate, which UTF-8 cannot. json escapes it.
         return json.dumps(msgspec.to_builtins(message), separators=(",", ":")).encode()

@@ -1,8 +1,8 @@
-"""Routes of the page: its files, its stream, and the requests that only the page makes.
+"""Routes of the live page: its files, its stream, and requests that only the page sends.
 
-Nothing that a plugin or a manifest says may become script, style or a request. Therefore
-scripts and styles come only from our files, text cannot become markup (Trusted Types), and no
-other site may show the page in a frame to have its buttons clicked (``POLICY``).
+Texts from plugins and manifests must never become script, style or a request. Therefore scripts and
+styles are loaded only from this package, and text cannot become markup (Trusted Types). No other
+site may show the page in a frame and trick the user into clicking its buttons (``POLICY``).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _MOST_BODY: Final = 1 << 20
 
 
 def routes(site: Site) -> Sequence[BaseRoute]:
-    """Return the routes of the page. Call it once, on the server's loop."""
+    """Return the routes of the page. Call it once, on the server's event loop."""
     updates = Updates(SiteNode(site))
     site.on_close(updates.close)
     return [
@@ -86,7 +86,7 @@ def routes(site: Site) -> Sequence[BaseRoute]:
 
 
 def _files() -> list[Route]:
-    # A route for each file, so that no request can name any other file.
+    # One route for each file, so that a request cannot name any other file.
     found = []
     for file in sorted(files(__package__).joinpath("static").iterdir(), key=lambda one: one.name):
         media_type = _MEDIA_TYPES.get(file.name[file.name.rfind(".") :])
@@ -109,16 +109,17 @@ def _file(body: bytes, media_type: str) -> Callable[[Request], Any]:
 
 
 async def _stream(updates: Updates, request: Request) -> Any:
-    # A browser that reconnects by itself sends the header; our script uses the parameter.
+    # A browser that reconnects automatically sends the header. The page's script uses the query.
     since = request.headers.get("last-event-id") or request.query_params.get("since", "")
     return _Messages(updates.messages(since), request.scope["account"])
 
 
 class _Messages:
-    """Response that sends server-sent events until either side ends."""
+    """Response that sends server-sent events until the client or the server closes."""
 
     def __init__(self, messages: AsyncGenerator[bytes], account: Account) -> None:
-        """``account`` limits the memory of messages that slow clients have not received yet."""
+        """Create the response. ``account`` limits the memory of messages that slow clients have not
+        received yet."""
         self._messages = messages
         self._account = account
 
@@ -130,7 +131,7 @@ class _Messages:
             await send({"type": "http.response.body", "body": b""})
             return
         await send({"type": "http.response.body", "body": b"", "more_body": True})
-        # Two tasks: while there is nothing to send, only ``receive`` notices that a page is gone.
+        # Two tasks, because only ``receive`` notices a closed page while there is nothing to send.
         sending = asyncio.ensure_future(self._send(send))
         gone = asyncio.ensure_future(disconnected(receive))
         try:
@@ -145,14 +146,14 @@ class _Messages:
     async def _send(self, send: Send) -> None:
         async with contextlib.aclosing(self._messages) as messages:
             async for message in messages:
-                # Counted until it is sent: a client that does not read keeps it in memory.
+                # Counted until it is sent, because a client that does not read keeps it in memory.
                 with self._account.holding(len(message)):
                     await send_pieces(message, send)
         await send({"type": "http.response.body", "body": b""})
 
 
 class SiteNode:
-    """Implementation of ``updates.Node`` for the kubelet of a site."""
+    """Implementation of ``updates.Node`` for the kubelet of one HTTP server."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -162,7 +163,7 @@ class SiteNode:
         self._kinds: Table = {name: _kind(kind) for name, kind in KINDS.items()}
 
     def refresh(self) -> Document:
-        """Return the current document. Not thread-safe."""
+        """Return the current document of the node. Not thread-safe."""
         document = self._documents.of(self._view.refresh(), self._kubelet.faults.list())
         site = {"control": self._site.has_control, "simulated": sorted(self._site.simulated())}
         return {**document, ("site", ""): {"site": site}, ("kinds", ""): self._kinds}
@@ -172,7 +173,8 @@ class SiteNode:
         return self._kubelet.events.recent()
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` after each event and each call. Returns a function that ends this."""
+        """Call ``callback`` after each event and each call. Return a function that ends the
+        subscription."""
 
         def happened(_: object) -> None:
             callback()
@@ -187,7 +189,7 @@ class SiteNode:
         return end
 
     def failed(self, error: Exception) -> None:
-        """Publish an event about a failed reading."""
+        """Publish an event about an error while the node was read."""
         self._kubelet.events.publish(EventKind.SERVER_ERROR, f"live page: {error!r}")
 
 
@@ -211,7 +213,7 @@ def _kind(kind: Kind) -> Mapping[str, Any]:
 
 
 class _DeviceHealth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Set the health of a simulated plugin's device."""
+    """Request to set the health of a simulated plugin's device."""
 
     resource: str
     id: str
@@ -219,7 +221,7 @@ class _DeviceHealth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _SettingsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Return the settings of a pod's containers."""
+    """Request for the settings of a pod's containers."""
 
     uid: str
 
@@ -232,7 +234,7 @@ async def _device_health(site: Site, request: Request) -> Response:
 
 
 async def _settings(site: Site, request: Request) -> Response:
-    # Requires the token although it changes nothing: environment variables can be secrets.
+    # Requires the token, because environment variables can be secrets.
     site.check(request)
     wanted = _decoded(await read_body(request, _MOST_BODY), _SettingsOf)
     work = partial(container_settings, site.kubelet, wanted.uid)
@@ -252,8 +254,8 @@ def _set_health(site: Site, wanted: _DeviceHealth) -> None:
     set_health = site.simulated().get(wanted.resource)
     if set_health is None:
         text = (
-            f"{wanted.resource!r} is not simulated by this program: change the health of its "
-            "devices in its plugin"
+            f"the plugin of {wanted.resource!r} is not simulated by this program: change the "
+            "health of its devices in the plugin"
         )
         raise HttpError(HTTPStatus.CONFLICT, "not-simulated", text)
     try:
@@ -263,9 +265,8 @@ def _set_health(site: Site, wanted: _DeviceHealth) -> None:
 
 
 def container_settings(kubelet: MockKubelet, uid: str) -> dict[str, Any]:
-    """Return what Allocate responses give each container of a pod in this kubelet's version:
-    settings, or the error of an invalid response. Raises RequestError if the kubelet is
-    stopped."""
+    """Return the settings of each container of a pod, from the plugins' Allocate responses, or the
+    error of an invalid response. Raises RequestError if the kubelet is stopped."""
     pod, rules = PodUid(uid), CdiRules.of(kubelet.settings.behaviour)
     settings: dict[str, Any] = {}
     for container, holdings in kubelet.manager.holdings(pod).items():

@@ -1,19 +1,20 @@
-"""Messages to all pages of a server: the node is read once, and each message is encoded once.
+"""Messages to all pages of a server. For all pages together, the node is read once and each message
+is encoded once.
 
 Theory of operation. Events and calls only set a flag, so an admission never waits. One task,
 which runs while a page is open, reads the node on a worker thread:
 
     wait for the flag or a second → read → compare → encode → wake the pages → pause
 
-The pause is proportional to the cost of reading and sending. A burst of events therefore costs
-one reading, and a node that is expensive to read is read less often.
+The pause is proportional to the cost of reading and sending. Therefore a burst of events causes
+one read, and a node that is expensive to read is read less often.
 
-A page is one call of ``messages``. It is in one of three cases:
-1. It is new, or has been away for too long: it gets the whole document, encoded once for all.
-2. It has an older version: it gets the changes since then, which ``Frames`` stores.
-3. It has the current version: it waits. After ``KEEP_ALIVE`` seconds it gets a comment.
+Each open page is one call of ``messages``, which handles three cases:
+1. The page is new, or was disconnected for too long: send the whole document.
+2. The page has an older version: send the changes since that version, which ``Frames`` stores.
+3. The page has the current version: wait. After ``KEEP_ALIVE`` seconds, send a comment.
 
-Everything but reading and encoding happens on the server's event loop, so the state needs no
+Everything except reading and encoding happens on the server's event loop, so the state needs no
 lock. Only ``_is_waking`` is shared with publishing threads.
 """
 
@@ -38,14 +39,14 @@ from devicemanager.observe.web.page.frames import Frame, Frames, frame
 __all__ = ["KEEP_ALIVE", "Node", "Updates"]
 
 LEAST_PAUSE: Final = 0.1
-"""Minimum pause between readings, in seconds."""
-# The pause after a reading is this multiple of the time for reading and sending, so that pages
-# use at most about 3 % of a CPU.
+"""Minimum pause between two reads of the node, in seconds."""
+# The pause after a read is this multiple of the time for reading and sending, so that pages use
+# at most about 3 % of a CPU.
 _SHARE: Final = 30
 # Estimated seconds for sending a message to one page.
 _SENDING: Final = 1e-4
 _LONGEST_PAUSE: Final = 5.0
-# Seconds after which the node is read without an event: the view contains durations.
+# Seconds after which the node is read without an event, because the view shows durations.
 _PATIENCE: Final = 1.0
 KEEP_ALIVE: Final = 10.0
 """Seconds without a message after which a comment is sent, to detect broken connections."""
@@ -54,24 +55,26 @@ _EVENTS: Final = 200
 
 
 class Node(Protocol):
-    """The node that pages show."""
+    """The node that the pages show."""
 
     def refresh(self) -> Document:
-        """Return the current document. Not thread-safe; may be slow."""
+        """Return the current document of the node. Not thread-safe; may be slow."""
 
     def events(self) -> Sequence[Event]:
         """Return the latest events, oldest first."""
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` whenever something happens. Returns a function that ends this."""
+        """Call ``callback`` after each event and each call. Return a function that ends the
+        subscription."""
 
     def failed(self, error: Exception) -> None:
-        """Report that reading failed, once until it succeeds again."""
+        """Report an error while the node was read. After an error, further errors are reported only
+        if a read has succeeded in between."""
 
 
 @attrs.frozen
 class _State:
-    """Result of the latest reading."""
+    """The latest document of the node, with its version and the number of its last event."""
 
     version: int = 0
     document: Document = EMPTY
@@ -79,11 +82,11 @@ class _State:
 
 
 class Updates:
-    """Source of the messages to all pages of one server. Create it on the server's loop."""
+    """Source of the messages to all pages of one server. Create it on the server's event loop."""
 
     def __init__(self, node: Node, pause: float = LEAST_PAUSE) -> None:
         self._node = node
-        # Separate threads: those of the control API may all wait for a plugin that hangs.
+        # Separate threads, because all threads of the control API may wait for a plugin that hangs.
         self._workers = CapacityLimiter(2)
         self._least_pause = pause
         self._epoch = secrets.token_hex(4)
@@ -97,15 +100,15 @@ class Updates:
         self._is_waking = threading.Event()
         self._pages = 0
         self._reading_task: asyncio.Task[None] | None = None
-        # A cancelled task ends only when its worker thread has finished, and a new task may start
-        # before. The lock keeps two threads from reading at once.
+        # A cancelled task ends only when its worker thread has finished, but a new task may start
+        # earlier. The lock prevents two threads from reading at the same time.
         self._one_task = asyncio.Lock()
         self._is_fresh = False
         self._has_failed = False
         self._closed = False
 
     def close(self) -> None:
-        """End all streams, because the server ends."""
+        """End all streams, because the server stops."""
         self._closed = True
         self._wake_pages()
         if self._reading_task is not None:
@@ -114,13 +117,13 @@ class Updates:
     async def messages(self, since: str = "") -> AsyncGenerator[bytes]:
         """Yield server-sent events: ``whole`` with a document, then ``delta`` with changes.
 
-        ``since`` is the ID of the last received event. If the changes after it are still stored,
-        the stream continues there.
+        ``since`` is the ID of the last received event. If the changes after that event are still
+        stored, the stream continues with them.
         """
         with self._page():
             version = self._version_of(since)
             while not self._closed:
-                # Before the comparison: a change during it sets this event, not its successor.
+                # Read before the comparison, so that a change in between sets this event.
                 changed = self._changed
                 if self._is_fresh and self._state.version != version:
                     message = await self._after(version)
@@ -139,14 +142,15 @@ class Updates:
         epoch, _, version = since.partition("-")
         if epoch != self._epoch or not version.isascii() or not version.isdigit():
             return None
-        # The client chose it: an unlimited number of digits would be slow to convert.
+        # Limited, because the client chooses it, and many digits would be slow to convert.
         return int(version[:18])
 
     async def _after(self, version: int | None) -> Frame:
-        """Return the changes after a version, or the whole document if they are not stored."""
+        """Return the changes after a version. If they are no longer stored, return the whole
+        document."""
         if later := self._frames.after(version):
             return later
-        # Locked, so that a hundred pages that open at once have it encoded only once.
+        # Locked, so that the document is encoded once even if many pages open at the same time.
         async with self._making:
             if self._whole is None or self._whole.version != self._state.version:
                 self._whole = await self._on_worker(self._make_whole)
@@ -165,7 +169,7 @@ class Updates:
     def _page(self) -> Iterator[None]:
         self._pages += 1
         if self._reading_task is None:
-            # The state is as old as the last page; a new page must not show it.
+            # The state is from the time of the last open page, so it must be read again.
             self._is_fresh = False
             self._reading_task = asyncio.create_task(self._read_repeatedly())
         try:
@@ -190,7 +194,7 @@ class Updates:
                         async with asyncio.timeout(_PATIENCE):
                             await self._woken.wait()
                     self._woken.clear()
-                    # Before the next reading, so that an event during it wakes again.
+                    # Cleared before the next read, so that an event during the read wakes again.
                     self._is_waking.clear()
             finally:
                 unsubscribe()
@@ -199,11 +203,11 @@ class Updates:
         return min(max(self._least_pause, cost * _SHARE), _LONGEST_PAUSE)
 
     async def _read(self) -> float:
-        """Read the node on a worker. Returns the CPU seconds used; never raises."""
+        """Read the node on a worker thread. Return the CPU seconds used; never raise."""
         try:
             cost: float = await self._on_worker(self._read_node)
-        except Exception as error:  # a bug: pages keep what they show
-            # Once: a bug that repeats with every reading would fill the log.
+        except Exception as error:  # a bug; pages keep the last document
+            # Reported once, because a bug that repeats with every read would fill the log.
             if not self._has_failed:
                 self._node.failed(error)
             self._has_failed = True
@@ -212,10 +216,11 @@ class Updates:
         return cost
 
     def _read_node(self) -> float:
-        """Read, compare and encode, on a worker. Returns the CPU seconds used."""
+        """Read the node, compare it with the last state and encode the changes. Runs on a worker
+        thread. Return the CPU seconds used."""
         began = time.thread_time()
         before = self._state
-        # Before the document, which then contains the effects of these events.
+        # Events are read before the document, which then contains their effects.
         events = [event for event in self._node.events() if event.number > before.last_event]
         latest = events[-1].number if events else before.last_event
         document = self._node.refresh()
@@ -232,14 +237,14 @@ class Updates:
         self._wake_pages()
 
     def _wake_pages(self) -> None:
-        # A new event each time, so that every waiting page sees this one exactly once.
+        # A new asyncio.Event each time, so that every waiting page sees this one exactly once.
         self._changed.set()
         self._changed = asyncio.Event()
 
     def _happened(self) -> None:
-        """Request a reading. Called on the thread that publishes an event."""
-        # Only the first since the last reading wakes the loop: waking costs a system call, and
-        # hands the interpreter's lock to the loop's thread.
+        """Request a read of the node. Called on the thread that publishes an event."""
+        # Only the first call since the last read wakes the loop, because waking needs a system
+        # call and passes the interpreter's lock to the loop's thread.
         if not self._is_waking.is_set():
             self._is_waking.set()
             with contextlib.suppress(RuntimeError):  # the server has just ended

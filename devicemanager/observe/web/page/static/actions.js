@@ -1,4 +1,4 @@
-// The buttons: operations of the control API, requested with the token.
+// The buttons of the page. They call operations of the control API, with the token.
 
 import { ask, post, quoted, setToken, token } from "./api.js";
 import { field } from "./dialog.js";
@@ -30,8 +30,8 @@ export class Actions {
     }
   }
 
-  /** Return the resources whose devices can be broken, and `why` nothing can be changed (empty if
-   *  it can). The same object until one of them changes. */
+  /** Return the resources whose device health can be set, and `why`, the reason why nothing can be
+   *  changed, empty if changes are possible. An unchanged result is the same object. */
   permissions() {
     const site = this.#model.row("site", "site");
     const why = !site?.control ? "the control API is disabled: start with --control" : !token() ? "enter the token first" : "";

@@ -1,4 +1,4 @@
-// NUMA nodes as areas that contain the blocks of their resources.
+// Areas of the page, one per NUMA node. An area contains a block for each of its resources.
 
 import { Block } from "./block.js";
 import { counted, make } from "./text.js";
@@ -121,7 +121,7 @@ export class Areas {
     this.#blocks.delete(resource);
   }
 
-  /** Remove empty areas, except those of the machine's NUMA nodes. */
+  /** Remove empty areas, except the areas of the machine's NUMA nodes. */
   #tidy() {
     const nodes = this.#shared.model.row("node", "node")?.numa_nodes ?? [];
     const wanted = this.#blocks.size ? new Set(nodes.map(String)) : new Set();
@@ -142,7 +142,7 @@ export class Areas {
 
   // -- sizes ---------------------------------------------------------------------------------
 
-  /** Lay out all blocks, after all areas exist: each area makes the others narrower. */
+  /** Lay out all blocks. All areas must exist, because each area makes the other areas narrower. */
   #layOut() {
     const widths = new Map();
     for (const [area, element] of this.#areas) widths.set(area, element.querySelector(".blocks").clientWidth - PADDING);

@@ -39,7 +39,7 @@ export class Block {
     this.resource = resource;
     this.area = area;
     this.ids = [];
-    /** True if it must be laid out because its devices changed. */
+    /** True if the block must be laid out because its devices changed. */
     this.isNew = true;
     this.width = 0;
     this.#shared = shared;
@@ -213,7 +213,7 @@ export class Block {
     return this.#places.has(id);
   }
 
-  /** Scroll until the cell of this device is in sight. */
+  /** Scroll until the cell of a device is visible. */
   reveal(id) {
     const box = this.#canvas.getBoundingClientRect();
     const top = box.top + Math.floor(this.#places.get(id) / this.#columns) * this.#size;

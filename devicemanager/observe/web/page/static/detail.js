@@ -39,7 +39,7 @@ export class Detail {
     return this.#selection;
   }
 
-  /** With `byKey` the focus moves to the panel, and back when the panel is closed. */
+  /** Show an object. With `byKey` the focus moves to the panel, and back when the panel closes. */
   open(selection, byKey = false) {
     this.#selection = selection;
     this.#settings = null;
@@ -61,7 +61,7 @@ export class Detail {
     this.#does.changed(null);
   }
 
-  /** Show the current state if it has changed. */
+  /** Show the current state of the selected object if it has changed. */
   update() {
     if (this.#selection === null) return;
     const sources = this.#sources();

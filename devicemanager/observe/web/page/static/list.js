@@ -1,5 +1,5 @@
-// A list of any length; only the visible rows are HTML elements. One row is in the Tab order; the
-// arrow keys change which one.
+// A list of any length; only the visible rows are HTML elements. Only one row is in the Tab order.
+// The arrow keys select this row.
 
 import { make } from "./text.js";
 
@@ -77,8 +77,8 @@ export class List {
     }
     if (!this.#items.some((item) => this.#key(item) === this.#current)) this.#current = null;
     const tabbed = shown.has(this.#current) ? this.#current : shown.keys().next().value;
-    // In visible order, because screen readers read them in this order. Rows that stay are not
-    // moved: moving an element takes the focus from it.
+    // In visible order, because screen readers read the elements in this order. Rows that stay are
+    // not moved, because an element that is moved loses the focus.
     let next = this.#sheet.firstChild;
     for (const [key, index] of shown) {
       const row = this.#rows.get(key) ?? this.#add(key);

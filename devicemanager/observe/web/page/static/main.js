@@ -1,5 +1,5 @@
-// The entry point: messages of the stream change the model, and once per frame everything that
-// shows a changed part of the model is updated.
+// The entry point. Messages of the stream change the model. Once per frame, the parts of the page
+// that show changed data are updated.
 
 import { Actions } from "./actions.js";
 import { takeToken } from "./api.js";
@@ -111,7 +111,7 @@ element("find").addEventListener("input", () => {
 
 // -- the stream ------------------------------------------------------------------------------
 
-/** What was received since the last frame: touched rows (null: all), events, time of the first. */
+/** Changes received since the last frame: touched rows (null: all), events, time of the first. */
 let pending = null;
 
 function take(message, isWhole) {

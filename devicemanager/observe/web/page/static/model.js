@@ -1,8 +1,8 @@
-// The node as received from the server: tables of rows, and what a message changed in them.
+// The node as received from the server: tables of rows, and the changes of each message.
 //
-// Maps, not objects: a device can have the ID "__proto__".
+// Tables are Maps instead of objects, because a device can have the ID "__proto__".
 
-/** Changes of one message in one table. */
+/** The changes that one message makes in one table. */
 class Touched {
   rows = [];
   /** True if rows were added or removed, so that positions can differ. */

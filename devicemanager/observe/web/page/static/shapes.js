@@ -87,7 +87,7 @@ export function picture(kind, pixels, colour) {
   return canvas;
 }
 
-/** Read the colours of the theme from the legend: the style sheet is their only source. */
+/** Read the colours of the theme from the legend, because only the style sheet defines them. */
 function colours(legend) {
   const found = {};
   for (const kind of KINDS) {

@@ -39,7 +39,7 @@ export class Stream {
     try {
       handler(JSON.parse(event.data));
     } catch (error) {
-      this.#seen = ""; // half of the message was applied: request the whole document
+      this.#seen = ""; // the message may be partly applied: request the whole document
       console.error(error);
       this.#again();
     }

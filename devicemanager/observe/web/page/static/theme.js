@@ -19,7 +19,7 @@ export function themes(select, changed) {
   matchMedia("(forced-colors: active)").addEventListener("change", changed);
 }
 
-// A browser may refuse to store anything.
+// A browser may be set to store no data.
 function read() {
   try {
     return localStorage.getItem(KEY);

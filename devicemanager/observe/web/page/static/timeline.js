@@ -23,7 +23,7 @@ export class Timeline {
     pen.scale(scale, scale);
     const style = getComputedStyle(this.#canvas);
     const events = this.#events();
-    // With a manual clock the kubelet's time is far from ours: then the latest event is "now".
+    // With a manual clock, the kubelet's time differs from the browser's: the latest event is "now".
     const last = events.at(-1)?.time ?? 0;
     const here = Date.now() / 1000;
     const now = Math.abs(here - last) < 86400 ? Math.max(here, last) : last;
