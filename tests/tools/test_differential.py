@@ -154,13 +154,24 @@ def test_checkpoint_is_compared_as_text(played):
     assert facts_of(other)["checkpoint text"] == f"{text} not as Go writes JSON"
 
 
-def test_after_a_panic_nothing_is_compared(played):
+def test_panic_of_the_kubelet_is_compared(played):
     panicked = answer(played)
     del panicked["runs"][0]["steps"][1:]
-    panicked["runs"][0]["panic"] = "nil"
+    panicked["runs"][0]["panic"] = "nil pointer"
     wanted = expected(panicked)
-    assert wanted.panic == "nil"
-    assert compare(SCENARIO, VERSION, wanted, played) == []
+    (found,) = compare(SCENARIO, VERSION, wanted, played)
+    assert found.text() == "step 1, panic: the reference nil pointer, ours None"
+    mine = {"runs": [{**panicked["runs"][0], "panic": "panic: nil pointer (Q33)"}]}
+    assert compare(SCENARIO, VERSION, wanted, mine) == []
+    (found,) = compare(SCENARIO, VERSION, expected(answer(played)), mine)
+    assert (found.step, found.path, found.expected) == (1, "panic", None)
+
+
+def test_panic_that_a_random_choice_decides_is_not_compared(played):
+    panicked = answer(played, played)
+    del panicked["runs"][0]["steps"][1:]
+    panicked["runs"][0]["panic"] = "nil pointer"
+    assert compare(SCENARIO, VERSION, expected(panicked), played) == []
 
 
 def test_devices_of_ended_pods_are_compared(played):
@@ -280,6 +291,30 @@ def test_deviation_has_a_value_and_a_direction(updates, expected_updates, name):
     wanted = expected(answer(with_value(mine, 1, "health_updates", expected_updates)))
     found = compare(WITHOUT_GATE, VERSION, wanted, with_value(mine, 1, "health_updates", updates))
     assert [each.deviation and each.deviation.name for each in found] == [name]
+
+
+def test_default_quirks_differ_only_as_documented(played):
+    mine = ours.play(SCENARIO, VERSION, ours.Mode(quirks="default"))
+    wanted = expected(answer(played))
+    found = compare(SCENARIO, VERSION, wanted, mine, "default")
+    assert {each.deviation.name for each in found} >= {"Q29 write"}
+    assert not [each for each in found if each.deviation is None]
+
+
+@pytest.mark.parametrize(
+    ("step", "path", "value"),
+    [
+        (0, ("message",), "no"),
+        (1, ("capacity", "vendor.com/gpu"), 1),
+        (1, ("status", "pod-0", "main", "vendor.com/gpu"), {"gpu-1": "Unknown"}),
+        (1, ("health_updates",), ["pod-1"]),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)
+def test_false_value_is_found_with_default_quirks(played, step, path, value):
+    mine = with_value(ours.play(SCENARIO, VERSION, ours.Mode(quirks="default")), step, *path, value)
+    found = compare(SCENARIO, VERSION, expected(answer(played)), mine, "default")
+    assert [each.step for each in found if each.deviation is None] == [step]
 
 
 def test_mock_does_the_same_with_plugins_on_sockets(played):

@@ -17,9 +17,10 @@ from typing import Final
 from devicemanager.observe.terminal.progress import Work
 from tools.differential import coverage
 from tools.differential.building import BuildError, build
-from tools.differential.deviations import deviations_of
+from tools.differential.deviations import DEVIATIONS
 from tools.differential.generating import scenarios
 from tools.differential.ours import Mode
+from tools.differential.quirk_deviations import RULES
 from tools.differential.recording import MOST_BYTES, selected
 from tools.differential.reference import Reference, ReferenceError
 from tools.differential.running import Comparison, Finding, Tally
@@ -78,9 +79,11 @@ def _compare(version: str, options: argparse.Namespace) -> bool:
     )
     if tally.open:
         print(f"  {tally.open} random facts have too many values to compare")
-    for deviation in deviations_of(mode.quirks):
-        if count := tally.deviations[deviation.name]:
-            print(f"  {deviation.name}: {count} scenarios; {deviation.reason}")
+    reasons = {each.name: each.reason for each in DEVIATIONS}
+    reasons |= {each.name: each.reason for each in RULES}
+    for name, reason in reasons.items():
+        if count := tally.deviations[name]:
+            print(f"  {name}: {count} scenarios; {reason}")
     has_reached_all = _has_reached_all(version, options, tally)
     return has_reached_all and not tally.findings
 

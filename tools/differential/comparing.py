@@ -16,6 +16,7 @@ import attrs
 
 from tools.differential.deviations import Deviation, Fact, named
 from tools.differential.facts import Facts, facts_of
+from tools.differential.quirk_deviations import RULES, Rule, Step
 from tools.differential.scenarios import Scenario
 
 ABSENT: Final = "(absent)"
@@ -60,7 +61,7 @@ class Expected:
     random: Sequence[Mapping[str, Seen]] = ()
     """Per step the facts that were not."""
     panic: str | None = None
-    """Text of the panic with which the reference ended after these steps, in some run."""
+    """Text of the panic with which every run of the reference ended after these steps."""
 
     @property
     def is_open(self) -> bool:
@@ -82,8 +83,10 @@ def expected(answer: Mapping[str, Any]) -> Expected:
         same = {path for path, found in values.items() if all(one == found[0] for one in found)}
         steps.append({path: values[path][0] for path in sorted(same)})
         random.append({path: _seen(values[path]) for path in sorted(paths - same)})
-    panics = [run["panic"] for run in answer["runs"] if run.get("panic")]
-    return Expected(None, steps, random, panics[0] if panics else None)
+    # A random choice can decide whether there is a panic.
+    ends = {(len(run["steps"] or ()), run.get("panic")) for run in answer["runs"]}
+    (_, panic), is_certain = min(ends, key=lambda end: end[0]), len(ends) == 1
+    return Expected(None, steps, random, panic if is_certain else None)
 
 
 def _seen(values: Sequence[Any]) -> Seen:
@@ -92,15 +95,23 @@ def _seen(values: Sequence[Any]) -> Seen:
 
 
 def compare(
-    scenario: Scenario, version: str, wanted: Expected, ours: Mapping[str, Any]
+    scenario: Scenario,
+    version: str,
+    wanted: Expected,
+    ours: Mapping[str, Any],
+    quirks: str = "reference",
 ) -> list[Disagreement]:
-    """Return all disagreements, each with the deviation that explains it, if any."""
+    """Return all disagreements, each with the deviation that explains it, if any.
+
+    With quirks ``default``, the rules of ``quirk_deviations`` explain them, too. After a step in
+    which the mock is in another state by such a rule, nothing is compared.
+    """
     error = ours.get("config_error")
     if error != wanted.config_error:
         return [Disagreement(0, "config error", wanted.config_error, error)]
     if error is not None:
         return []
-    found = []
+    found = [] if quirks == "default" else list(_panics(wanted, ours["runs"][0]))
     devices = [_devices(*each) for each in zip(wanted.steps, wanted.random, strict=True)]
     for each in _differences(wanted, ours["runs"][0]["steps"]):
         fact = Fact(
@@ -108,7 +119,43 @@ def compare(
             devices, each.is_random,
         )  # fmt: skip
         found.append(attrs.evolve(each, deviation=named(fact)))
-    return found
+    return found if quirks == "reference" else _with_rules(scenario, wanted, ours, found)
+
+
+def _with_rules(
+    scenario: Scenario, wanted: Expected, ours: Mapping[str, Any], found: Sequence[Disagreement]
+) -> list[Disagreement]:
+    mine = [facts_of(outcome) for outcome in ours["runs"][0]["steps"]]
+    explained: list[Disagreement] = []
+    for number in range(min(len(wanted.steps), len(mine))):
+        step = Step(scenario, number, wanted.steps[: number + 1], mine[: number + 1])
+        differing = [each for each in found if each.step == number]
+        rules = [_rule(step, each) for each in differing]
+        parts = any(rule is not None and rule.parts for rule in rules)
+        for each, rule in zip(differing, rules, strict=True):
+            if rule is not None:
+                deviation = Deviation(rule.name, rule.reason, lambda _: True)
+                explained.append(attrs.evolve(each, deviation=deviation))
+            elif not parts or each.deviation is not None:
+                explained.append(each)
+        if parts:
+            break
+    return explained
+
+
+def _rule(step: Step, each: Disagreement) -> Rule | None:
+    if each.is_random:
+        return None
+    allowing = (rule for rule in RULES if rule.allows(step, each.path, each.expected, each.actual))
+    return next(allowing, None)
+
+
+def _panics(wanted: Expected, run: Mapping[str, Any]) -> Iterator[Disagreement]:
+    count, panic = len(run["steps"]), run.get("panic")
+    if wanted.panic is not None and (panic is None or wanted.panic not in panic):
+        yield Disagreement(len(wanted.steps), "panic", wanted.panic, panic)
+    elif panic is not None and count < len(wanted.steps):
+        yield Disagreement(count, "panic", None, panic)
 
 
 def _devices(facts: Facts, random: Mapping[str, Seen]) -> dict[str, set[str]]:
@@ -125,6 +172,8 @@ def _devices(facts: Facts, random: Mapping[str, Seen]) -> dict[str, set[str]]:
 
 def _differences(wanted: Expected, ours: Sequence[Mapping[str, Any]]) -> Iterator[Disagreement]:
     for number, (facts, random) in enumerate(zip(wanted.steps, wanted.random, strict=True)):
+        if number >= len(ours):
+            return  # after a panic
         # As JSON: recorded values were JSON, too.
         actual = json.loads(json.dumps(facts_of(ours[number])))
         for path in sorted(facts.keys() | actual.keys() | random.keys()):

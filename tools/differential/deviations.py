@@ -78,8 +78,3 @@ DEVIATIONS: Final[tuple[Deviation, ...]] = (
         _is_reported_with_the_gate_off,
     ),
 )
-
-
-def deviations_of(quirks: str) -> tuple[Deviation, ...]:
-    """Return the deviations of the mock with these quirks: ``reference`` or ``default``."""
-    return DEVIATIONS

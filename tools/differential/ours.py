@@ -20,7 +20,7 @@ import grpc
 import checkpoint
 from devicemanager.core.api.deviceplugin import VERSION
 from devicemanager.core.api.names import is_extended_resource_name
-from devicemanager.core.errors import AllocationError, EndpointError, RequestError
+from devicemanager.core.errors import AllocationError, EndpointError, KubeletPanic
 from devicemanager.core.ids import PodUid
 from devicemanager.core.topology import NumaTopology, TopologyConfigError
 from devicemanager.core.versions.gates import step_at
@@ -65,10 +65,15 @@ def play(scenario: Described, version: str, mode: Mode | None = None) -> Plain:
         return {"config_error": str(error)}
     with _kubelet(scenario, settings) as kubelet:
         node = _Node(kubelet, scenario, mode)
+        run: Plain = {"steps": []}
         try:
-            return {"runs": [{"steps": [node.step(step) for step in steps_of(scenario)]}]}
+            for step in steps_of(scenario):
+                run["steps"].append(node.step(step))
+        except KubeletPanic as panic:
+            run["panic"] = str(panic)
         finally:
             node.close()
+        return {"runs": [run]}
 
 
 def _settings(scenario: Described, version: str, mode: Mode) -> Settings:
@@ -411,4 +416,4 @@ def _manifest(pod: Described) -> Plain:
     return made
 
 
-__all__ = ["Mode", "RequestError", "play"]
+__all__ = ["Mode", "play"]

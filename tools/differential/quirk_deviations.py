@@ -90,10 +90,10 @@ def _is_extra_write(step: Step, path: str, wanted: Any, ours: Any) -> bool:
         return False
     facts, words = step.ours[-1], path.split(" ")
     if words[1] == "registered" and len(words) == 3:
-        return len(ours) == facts.get(f"allocatable {words[2]}", 0)
+        return bool(len(ours) == facts.get(f"allocatable {words[2]}", 0))
     if words[1] == "entry" and words[-1] == "devices":
         ids = sorted({each for ids in ours.values() for each in ids})
-        return facts.get(f"devices {' '.join(words[2:-1])}", ids) == ids
+        return bool(facts.get(f"devices {' '.join(words[2:-1])}", ids) == ids)
     if words[1] == "entries":
         return all(f"devices {each}" in facts or _from_file(step, each) for each in ours)
     return path != "checkpoint written by ours from what it reads" or ours is True
@@ -119,16 +119,18 @@ def _is_present_health(step: Step, path: str, wanted: Any, ours: Any) -> bool:
         is_away = not facts.get(f"allocatable {resource}")
         is_listed = id_ in _latest_list(step, resource)
         expected = "Unknown" if not is_listed else "Unhealthy" if is_away else wanted[id_]
-        if health != expected and not (is_away and health in ("Unhealthy", "Unknown")):
+        if health != expected:
             return False
     return True
 
 
 def _latest_list(step: Step, resource: str) -> set[str]:
-    """Return the IDs of the latest list for a resource."""
+    """Return the IDs of the latest list for a resource since the kubelet started."""
     made = (step.scenario.get("resources") or {}).get(resource) or {}
     devices = made.get("devices") or ()
     for each in steps_of(step.scenario)[: step.number + 1]:
+        if kind_of(each) == "restart":
+            devices = ()
         for described in _sent(each):
             if described.get("resource") == resource and described.get("devices") is not None:
                 devices = described["devices"]
@@ -165,13 +167,31 @@ def _is_freed(step: Step, path: str, wanted: Any, ours: Any) -> bool:
     words = path.split(" ")
     if words[0] not in ("devices", "count", "status") or ours != _ABSENT or len(words) < 4:
         return False
-    uid = words[1]
+    return words[1] in _ended(step) | _rejected(step)
+
+
+def _ended(step: Step) -> set[str]:
     ended = {
         each[kind_of(each)]
         for each in steps_of(step.scenario)[: step.number + 1]
         if kind_of(each) in ("finish", "delete", "exit", "retire")
     }
-    return uid in ended or uid in _rejected(step)
+    # Pods of the checkpoint that nothing knows.
+    known = step.scenario.get("active_pods") or ()
+    return ended | ({"old-pod"} - set(known))
+
+
+def _is_without_ended(step: Step, path: str, wanted: Any, ours: Any) -> bool:
+    """The file has no entries of ended and rejected pods."""
+    if not (step.ours[-1].get("written") and path.startswith("checkpoint ")):
+        return False
+    gone = _ended(step) | _rejected(step)
+    words = path.split(" ")
+    if words[1] == "entries" and _ABSENT not in (wanted, ours):
+        return set(ours) == {each for each in wanted if each.split(" ")[0] not in gone}
+    if words[1] == "entry":
+        return words[2] in gone and ours == _ABSENT
+    return words[1] == "text" and any(f'"PodUID":"{uid}"' in str(wanted) for uid in gone)
 
 
 def _rejected(step: Step) -> set[str]:
@@ -239,6 +259,14 @@ def _is_admitted(step: Step, path: str, wanted: Any, ours: Any) -> bool:
     )
 
 
+def _is_fresh(step: Step, path: str, wanted: Any, ours: Any) -> bool:
+    """A pod with the UID of an ended one is new; the reference gives it what that one had."""
+    if step.kind != "admit":
+        return False
+    before = attrs.evolve(step, number=step.number - 1, reference=step.reference[:-1])
+    return step.step["admit"]["uid"] in _ended(before) | _rejected(before)
+
+
 def _is_topology_less(step: Step, path: str, wanted: Any, ours: Any) -> bool:
     """A device whose topology has no nodes is allocatable (Q13)."""
     if not path.startswith("allocatable: ") or ours == _ABSENT:
@@ -253,8 +281,10 @@ RULES: Final = (
     Rule("Q9", "a device without a plugin, or without a list, is not healthy", _is_present_health),
     Rule("Q8, Q9, Q32", "more or other pods are reported", _is_more_reported),
     Rule("Q13", "a device without NUMA nodes is allocatable", _is_topology_less),
+    Rule("Q10", "the checkpoint has no pods that ended", _is_without_ended),
     Rule("Q10, Q31", "devices of ended and rejected pods are free", _is_freed, parts=True),
     Rule("Q1, Q24", "replaced plugins have no effect", _is_ignored, parts=True),
     Rule("Q31", "a rejected pod is not written", _is_written_for_a_rejected_pod, parts=True),
+    Rule("Q10 UID", "a pod with the UID of an ended one gets devices", _is_fresh, parts=True),
     Rule("Q4, Q5, Q16", "a pod is admitted that a bug rejects", _is_admitted, parts=True),
 )

@@ -121,7 +121,8 @@ class Comparison:
         wanted = expected(answer)
         if played is None:
             played = ours.play(scenario, self._version, self._mode)
-        return dict(answer), wanted, compare(scenario, self._version, wanted, played)
+        found = compare(scenario, self._version, wanted, played, self._mode.quirks)
+        return dict(answer), wanted, found
 
     def shrunk(self, finding: Finding) -> Finding:
         """Return the smallest scenario with a disagreement about the same kind of fact."""

@@ -35,7 +35,7 @@ def machine(state: State) -> Plain:
     if state.has_pod_level:
         made["policy"] = rng.choice(("best-effort", "restricted", "restricted"))
     if state.chance(0.15):
-        made["node"] = rng.choice(({"cpu": "4"}, {"memory": "1Gi"}, {"pods": "3"}))
+        made["node"] = rng.choice(({"cpu": "3"}, {"memory": "1Gi"}, {"pods": "2"}))
         state.node = made["node"]
     if state.chance(0.15):
         made["other"] = _other(state)

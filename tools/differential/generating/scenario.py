@@ -47,9 +47,9 @@ def _seeded(state: State, made: Plain) -> None:
 
 def _steps(state: State) -> list[Plain]:
     found: list[Plain] = []
-    most = state.rng.randint(4, _MOST_STEPS)
+    most = state.rng.randint(6, _MOST_STEPS)
     while len(found) < most:
-        if state.chance(0.3):
+        if state.chance(0.35):
             found += stories.story(state)
         else:
             found.append(steps.step(state))

@@ -19,6 +19,8 @@ def story(state: State) -> list[Plain]:
         first = {"register": {"resource": "vendor.com/gpu", **state.plugins["vendor.com/gpu"]}}
         return [copy.deepcopy(first)]
     resource = state.rng.choice(sorted(state.plugins))
+    if state.node and state.chance(0.4):
+        return list(_crowd(state, resource))
     if state.has_pod_level and state.chance(0.4):
         return list(_pod_level(state, resource))
     return list(state.rng.choice(_STORIES)(state, resource))
@@ -306,6 +308,15 @@ def _watched(state: State, resource: str) -> Iterator[Plain]:
     yield {"unwatch": resource}
 
 
+def _crowd(state: State, resource: str) -> Iterator[Plain]:
+    """More pods come than the node has CPUs or memory for."""
+    yield _healthy(state, resource)
+    for _ in range(3):
+        made = _pod(state, resource)
+        made["admit"]["containers"][0]["limits"] |= {"cpu": 2, "memory": 1 << 29}
+        yield made
+
+
 def _pod_level(state: State, resource: str) -> Iterator[Plain]:
     """A pod with resources of its own comes, sometimes when no hints are possible."""
     yield _healthy(state, resource)
@@ -314,7 +325,7 @@ def _pod_level(state: State, resource: str) -> Iterator[Plain]:
             device["numa"] = [-1]
         listed = copy.deepcopy(state.plugins[resource]["devices"])
         yield {"list": {"resource": resource, "devices": listed}}
-    pod = {**pods.simple(resource, state.new_uid()), "pod_level": True}
+    pod = {**pods.simple(resource, state.new_uid()), "pod_level": not state.node}
     state.admitted(pod)
     yield {"admit": pod}
     yield _start(state, pod["uid"])
