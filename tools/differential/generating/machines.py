@@ -27,8 +27,11 @@ def machine(state: State) -> Plain:
         made |= {"policy": "restricted", "policy_options": {}} | wrong
     # The reference indexes distances by NUMA node ID and panics if IDs have gaps (Q28).
     has_distances = made["numa_nodes"] == list(range(len(state.numa)))
-    if has_distances and state.chance(0.8):
+    if has_distances and state.chance(0.9):
         made["numa_distances"] = _distances(state)
+    elif state.chance(0.9):
+        # Without distances this option is an error.
+        made["policy_options"].pop("prefer-closest-numa-nodes", None)
     gates = _gates(state)
     if gates:
         made["feature_gates"] = gates

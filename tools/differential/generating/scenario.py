@@ -10,7 +10,7 @@ from typing import Final
 from tools.differential.generating import devices, machines, pods, saved, steps, stories
 from tools.differential.generating.state import RESOURCES, Plain, State
 
-_MOST_STEPS: Final = 16
+_MOST_STEPS: Final = 18
 
 
 def scenarios(seed: int, count: int, version: int) -> Iterator[Plain]:
@@ -47,9 +47,9 @@ def _seeded(state: State, made: Plain) -> None:
 
 def _steps(state: State) -> list[Plain]:
     found: list[Plain] = []
-    most = state.rng.randint(6, _MOST_STEPS)
+    most = state.rng.randint(7, _MOST_STEPS)
     while len(found) < most:
-        if state.chance(0.35):
+        if state.chance(0.45):
             found += stories.story(state)
         else:
             found.append(steps.step(state))
