@@ -5,11 +5,13 @@ Each says exactly what the mock may show instead of what.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
+import checkpoint
 from tools.differential.scenarios import Scenario, kind_of, steps_of
 from tools.differential.versions import minor
 
@@ -60,8 +62,17 @@ def _is_reported_with_the_gate_off(fact: Fact) -> bool:
         if not sent.isdisjoint(ids)
     }
     # Pods of the checkpoint: only the file says what they have.
-    using.update(fact.scenario.get("active_pods") or ())
+    using.update(_pods_of_file(fact.scenario.get("checkpoint")))
     return bool(fact.actual) and using.issuperset(fact.actual)
+
+
+def _pods_of_file(text: str | None) -> set[str]:
+    """Return the pods that a checkpoint names, if it can be read."""
+    try:
+        saved = checkpoint.loads(base64.b64decode(text or ""))
+    except checkpoint.CheckpointError:
+        return set()
+    return {entry.pod_uid for entry in saved.entries or ()}
 
 
 def _sent(step: Mapping[str, Any]) -> set[str]:

@@ -157,6 +157,8 @@ class SocketPlugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
         self._ended = threading.Event()
         self._notified: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stopped = False
+        self._last: dp.ListAndWatchResponse | None = None
+        self._counts_equal = False
 
     @property
     def closed(self) -> bool:
@@ -178,6 +180,7 @@ class SocketPlugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
 
     def _serve(self, kubelet: MockKubelet, path: Path) -> None:
         self._handled = _handled(kubelet)
+        self._counts_equal = "Q29" in kubelet.settings.quirks
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
@@ -189,18 +192,22 @@ class SocketPlugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
         self._server = server
 
     def unwatch(self) -> None:
+        handled = self._handled
+        assert handled is not None
+        before = handled.ends
         self._path.unlink(missing_ok=True)
-        deadline = time.monotonic() + _PATIENCE
-        while not self.closed and time.monotonic() < deadline:
-            time.sleep(0.001)
+        _wait_for(lambda: handled.ends > before)
         self.stop()
 
     def send(self, devices: Sequence[Described]) -> None:
-        assert self._handled is not None
-        before = self._handled.lists
-        self._lists.put(dp.ListAndWatchResponse(devices=map(_device, devices)))
-        # A list that is equal to the one before is not processed.
-        self._handled.wait_for(lambda: self._handled.lists > before or self.closed)  # type: ignore[union-attr]
+        handled = self._handled
+        assert handled is not None
+        before, sent = handled.lists, dp.ListAndWatchResponse(devices=map(_device, devices))
+        # Without quirks, a list that is equal to the one before is not processed.
+        is_new, self._last = self._counts_equal or sent != self._last, sent
+        self._lists.put(sent)
+        if is_new:
+            _wait_for(lambda: handled.lists > before or self.closed)
 
     def stop(self) -> None:
         if self._stopped:
@@ -210,7 +217,7 @@ class SocketPlugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
         before = handled.ends if handled else 0
         self._end()
         if handled and was_open:
-            handled.wait_for(lambda: handled.ends > before)
+            _wait_for(lambda: handled.ends > before or handled.handler.is_closed)
 
     def _end(self) -> None:
         self._lists.put(None)
@@ -297,33 +304,31 @@ class _Handled:
     """Counts lists and ends of streams that a kubelet has processed."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
-        self._changed = threading.Condition()
         self.lists = self.ends = 0
-        handler = kubelet.manager.plugins
-        self.handler = handler
+        self.handler = handler = kubelet.manager.plugins
         update, disconnect = handler.update, handler.disconnect
+        lock = threading.Lock()
 
         def counted_update(*arguments: Any) -> None:
             update(*arguments)
-            self._count("lists")
+            with lock:
+                self.lists += 1
 
         def counted_disconnect(*arguments: Any) -> None:
             disconnect(*arguments)
-            self._count("ends")
+            with lock:
+                self.ends += 1
 
         handler.update = counted_update  # type: ignore[method-assign, assignment]
         handler.disconnect = counted_disconnect  # type: ignore[method-assign, assignment]
 
-    def _count(self, what: str) -> None:
-        with self._changed:
-            setattr(self, what, getattr(self, what) + 1)
-            self._changed.notify_all()
 
-    def wait_for(self, done: Callable[[], bool]) -> None:
-        """Wait until the kubelet has processed something."""
-        with self._changed:
-            if not self._changed.wait_for(done, timeout=_PATIENCE):
-                raise TimeoutError("the mock kubelet did not process what a plugin sent")
+def _wait_for(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not done():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the mock kubelet did not process what a plugin sent")
+        time.sleep(0.0005)
 
 
 _COUNTED: Final = "_differential_handled"

@@ -117,7 +117,9 @@ def _is_present_health(step: Step, path: str, wanted: Any, ours: Any) -> bool:
         if health == wanted[id_]:
             continue
         is_away = not facts.get(f"allocatable {resource}")
-        is_listed = id_ in _latest_list(step, resource)
+        # After the grace period the resource is unknown.
+        is_known = f"capacity {resource}" in facts
+        is_listed = is_known and id_ in _latest_list(step, resource)
         expected = "Unknown" if not is_listed else "Unhealthy" if is_away else wanted[id_]
         if health != expected:
             return False
@@ -259,6 +261,14 @@ def _is_admitted(step: Step, path: str, wanted: Any, ours: Any) -> bool:
     )
 
 
+def _is_more_available(step: Step, path: str, wanted: Any, ours: Any) -> bool:
+    """Devices of pods that only the checkpoint names are free."""
+    if path != "calls" or step.scenario.get("checkpoint") is None or not (wanted and ours):
+        return False
+    before, after = (set(calls[0].get("available") or ()) for calls in (wanted, ours))
+    return before < after
+
+
 def _is_fresh(step: Step, path: str, wanted: Any, ours: Any) -> bool:
     """A pod with the UID of an ended one is new; the reference gives it what that one had."""
     if step.kind != "admit":
@@ -285,6 +295,7 @@ RULES: Final = (
     Rule("Q10, Q31", "devices of ended and rejected pods are free", _is_freed, parts=True),
     Rule("Q1, Q24", "replaced plugins have no effect", _is_ignored, parts=True),
     Rule("Q31", "a rejected pod is not written", _is_written_for_a_rejected_pod, parts=True),
+    Rule("Q10 file", "devices of unknown pods are free", _is_more_available, parts=True),
     Rule("Q10 UID", "a pod with the UID of an ended one gets devices", _is_fresh, parts=True),
     Rule("Q4, Q5, Q16", "a pod is admitted that a bug rejects", _is_admitted, parts=True),
 )
