@@ -278,6 +278,10 @@ def _allocatable(allocation: PodAllocation, resource: ResourceName) -> int | Non
     devices = allocation.endpoints.devices(resource)
     if devices is None:
         return None
+    if not allocation.draft.allocated and allocation.pod.uid not in allocation.ledger:
+        # The kubelet raises the amount only for pods with devices (``UpdatePluginResources``,
+        # v1.36).
+        return devices.allocatable
     # The amount is at least the number of devices in use, so that a pod with devices passes
     # the check while its plugin is disconnected (``sanitizeNodeAllocatable``, v1.32).
     return max(devices.allocatable, allocation.ledger.count(resource))

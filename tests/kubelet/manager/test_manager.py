@@ -1032,3 +1032,17 @@ def test_resource_is_known_while_an_ended_pod_has_devices(quirks):
             harness.manager.admit(pod("q", gpu=1))
     harness.manager.admit(pod("r", gpu=1))
     assert harness.held("r") == {}
+
+
+def test_node_check_counts_devices_in_use_only_for_pods_with_devices():
+    harness = Harness()
+    silent = FakePlugin(GPU)
+    silent.register(harness.manager.plugins)
+    # Without its device: the plugin has not sent a list yet.
+    harness.manager.admit(pod("without", gpu=1))
+    silent.send_list(devices("a", "b"))
+    harness.manager.admit(pod("with", gpu=1))
+    silent.leave()
+    running = AdmissionContext(sources_ready=False, running=frozenset({ContainerName("app")}))
+    with pytest.raises(Rejected, match="requested: 1, used: 1, capacity: 0"):
+        harness.manager.admit(pod("without", gpu=1), running)
