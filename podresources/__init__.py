@@ -1,4 +1,4 @@
-"""The kubelet's PodResources API: which devices are allocated to which pod.
+"""The kubelet's APIs for node agents: which devices are allocated to which pod, and which pods run.
 
 Theory of operation. Node agents call ``List``, ``GetAllocatableResources`` and ``Get`` on a unix
 socket. On the server's side, a :class:`Source` supplies values with a version number. This
@@ -6,6 +6,9 @@ package defines only its interface. ``View`` encodes the values once per version
 if its object is a new one. ``Service`` applies the rate limit, counts calls and selects the
 response. ``PodResourcesServer`` makes the service available over gRPC. ``PodResourcesClient``
 calls the API of any kubelet and returns the same types of values.
+
+``pods_api`` has the Pods API in the same form. ``running``, ``connection`` and the errors belong to
+both.
 
 In:   for the server, a source; for the client, the path of a socket.
 Out:  from the server, bytes on a socket; from the client, values (``Pod``, ``Container``,
@@ -35,6 +38,7 @@ from podresources.errors import (
     ClientClosed,
     DeadlineExceeded,
     MethodUnavailable,
+    NotReady,
     NotServing,
     PodNotFound,
     PodResourcesError,
@@ -43,6 +47,7 @@ from podresources.errors import (
     SocketInUse,
     SocketNotFound,
     SocketPathError,
+    WatchDropped,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +87,7 @@ __all__ = [
     "MemorySource",
     "Method",
     "MethodUnavailable",
+    "NotReady",
     "NotServing",
     "Pod",
     "PodNotFound",
@@ -98,6 +104,7 @@ __all__ = [
     "Source",
     "TokenBucket",
     "View",
+    "WatchDropped",
     "as_dict",
     "ids_by_resource",
 ]

@@ -47,7 +47,16 @@ class MethodUnavailable(PodResourcesError):
 
 
 class PodNotFound(PodResourcesError):
-    """Error for a pod that the server does not know by this name and namespace."""
+    """Error for a pod that the server does not know by this name and namespace, or by this UID."""
+
+
+class NotReady(PodResourcesError):
+    """Error of a kubelet that has started and does not know all its pods yet."""
+
+
+class WatchDropped(PodResourcesError):
+    """Error for a watch that the kubelet ended, because its client reads too slowly or the kubelet
+    stops."""
 
 
 class AnswerTooLarge(PodResourcesError):

@@ -10,10 +10,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Self
 
 import grpc
 
@@ -22,6 +21,7 @@ from podresources.backlog import Backlog
 from podresources.counters import Counters
 from podresources.errors import ServeError
 from podresources.profile import ALL, Profile
+from podresources.running import RunningServer, abort
 from podresources.service import Answer, Method, Rejection, Service, TokenBucket
 
 if TYPE_CHECKING:
@@ -33,16 +33,6 @@ DEFAULT_BURST = 10
 ``DefaultBurstTokens``, pkg/kubelet/apis/podresources)."""
 
 UNREAD_TEXT = "too many responses wait for clients that do not read them: retry later"
-
-_CONCURRENT_CALLS = 4096
-_OPTIONS = (
-    # Limits the open calls per client connection. Further calls wait in the client.
-    ("grpc.max_concurrent_streams", 64),
-    # A client that does not read responses does not answer pings, either. Its connection is then
-    # closed, and the responses written to it are freed. Connections without calls are not pinged.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-)
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +75,7 @@ class PodResourcesServer:
         self._max_workers = max_workers
         # Serializes start and stop.
         self._lock = threading.Lock()
-        self._running: _Running | None = None
+        self._running: RunningServer | None = None
 
     def start(self) -> None:
         """Start to listen. The socket's directory is created if needed, and a stale socket is
@@ -98,7 +88,10 @@ class PodResourcesServer:
             if self._running is not None:
                 raise ServeError(f"already serving on {self.socket_path}: stop the server first")
             sockets.prepare(self.socket_path)
-            self._running = _Running.start(self._service, self.socket_path, self._max_workers)
+            handlers = _Handlers(self._service, Backlog(time.monotonic))
+            self._running = RunningServer.start(
+                handlers, self.socket_path, self._max_workers, "podresources"
+            )
 
     def stop(self, grace: float = 0.2) -> None:
         """Remove the socket, stop listening, and wait up to ``grace`` seconds for calls in
@@ -131,44 +124,6 @@ class PodResourcesServer:
         self.stop()
 
 
-class _Running:
-    """Listening gRPC server and the socket file that it owns."""
-
-    def __init__(self, server: grpc.Server, executor: ThreadPoolExecutor, path: Path) -> None:
-        self._server = server
-        self._executor = executor
-        self._path = path
-        self._identity = sockets.FileIdentity.of(path)
-
-    @classmethod
-    def start(cls, service: Service, path: Path, max_workers: int) -> Self:
-        executor = ThreadPoolExecutor(max_workers, thread_name_prefix="podresources")
-        server = grpc.server(
-            executor,
-            handlers=[_Handlers(service, Backlog(time.monotonic))],
-            options=[*_OPTIONS, *sockets.server_options()],
-            maximum_concurrent_rpcs=_CONCURRENT_CALLS,
-        )
-        try:
-            with sockets.published(path) as private:
-                _listen(server, private)
-                server.start()
-            return cls(server, executor, path)
-        except BaseException:
-            server.stop(0).wait()
-            executor.shutdown()
-            raise
-
-    def stop(self, grace: float) -> None:
-        # Remove the socket first, so that new clients fail immediately instead of waiting. Remove
-        # it only if the path still has this server's file.
-        try:
-            sockets.remove_if_same(self._path, self._identity)
-        finally:
-            self._server.stop(grace).wait()
-            self._executor.shutdown()
-
-
 class _Handlers(grpc.GenericRpcHandler):
     """Table of gRPC handlers by method path."""
 
@@ -188,23 +143,12 @@ def _handler(
         try:
             answer = service.answer(method, request)
         except Rejection as rejection:
-            _abort(context, rejection)
+            abort(context, rejection)
         if not backlog.add(context, len(answer)):
-            _abort(context, Rejection("RESOURCE_EXHAUSTED", UNREAD_TEXT))
+            abort(context, Rejection("RESOURCE_EXHAUSTED", UNREAD_TEXT))
         return answer
 
     return grpc.unary_unary_rpc_method_handler(behaviour)
-
-
-def _abort(context: grpc.ServicerContext, rejection: Rejection) -> NoReturn:
-    context.abort(grpc.StatusCode[rejection.code], rejection.text)
-
-
-def _listen(server: grpc.Server, path: Path) -> None:
-    try:
-        server.add_insecure_port(sockets.target(path))
-    except RuntimeError as error:
-        raise ServeError(f"cannot listen in {path.parent}: {error}") from error
 
 
 def _log_error(error: Exception) -> None:

@@ -101,6 +101,25 @@ class TokenBucket:
         return min(float(self._burst), self._tokens + elapsed * self._qps)
 
 
+class RateLimit:
+    """Rate limit of a server. Thread-safe."""
+
+    def __init__(self, bucket: TokenBucket | None, clock: Callable[[], float]) -> None:
+        """Without a ``bucket`` there is no limit."""
+        self._bucket = bucket
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def check(self) -> None:
+        """Count a call. Raises Rejection if it exceeds the limit."""
+        if self._bucket is None:
+            return
+        with self._lock:
+            is_accepted = self._bucket.allow(self._clock())
+        if not is_accepted:
+            raise Rejection("RESOURCE_EXHAUSTED", RATE_LIMIT_TEXT)
+
+
 Answer = Callable[[Method, bytes], bytes]
 """Function from method and request bytes to response bytes. It may raise :class:`Rejection`."""
 
@@ -131,9 +150,7 @@ class Service:
         """``answer`` handles accepted calls instead of ``Method.answer``. ``on_error`` is called
         with each unexpected exception."""
         self._view = View(source, profile)
-        self._limiter = limiter
-        self._limiter_lock = threading.Lock()
-        self._clock = clock
+        self._limit = RateLimit(limiter, clock)
         self._profile = profile
         self._counters = counters
         self._on_error = on_error
@@ -182,9 +199,8 @@ class Service:
         if not method.exists:
             service, name = method.path[1:].split("/")
             raise Rejection("UNIMPLEMENTED", unknown_method_text(name, service))
-        _check_request(method, request)
-        if not self._is_accepted():
-            raise Rejection("RESOURCE_EXHAUSTED", RATE_LIMIT_TEXT)
+        check_request(method.path, method.request, request)
+        self._limit.check()
         self._counters.requested(method.api_version, method.kind)
         try:
             return self._answer(method, request)
@@ -196,12 +212,6 @@ class Service:
             self._on_error(error)
             text = f"{method.path}: cannot read the node's resources: {error!r}"
             raise Rejection("INTERNAL", text) from error
-
-    def _is_accepted(self) -> bool:
-        if self._limiter is None:
-            return True
-        with self._limiter_lock:
-            return self._limiter.allow(self._clock())
 
     def _allocatable(self) -> bytes:
         if text := self._profile.get_allocatable_disabled:
@@ -219,12 +229,13 @@ class Service:
         return found
 
 
-def _check_request(method: Method, request: bytes) -> None:
+def check_request(path: str, kind: type[Message], request: bytes) -> None:
+    """Raise Rejection if the request is not a message of this type."""
     # Go decodes a request before the interceptors run, so an invalid request uses up no token.
     if not request:
         return
     try:
-        method.request.FromString(request)
+        kind.FromString(request)
     except DecodeError as error:
-        name = method.request.DESCRIPTOR.full_name
-        raise Rejection("INTERNAL", f"{method.path}: invalid {name}: {error}") from error
+        name = kind.DESCRIPTOR.full_name
+        raise Rejection("INTERNAL", f"{path}: invalid {name}: {error}") from error

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 from google.protobuf.message import Message
 
-__all__ = ["file", "message"]
+__all__ = ["enum", "file", "message"]
 
 
 _POOL = descriptor_pool.DescriptorPool()
@@ -21,3 +22,8 @@ def file(name: str) -> FileDescriptor:
 def message(full_name: str) -> type[Message]:
     """Return the class of a message such as ``v1beta1.Device``."""
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(full_name))
+
+
+def enum(full_name: str) -> EnumTypeWrapper:
+    """Return the names and numbers of an enum such as ``v1alpha1.EventType``."""
+    return EnumTypeWrapper(_POOL.FindEnumTypeByName(full_name))

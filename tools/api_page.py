@@ -37,6 +37,7 @@ PUBLIC = {
     "devicemanager.kubelet.runtime.cdi": "devices by name, from specification files",
     "devicemanager.core.types": "types in the signatures of the packages above",
     "podresources": "client and server of the PodResources API",
+    "podresources.pods_api": "client and server of the Pods API",
     "checkpoint": "the file `kubelet_internal_checkpoint`",
 }
 """Purpose of each public package."""

@@ -18,6 +18,7 @@ _GROUPS = {
     "calls": (InjectionPoint.CALL, InjectionPoint.LIST),
     "checkpoint": (InjectionPoint.CHECKPOINT, InjectionPoint.START),
     "podresources": (InjectionPoint.POD_RESOURCES,),
+    "pods": (InjectionPoint.PODS_API,),
     "actions": (None,),
 }
 

@@ -26,6 +26,7 @@ _SCALARS = {
     FieldDescriptorProto.TYPE_INT32: "int",
     FieldDescriptorProto.TYPE_INT64: "int",
     FieldDescriptorProto.TYPE_UINT64: "int",
+    FieldDescriptorProto.TYPE_ENUM: "int",
 }
 
 # Imports that a stub may need, by module. Each stub imports only the names that it uses.
@@ -34,10 +35,12 @@ _STUB_IMPORTS = {
     "typing": ("Literal",),
     "google.protobuf.descriptor": ("FileDescriptor",),
     "google.protobuf.internal.containers": (
+        "MessageMap",
         "RepeatedCompositeFieldContainer",
         "RepeatedScalarFieldContainer",
         "ScalarMap",
     ),
+    "google.protobuf.internal.enum_type_wrapper": ("EnumTypeWrapper",),
     "google.protobuf.message": ("Message",),
 }
 
@@ -62,17 +65,19 @@ class _Writer:
         }
 
     def messages(self) -> str:
-        names = sorted(message.name for message in self.file.message_type)
+        kinds = {message.name: "message" for message in self.file.message_type}
+        kinds |= {enum.name: "enum" for enum in self.file.enum_type}
+        names = sorted(kinds)
         return "\n".join(
             [
                 *self._header((_SYNTAX,)),
-                "from protos._pool import file, message",
+                f"from protos._pool import {', '.join(sorted({'file', *kinds.values()}))}",
                 "",
                 *_exports([*names, "DESCRIPTOR"]),
                 "",
                 f'DESCRIPTOR = file("{self.name}")',
                 "",
-                *(f'{name} = message("{self.file.package}.{name}")' for name in names),
+                *(f'{name} = {kinds[name]}("{self.file.package}.{name}")' for name in names),
                 "",
             ]
         )
@@ -99,7 +104,8 @@ class _Writer:
         return "\n".join([*lines, ""])
 
     def message_stubs(self) -> str:
-        body = "\n".join(["DESCRIPTOR: FileDescriptor", *self._message_classes()])
+        enums = [f"{enum.name}: EnumTypeWrapper" for enum in self.file.enum_type]
+        body = "\n".join(["DESCRIPTOR: FileDescriptor", *enums, *self._message_classes()])
         return "\n".join([*self._header((_SYNTAX,)), *_imports(body), "", body, ""])
 
     def service_stubs(self) -> str:
@@ -146,7 +152,7 @@ class _Writer:
         for index, message in enumerate(self.file.message_type):
             path = (_FILE_MESSAGE, index)
             yield f"\nclass {message.name}(Message):"
-            yield from _docstring(self.comments[path], indent=4)
+            yield from _docstring(self.comments.get(path, ""), indent=4)
             for number, field in enumerate(message.field):
                 yield from self._field(message, field, (*path, _MESSAGE_FIELD, number))
             yield from self._init(message)
@@ -182,10 +188,11 @@ class _Writer:
         """Return the type of a field, and the type of its constructor argument."""
         for nested in message.nested_type:
             if field.type_name.endswith(f".{message.name}.{nested.name}"):
-                key, value = (_SCALARS[entry.type] for entry in nested.field)
-                return f"ScalarMap[{key}, {value}]", f"Mapping[{key}, {value}]"
+                key, value = (_element(entry) for entry in nested.field)
+                kind = "ScalarMap" if nested.field[1].type in _SCALARS else "MessageMap"
+                return f"{kind}[{key}, {value}]", f"Mapping[{key}, {value}]"
         scalar = _SCALARS.get(field.type)
-        element = scalar or field.type_name.rpartition(".")[2]
+        element = _element(field)
         if field.label != FieldDescriptorProto.LABEL_REPEATED:
             return element, element
         container = "RepeatedScalarField" if scalar else "RepeatedCompositeField"
@@ -217,6 +224,11 @@ class _Writer:
         yield f"\ndef add_{service.name}Servicer_to_server("
         yield f"    servicer: {service.name}Servicer, server: grpc.Server"
         yield ") -> None: ..."
+
+
+def _element(field: FieldDescriptorProto) -> str:
+    """Return the type of a field's value, or of one of its values."""
+    return _SCALARS.get(field.type) or field.type_name.rpartition(".")[2]
 
 
 def _which(message: DescriptorProto) -> Iterator[str]:

@@ -402,6 +402,8 @@ type Node struct {
 	PluginDir          string `json:"plugin_dir"`
 	PluginSocket       string `json:"plugin_socket"`
 	PodResourcesSocket string `json:"pod_resources_socket"`
+	// served from Kubernetes 1.37 on
+	PodsApiSocket      string `json:"pods_api_socket"`
 	PluginsRegistryDir string `json:"plugins_registry_dir"`
 	CheckpointPath     string `json:"checkpoint_path"`
 	ClaimsStatePath    string `json:"claims_state_path"`

@@ -40,7 +40,13 @@ if TYPE_CHECKING:
 
 _PLUGIN_TIMEOUT = 10.0
 # Printed first, because users start plugins and clients with these paths.
-_PATHS = ("plugin_socket", "pod_resources_socket", "plugins_registry_dir", "checkpoint_path")
+_PATHS = (
+    "plugin_socket",
+    "pod_resources_socket",
+    "pods_api_socket",
+    "plugins_registry_dir",
+    "checkpoint_path",
+)
 
 
 def add(subparsers: Subparsers) -> None:
@@ -138,6 +144,8 @@ def _serve(
             stack.enter_context(_calls_file(args.calls, kubelet, log))
         stack.enter_context(kubelet)
     for name in _PATHS:
+        if name == "pods_api_socket" and not kubelet.settings.behaviour.serves_pods:
+            continue
         path = getattr(kubelet, name)
         log.say(name.replace("_", "-"), f"{name.replace('_', ' ')}: {path}", path=str(path))
     server = http or control

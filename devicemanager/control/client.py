@@ -128,6 +128,11 @@ class MockKubeletClient:
         return Path(self.node().pod_resources_socket)
 
     @property
+    def pods_api_socket(self) -> Path:
+        """The socket of the Pods API, which kubelets serve from 1.37 on."""
+        return Path(self.node().pods_api_socket)
+
+    @property
     def plugins_registry_dir(self) -> Path:
         """The directory ``plugins_registry``, which the kubelet's plugin watcher watches."""
         return Path(self.node().plugins_registry_dir)

@@ -39,6 +39,7 @@ def node(kubelet: MockKubelet) -> shapes.Node:
         plugin_dir=str(kubelet.plugin_dir),
         plugin_socket=str(kubelet.plugin_socket),
         pod_resources_socket=str(kubelet.pod_resources_socket),
+        pods_api_socket=str(kubelet.pods_api_socket),
         plugins_registry_dir=str(kubelet.plugins_registry_dir),
         checkpoint_path=str(kubelet.checkpoint_path),
         claims_state_path=str(kubelet.claims_state_path),

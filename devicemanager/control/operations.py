@@ -56,8 +56,8 @@ _Follow = Annotated[
 
 @TABLE.get(
     "/v1/node",
-    "is_serving mark root plugin_dir plugin_socket pod_resources_socket plugins_registry_dir "
-    "checkpoint_path claims_state_path",
+    "is_serving mark root plugin_dir plugin_socket pod_resources_socket pods_api_socket "
+    "plugins_registry_dir checkpoint_path claims_state_path",
 )
 def get_node(kubelet: MockKubelet) -> shapes.Node:
     """Show the node's name, the kubelet's version and the paths of the kubelet's files."""

@@ -84,6 +84,7 @@ class Node(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("no
     plugin_dir: str
     plugin_socket: str
     pod_resources_socket: str
+    pods_api_socket: Annotated[str, Meta(description="served from Kubernetes 1.37 on")]
     plugins_registry_dir: str
     checkpoint_path: str
     claims_state_path: str

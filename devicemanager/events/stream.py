@@ -119,6 +119,8 @@ class EventKind(StrEnum):
     """The file of structured claims could not be written, or a driver failed for a claim."""
     CLAIMS_SET_ASIDE = "claims-set-aside"
     """A corrupt file of structured claims was renamed; all devices start free."""
+    WATCH_DROPPED = "watch-dropped"
+    """A watch of the Pods API ended, because its client read too slowly."""
     FAULT = "fault"
     """An injected fault fired."""
     SERVER_ERROR = "server-error"
@@ -152,6 +154,7 @@ _WARNINGS = frozenset(
         EventKind.CLAIM_UNKNOWN,
         EventKind.CLAIMS_FAILED,
         EventKind.CLAIMS_SET_ASIDE,
+        EventKind.WATCH_DROPPED,
         EventKind.SERVER_ERROR,
     }
 )

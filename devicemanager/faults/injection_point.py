@@ -41,6 +41,8 @@ class InjectionPoint(StrEnum):
     """The kubelet starts and has not read its checkpoint yet. (``checkpoint_faults``)"""
     POD_RESOURCES = "pod-resources"
     """A PodResources call was received. (``pod_resources``)"""
+    PODS_API = "pods-api"
+    """A call to the Pods API was received. (``pods_api``)"""
 
 
 class Effect(Enum):
@@ -70,6 +72,9 @@ class Effect(Enum):
     EMPTY_POD_RESOURCES = "respond with nothing", InjectionPoint.POD_RESOURCES
     LIMIT_POD_RESOURCES = "respond with the rate limit's error", InjectionPoint.POD_RESOURCES
     STALE_POD_RESOURCES = "respond with an earlier state", InjectionPoint.POD_RESOURCES
+    FAIL_PODS_API = "fail a call to the Pods API", InjectionPoint.PODS_API
+    DELAY_PODS_API = "delay a call to the Pods API", InjectionPoint.PODS_API
+    END_POD_WATCHES = "end watches of the Pods API", None
     END_LIST_STREAM = "end ListAndWatch streams", None
     DELETE_PLUGIN_SOCKET = "delete plugin sockets", None
     RECREATE_KUBELET_SOCKET = "recreate kubelet.sock", None

@@ -45,6 +45,7 @@ RPCS = (
 """The calls that the kubelet makes to a plugin, without ListAndWatch."""
 
 METHODS = ("List", "GetAllocatableResources", "Get")
+POD_METHODS = ("ListPods", "GetPod", "WatchPods")
 ERRORS = ("ENOSPC", "EIO", "EDQUOT", "EROFS", "EACCES")
 TEXT = "injected fault"
 _MOST = 1 << 62  # keeps sums of times and counters within 64 bits
@@ -135,6 +136,7 @@ _TEXT = Option("text", text, "text of the status", TEXT)
 _SECONDS = Option("seconds", seconds, "duration, by the kubelet's clock", required=True)
 _RPC = Option("rpc", choice(*RPCS), f"only this call: {', '.join(RPCS)}")
 _METHOD = Option("method", choice(*METHODS), f"only this method: {', '.join(METHODS)}")
+_POD_METHOD = Option("method", choice(*POD_METHODS), f"only this method: {', '.join(POD_METHODS)}")
 _WHEN = Option(
     "when",
     choice("before", "after"),
@@ -341,6 +343,24 @@ KINDS = _table(
             "PodResources returns the state of the moment when the fault was set",
             Effect.STALE_POD_RESOURCES,
             (_METHOD,),
+        ),
+        # Not for chaos, as all of the Pods API: most kubelet versions do not serve it.
+        Kind(
+            "fail-pods-api",
+            "a call to the Pods API fails",
+            Effect.FAIL_PODS_API,
+            (_POD_METHOD, _CODE, _TEXT),
+        ),
+        Kind(
+            "delay-pods-api",
+            "a call to the Pods API is delayed",
+            Effect.DELAY_PODS_API,
+            (_POD_METHOD, _SECONDS),
+        ),
+        Kind(
+            "end-pod-watches",
+            "watches of the Pods API are ended, as those of clients that read too slowly",
+            Effect.END_POD_WATCHES,
         ),
         Kind(
             "end-list-stream",

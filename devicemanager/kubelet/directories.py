@@ -31,6 +31,7 @@ from podresources.errors import PodResourcesError
 __all__ = ["CLAIMS_STATE_NAME", "Directories", "OwnedDirectory", "TemporaryRoot"]
 
 CLAIMS_STATE_NAME = "device_claims_state"
+PODS_API_SOCKET = "pods-api.sock"
 _MODE = 0o750
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -57,6 +58,11 @@ class Directories:
         return self.root / "pod-resources" / KUBELET_SOCKET
 
     @property
+    def pods_api_socket(self) -> Path:
+        """Socket of the Pods API."""
+        return self.root / "pods-api" / PODS_API_SOCKET
+
+    @property
     def plugins_registry_dir(self) -> Path:
         """Directory in which the plugin watcher discovers plugins."""
         return self.root / "plugins_registry"
@@ -77,30 +83,33 @@ class Directories:
         removes_files: bool = False,
         deprecation_file: bool = False,
         keeps_sockets: bool = False,
+        serves_pods: bool = False,
     ) -> None:
         """Check the paths, create the directories (mode 0750), and remove stale sockets.
 
         ``removes_files``: also remove all other files in ``plugin_dir``, except the checkpoint
         and its set-aside copies. ``deprecation_file``: create an empty file ``DEPRECATION`` there.
-        ``keeps_sockets``: leave the plugins' sockets in place.
+        ``keeps_sockets``: leave the plugins' sockets in place. ``serves_pods``: also prepare the
+        directory of the Pods API.
 
         Raises StartError, and removes nothing, if another kubelet uses these directories or if
         other users could change one of them.
         """
         if not self.root.is_absolute():
             raise StartError(messages.BAD_SOCKET_PATH.format(path=self.plugin_socket))
-        served = (self.plugin_socket, self.pod_resources_socket)
+        served = [self.plugin_socket, self.pod_resources_socket]
+        if serves_pods:
+            served.append(self.pods_api_socket)
         # Checked before anything is created: a path that is too long can never work.
         for socket in served:
             _check_length(socket)
         with contextlib.ExitStack() as stack:
             root = stack.enter_context(OwnedDirectory(self.root))
-            plugins, pod_resources, _ = [
-                stack.enter_context(OwnedDirectory(path, root))
-                for path in (self.plugin_dir, served[1].parent, self.plugins_registry_dir)
-            ]
+            paths = [*(socket.parent for socket in served), self.plugins_registry_dir]
+            directories = [stack.enter_context(OwnedDirectory(path, root)) for path in paths]
+            plugins, *others = directories[:-1]
             # All checks come before the first removal: a rejected start changes nothing.
-            for directory, socket in zip((plugins, pod_resources), served, strict=True):
+            for directory, socket in zip((plugins, *others), served, strict=True):
                 directory.check_no_file(socket.name)
                 _check_stale(socket)
             kept = {*plugins.sockets()} - {KUBELET_SOCKET} if keeps_sockets else set()
@@ -110,10 +119,11 @@ class Directories:
                     plugins.remove(name)
             if deprecation_file:
                 plugins.touch("DEPRECATION")
-            # Other servers may have sockets in this directory: remove only those of a kubelet.
-            for name in pod_resources.sockets():
-                if _is_stale_kubelet_socket(pod_resources.path / name):
-                    pod_resources.remove(name)
+            # Other servers may have sockets in these directories: remove only those of a kubelet.
+            for directory in others:
+                for name in directory.sockets():
+                    if _is_stale_kubelet_socket(directory.path / name):
+                        directory.remove(name)
 
 
 def _check_length(socket: Path) -> None:
@@ -133,7 +143,9 @@ def _is_stale_kubelet_socket(socket: Path) -> bool:
 
     The socket has the public name, or the private name that a server uses while it starts.
     """
-    is_kubelet = socket.name == KUBELET_SOCKET or sockets.is_private_name(socket.name)
+    is_kubelet = socket.name in (KUBELET_SOCKET, PODS_API_SOCKET) or sockets.is_private_name(
+        socket.name
+    )
     return is_kubelet and not sockets.is_alive(socket)
 
 

@@ -296,6 +296,11 @@ class MockKubelet:
         return self._paths.pod_resources_socket
 
     @property
+    def pods_api_socket(self) -> Path:
+        """``<root>/pods-api/pods-api.sock``: the Pods API, which kubelets serve from 1.37 on."""
+        return self._paths.pods_api_socket
+
+    @property
     def plugins_registry_dir(self) -> Path:
         """``<root>/plugins_registry``, where the plugin watcher discovers plugins."""
         return self._paths.plugins_registry_dir

@@ -9,7 +9,7 @@ steps in the opposite order.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -19,6 +19,7 @@ import attrs
 import checkpoint
 from checkpoint import Checkpoint
 from devicemanager.claims.lazy_claims import LazyClaims
+from devicemanager.core.api.codes import go_name
 from devicemanager.core.errors import StartError, StopError
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.topology import ScopeName
@@ -35,11 +36,13 @@ from devicemanager.kubelet.pod_resources import FaultyResponses, api_profile
 from devicemanager.kubelet.pods.podresources import PodSource
 from devicemanager.kubelet.pods.records import PodStore
 from devicemanager.kubelet.pods.workers import PodWorkers
+from devicemanager.kubelet.pods_api import NodePodsSource, PodsFaults
 from devicemanager.kubelet.registration.registrar import Registrar
 from devicemanager.kubelet.registration.server import RegistrationServer
 from devicemanager.kubelet.registration.watcher import PluginWatcher
 from devicemanager.kubelet.settings import Settings
 from podresources.errors import PodResourcesError
+from podresources.pods_api.server import PodsServer
 from podresources.server import PodResourcesServer
 
 _WAITS = (0.05, 0.2)
@@ -54,6 +57,7 @@ class FaultEquipment:
 
     faults: FaultRegistry
     responses: FaultyResponses
+    pods: PodsFaults
     keeps_sockets: bool
     """True if the process keeps the sockets of plugins when it starts."""
 
@@ -140,6 +144,18 @@ class KubeletProcess:
             profile=api_profile(settings),
             answer=equipment.responses,
         )
+        self._node_pods = NodePodsSource(pods, self.workers, events, settings)
+        self._pods_api: PodsServer | None = None
+        if settings.behaviour.serves_pods:
+            self._pods_api = PodsServer(
+                self._node_pods,
+                directories.pods_api_socket,
+                qps=settings.pod_resources_qps,
+                burst=settings.pod_resources_burst,
+                clock=clock.monotonic,
+                on_error=on_error,
+                intercept=equipment.pods,
+            )
         self.is_fresh = False
         """True if the process started without a checkpoint."""
         self.registration_error: StartError | None = None
@@ -158,6 +174,7 @@ class KubeletProcess:
             removes_files=behaviour.start_removes is StartRemoves.ALL_BUT_DIRECTORIES,
             deprecation_file=behaviour.deprecation_file,
             keeps_sockets=self._keeps_sockets,
+            serves_pods=self._pods_api is not None,
         )
         # Delays are allowed before the first server starts, because calls could be delayed then.
         self._faults.starting()
@@ -181,6 +198,7 @@ class KubeletProcess:
         self._claims.load(self._claims_file)
         self._stops += [
             self.pod_resources.stop,
+            *([] if self._pods_api is None else [self._pods_api.stop]),
             self._watcher.stop,
             lambda: self._registration.stop(),  # looked up late: a fault can replace the server
         ]
@@ -191,23 +209,46 @@ class KubeletProcess:
             if not others_started.get():
                 raise StartError("the start was cancelled: another server could not start")
 
-        # gRPC sleeps for a millisecond when a server starts: start both servers in parallel.
-        with ThreadPoolExecutor(1, thread_name_prefix="start") as parallel:
+        # gRPC sleeps for a millisecond when a server starts: start all servers in parallel.
+        with ThreadPoolExecutor(2, thread_name_prefix="start") as parallel:
             try:
                 registration = parallel.submit(self._registration.start, wait_for_others)
-                self._start_pod_resources()
+                pods_api = parallel.submit(self._start_server, self._pods_api)
+                self._start_server(self.pod_resources)
                 self._watcher.start()
+                pods_api.result()
                 others_started.put(True)
             finally:
                 # After a failure, False is the first value, and kubelet.sock is not published.
                 others_started.put(False)
             registration.result()
 
-    def _start_pod_resources(self) -> None:
+    @staticmethod
+    def _start_server(server: PodResourcesServer | PodsServer | None) -> None:
         try:
-            self.pod_resources.start()
+            if server is not None:
+                server.start()
         except PodResourcesError as error:
             raise StartError(str(error)) from error
+
+    def pods_api_counters(self) -> Mapping[tuple[str, str], int]:
+        """Count calls to the Pods API by metric name and status code, and dropped events, as this
+        version does."""
+        metrics = self._settings.behaviour.pods_api_metrics
+        counts: dict[tuple[str, str], int] = {}
+        if "watch_events_dropped" in metrics:
+            counts["kubelet_pod_watch_events_dropped_total", ""] = self._node_pods.dropped
+        if "requests" in metrics and self._pods_api is not None:
+            counts |= {
+                (name, go_name(code)): count
+                for (name, code), count in self._pods_api.counters().items()
+            }
+        return counts
+
+    def end_pod_watches(self) -> None:
+        """End all watches of the Pods API."""
+        if self._pods_api is not None:
+            self._pods_api.end_watches()
 
     def recreate_socket(self) -> None:
         """Recreate ``kubelet.sock`` with a new Registration server; change nothing else.

@@ -14,6 +14,7 @@ from devicemanager.faults.registry import FaultRegistry
 from devicemanager.io.clock import Clock
 from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.pod_resources import FaultyResponses, api_profile, prepare
+from devicemanager.kubelet.pods_api import PodsFaults
 from devicemanager.kubelet.process import FaultEquipment, KubeletProcess
 from devicemanager.kubelet.settings import Settings
 
@@ -61,12 +62,13 @@ class FaultActions:
         """Create the fault registry that executes its actions with this object. Called once."""
         self._faults = FaultRegistry(self._clock, events, self)
         self._responses = FaultyResponses(self._faults)
+        self._pods_faults = PodsFaults(self._faults)
         return self._faults
 
     def equipment(self) -> FaultEquipment:
         """Return the objects of fault injection for the process that starts now."""
         keeps, self._keeps_sockets = self._keeps_sockets, False
-        return FaultEquipment(self._faults, self._responses, keeps)
+        return FaultEquipment(self._faults, self._responses, self._pods_faults, keeps)
 
     def prepare(self, fault: Fault) -> object:
         """Collect the data that a fault needs when it fires; called when the fault is set."""
@@ -111,6 +113,9 @@ class FaultActions:
         handler = self._life.serving().manager.plugins
         for endpoint in self._endpoints(fault, context):
             handler.close_connection(endpoint.id)
+
+    def _end_pod_watches(self, fault: Fault, context: FaultContext, stops: int) -> None:
+        self._life.serving().end_pod_watches()
 
     def _delete_plugin_socket(self, fault: Fault, context: FaultContext, stops: int) -> None:
         for endpoint in self._endpoints(fault, context):
@@ -186,6 +191,7 @@ class FaultActions:
 
 _ACTIONS: Mapping[Effect, Callable[[FaultActions, Fault, FaultContext, int], None]] = {
     Effect.END_LIST_STREAM: FaultActions._end_list_stream,
+    Effect.END_POD_WATCHES: FaultActions._end_pod_watches,
     Effect.DELETE_PLUGIN_SOCKET: FaultActions._delete_plugin_socket,
     Effect.RECREATE_KUBELET_SOCKET: FaultActions._recreate_kubelet_socket,
     Effect.RESTART: FaultActions._restart,

@@ -111,7 +111,8 @@ FLAGS = (
         name="node", default="mock",
     ),
     Flag(
-        "pod_resources_qps", "serving", "N", "PodResources requests per second",
+        "pod_resources_qps", "serving", "N",
+        "requests per second of PodResources, and of the Pods API",
         kind=float, least=0.001, default="100", off="no-rate-limit",
     ),
 )  # fmt: skip

@@ -228,15 +228,15 @@ class Settings:
     connection and a thread in the kubelet. None means no limit, as in the real kubelet. Plugins in
     the kubelet's own process, as in tests, are not counted."""
     pod_resources_qps: float | None = attrs.field(validator=_number(none=True, above=True))
-    """Rate limit of PodResources, in requests per second. None means no limit. The default is 100
-    if the version has a limit."""
+    """Rate limit of PodResources, and of the Pods API, in requests per second. None means no limit.
+    The default is 100 if the version has a limit."""
 
     @pod_resources_qps.default
     def _pod_resources_qps(self) -> float | None:
         return 100.0 if self.behaviour.rate_limited else None
 
     pod_resources_burst: int = attrs.field(default=10, validator=_number(1, whole=True))
-    """Number of PodResources requests that may exceed the rate limit in a burst."""
+    """Number of requests that may exceed the rate limit in a burst."""
     pod_resources_list_inactive: bool = attrs.field(validator=_is(bool, "True or False"))
     """True if v1 List includes rejected and finished pods until they are deleted (k/k#132028). The
     default depends on the version. v1alpha1 List always includes these pods."""

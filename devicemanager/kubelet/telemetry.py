@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,17 +9,15 @@ import attrs
 
 from devicemanager.core import messages
 from devicemanager.core.errors import RequestError
-from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import ContainerStatus
-from devicemanager.core.podstatus.status import PodStatus
 from devicemanager.core.status import ResourceStatus
 from devicemanager.core.versions.behaviour import HealthCheck
 from devicemanager.kubelet.manager.manager import DeviceManager
-from devicemanager.kubelet.pods.records import PodRecord, PodStore, api_status
+from devicemanager.kubelet.pods.pod_report import PodReport, pod_report
+from devicemanager.kubelet.pods.records import PodRecord, PodStore
 
 if TYPE_CHECKING:
-    from devicemanager.core.podstatus.status import Resources
     from devicemanager.io.clock import Clock
     from devicemanager.kubelet.process import KubeletProcess
     from devicemanager.kubelet.settings import Settings
@@ -29,7 +26,6 @@ __all__ = [
     "DeviceCounts",
     "NodeInfo",
     "NodeTelemetry",
-    "PodReport",
     "Telemetry",
     "registration_failure",
 ]
@@ -44,16 +40,6 @@ class DeviceCounts:
     """Healthy devices, allocated or not."""
     held: int
     """Advertised devices that are allocated, healthy or not."""
-
-
-@attrs.frozen
-class PodReport:
-    """A pod with its status as the API server would store it."""
-
-    pod: Pod
-    status: PodStatus
-    deletion_grace: float | None
-    """Seconds that the containers have to exit if the pod is being deleted; otherwise None."""
 
 
 @attrs.frozen(eq=False)
@@ -110,13 +96,7 @@ class NodeTelemetry:
         return None
 
     def _report(self, record: PodRecord) -> PodReport:
-        held: Resources = {}
-        if not record.rejected:
-            with contextlib.suppress(RequestError):  # the kubelet is stopped, or the pod is gone
-                found = self._resources(record.pod.uid)
-                held = {ContainerName(name): each for name, each in found.items()}
-        with self._pods.lock:
-            return PodReport(record.pod, api_status(record, held), record.deletion_grace)
+        return pod_report(record, self._resources, self._pods)
 
 
 @attrs.frozen(eq=False)
@@ -145,6 +125,15 @@ class Telemetry(NodeTelemetry):
         """
         process = self._serving()
         return {} if process is None else process.pod_resources.counters()
+
+    def pods_api_counters(self) -> Mapping[tuple[str, str], int]:
+        """Count calls to the Pods API since the kubelet started, and dropped events of watches.
+
+        The keys are (metric name, ``status_code``); dropped events have no status code. Empty while
+        the kubelet is stopped.
+        """
+        process = self._serving()
+        return {} if process is None else process.pods_api_counters()
 
 
 class NodeInfo(Protocol):

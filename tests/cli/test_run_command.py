@@ -24,6 +24,7 @@ from devicemanager.objects.manifests import parse
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 from podresources import PodResourcesClient, ids_by_resource
+from podresources.pods_api import PodsClient
 from tests.hostile import hostile
 from tests.paths import ROOT
 from tools.demo.processes import Process
@@ -147,6 +148,22 @@ def test_pods_follow_their_manifests(directory: Path) -> None:
         ["gpu-mock-0", "gpu-mock-1", "gpu-mock-2"],
     ]
     assert recorded[-1]["rpc"] == "ListAndWatch" and recorded[-1]["response"] is None
+
+
+@pytest.mark.parametrize(("version", "served"), [("1.36", False), ("1.37", True)])
+def test_pods_api_is_printed_and_ready_if_it_is_served(
+    directory: Path, version: str, served: bool
+) -> None:
+    (directory / "manifests" / "train.yaml").write_text(manifest("train", 0))
+    with kubelet(directory, "--kubelet-version", version) as process:
+        # All paths are printed before the first pod is admitted.
+        wait(process, "admitted")
+        path = directory / "pods-api" / "pods-api.sock"
+        printed = [each for each in process._records if each["kind"] == "pods-api-socket"]
+        assert [each["path"] for each in printed] == [str(path)] * served
+        if served:
+            with PodsClient(path) as client:
+                assert [pod["metadata"]["name"] for pod in client.list_pods()] == ["train"]
 
 
 def test_rejection_by_the_topology_manager_is_explained(directory: Path) -> None:

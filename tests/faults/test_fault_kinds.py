@@ -32,6 +32,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "empty-pod-resources": {"method": None},
     "limit-pod-resources": {"method": None},
     "stale-pod-resources": {"method": None},
+    "fail-pods-api": {"method": None, **CODE, **TEXT},
+    "delay-pods-api": {"method": None, "seconds": ...},
+    "end-pod-watches": {},
     "end-list-stream": {},
     "delete-plugin-socket": {},
     "recreate-kubelet-socket": {},
@@ -56,9 +59,10 @@ POINTS = {
     "checkpoint": ["fail-checkpoint", "delay-checkpoint"],
     "start": ["lose-checkpoint", "truncate-checkpoint"],
     "pod-resources": [name for name in DEFAULTS if name.endswith("-pod-resources")],
+    "pods-api": ["fail-pods-api", "delay-pods-api"],
     None: [
-        "end-list-stream", "delete-plugin-socket", "recreate-kubelet-socket", "restart",
-        "restart-twice", "away",
+        "end-pod-watches", "end-list-stream", "delete-plugin-socket", "recreate-kubelet-socket",
+        "restart", "restart-twice", "away",
     ],
 }  # fmt: skip
 
@@ -97,7 +101,7 @@ def test_table_has_every_kind_in_order() -> None:
     assert list(KINDS) == list(DEFAULTS)
     assert list(InjectionPoint) == [
         "register", "registered", "notification", "list", "call", "checkpoint", "start",
-        "pod-resources",
+        "pod-resources", "pods-api",
     ]  # fmt: skip
 
 
@@ -132,6 +136,8 @@ def test_option_accepts_each_choice_and_names_them(name: str, option: str) -> No
     choices = VALUES[option]
     if name == "cut-call" and option == "when":
         choices = ["before", "during", "after"]
+    if name.endswith("-pods-api") and option == "method":
+        choices = ["ListPods", "GetPod", "WatchPods"]
     required = {each: 1 for each, default in DEFAULTS[name].items() if default is ...}
     for value in choices:
         assert Fault.of(name, **required, **{option: value}).options[option] == value
@@ -207,7 +213,8 @@ def test_chaos_uses_all_probabilities_counts_and_delays() -> None:
 # -- common options --------------------------------------------------------------------------
 
 AT_WORDS = [
-    "now", "register", "registered", "notification", "list", "checkpoint", "pod-resources", *RPCS,
+    "now", "register", "registered", "notification", "list", "checkpoint", "pod-resources",
+    "pods-api", *RPCS,
 ]  # fmt: skip
 
 

@@ -201,7 +201,9 @@ def test_read_faults_limits_the_size_of_the_file(tmp_path: Path) -> None:
     path.write_text("[]".ljust(1 << 20))
     assert read_faults(path) == (None, ())
     path.write_text("[]".ljust((1 << 20) + 1))
-    with pytest.raises(FaultError, match="cannot be read: 1048577 bytes, more than the 1048576"):
+    with pytest.raises(
+        FaultError, match="cannot be read: 1048577 bytes, more than the limit of 1048576 bytes"
+    ):
         read_faults(path)
 
 

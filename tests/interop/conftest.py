@@ -72,6 +72,11 @@ def checkpointread() -> Path:
 
 
 @pytest.fixture(scope="session")
+def podsapi() -> Path:
+    return _go_programs(gobuild.PODS_API) / "podsapi"
+
+
+@pytest.fixture(scope="session")
 def tonic_plugin() -> Path:
     return _built_or_skip("Rust", rustbuild.build) / "tonicplugin"
 

@@ -13,7 +13,17 @@ import pytest
 
 from tests.interop.builds import BuildFailed, Unavailable, build_error, build_once, digest
 
-__all__ = ["CHECKPOINT", "DPM", "GENERATIONS", "SOURCES", "Recipe", "build", "explain", "go_test"]
+__all__ = [
+    "CHECKPOINT",
+    "DPM",
+    "GENERATIONS",
+    "PODS_API",
+    "SOURCES",
+    "Recipe",
+    "build",
+    "explain",
+    "go_test",
+]
 
 SOURCES = Path(__file__).parent / "go"
 
@@ -36,6 +46,7 @@ GENERATIONS = {
 }
 DPM = Recipe("dpm", "dpmplugin")
 CHECKPOINT = Recipe("checkpoint", "checkpointread")
+PODS_API = Recipe("podsapi", "podsapi")
 
 _UNAVAILABLE = (
     "dial tcp",

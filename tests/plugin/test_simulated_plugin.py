@@ -356,8 +356,8 @@ def test_module_runs_until_sigterm(kubelet):
 def test_invalid_setting_is_a_one_line_error(capsys):
     assert simulate_main(["--resource-name", "gpu"]) == 2
     assert capsys.readouterr().err == (
-        "devicemanager simulate: error: invalid resource name 'gpu': it has no domain, as in "
-        "vendor.com/gpu\n"
+        "devicemanager simulate: error: invalid resource name 'gpu': it has no domain: use a "
+        "name such as vendor.com/gpu\n"
     )
 
 

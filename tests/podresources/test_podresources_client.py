@@ -94,7 +94,7 @@ def test_socket_without_permission(client, socket_path, monkeypatch):
     with socket.socket(socket.AF_UNIX) as foreign:
         foreign.bind(str(socket_path))
         with pytest.raises(NotServing, match=reason):
-            raise client._unavailable("connect failed: error: Permission denied")
+            raise client._connection._unavailable("connect failed: error: Permission denied")
 
     def denied(self: Path, **_: object) -> os.stat_result:
         raise PermissionError(errno.EACCES, "Permission denied", str(self))

@@ -217,7 +217,7 @@ def test_status_becomes_an_error_with_a_remedy(
 ) -> None:
     path = tmp_path / "kubelet.sock"
     with PodResourcesClient(path, timeout=2.5) as client:
-        error = client._translated(Failure(code, text), method)
+        error = client._connection._translated(Failure(code, text), method)
     assert type(error) is kind
     assert str(error) == message.format(path=path, LIST=LIST, GET=GET)
     if isinstance(error, CallFailed):
@@ -229,7 +229,7 @@ def test_unavailable_is_explained_by_what_is_at_the_path(directory: Path) -> Non
     with PodResourcesClient(path) as client:
 
         def explained(text: str) -> str:
-            error = client._translated(Failure(S.UNAVAILABLE, text), LIST)
+            error = client._connection._translated(Failure(S.UNAVAILABLE, text), LIST)
             assert type(error) is NotServing
             return str(error)
 
@@ -249,7 +249,7 @@ def test_unavailable_is_explained_by_what_is_at_the_path(directory: Path) -> Non
         assert explained("") == f"{path} cannot be reached: {os.strerror(errno.ELOOP)}"
     closed = PodResourcesClient(directory / "file" / "x")
     (directory / "file").touch()
-    error = closed._translated(Failure(S.UNAVAILABLE, ""), LIST)
+    error = closed._connection._translated(Failure(S.UNAVAILABLE, ""), LIST)
     closed.close()
     assert type(error) is SocketNotFound
     with pytest.raises(
@@ -282,7 +282,7 @@ def test_client_sends_the_request_of_each_method(
 def test_client_has_the_kubelets_path_and_limit() -> None:
     with PodResourcesClient() as client:
         assert str(client.socket_path) == "/var/lib/kubelet/pod-resources/kubelet.sock"
-        assert client._timeout == 10.0
+        assert client._connection._timeout == 10.0
 
 
 def test_backlog_has_room_for_64_mib_and_1024_responses() -> None:

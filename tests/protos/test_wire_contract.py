@@ -15,6 +15,8 @@ from protos import (
     podresources_v1_grpc,
     podresources_v1alpha1,
     podresources_v1alpha1_grpc,
+    pods_v1alpha1,
+    pods_v1alpha1_grpc,
 )
 
 MESSAGES = {
@@ -153,6 +155,14 @@ MESSAGES = {
         "RegistrationStatusResponse": [],
         "InfoRequest": [],
     },
+    pods_v1alpha1: {
+        "WatchPodsEvent": ["1 type: EventType", "2 pod: bytes"],
+        "ListPodsResponse": ["1 pods: repeated bytes"],
+        "GetPodResponse": ["1 pod: bytes"],
+        "WatchPodsRequest": [],
+        "ListPodsRequest": [],
+        "GetPodRequest": ["1 podUID: string"],
+    },
 }
 
 METHODS = {
@@ -191,6 +201,11 @@ METHODS = {
             "RegistrationStatusResponse",
         ),
     },
+    pods_v1alpha1_grpc: {
+        "/v1alpha1.Pods/WatchPods": ("WatchPodsRequest", "stream WatchPodsEvent"),
+        "/v1alpha1.Pods/ListPods": ("ListPodsRequest", "ListPodsResponse"),
+        "/v1alpha1.Pods/GetPod": ("GetPodRequest", "GetPodResponse"),
+    },
 }
 
 PACKAGES = {
@@ -198,10 +213,14 @@ PACKAGES = {
     podresources_v1: "v1",
     podresources_v1alpha1: "v1alpha1",
     pluginregistration_v1: "pluginregistration",
+    pods_v1alpha1: "v1alpha1",
 }
+
+ENUMS = {pods_v1alpha1: ["EventType"]}
 
 SCALARS = {
     F.TYPE_STRING: "string",
+    F.TYPE_BYTES: "bytes",
     F.TYPE_BOOL: "bool",
     F.TYPE_INT32: "int32",
     F.TYPE_INT64: "int64",
@@ -215,7 +234,7 @@ def described(field):
     repeated = getattr(field, "is_repeated", None)
     if repeated is None:
         repeated = field.label == F.LABEL_REPEATED
-    kind = SCALARS.get(field.type) or field.message_type.name
+    kind = SCALARS.get(field.type) or (field.message_type or field.enum_type).name
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         key, value = (SCALARS[part.type] for part in field.message_type.fields)
         return f"{field.number} {field.name}: map<{key},{value}>"
@@ -245,7 +264,9 @@ def test_package_names(module):
 
 @pytest.mark.parametrize("module", MESSAGES, ids=by_name)
 def test_every_message_is_exported(module):
-    assert sorted(module.__all__) == sorted([*MESSAGES[module], "DESCRIPTOR"])
+    assert sorted(module.__all__) == sorted(
+        [*MESSAGES[module], *ENUMS.get(module, ()), "DESCRIPTOR"]
+    )
     for name in MESSAGES[module]:
         assert getattr(module, name).DESCRIPTOR.full_name == f"{PACKAGES[module]}.{name}"
 
@@ -269,3 +290,13 @@ def test_methods_have_expected_paths_and_types(messages, services):
 def test_path_constants(services):
     constants = [getattr(services, name) for name in services.__all__ if name.isupper()]
     assert sorted(constants) == sorted(METHODS[services])
+
+
+def test_event_types_of_the_pods_api():
+    assert dict(pods_v1alpha1.EventType.items()) == {
+        "UNSPECIFIED": 0,
+        "ADDED": 1,
+        "MODIFIED": 2,
+        "DELETED": 3,
+        "INITIAL_SYNC_COMPLETE": 4,
+    }

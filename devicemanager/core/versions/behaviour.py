@@ -112,6 +112,10 @@ class Behaviour:
     """True if PodResources has Get."""
     get_enabled: bool
     """True if Get is enabled."""
+    serves_pods: bool
+    """True if the Pods API is served."""
+    pods_await_sources: bool
+    """True if the Pods API rejects calls until all pods of the node are known."""
     list_inactive: bool
     """True if v1 List includes rejected and finished pods."""
     get_inactive: bool
@@ -137,6 +141,8 @@ class Behaviour:
     podresources_metrics: tuple[str, ...]
     """The PodResources calls with separate metrics
     (``kubelet_pod_resources_endpoint_requests_<call>`` and ``..._errors_<call>``)."""
+    pods_api_metrics: tuple[str, ...]
+    """The metrics of the Pods API (`kubelet_pod_<name>_total`)."""
     counts_allocatable_twice: bool
     """True if GetAllocatableResources counts twice in
     ``kubelet_pod_resources_endpoint_requests_total``."""

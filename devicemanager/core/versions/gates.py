@@ -56,6 +56,7 @@ GATES: Mapping[str, Stage] = {
     "KubeletPodResourcesListUseActivePods": _steps(
         (34, True, "deprecated"), (37, True, "deprecated", False, True)
     ),
+    "PodsAPI": _steps((36, False, "alpha"), (37, True, "beta")),
     "PodLevelResourceManagers": _steps((36, False, "alpha"), (37, False, "beta")),
     "ResourceHealthStatus": _steps(
         (31, False, "alpha"), (36, True, "beta"), (37, True, "beta", False, True)

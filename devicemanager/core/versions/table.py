@@ -234,6 +234,11 @@ STEPS: Mapping[str, Steps] = {
         since("1.27", evidence="k/k#115847"),
     ),
     "get_enabled": (since("1.20", gate=_GET),),
+    "serves_pods": (since("1.20", gate="PodsAPI"),),
+    "pods_await_sources": (
+        since("1.20", value=False),
+        since("1.37", evidence="source of 1.36.3 and 1.37.2"),
+    ),
     "list_inactive": (
         since("1.20"),
         since("1.34", gate="!KubeletPodResourcesListUseActivePods", evidence="k/k#132028"),
@@ -277,6 +282,11 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=()),
         since("1.21", value=("list", "get_allocatable"), evidence="observed"),
         since("1.27", value=("list", "get_allocatable", "get"), evidence="k/k#115847"),
+    ),
+    "pods_api_metrics": (
+        since("1.20", value=()),
+        since("1.36", value=("watch_events_dropped",), evidence="source of 1.36.3"),
+        since("1.37", value=("watch_events_dropped", "requests"), evidence="source of 1.37.2"),
     ),
     "counts_allocatable_twice": (
         since("1.20", value=False),

@@ -277,6 +277,7 @@ class ContainerLifecycle:
             is_shorter = before is None or grace < before
             if is_shorter:
                 record.deletion_grace = grace
+                record.deletion_time = self._clock.time() + grace
         if before is None:
             self._events.publish(
                 EventKind.DELETING,

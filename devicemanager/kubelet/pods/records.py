@@ -77,6 +77,8 @@ class PodRecord:
     """True if a container was started since the node booted."""
     deletion_grace: float | None = None
     """Grace period of the pod's deletion in seconds; None if the pod is not being deleted."""
+    deletion_time: float | None = None
+    """End of the grace period, in seconds since the epoch."""
     start_time: float | None = None
     """When the kubelet first saw the pod, in seconds since the epoch; None if an earlier kubelet
     saw it first."""

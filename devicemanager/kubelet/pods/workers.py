@@ -76,6 +76,7 @@ class PodWorkers:
         self._claims = claims or LazyClaims(events, settings.node_name)
         self._settings = settings
         self._events = events
+        self._has_readmitted = False
         self._cdi = CdiRules.of(settings.behaviour)
         self._containers = Containers(store, manager, events, self._claims, self._cdi)
         self.life = ContainerLifecycle(
@@ -168,6 +169,7 @@ class PodWorkers:
             elif admission.admitted:
                 self._containers.start_all(record, admission)
         self._check_sources()
+        self._has_readmitted = True
 
     def _admit(
         self,
@@ -362,6 +364,11 @@ class PodWorkers:
         self._claims.flush()
         if released:
             self._manager.write()
+
+    @property
+    def is_sources_ready(self) -> bool:
+        """True if all pods of the node are known and were readmitted."""
+        return self._has_readmitted and self._manager.is_sources_ready
 
     def _check_sources(self) -> None:
         """Call ``sources_ready`` if all pods of the checkpoint have been admitted again."""

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 # gRPC raises ValueError for a call on a closed channel, and channels can be closed at any moment.
 _GRPC_ERRORS = (grpc.RpcError, grpc.FutureCancelledError, ValueError)
-_NOT_CONNECTED = re.compile(r"connect failed: addr: unix:(?P<path>.+) error: (?P<error>.+)")
+_NOT_CONNECTED = r"connect failed: addr: unix:(?P<path>.+) error: (?P<error>.+)"
 _ABANDONED = RpcError("Canceled", "the kubelet abandoned the call")
 
 
@@ -64,7 +64,7 @@ def rpc_error(error: grpc.RpcError) -> RpcError:
     # plugin that fails with the same code does not change.
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and "Deadline Exceeded" in details:
         details = "context deadline exceeded"
-    elif code is grpc.StatusCode.UNAVAILABLE and (found := _NOT_CONNECTED.search(details)):
+    elif code is grpc.StatusCode.UNAVAILABLE and (found := re.search(_NOT_CONNECTED, details)):
         details = messages.NOT_CONNECTED.format(path=found["path"], error=found["error"].lower())
     return RpcError(go_name(code.name), details)
 

@@ -37,7 +37,12 @@ _CPU = "cpu"
 
 
 def pod_object(
-    pod: Pod, status: Object, *, node: str, deletion_grace: float | None = None
+    pod: Pod,
+    status: Object,
+    *,
+    node: str,
+    deletion_grace: float | None = None,
+    deletion_time: float | None = None,
 ) -> Object:
     """Return the Pod object of a pod on a node.
 
@@ -46,6 +51,8 @@ def pod_object(
     metadata: Object = {"name": pod.name, "namespace": pod.namespace, "uid": str(pod.uid)}
     if deletion_grace is not None:
         metadata["deletionGracePeriodSeconds"] = int(deletion_grace)
+    if deletion_time is not None:
+        metadata["deletionTimestamp"] = timestamp(deletion_time)
     spec: Object = {
         "containers": [_container(each) for each in pod.containers],
         "nodeName": node,

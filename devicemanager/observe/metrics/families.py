@@ -11,7 +11,7 @@ from devicemanager.observe.metrics.tally import Histogram, Tally
 
 __all__ = [
     "counter", "of_admissions", "of_devices", "of_plugins", "of_pod_resources", "of_pods",
-    "of_resources",
+    "of_pods_api", "of_resources",
 ]  # fmt: skip
 
 _Series = Iterable[tuple[Mapping[str, str], float]]
@@ -73,6 +73,18 @@ def of_pod_resources(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
         by_name.setdefault(name, []).append(({"server_api_version": version}, count))
     for name, series in by_name.items():
         yield counter(name, "PodResources calls, by API version.", series)
+
+
+def of_pods_api(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
+    """Yield the counters of calls to the Pods API by status code, and of dropped events."""
+    by_name: dict[str, list[tuple[Mapping[str, str], float]]] = {}
+    for (name, code), count in counts.items():
+        labels = {"server_api_version": "v1alpha1", "status_code": code} if code else {}
+        by_name.setdefault(name, []).append((labels, count))
+    for name, series in by_name.items():
+        is_calls = "requests" in name
+        text = "Calls to the Pods API, by status." if is_calls else "Events that closed a watch."
+        yield counter(name, text, series)
 
 
 def of_pods(node: str, pods: int, running: int, exited: int) -> Iterator[Metric]:

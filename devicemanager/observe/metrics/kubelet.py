@@ -54,6 +54,7 @@ class KubeletMetrics(Collector):
                 lambda tally: [*families.of_plugins(tally), *families.of_admissions(tally, names)]
             ),
             *families.of_pod_resources(kubelet.telemetry.pod_resources_counters()),
+            *families.of_pods_api(kubelet.telemetry.pods_api_counters()),
             *_Now(kubelet).collect(),
         ]
 

@@ -59,6 +59,7 @@ def pods(kubelet: NodeInfo) -> bytes:
                 status_object(each.pod.uid, each.status, now=now),
                 node=node,
                 deletion_grace=each.deletion_grace,
+                deletion_time=each.deletion_time,
             )
             for each in kubelet.telemetry.pods()
         )

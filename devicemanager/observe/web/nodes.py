@@ -25,7 +25,8 @@ from devicemanager.control.http_server import (
 )
 from devicemanager.control.router import WORKERS
 from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated, Waiting
-from devicemanager.kubelet.telemetry import NodeInfo, PodReport
+from devicemanager.kubelet.pods.pod_report import PodReport
+from devicemanager.kubelet.telemetry import NodeInfo
 from devicemanager.objects.status.times import timestamp
 from devicemanager.observe.metrics.exposition import CONTENT_TYPE
 from devicemanager.observe.metrics.kubelet import node_text, resource_text

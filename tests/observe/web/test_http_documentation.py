@@ -23,6 +23,15 @@ from tools import dashboard
 PAGE = ROOT / "docs" / "http.md"
 
 
+OF_PODS_API = [
+    "kubelet_pod_requests_total",
+    "kubelet_pod_requests_list_total",
+    "kubelet_pod_requests_get_total",
+    "kubelet_pod_requests_watch_total",
+    "kubelet_pod_watch_events_dropped_total",
+]
+
+
 def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
@@ -79,6 +88,7 @@ def existing(tmp_path):
         *families.of_admissions(tally, names),
         *families.of_pod_resources({(f"{PREFIX}_{each}", "v1"): 1 for each in calls}),
         *families.of_pod_resources({(f"{PREFIX}_requests_total", "v1"): 1}),
+        *families.of_pods_api({(name, "OK"): 1 for name in OF_PODS_API}),
         *families.of_pods("mock", 0, 0, 0),
         *families.of_devices({}),
     ]

@@ -298,7 +298,7 @@ def test_existing_file_is_never_overwritten(directory, plugin_dir, kubelet):
     with pytest.raises(RecordingError, match=r"^cannot write /nowhere/r: No such file"):
         Recorder("/nowhere/r", kubelet.directory, plugin_dir).start()
     with pytest.raises(
-        RecordingError, match=r"is the kubelet's directory: plugins need another one$"
+        RecordingError, match=r"is the kubelet's directory: use another directory for plugin_dir$"
     ):
         Recorder(path, kubelet.directory, kubelet.directory)
     assert path.read_text() == "precious"

@@ -1,0 +1,49 @@
+"""A pod as the API would have it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from devicemanager.core.errors import RequestError
+from devicemanager.core.ids import ContainerName
+from devicemanager.core.pods import Pod
+from devicemanager.core.podstatus.status import PodStatus
+from devicemanager.core.status import ResourceStatus
+from devicemanager.kubelet.pods.records import PodRecord, PodStore, api_status
+
+if TYPE_CHECKING:
+    from devicemanager.core.podstatus.status import Resources
+
+__all__ = ["PodReport", "pod_report"]
+
+
+@attrs.frozen
+class PodReport:
+    """A pod with its status as the API server would store it."""
+
+    pod: Pod
+    status: PodStatus
+    deletion_grace: float | None
+    """Seconds that the containers have to exit if the pod is being deleted; otherwise None."""
+    deletion_time: float | None
+    """The end of these seconds, since the epoch."""
+
+
+def pod_report(
+    record: PodRecord,
+    resources: Callable[[str], Mapping[Any, tuple[ResourceStatus, ...]]],
+    store: PodStore,
+) -> PodReport:
+    """Describe a pod. ``resources`` returns ``allocatedResourcesStatus`` by container."""
+    held: Resources = {}
+    if not record.rejected:
+        with contextlib.suppress(RequestError):  # the kubelet is stopped, or the pod is gone
+            found = resources(record.pod.uid)
+            held = {ContainerName(name): each for name, each in found.items()}
+    with store.lock:
+        status = api_status(record, held)
+        return PodReport(record.pod, status, record.deletion_grace, record.deletion_time)

@@ -1,0 +1,89 @@
+"""The queue of a client of WatchPods, and the events in it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+
+CHANNEL_SIZE = 100
+"""Events that wait for a client (``WatchPods``, pkg/kubelet/apis/pods/server.go, v1.37)."""
+
+PATIENCE = 1.0
+"""Seconds within which a client that reads takes an event."""
+
+LIMIT_BYTES = 32 << 20
+
+
+class EventType(StrEnum):
+    """Type of an event of WatchPods."""
+
+    UNSPECIFIED = "UNSPECIFIED"
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    """The pod has ended or was deleted."""
+    INITIAL_SYNC_COMPLETE = "INITIAL_SYNC_COMPLETE"
+    """All pods that existed when the watch began were sent."""
+
+
+class Watcher:
+    """Bounded queue of events; thread-safe. ``put`` never waits for the reader.
+
+    A queue that is full is closed. The reader gets the events in it, and then the end.
+    """
+
+    # The kubelet closes a queue at the 101st event. Here a test can admit pods a hundred times
+    # faster than a kubelet does, and no client would keep up. So the reader must also be stalled,
+    # unless the queue needs too much memory.
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock``: seconds."""
+        self._clock = clock
+        self._changed = threading.Condition()
+        # Guarded by _changed.
+        self._events: deque[tuple[EventType, bytes]] = deque()
+        self._bytes = 0
+        self._is_closed = False
+        self._stalled_since = 0.0  # the last progress, while there are events
+
+    def put(self, event: EventType, pod: bytes) -> bool:
+        """Append an event. False if the queue was full: it is closed now."""
+        with self._changed:
+            if self._is_closed:
+                return True
+            if self._is_full():
+                self._is_closed = True
+            else:
+                if not self._events:
+                    self._stalled_since = self._clock()
+                self._events.append((event, pod))
+                self._bytes += len(pod)
+            self._changed.notify()
+            return not self._is_closed
+
+    def _is_full(self) -> bool:
+        if len(self._events) < CHANNEL_SIZE:
+            return False
+        return self._bytes >= LIMIT_BYTES or self._clock() - self._stalled_since >= PATIENCE
+
+    def close(self) -> None:
+        """End the queue after the events in it. Idempotent."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+
+    def __iter__(self) -> Iterator[tuple[EventType, bytes]]:
+        """Wait for events, until the queue is closed and empty."""
+        while True:
+            with self._changed:
+                while not self._events:
+                    if self._is_closed:
+                        return
+                    self._changed.wait()
+                event = self._events.popleft()
+                self._bytes -= len(event[1])
+                self._stalled_since = self._clock()
+            yield event

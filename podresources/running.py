@@ -1,0 +1,77 @@
+"""A gRPC server that runs on a unix socket, for each API of this package."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NoReturn, Self
+
+import grpc
+
+from podresources import sockets
+from podresources.errors import ServeError
+from podresources.service import Rejection
+
+_CONCURRENT_CALLS = 4096
+_OPTIONS = (
+    # Limits the open calls per client connection. Further calls wait in the client.
+    ("grpc.max_concurrent_streams", 64),
+    # A client that does not read responses does not answer pings, either. Its connection is then
+    # closed, and the responses written to it are freed. Connections without calls are not pinged.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+)
+
+
+class RunningServer:
+    """Listening gRPC server and the socket file that it owns."""
+
+    def __init__(self, server: grpc.Server, executor: ThreadPoolExecutor, path: Path) -> None:
+        self._server = server
+        self._executor = executor
+        self._path = path
+        self._identity = sockets.FileIdentity.of(path)
+
+    @classmethod
+    def start(
+        cls, handlers: grpc.GenericRpcHandler, path: Path, max_workers: int, name: str
+    ) -> Self:
+        """Listen on ``path``. ``name`` is that of the threads. Raises ServeError."""
+        executor = ThreadPoolExecutor(max_workers, thread_name_prefix=name)
+        server = grpc.server(
+            executor,
+            handlers=[handlers],
+            options=[*_OPTIONS, *sockets.server_options()],
+            maximum_concurrent_rpcs=_CONCURRENT_CALLS,
+        )
+        try:
+            with sockets.published(path) as private:
+                _listen(server, private)
+                server.start()
+            return cls(server, executor, path)
+        except BaseException:
+            server.stop(0).wait()
+            executor.shutdown()
+            raise
+
+    def stop(self, grace: float) -> None:
+        """Stop listening, and wait ``grace`` seconds for calls to end."""
+        # Remove the socket first, so that new clients fail immediately instead of waiting. Remove
+        # it only if the path still has this server's file.
+        try:
+            sockets.remove_if_same(self._path, self._identity)
+        finally:
+            self._server.stop(grace).wait()
+            self._executor.shutdown()
+
+
+def abort(context: grpc.ServicerContext, rejection: Rejection) -> NoReturn:
+    """End a call with an error."""
+    context.abort(grpc.StatusCode[rejection.code], rejection.text)
+
+
+def _listen(server: grpc.Server, path: Path) -> None:
+    try:
+        server.add_insecure_port(sockets.target(path))
+    except RuntimeError as error:
+        raise ServeError(f"cannot listen in {path.parent}: {error}") from error
