@@ -63,6 +63,8 @@ def _is_reported_with_the_gate_off(fact: Fact) -> bool:
     }
     # Pods of the checkpoint: only the file says what they have.
     using.update(_pods_of_file(fact.scenario.get("checkpoint")))
+    for step in steps_of(fact.scenario):
+        using.update(_pods_of_file((step.get("restart") or {}).get("checkpoint")))
     return bool(fact.actual) and using.issuperset(fact.actual)
 
 

@@ -24,7 +24,7 @@ def step(state: State) -> Plain:
 def admit(state: State, pod: Plain | None = None) -> Plain:
     """Admit a pod."""
     pod = pod or pods.pod(state)
-    if state.chance(0.1):
+    if state.chance(0.04):
         # Both keep their devices during the call, so this is decided, not random.
         pod["meanwhile"] = pods.simple(_any(state), state.new_uid())
         state.admitted(pod["meanwhile"])

@@ -300,8 +300,9 @@ def _watched(state: State, resource: str) -> Iterator[Plain]:
     yield {"watch": {"resource": resource, **copy.deepcopy(described)}}
     yield _healthy(state, resource)
     pod = pods.simple(resource, state.new_uid(), 2)
-    pod["meanwhile"] = pods.simple(resource, state.new_uid(), state.rng.choice((1, 5)))
-    state.admitted(pod["meanwhile"])
+    if state.chance(0.4):
+        pod["meanwhile"] = pods.simple(resource, state.new_uid(), state.rng.choice((1, 5)))
+        state.admitted(pod["meanwhile"])
     state.admitted(pod)
     yield {"admit": pod}
     state.left(resource)

@@ -149,7 +149,7 @@ func (n *node) observed(step *Step) (outcome *Outcome, err error) {
 	return outcome, err
 }
 
-// abandonable runs something that may wait for ever for a lock that a panic left closed.
+// abandonable runs a task, but waits only a few seconds: a panic can leave a lock closed.
 func (n *node) abandonable(task func()) {
 	done := make(chan struct{})
 	go func() {

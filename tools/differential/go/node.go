@@ -502,7 +502,7 @@ func (n *node) all() []*served {
 
 var stacks = make([]byte, 1<<20)
 
-// followed returns how many ListAndWatch streams the kubelet reads: it has no other way to tell.
+// followed returns how many ListAndWatch streams the kubelet reads. Only its goroutines show it.
 func followed() int {
 	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("v1beta1.(*server).runClient("))
 }

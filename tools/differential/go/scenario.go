@@ -46,7 +46,7 @@ type Device struct {
 
 // Other is a provider of CPUs and memory with fixed hints and fixed results.
 type Other struct {
-	// Hints are the hints of each container that requests CPUs; nil is no preference.
+	// Hints are the hints of each container that requests CPUs. Without them, it has no preference.
 	Hints  []Hint        `json:"hints"`
 	CPUs   []int64       `json:"cpus"`
 	Memory []MemoryBlock `json:"memory"`
@@ -85,7 +85,7 @@ type Container struct {
 	Restartable bool             `json:"restartable"`
 }
 
-// Step is a step of a scenario; exactly one field is set, besides Lists and NoHints.
+// Step is a step of a scenario; exactly one field is set. Lists and NoHints can be added.
 type Step struct {
 	Admit    *Pod          `json:"admit"`
 	List     *List         `json:"list"`
