@@ -28,7 +28,7 @@ from tools.differential.versions import RELEASES, minor, release
 
 _SHOWN: Final = 6
 _LONG: Final = 1000
-"""A run of so many scenarios must reach everything."""
+"""Runs of this length must reach everything."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

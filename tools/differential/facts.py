@@ -1,7 +1,7 @@
 """Divide the outcome of a step into facts: paths with plain values.
 
-Random values are not left out: ``comparing`` finds out which ones are random. A value is sorted only
-where the kubelet's order has no meaning, such as the device IDs of a container.
+Random values are not left out: ``comparing`` finds out which ones are random. A value is sorted
+only where the kubelet's order has no meaning, such as the device IDs of a container.
 """
 
 from __future__ import annotations
