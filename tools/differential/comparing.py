@@ -147,10 +147,12 @@ def _with_rules(
 
 
 def _rule(step: Step, each: Disagreement) -> Rule | None:
-    if each.is_random:
-        return None
-    allowing = (rule for rule in RULES if rule.allows(step, each.path, each.expected, each.actual))
-    return next(allowing, None)
+    # The mock's value can stand for any value that a random choice leads to.
+    values = each.expected if each.is_random else [each.expected]
+    for rule in RULES:
+        if any(rule.allows(step, each.path, value, each.actual) for value in values):
+            return rule
+    return None
 
 
 def _panics(wanted: Expected, run: Mapping[str, Any]) -> Iterator[Disagreement]:
