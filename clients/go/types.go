@@ -588,7 +588,7 @@ type ResourceStatus struct {
 type ResourceWait struct {
 	// such as vendor.com/gpu
 	Resource string `json:"resource"`
-	// exact number of devices; by default any
+	// exact number of devices; by default at least one
 	Count *int64 `json:"count,omitempty"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
