@@ -162,6 +162,8 @@ class PodAllocation:
     affinities: Affinities = attrs.field(factory=dict)
     reusable: Reusable = attrs.field(factory=dict)
     steps: list[Step] = attrs.field(factory=list)
+    known_before: tuple[ContainerName, frozenset[ResourceName]] | None = None
+    """Container whose resources were looked up before devices of ended pods were freed (Q10)."""
     used_providers: bool = False
     """True once a hint provider has allocated something to the pod."""
     placed: bool = False
@@ -185,11 +187,23 @@ class PodAllocation:
 
     def requests(self, container: Container) -> Mapping[ResourceName, int]:
         """Return the number of requested devices by resource, sorted by resource."""
+        first, known = self.known_before or (None, frozenset())
         return {
             resource: container.limits[resource]
             for resource in sorted(container.limits)
-            if self.is_device_resource(resource)
+            if self.is_device_resource(resource) or (container.name == first and resource in known)
         }
+
+    def note_known(self) -> None:
+        """Look up the resources of the first container with devices.
+
+        The kubelet does so before it frees devices of ended pods, and devices in use make a
+        resource known (``allocateContainerResources``, v1.36).
+        """
+        for container, _ in self.pod.all_containers():
+            if requests := self.requests(container):
+                self.known_before = container.name, frozenset(requests)
+                return
 
     def snapshot(
         self, requests: Mapping[ResourceName, int], container: ContainerName | None = None

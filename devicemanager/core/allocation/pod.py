@@ -214,8 +214,12 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
     scope = policy.scope if policy.asks_for_hints else None
     if scope is ScopeName.POD:
         _align_pod(allocation, hints)
+    is_pod_level = allocation.rules.pod_level_rejection and allocation.pod.has_resources
     for container, is_init in allocation.pod.all_containers():
-        requests = allocation.requests(container)
+        # The topology manager calls AllocatePod for such a pod, and the device manager ignores it:
+        # devices are allocated when the container starts (``admitUsingPodResources``, v1.36).
+        is_deferred = is_pod_level and scope is ScopeName.POD
+        requests = {} if is_deferred else allocation.requests(container)
         # The snapshot is taken before hints and devices are chosen, because the explanation
         # shows what was available.
         step = Step(container.name, allocation.snapshot(requests, container.name))
@@ -279,6 +283,10 @@ def _allocatable(allocation: PodAllocation, resource: ResourceName) -> int | Non
     devices = allocation.endpoints.devices(resource)
     if devices is None:
         return None
+    if not allocation.draft.allocated and allocation.pod.uid not in allocation.ledger:
+        # The kubelet raises the amount only for pods with devices (``UpdatePluginResources``,
+        # v1.36).
+        return devices.allocatable
     # The amount is at least the number of devices in use, so that a pod with devices passes
     # the check while its plugin is disconnected (``sanitizeNodeAllocatable``, v1.32).
     return max(devices.allocatable, allocation.ledger.count(resource))

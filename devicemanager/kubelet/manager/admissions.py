@@ -98,6 +98,8 @@ class Admissions:
         # Q10: the new pod is active now. If an ended pod had the same UID, the new pod keeps its
         # devices.
         if self._state.frees_late and (takes_hints or allocation.needs_devices):
+            if not takes_hints:
+                allocation.note_known()
             self._state.free_inactive()
         allocation.reusable = self._state.begin_reuse(allocation.pod.uid)
 

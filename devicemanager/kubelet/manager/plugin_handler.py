@@ -349,8 +349,9 @@ class ClientHandler:
         held.
         """
         # The first list of a resource changes the file even if it has no devices, because the file
-        # also has the resource's name.
-        must_write = bool(change.changes) or not self._state.is_noted(resource)
+        # also has the resource's name. A plugin that disconnects before it leaves no trace.
+        is_first = is_list and not self._state.is_noted(resource)
+        must_write = bool(change.changes) or is_first
         if must_write:
             self._state.note_list(resource, change.healthy)
         # After a restart, the file can differ from the lists even if this list did not change.

@@ -303,8 +303,10 @@ class Connection:
             stream.initial_metadata()
         return "the plugin ended it"
 
-    @staticmethod
-    def _read(stream: Iterable[bytes], on_list: OnList, call: CallInProgress | None) -> None:
+    def _read(self, stream: Iterable[bytes], on_list: OnList, call: CallInProgress | None) -> None:
+        # With these quirks an equal list has an effect: the checkpoint is written, or the list
+        # replaces that of another plugin.
+        reads_all = not self._settings.quirks.isdisjoint(("Q24", "Q29"))
         last: bytes | None = None
         # The reader reuses the columns of the previous list.
         reader = ListReader()
@@ -312,7 +314,7 @@ class Connection:
             if call is not None:
                 call.received_message(message)
             # Bytes are compared first, because plugins repeat their list periodically.
-            if message != last:
+            if message != last or reads_all:
                 on_list(reader.read(message))
                 last = message
 
