@@ -68,6 +68,8 @@ class _Resource:
     devices: DeviceList = EMPTY
     is_listed: bool = False
     """True if a plugin has sent a device list, or the checkpoint names the resource."""
+    has_stopped: bool = False
+    """True if all its plugins were disconnected at some time."""
     stopped_at: float | None = None
     last: EndpointInfo | None = None
     """The endpoint that disconnected last; it is the stopped endpoint of the resource."""
@@ -75,8 +77,9 @@ class _Resource:
     @property
     def is_counted(self) -> bool:
         """True if the node's capacity includes the resource, possibly with 0 devices."""
-        # A plugin that disconnects before its first list leaves a resource without devices.
-        return self.is_listed or self.stopped_at is not None
+        # A plugin that disconnects before its first list leaves a resource without devices, also
+        # for the next plugin (``markResourceUnhealthy``, v1.36).
+        return self.is_listed or self.has_stopped
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -257,7 +260,7 @@ class Endpoints:
             # The devices are kept: containers use them, and the node status includes them in
             # the capacity until the grace period is over.
             entry.devices = entry.devices.disconnected()
-            entry.stopped_at = now
+            entry.has_stopped, entry.stopped_at = True, now
             entry.last = stopped
             return None
         promoted = entry.endpoints[-1]

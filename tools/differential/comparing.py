@@ -111,9 +111,12 @@ def compare(
         return [Disagreement(0, "config error", wanted.config_error, error)]
     if error is not None:
         return []
-    found = [] if quirks == "default" else list(_panics(wanted, ours["runs"][0]))
+    found: list[Disagreement] = []
+    differing = [*_differences(wanted, ours["runs"][0]["steps"])]
+    if quirks == "reference":
+        differing += _panics(wanted, ours["runs"][0])
     devices = [_devices(*each) for each in zip(wanted.steps, wanted.random, strict=True)]
-    for each in _differences(wanted, ours["runs"][0]["steps"]):
+    for each in differing:
         fact = Fact(
             scenario, version, each.step, each.path, each.expected, each.actual,
             devices, each.is_random,

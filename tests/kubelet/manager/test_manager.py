@@ -1015,3 +1015,20 @@ def test_plugin_that_disconnects_before_its_first_list_is_not_in_the_checkpoint(
     silent.leave()
     harness.plugin("a")
     assert checkpoint.loads(harness.store.data).registered_devices == {GPU: ("a",)}
+
+
+@pytest.mark.parametrize("quirks", [(), ("Q10",)])
+def test_resource_is_known_while_an_ended_pod_has_devices(quirks):
+    # The kubelet looks the resource up before it frees devices of ended pods.
+    harness = Harness(Settings(quirks=quirks))
+    plugin = harness.plugin("a")
+    harness.manager.admit(pod("p", gpu=1))
+    plugin.leave()
+    harness.clock.advance(301.0)
+    harness.manager.expire()
+    harness.manager.release(PodUid("p"))
+    if quirks:
+        with pytest.raises(Rejected, match="cannot allocate unregistered device"):
+            harness.manager.admit(pod("q", gpu=1))
+    harness.manager.admit(pod("r", gpu=1))
+    assert harness.held("r") == {}

@@ -342,9 +342,21 @@ func (n *node) decide(each *known) Verdict {
 	return Verdict{Admit: true}
 }
 
+// capacity returns the devices of the node's status. There, allocatable begins as a copy of
+// capacity (nodestatus.MachineInfo).
+func (n *node) capacity() (v1.ResourceList, v1.ResourceList) {
+	capacity, allocatable, _ := n.manager.GetCapacity()
+	for name, amount := range capacity {
+		if _, isThere := allocatable[name]; !isThere {
+			allocatable[name] = amount
+		}
+	}
+	return capacity, allocatable
+}
+
 // status returns the Node object with the manager's capacity.
 func (n *node) status() *v1.Node {
-	capacity, allocatable, _ := n.manager.GetCapacity()
+	capacity, allocatable := n.capacity()
 	for _, list := range []v1.ResourceList{capacity, allocatable} {
 		list[v1.ResourceCPU] = resource.MustParse("1000")
 		list[v1.ResourceMemory] = resource.MustParse("1Ti")

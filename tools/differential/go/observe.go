@@ -53,7 +53,7 @@ func (n *node) affinity(pod *v1.Pod) map[string]*Hint {
 // observe adds the state after a step.
 func (n *node) observe(outcome *Outcome, lists bool) error {
 	outcome.Calls = n.log.take()
-	capacity, allocatable, _ := n.manager.GetCapacity()
+	capacity, allocatable := n.capacity()
 	outcome.Capacity, outcome.Allocatable = counts(capacity), counts(allocatable)
 	outcome.HealthUpdates = healthUpdates(n.manager)
 	outcome.Devices = map[string]map[string]map[string][]string{}
