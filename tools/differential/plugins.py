@@ -177,7 +177,7 @@ class SocketPlugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
             raise Rejected("register", error)
 
     def _serve(self, kubelet: MockKubelet, path: Path) -> None:
-        self._handled = _handled(kubelet)
+        self._handled = handled_by(kubelet)
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
@@ -329,7 +329,8 @@ class _Handled:
 _COUNTED: Final = "_differential_handled"
 
 
-def _handled(kubelet: MockKubelet) -> _Handled:
+def handled_by(kubelet: MockKubelet) -> _Handled:
+    """Return the counters of what a kubelet has processed."""
     handler = kubelet.manager.plugins
     found = handler.__dict__.get(_COUNTED)
     if found is None:

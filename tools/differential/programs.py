@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from devicemanager.kubelet.mock import MockKubelet
-
-_PATIENCE: Final = 10.0
+from tools.differential.plugins import handled_by
 
 
 class ProgramPlugin:
@@ -34,11 +32,12 @@ class ProgramPlugin:
         directory = f"{kubelet.plugin_dir}/"
         command = [word.replace("$DIRECTORY", directory) for word in self._command]
         self._kubelet = kubelet
-        before, sockets = self._allocatable(), self._sockets()
+        handled, sockets = handled_by(kubelet), self._sockets()
+        before = handled.lists
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        self._wait_for_change(before, "does not register")
+        handled.wait_for(lambda: handled.lists > before)
         self._own = self._sockets() - sockets
 
     def watch(self, kubelet: MockKubelet) -> None:
@@ -56,26 +55,16 @@ class ProgramPlugin:
         """Kill the program, wait until the kubelet has noticed, and remove its sockets."""
         if self._process is None or self._kubelet is None:
             return
-        before, process, self._process = self._allocatable(), self._process, None
+        handled = handled_by(self._kubelet) if self._kubelet.is_serving else None
+        before = handled.ends if handled else 0
+        process, self._process = self._process, None
         process.kill()
         process.wait()
-        if self._kubelet.is_serving:
-            self._wait_for_change(before, "ended unnoticed")
+        if handled:
+            handled.wait_for(lambda: handled.ends > before)
         for socket in self._own:
             socket.unlink(missing_ok=True)
 
     def _sockets(self) -> set[Path]:
         assert self._kubelet is not None
         return set(self._kubelet.plugin_dir.glob("*.sock"))
-
-    def _allocatable(self) -> int | None:
-        kubelet = self._kubelet
-        assert kubelet is not None
-        return kubelet.allocatable().get(self._resource) if kubelet.is_serving else None
-
-    def _wait_for_change(self, before: int | None, problem: str) -> None:
-        deadline = time.monotonic() + _PATIENCE
-        while self._allocatable() == before:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the program of {self._resource} {problem}: {self._command}")
-            time.sleep(0.001)

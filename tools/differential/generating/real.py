@@ -44,6 +44,7 @@ class _History:
         made: Plain = {
             "id": self._name,
             **{key: value for key, value in machine.items() if key not in ("other", "node")},
+            "feature_gates": {"ResourceHealthStatus": True},
             "resources": {self._resource(name): self._plugin(name) for name in self._names},
         }
         for name in self._names:
