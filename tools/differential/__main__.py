@@ -19,6 +19,7 @@ from tools.differential import coverage
 from tools.differential.building import BuildError, build
 from tools.differential.deviations import DEVIATIONS
 from tools.differential.generating import scenarios
+from tools.differential.generating.real import histories
 from tools.differential.ours import Mode
 from tools.differential.quirk_deviations import RULES
 from tools.differential.recording import MOST_BYTES, selected
@@ -61,6 +62,8 @@ def _compare(version: str, options: argparse.Namespace) -> bool:
             print(f"  {json.dumps(smallest.scenario)}", flush=True)
 
         made = scenarios(options.seed, options.scenarios, minor(version))
+        if options.program:
+            made = histories(options.program, options.seed, options.scenarios, minor(version))
         if options.scenario:
             made = (each for each in made if each["id"] == options.scenario)
         with Work(f"differential {version}", 1 if options.scenario else options.scenarios) as work:
@@ -91,7 +94,7 @@ def _compare(version: str, options: argparse.Namespace) -> bool:
 def _has_reached_all(version: str, options: argparse.Namespace, tally: Tally) -> bool:
     if options.coverage:
         print(*coverage.table(tally.reached, tally.scenarios, version), sep="\n")
-    if not options.coverage and tally.scenarios < _LONG:
+    if options.program or (not options.coverage and tally.scenarios < _LONG):
         return True
     missing = coverage.missing(tally.reached, version)
     for name in missing:
@@ -147,6 +150,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=("reference", "default"),
         default="reference",
         help="quirks of the mock (default: reference, all that the version has)",
+    )
+    parser.add_argument(
+        "--program",
+        metavar="COMMAND",
+        help="run histories of a node with this plugin on both sides; $DIRECTORY is the plugin "
+        "directory, $NAME the resource without its domain real.example, $COUNT its devices",
     )
     parser.add_argument(
         "--plants",

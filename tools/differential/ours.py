@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import queue
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +38,7 @@ from protos import podresources_v1alpha1_grpc as old_grpc
 from tools.differential.other import OtherProvider
 from tools.differential.plain import plain_affinity, plain_answer, plain_options, plain_text
 from tools.differential.plugins import MemoryPlugin, Plugin, Rejected, SocketPlugin, send_register
+from tools.differential.programs import ProgramPlugin
 from tools.differential.scenarios import OBSERVED, steps_of
 from tools.replay.admission import checkpoint_of
 from tools.replay.scenario import Plain, manifest, plain_hints
@@ -208,8 +209,7 @@ class _Node:
                 # Rejected before the kubelet dials.
                 send_register(kubelet.plugin_socket, version, name, resource)
                 raise AssertionError(f"the registration of {resource} was accepted")
-            kind = SocketPlugin if self._mode.sockets else MemoryPlugin
-            plugin = kind(name, resource, described, self._called)
+            plugin = self._kind(described)(name, resource, described, self._called)
             if watched:
                 plugin.watch(kubelet)
             else:
@@ -223,6 +223,11 @@ class _Node:
         self._plugins[resource] = plugin
         self._send(plugin, described.get("devices"))
         return {"registered": {"code": "", "text": ""}}
+
+    def _kind(self, described: Described) -> Callable[..., Plugin]:
+        if "program" in described:
+            return ProgramPlugin
+        return SocketPlugin if self._mode.sockets else MemoryPlugin
 
     @staticmethod
     def _send(plugin: Plugin, devices: list[Plain] | None) -> None:

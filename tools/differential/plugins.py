@@ -179,7 +179,7 @@ class SocketPlugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
             raise Rejected("register", error)
 
     def _serve(self, kubelet: MockKubelet, path: Path) -> None:
-        self._handled = _handled(kubelet)
+        self._handled = handled_by(kubelet)
         self._counts_equal = "Q29" in kubelet.settings.quirks
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -334,7 +334,8 @@ def _wait_for(done: Callable[[], bool]) -> None:
 _COUNTED: Final = "_differential_handled"
 
 
-def _handled(kubelet: MockKubelet) -> _Handled:
+def handled_by(kubelet: MockKubelet) -> _Handled:
+    """Return the counters of what a kubelet has processed."""
     handler = kubelet.manager.plugins
     found = handler.__dict__.get(_COUNTED)
     if found is None:

@@ -12,7 +12,7 @@ from tools.differential import ours
 from tools.differential.comparing import Disagreement, Expected, compare, expected
 from tools.differential.coverage import reached
 from tools.differential.reference import Reference, ReferenceError
-from tools.differential.scenarios import Scenario
+from tools.differential.scenarios import Scenario, is_real
 from tools.differential.shrinking import shrink
 
 Plain = dict[str, Any]
@@ -103,7 +103,10 @@ class Comparison:
             played = ours.play(scenario, self._version, self._mode)
         except Exception as error:  # a bug, which must not end the run
             return {}, Expected(), [Disagreement(0, "mock", "results", repr(error))]
-        for runs in (_RUNS, _MORE_RUNS, _MOST_RUNS):
+        rounds: tuple[int, ...] = (_RUNS, _MORE_RUNS, _MOST_RUNS)
+        if is_real(scenario):
+            rounds = (1, *rounds)  # a run takes a second, and few facts are random
+        for runs in rounds:
             answer, wanted, differing = self._once(scenario, runs, played)
             if not _unexplained(differing) and (runs >= _MORE_RUNS or not wanted.is_open):
                 break

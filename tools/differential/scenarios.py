@@ -21,3 +21,8 @@ def kind_of(step: Mapping[str, Any]) -> str:
     """Return what happens in a step."""
     (kind,) = step.keys() - OBSERVED
     return kind
+
+
+def is_real(scenario: Scenario) -> bool:
+    """True if the plugins are programs (``generating.real``)."""
+    return any("program" in each for each in (scenario.get("resources") or {}).values())

@@ -419,6 +419,13 @@ func (n *node) unwatchPlugin(resource string) error {
 
 func (n *node) join(r *Registration, connect func(*served) Reply) (Reply, error) {
 	before := n.plugins[r.Resource]
+	if r.Program != nil {
+		p, err := n.program(r)
+		if p != nil {
+			n.plugins[r.Resource] = p
+		}
+		return Reply{}, err
+	}
 	n.names++
 	socket := fmt.Sprintf("plugin-%d.sock", n.names)
 	if r.SameSocket && before != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -47,6 +48,10 @@ type served struct {
 	done     chan struct{}
 	gone     atomic.Bool
 	grpc     *grpc.Server
+	// command is the process of a plugin that is a program; the others are served here.
+	command *exec.Cmd
+	// own are the sockets that the program has created.
+	own []string
 }
 
 func serve(dir, resource, socket string, spec *Plugin, n *node) (*served, error) {
@@ -93,6 +98,10 @@ func (p *served) register(kubelet, version string) Reply {
 func (p *served) isGone() bool { return p.gone.Load() }
 
 func (p *served) stop() {
+	if p.command != nil {
+		p.kill()
+		return
+	}
 	close(p.done)
 	p.grpc.Stop()
 }

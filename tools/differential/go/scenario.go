@@ -35,6 +35,8 @@ type Plugin struct {
 	PreStartError string   `json:"pre_start_error"`
 	// Response is a serialized ContainerAllocateResponse.
 	Response []byte `json:"response"`
+	// Program is a command with $DIRECTORY that serves the plugin in its own process.
+	Program []string `json:"program"`
 }
 
 // Device is a device. If NUMA is nil, it has no topology; if empty, a topology without nodes.
