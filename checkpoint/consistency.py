@@ -16,8 +16,8 @@ class FindingKind(enum.StrEnum):
     """Kinds of inconsistent checkpoint entries."""
 
     HELD_TWICE = "held-twice"
-    """A device is allocated to two pods. Two containers of one pod can have the same device,
-    because app containers reuse devices of init containers."""
+    """A device is allocated to several pods. Several containers of one pod may have the same
+    device, because app containers reuse devices of init containers."""
     REPEATED_ENTRY = "repeated-entry"
     """A container has several entries for one resource; a kubelet uses the last entry."""
     UNREGISTERED_RESOURCE = "unregistered-resource"

@@ -29,7 +29,7 @@ class Durability(enum.StrEnum):
     older, empty or damaged file."""
     KUBELET = "kubelet"
     """Durability of the kubelet (pkg/kubelet/util/store/filestore.go, v1.32): data is flushed
-    before the rename. A power failure leaves the old or the new file undamaged."""
+    before the rename. After a power failure, the file is the old or the new one, undamaged."""
     POWER = "power"
     """The write survives a power failure. The directory is flushed as well, so the new name is on
     disk."""

@@ -1,4 +1,4 @@
-"""Free replaced checkpoint files in a background thread."""
+"""Free the disk space of replaced checkpoint files in a background thread."""
 
 # A file system frees the blocks of a file when its last name and its last descriptor are gone. On
 # ext4 this takes a quarter of the time of a small checkpoint's write, and every admission would
@@ -19,8 +19,8 @@ from typing import TypeAlias
 from checkpoint.files import FileOperations
 
 _Held: TypeAlias = SimpleQueue[tuple[int, threading.Lock] | None]
-"""Queue of descriptors that the thread closes. Each has a lock that the thread releases afterwards.
-None stops the thread."""
+"""Queue of descriptors that the thread closes, each with a lock that the thread releases after
+closing it. None stops the thread."""
 
 
 class Freeing:
@@ -82,7 +82,7 @@ class Freeing:
             thread.join()
 
     def _has_thread(self) -> bool:
-        """Start the thread if it does not run. False if it cannot be started.
+        """Start the thread if it does not run. Return False if it cannot be started.
 
         Must be called with the lock held.
         """

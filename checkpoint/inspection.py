@@ -52,8 +52,8 @@ _NAMED: Final = re.compile(rf'"(PodUID|ContainerName|ResourceName)"\s*:\s*{_TEXT
 _NOUNS: Final = {"PodUID": "pod", "ContainerName": "container", "ResourceName": "resource"}
 _FIELDS: Final = {"PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp"}
 _EFFORT: Final = 2
-"""Limit of unsuccessful reading, as a multiple of the text's length. The limit keeps the search
-linear for a text with many unfinished entries."""
+"""Maximum number of characters that are decoded without finding an entry, as a multiple of the
+text's length. It keeps the search linear for a text with many unfinished entries."""
 
 
 @attrs.frozen
@@ -94,7 +94,8 @@ def inspect(data: bytes) -> Inspection:
 
 
 def _read(data: bytes) -> Inspection:
-    """Read the contents as a kubelet does; if they are damaged, continue behind the damage."""
+    """Read the contents as a kubelet does. If they are damaged, also read the text behind the
+    damage."""
     problems: list[str] = []
     value, behind = _decoded(data, problems)
     found: int | None
@@ -126,8 +127,8 @@ def _read(data: bytes) -> Inspection:
 
 
 def _closer(data: bytes, found: Inspection) -> Inspection:
-    """Search the whole text of a rejected file for entries. Return the inspection with more
-    complete entries: that of the search, or ``found``."""
+    """Search the whole text of a rejected file for entries. Return an inspection with the entries
+    of the search if more of them are complete than in ``found``; otherwise return ``found``."""
     # The damage may be in the structure around the entries, or have merged two entries into one.
     everywhere = salvage(data.decode(errors="replace"), 0)
     unread: list[str] = []

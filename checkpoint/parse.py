@@ -1,7 +1,7 @@
 """Parse the text of a checkpoint file, as Go's json.Unmarshal does for the kubelet's types.
 
-As in Go, unknown fields are ignored, names of fields match in upper and lower case, null and
-absent fields have the zero value, and a lone surrogate becomes U+FFFD. Unlike Go, the parser
+As in Go, unknown fields are ignored, field names match regardless of case, null and absent fields
+have the zero value, and a lone surrogate becomes U+FFFD. Unlike Go, the parser
 rejects bytes that are not UTF-8, and duplicate keys in objects that it reads. No kubelet writes
 these, so they show that the file is damaged.
 
@@ -188,8 +188,8 @@ def _object(value: Value, where: str) -> Object | None:
 
 
 def _fields(value: Value, where: str, names: tuple[str, ...]) -> Object:
-    """Return the fields of an object that have one of ``names``, in any case, under the name in
-    ``names``. Return an empty dict for null."""
+    """Return the fields of an object whose name is one of ``names``, regardless of case. The keys
+    are written as in ``names``. Return an empty dict for null."""
     found = _object(value, where) or {}
     # Usual case: all names match exactly. The loop below takes three times as long per entry.
     if all(map(found.__contains__, names)) and len(found) == len(names):

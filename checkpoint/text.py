@@ -91,7 +91,7 @@ def render_registered(resources: Sequence[Rendered] | None) -> Rendered:
 
 
 def json_end(checksum: int) -> bytes:
-    """Return the end of the file, from behind RegisteredDevices, with this checksum."""
+    """Return the text of the file after RegisteredDevices, with this checksum."""
     return b'},"Checksum":%d}' % checksum
 
 

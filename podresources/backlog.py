@@ -20,8 +20,8 @@ class Call(Protocol):
     """One RPC on the server's side, such as a ``grpc.ServicerContext``."""
 
     def add_callback(self, callback: Callable[[], None]) -> bool:
-        """Register a callback for the end of the RPC. False if the RPC has already ended; the
-        callback is then not registered."""
+        """Register a callback for the end of the RPC, and return True. If the RPC has already
+        ended, return False without registering the callback."""
 
     def cancel(self) -> bool:
         """End the RPC and drop the part of its response that the client has not read."""
@@ -67,8 +67,8 @@ class Backlog:
         return self._bytes
 
     def add(self, call: Call, size: int) -> bool:
-        """Count a response of ``size`` bytes until its RPC ends. False if the response does not
-        fit."""
+        """Count a response of ``size`` bytes until its RPC ends. Return False, without counting it,
+        if the response does not fit."""
         now = self._clock()
         with self._lock:
             cancelled = self._make_room(size, now)
@@ -86,8 +86,8 @@ class Backlog:
         return True
 
     def _make_room(self, size: int, now: float) -> list[_Pending] | None:
-        """Remove and return the calls to cancel so that ``size`` bytes fit. None if too few calls
-        are old enough.
+        """Remove and return the calls to cancel so that ``size`` bytes fit. Return None if too few
+        calls are old enough.
 
         Must be called with the lock held.
         """

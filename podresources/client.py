@@ -25,9 +25,9 @@ class PodResourcesClient:
     """Client of one PodResources socket. Thread-safe. It connects at the first call.
 
     ``socket_path`` is a path or a URL such as ``unix:///path``. ``timeout`` is the number of
-    seconds for one attempt. ``rate_limit_attempts`` is the number of attempts while the server's
-    rate limit rejects a call; 1 disables retries. The delay between attempts doubles from 20 ms up
-    to 1 s. ``sleep`` performs the delay.
+    seconds for one attempt. ``rate_limit_attempts`` is the maximum number of attempts if the
+    server's rate limit rejects a call; 1 disables retries. The delay between attempts doubles from
+    20 ms up to 1 s. ``sleep`` performs the delay.
 
     Every method raises a subclass of :class:`PodResourcesError`: SocketNotFound, NotServing,
     DeadlineExceeded, RateLimited, MethodUnavailable, AnswerTooLarge, AnswerInvalid, CallFailed or
@@ -61,8 +61,8 @@ class PodResourcesClient:
     def get(self, name: str, namespace: str = "default") -> Pod:
         """Return the pod with this name.
 
-        Raises MethodUnavailable for a kubelet before v1.27, or if its feature gate is off. Raises
-        PodNotFound for an unknown pod.
+        Raises MethodUnavailable for a kubelet before v1.27, or if the feature gate of Get is off.
+        Raises PodNotFound for an unknown pod.
         """
         request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
         return self._ask(v1_grpc.GET, request.SerializeToString(), decoding.pod_from_bytes)

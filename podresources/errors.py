@@ -1,4 +1,5 @@
-"""Errors of the PodResources server (:class:`ServeError`) and client (all other errors).
+"""Errors of the PodResources server (:class:`ServeError`, :class:`SocketInUse` and
+:class:`SocketPathError`) and of the client (all others).
 
 The underlying error, if any, is in ``__cause__``.
 """

@@ -1,4 +1,4 @@
-"""Helpers for unix sockets: check paths, publish a socket file, detect stale sockets.
+"""Helpers for unix sockets: check paths, create socket files, detect stale sockets.
 
 All code that listens on or connects to a unix socket uses this module: the PodResources server
 and client, the registration service, plugins and the tools that inspect a node.

@@ -135,7 +135,7 @@ type Conflict struct {
 type ContainerInfo struct {
 	// Name of the container, unique within the pod.
 	Name string `json:"name"`
-	// `init` for an init container that runs to completion.
+	// `app`, `init` (an init container that runs to completion), or `sidecar` (an init container with restartPolicy Always).
 	Kind ContainerKind `json:"kind"`
 	// Resource limits by resource: number of devices, milli-CPUs or bytes.
 	Limits map[string]int64 `json:"limits"`
@@ -494,7 +494,7 @@ type PodInfo struct {
 	Reason string `json:"reason"`
 	// Details about the reason, as in `status.message`.
 	Message string `json:"message"`
-	// True if the pod was admitted, also if it has ended since.
+	// True if the pod was admitted, even if it has ended since.
 	Admitted bool `json:"admitted"`
 	// True from the request to delete the pod until its containers have terminated.
 	Deleting bool `json:"deleting"`
@@ -506,7 +506,7 @@ type PodInfo struct {
 	Containers []ContainerInfo `json:"containers"`
 	// Init containers and sidecars, in the order of the manifest.
 	InitContainers []ContainerInfo `json:"init_containers"`
-	// Name of each resource claim by its name in the pod; null if it is created from a template.
+	// Names of the ResourceClaim objects, by the names that the pod uses for them; null for a claim that is created from a template.
 	ResourceClaims map[string]*string `json:"resource_claims"`
 	// IDs of the allocated devices by container and resource; containers without devices are omitted.
 	Devices map[string]map[string][]string `json:"devices"`
@@ -588,7 +588,7 @@ type ResourceStatus struct {
 type ResourceWait struct {
 	// such as vendor.com/gpu
 	Resource string `json:"resource"`
-	// exact number of devices; by default any
+	// exact number of devices; by default at least one
 	Count *int64 `json:"count,omitempty"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`

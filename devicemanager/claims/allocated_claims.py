@@ -189,7 +189,7 @@ class AllocatedClaims:
             self.pod_versions[pod] = self.version
 
     def reserve(self, uid: str, name: str, claims: Sequence[str]) -> None:
-        """Allocate the pending ones of a pod's claims, all or none, and reserve all claims.
+        """Allocate those of a pod's claims that are pending, all or none; then reserve all.
 
         Raises ClaimsError if a claim is being deleted or cannot be allocated.
         """
@@ -206,7 +206,7 @@ class AllocatedClaims:
         self.mark_changed(uid)
 
     def newly_allocated(self, pod: str) -> tuple[str, ...]:
-        """Return the claims that the admission in progress of a pod (UID) allocated."""
+        """Return the claims that a pod (UID) got allocated in its admission, until that ends."""
         return self._new.get(pod, ())
 
     def admitted(self, pod: str) -> None:
@@ -217,7 +217,8 @@ class AllocatedClaims:
         """Remove pods (UIDs) from the users of their claims, and return these claims.
 
         Release each of these claims that no other pod uses. If ``also_allocated_before`` is
-        false, keep claims that were allocated before the pods' admission and are not deleted.
+        false, do not release claims that were allocated before the pods' admission, except
+        deleted ones.
         """
         uids = tuple(pods)
         new = {claim for pod in uids for claim in self._new.pop(pod, ())}
@@ -335,7 +336,7 @@ class AllocatedClaims:
         return found
 
     def _offered(self, name: str) -> frozenset[DeviceKey]:
-        """Return the devices of a pool that this node can use."""
+        """Return the devices of pool ``name``; none if this node cannot use the pool."""
         pool = self._store.pools.get(name)
         if pool is None or pool.node_name not in ("", self._node):
             return frozenset()

@@ -41,7 +41,7 @@ class Allocator:
     ) -> None:
         """Create an allocator.
 
-        ``allocated``: the claims that ``ledger`` has allocations of, with their status.
+        ``allocated``: the claims that are allocated in ``ledger``, with their status.
         ``admin_namespaces``: the namespaces that can use classes with admin access; None is all.
         """
         self.store = store
@@ -130,7 +130,7 @@ class Allocator:
     ) -> None:
         """Replace pod names, device statuses or both in the status of an allocated claim.
 
-        None keeps a value.
+        A field that is None stays unchanged.
         """
         old = self._allocated[claim]
         status = old.status

@@ -107,9 +107,9 @@ def read_paths(
 ) -> tuple[ObjectFile, ...]:
     """Read files, and the object files of directories, sorted by name.
 
-    ``contents``: by path, the bytes that are already read, such as standard input. Raises
-    InvalidObject with a line for each error in any file, also for two objects of the same name,
-    and ClaimsError for a path that does not exist.
+    ``contents``: by path, the bytes of files that are already read, such as standard input.
+    Raises ClaimsError for a path that does not exist. Raises InvalidObject with a line for each
+    error in any file; two objects of the same name are also an error.
     """
     found, lines = [], list[str]()
     already_read = contents or {}

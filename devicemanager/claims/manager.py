@@ -209,7 +209,7 @@ class ClaimManager:
     # -- drivers -------------------------------------------------------------------------
 
     def set_driver(self, name: str, driver: ClaimDriver | None) -> None:
-        """Set the driver that prepares the devices of this driver name.
+        """Set the driver that prepares the devices of pools whose driver is ``name``.
 
         With None, these devices need no preparation and have no CDI names.
         """

@@ -1,7 +1,7 @@
 """Claims of a kubelet's pods: allocated at admission, prepared before containers start.
 
 In:  calls of the kubelet: start and stop, admit a pod, start a container, end pods.
-Out: for PodResources, run options and pod status: devices, CDI names and health.
+Out: devices, CDI names and health, for PodResources, run options and pod status.
 """
 
 # The path of one pod, with the calls of its kubelet:
@@ -103,7 +103,10 @@ class PodClaims(ClaimManager):
         self._report_allocated(new, pod.uid)
 
     def _runs_without(self, pod: Pod) -> bool:
-        """True if the node has no pools, classes or claims; publish an event in this case."""
+        """True if the node has no pools, classes or claims, so that the pod runs without claims.
+
+        Publish an event in this case.
+        """
         # The pod may run, like a pod that requests a resource that no plugin has registered.
         with self._lock:
             is_unused = self._allocated.is_unused
@@ -149,7 +152,7 @@ class PodClaims(ClaimManager):
                 self._mark_unwritten()
 
     def remove_other_pods(self, pods: Iterable[str]) -> None:
-        """Remove all pods except these (UIDs), because the kubelet knows all pods now."""
+        """Remove all users of claims except ``pods`` (UIDs): the kubelet knows all pods now."""
         with self._lock:
             self._allocated.is_sources_ready = True
             self.remove_pods(*self._allocated.reservations.others(frozenset(pods)))

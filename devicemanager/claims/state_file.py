@@ -72,7 +72,7 @@ class ClaimsState:
 
 
 class StateWriter:
-    """Renderer of the state file. It renders a record again only if the object was replaced."""
+    """Renderer of the state file, which caches the text of each ``ClaimRecord`` object."""
 
     def __init__(self) -> None:
         self._rendered: dict[str, tuple[ClaimRecord, str]] = {}

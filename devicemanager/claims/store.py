@@ -51,9 +51,9 @@ class ObjectStore:
         return not (self._pools or self._classes or self._claims)
 
     def constraints(self, node: str) -> Constraints:
-        """Return the inventory of a node, with the results of evaluated constraints.
+        """Return the evaluator of constraints on the inventory of a node.
 
-        The result is cached until a pool changes, so that claims of a class share the results.
+        It caches results, and exists until a pool changes, so claims of a class share results.
         """
         found = self._by_node.get(node)
         if found is None:

@@ -177,7 +177,7 @@ def _run(args: argparse.Namespace) -> int:
         hooks=dict(args.hook),
         resources=tuple(args.resource),
     )
-    # Read before the conformance checks run, for the same reason.
+    # Also read before the conformance checks run, so that mistakes are reported immediately.
     waivers = None
     if args.waivers is not None:
         waivers = Waivers.read(Path(args.waivers), [each.id for each in all_checks()])
@@ -251,7 +251,8 @@ def _run_until_signal(run: Callable[[], Report], stages: Stages) -> Report | sig
     """Run the checks, and return their report, or the signal that stopped them.
 
     The checks run on a separate thread, so that a signal stops them at any moment. Closing
-    ``stages`` stops every plugin and removes every directory; threads that still wait are left.
+    ``stages`` stops every plugin and removes every directory. Threads that still wait are not
+    joined.
     """
     import threading
     from concurrent.futures import Future

@@ -35,8 +35,8 @@ class Written:
 
 
 def write(file: CheckpointFile, data: bytes, args: argparse.Namespace) -> Written | None:
-    """Write the checkpoint as ``--write`` or ``--to`` requests, and return the paths. Without both
-    flags, return None.
+    """Write the checkpoint as ``--write`` or ``--to`` requests, and return the paths. Without
+    these flags, return None.
 
     Raises CommandError, OSError and CheckpointWriteError; after an error the file is unchanged.
     """

@@ -52,7 +52,7 @@ def add(subparsers: Subparsers) -> None:
         "--write or --to.",
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
-    show = command(actions, "show", _show, "show a checkpoint file, also a damaged one")
+    show = command(actions, "show", _show, "show a checkpoint file, even a damaged one")
     add_file(show, "file", _FILE)
     show.add_argument("--no-verify", action="store_true", help="accept a wrong checksum")
     _add_names(show)

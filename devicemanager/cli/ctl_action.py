@@ -1,8 +1,8 @@
 """Actions of ``devicemanager ctl``, derived from the operations of a control API.
 
 An ``Action`` names an operation. The operation's path, query and body define the arguments of the
-action, and their descriptions are the help texts. The response defines the output. An ``Action``
-has only the deviations from these rules.
+action, and their descriptions are the help texts. The response defines the output. The other fields
+of an ``Action`` are exceptions to these rules.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Action:
     """Help text; by default the operation's summary."""
     done: str | Callable[[Mapping[str, Any]], str] = ""
     """Text to print after success: a format string, or a function that returns the text. Both get
-    the arguments, ``pod`` and ``answer``."""
+    all arguments, the response as ``answer`` and, if the operation has a pod, its title as
+    ``pod``."""
     off: tuple[str, object, str] | None = None
     """For actions with ``--off``: the name of a field, its value with ``--off``, and the text to
     print."""
@@ -315,7 +316,8 @@ def seconds(text: str) -> float:
 
 @attrs.frozen
 class _Request:
-    """Sender of an action's requests: one, or one for each value of the argument ``many``."""
+    """Sender of an action's requests: one, or one for each value of the argument that ``many``
+    names."""
 
     actions: Actions
     action: Action

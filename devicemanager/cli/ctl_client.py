@@ -36,7 +36,7 @@ _LARGEST: Final = 4 << 20
 
 @attrs.frozen
 class _Api:
-    """The control API that an action needs, and texts for the case that another one is served."""
+    """The control API that an action needs, and parts of the errors if it is not available."""
 
     question: str
     """Start of the error text if no address is given."""

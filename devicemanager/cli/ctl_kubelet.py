@@ -85,7 +85,7 @@ def add(subparsers: Subparsers) -> None:
                     "--grace-period",
                     type=seconds,
                     metavar="TIME",
-                    help="time for the containers to terminate, 1s at least (default: none)",
+                    help="time for the containers to terminate, at least 1s (default: no time)",
                 )
             ],
             run=_delete,

@@ -306,8 +306,8 @@ def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
 
 
 def _known(shown: Iterable[AdmissionResult], saved: Checkpoint | None) -> Iterator[str]:
-    """Yield a note for each pod that the checkpoint already has, and for which no devices are
-    selected."""
+    """Yield a note for each pod that is already in the checkpoint. Such a pod keeps its devices, so
+    none are selected for it."""
     known = {entry.pod_uid for entry in (saved and saved.entries) or ()}
     for admission in (each.admission for each in shown):
         pod = admission.pod

@@ -75,8 +75,8 @@ def _check(fault: Fault) -> Fault:
 
 
 def set_faults(args: argparse.Namespace, kubelet: MockKubelet) -> None:
-    """Set the faults of the command line and of the file in a kubelet. Raises FaultError and
-    CommandError."""
+    """Set, in ``kubelet``, the faults of the command line and of the fault file. Raises FaultError
+    and CommandError."""
     # Accessing kubelet.faults creates the registry, so it is avoided without flags.
     if not args.faults and args.fault_file is None and args.fault_seed is None:
         return

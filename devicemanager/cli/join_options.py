@@ -192,8 +192,8 @@ def add_http(parser: argparse.ArgumentParser) -> None:
 
 
 def check_http(args: argparse.Namespace) -> None:
-    """Raise CommandError for HTTP flags without --http, and for a certificate without a port
-    number."""
+    """Raise CommandError for HTTP flags without --http, and for --http-certificate if --http has
+    no port number."""
     if args.http is None and (args.http_allow_remote or args.http_certificate):
         raise CommandError("--http-allow-remote and --http-certificate require --http")
     # With port 0, the system would choose the port after the nodes have announced it.

@@ -1,8 +1,8 @@
 """Output of commands that run until a signal: lines, or a live view on the terminal.
 
 A command writes only to the ``log`` of its ``Display``. While the live view is shown, ``_LiveLog``
-passes the lines to the view; before and after, it prints them. Its lock ensures that each line is
-either printed or shown when the view starts or ends.
+passes the lines to the view; before and after, it prints them. Its lock ensures that no line is
+lost when the view starts or ends.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class _LiveLog(KubeletLog):
         self.lines = lines
         self.about: list[str] = []
         """Messages from before the view started, such as the paths of the sockets."""
-        # Guards the fields below, so that each line is either printed or shown.
+        # Guards the fields below, so that no line is lost when the view starts or ends.
         self._turn = threading.Lock()
         self._showing = False
         self._before = 0

@@ -82,8 +82,11 @@ class OfflineClaims:
         return found
 
     def explain_pod(self, pod: Pod) -> tuple[Explanation | None, Admission | None]:
-        """Allocate a pod's claims. Return their explanation, and the rejection if the claims do not
-        fit."""
+        """Allocate a pod's claims. Return their explanation, and the rejection.
+
+        The explanation is None if a claim can never be allocated. The rejection is None if all
+        claims fit.
+        """
         wanted = [name for name in pod.resource_claims.values() if name is not None]
         # Several containers of a pod can use the same claim, which is allocated once.
         ids = tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in wanted))

@@ -1,8 +1,8 @@
 """The node of ``devicemanager explain``: devices from flags and files, and an in-memory kubelet.
 
-Several sources can describe the same device: a checkpoint has the allocated devices,
-``--allocatable`` adds NUMA nodes, and ``--devices`` adds new devices. The module is imported only
-when ``explain`` runs.
+The sources complement each other. A checkpoint has devices and their allocations, ``--allocatable``
+adds NUMA nodes, and ``--devices`` adds new devices. The module is imported only when ``explain``
+runs.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def nodes_of(inventory: Inventory) -> set[int]:
 
 
 def without_nodes(inventory: Inventory) -> dict[ResourceName, int]:
-    """Return, for each resource that has such devices, the number of devices without a known NUMA
-    node."""
+    """Return the number of devices without a known NUMA node, by resource. Resources without such
+    devices are left out."""
     counts = {
         resource: sum(not device.numa for device in devices.values())
         for resource, devices in inventory.items()

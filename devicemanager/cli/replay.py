@@ -42,7 +42,7 @@ def add(subparsers: Subparsers) -> None:
         metavar="N",
         type=_speed,
         default=1.0,
-        help="recorded seconds per second (default: 1)",
+        help="speed: recorded seconds per real second (default: 1)",
     )
     speeds.add_argument(
         "--immediate",

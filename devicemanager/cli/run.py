@@ -159,7 +159,7 @@ def _serve(
         server_options.report_http(http, control, log)
     # Shown after the paths are printed, because the view hides later output.
     display.show(lambda: _look(kubelet))
-    # Started before the pods are admitted, which need the devices.
+    # Started before the pods are admitted, because the pods need the devices.
     for option, simulation in simulations:
         signals.check()
         plugin = stack.enter_context(_plugin(simulation, kubelet.plugin_dir))
@@ -173,7 +173,7 @@ def _serve(
         from devicemanager.claims.simulated import publish_hardware
 
         publish_hardware(kubelet.claims, args.simulate_pools)
-    # Created before the pods are admitted, which can refer to the claims.
+    # Created before the pods are admitted, because the pods can refer to the claims.
     if args.claims is not None:
         _follow_claims(kubelet, args.claims, log, stack)
     if args.manifests is not None:

@@ -28,8 +28,8 @@ CHOICES = {flag.field: flag.choices for flag in FLAGS if flag.choices}
 
 
 def add_settings(parser: argparse.ArgumentParser, *groups: str, every: str | None = None) -> None:
-    """Add the flags of the named groups. ``every`` is the value of ``--kubelet-version`` that
-    stands for all versions, if allowed."""
+    """Add the flags of the named groups. ``every`` is a value of ``--kubelet-version`` that
+    stands for all versions; None allows only single versions."""
     # Groups are in the order of the arguments, flags in the order of the table.
     for title in groups:
         group = parser.add_argument_group(title)
@@ -135,9 +135,11 @@ def version_settings(args: argparse.Namespace, **settings: Any) -> Settings:
 
 
 def _machine(text: str | None, highest: int) -> Machine:
-    """Return the NUMA nodes and providers for ``--numa``. Without the flag, return nodes 0 to
-    ``highest``. If ``highest`` is 0, return None as NUMA nodes: they are added as devices need
-    them."""
+    """Return the NUMA nodes and providers for ``text``, the value of ``--numa``.
+
+    Without the flag, return nodes 0 to ``highest`` and no providers. If ``highest`` is 0, return
+    None as NUMA nodes: the kubelet adds nodes when devices need them.
+    """
     if text is None:
         from devicemanager.core.topology import NumaTopology
 

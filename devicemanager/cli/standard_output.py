@@ -95,7 +95,8 @@ class OutputQueue:
                 pass
 
     def _advances(self) -> bool:
-        """Wait until more bytes are written. Return False after the end, or without progress."""
+        """Wait until more bytes are written, and return True. Return False if the writing thread
+        has ended, or if nothing is written for ``patience`` seconds."""
         before = self._written
         moved = self._changed.wait_for(
             lambda: self._ended or self._written != before, self._patience

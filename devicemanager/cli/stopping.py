@@ -16,8 +16,8 @@ from types import FrameType
 from devicemanager.plugin.common.signals import SignalWait
 
 _REPEAT_SECONDS = 0.5
-"""Time in which repeated signals count as one. ``timeout`` sends a signal to the program and to its
-process group; a test runner forwards a signal that the terminal sent to all processes."""
+"""Seconds in which repeated signals count as one. ``timeout`` sends a signal to the program and to
+its process group; a test runner forwards a signal that the terminal sent to all processes."""
 
 
 class Stopped(BaseException):

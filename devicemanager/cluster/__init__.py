@@ -7,7 +7,7 @@ Theory of operation.
 
 In:  a kubeconfig; the nodes to add (``NodeSpecs``) with their kubelets; Nodes and pods from the
      API server; events of the kubelets; calls and annotations that make nodes fail.
-Out: Node and Lease objects, pod statuses, Kubernetes events, deletions.
+Out: Node and Lease objects, pod statuses, Kubernetes events, deletions of stopped pods.
 
 * ``cluster``: ``Cluster``, the entry point. It lets nodes join and leave. Start reading there,
   then in ``nodes.node`` and ``pods.pod_sync``.
@@ -24,8 +24,8 @@ writes the result. Later events of the kubelet cause further writes, until the p
 its containers have exited.
 
 Invariants:
-* The state is in the API server. A process that takes over nodes restores their pods from the
-  devices in the pod statuses.
+* The state is in the API server. A process that takes over nodes reads from the pod statuses
+  which devices are allocated to their pods.
 * No node or pod has its own thread. All nodes share one work queue; work with the same key runs
   in order.
 * Only kubelets decide about devices. Other modules use a kubelet only through the protocol in

@@ -163,7 +163,7 @@ class Cluster:
         options: NodeOptions | None = None,
         behaviour: ContainerBehaviour | None = None,
     ) -> ClusterNode:
-        """Add a node with an existing kubelet, such as a ``MockKubelet``; block until it joined.
+        """Add a node with an existing kubelet, such as a ``MockKubelet``, and wait until it joins.
 
         Raises ClusterError if the node cannot join.
         """
@@ -193,10 +193,10 @@ class Cluster:
         return self.join_specs(specs, shard)
 
     def join_specs(self, specs: NodeSpecs, shard: Shard | None = None) -> list[ClusterNode]:
-        """Add the nodes of ``specs`` without the checks of ``check``.
+        """Add the nodes of ``specs``. Callers run ``check`` first.
 
-        With ``shard``, add only the nodes of this shard. Raises ClusterError if a node cannot
-        join; all other nodes have then joined.
+        With ``shard``, add only the nodes of this shard. Raises ClusterError if any node cannot
+        join; the nodes that can join stay in the cluster.
         """
         indexes = [index for index in specs.indexes if shard is None or shard.has(index)]
         number = 0 if shard is None else shard.number
@@ -341,7 +341,7 @@ class Cluster:
         self._leave_all([self._forget(name) for name in chosen], how or self._leave)
 
     def _on_left(self, node: ClusterNode) -> None:
-        """Remove a node that has left by itself."""
+        """Remove a node that has left without a call of ``leave``."""
         with self._lock:
             has_successor = self._nodes.get(node.name, node) is not node
         if not has_successor:

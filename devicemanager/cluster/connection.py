@@ -51,7 +51,8 @@ class Connection:
     def close(self, seconds: float = 5.0) -> None:
         """Send no more requests.
 
-        Wait up to ``seconds`` for leases in flight, then for other requests, then for watches.
+        Wait for leases in flight, then for other requests, then for watches: up to ``seconds``
+        each.
         """
         # Leases are closed first, because a renewal after a Node was deleted would recreate its
         # Lease.

@@ -34,7 +34,10 @@ class _Stoppable(NodeKubelet, Protocol):
 
 @attrs.frozen
 class NodeSpecs:
-    """Specification of nodes with the numbers 0, 1 and so on, with functions for their kubelets."""
+    """Specification of nodes with the numbers 0, 1 and so on.
+
+    It has functions that create and dispose of their kubelets.
+    """
 
     names: Sequence[str]
     make: Callable[[int], NodeKubelet]
@@ -117,7 +120,7 @@ class NodeSpecs:
     def options_of(self, index: int, *, as_nodes: bool, shard: int = 0) -> NodeOptions:
         """Return the options of the node with this number, including its address.
 
-        Without a common address in the options, each node gets another address.
+        If ``options`` has no address, the address is that of the function ``address``.
         """
         return attrs.evolve(
             self.options,
@@ -130,8 +133,8 @@ class NodeSpecs:
 def address(index: int) -> str:
     """Return the InternalIP of the node with this number.
 
-    In a pod, it is the pod's address; otherwise it is an address in 127.0.0.0/8. The API server
-    connects to it, so it must never be the address of another host.
+    In a pod, it is the pod's address. Otherwise each node has a separate address in 127.0.0.0/8.
+    The API server connects to it, so it must never be the address of another host.
     """
     if found := os.environ.get("POD_IP"):
         return found

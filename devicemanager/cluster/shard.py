@@ -1,8 +1,9 @@
 """Shards: the distribution of nodes among processes. Node I is in shard I modulo N.
 
 Shards are assigned by the user (``--shard K/N``), or with one Lease per shard (``--shards N``).
-With Leases, the process that first writes the Lease with the version that it has read gets the
-shard. The processes communicate only through the API server.
+With Leases, several processes can try to take a free shard. Each writes the Lease with the version
+that it has read, so only the first write succeeds. The processes communicate only through the API
+server.
 
 No clocks are compared. A process takes a shard if, by its own clock, the Lease has not changed for
 the whole validity of the Lease. The holder gives up the shard earlier (``GIVE_UP`` seconds after
@@ -42,7 +43,7 @@ GIVE_UP: Final = 10.0
 
 @attrs.frozen
 class Shard:
-    """One of ``of`` equal parts of all nodes."""
+    """Shard with a number from 0 to ``of`` - 1, where ``of`` is the number of shards."""
 
     number: int
     of: int
@@ -96,8 +97,8 @@ class ShardLeases:
         """Create a controller for ``shards`` Leases in ``namespace``; ``start`` starts it.
 
         ``on_acquired`` and ``on_lost`` are called with the number of a shard and must return
-        quickly. When ``on_lost`` is called, nothing may be written for the shard any more. If
-        ``on_acquired`` raises an error, the shard is released.
+        quickly. ``on_lost`` must stop all writes for the shard. If ``on_acquired`` raises an
+        error, the shard is released.
         """
         self._api = api
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
@@ -293,8 +294,9 @@ class _Tenure:
     def is_over(self) -> bool:
         """True if nothing may be written for the shard any more.
 
-        Two conditions are needed. ``is_held`` is False before ``lost`` is set. It is True again if
-        the process acquires the shard again.
+        Both conditions are needed. When the shard is lost, ``is_held`` becomes False before
+        ``lost`` is set. If the process acquires the shard again, ``is_held`` becomes True, but
+        ``lost`` stays set.
         """
         return self.lost.is_set() or not self._is_held()
 
@@ -318,8 +320,8 @@ class ShardRunner:
     ) -> None:
         """Create a runner; ``start`` starts to acquire shards.
 
-        ``join`` must block until the nodes of a shard have joined. Its second argument is a
-        function. Once that returns True, ``join`` must stop and abandon the nodes.
+        ``join`` must block until the nodes of a shard have joined. Its second argument is the
+        function ``is_over``: once it returns True, ``join`` must stop and abandon the nodes.
         """
         self._shards = shards
         self._join = join

@@ -83,8 +83,8 @@ class CheckRun:
         self.relaunch("its start")
 
     def relaunch(self, after: str) -> None:
-        """Start an instance of the plugin and wait for its registration. ``after`` names the start
-        in errors."""
+        """Start an instance of the plugin and wait for its registration. ``after`` is the name of
+        this start in errors, such as "the plugin's restart"."""
         since = self.kubelet.mark()
         self.launch()
         self.wait_registered(since, self.limits.start_seconds, after)
@@ -119,8 +119,8 @@ class CheckRun:
         return since
 
     def restart_and_wait(self, number: int) -> tuple[Mark, float]:
-        """Restart the kubelet and wait for the plugin's registration. ``number`` numbers the
-        restart in errors.
+        """Restart the kubelet and wait for the plugin's registration. ``number`` is the number of
+        the restart in errors.
 
         Return a mark for the moment before the restart, and the seconds until the registration.
         Raises Failed.

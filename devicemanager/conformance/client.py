@@ -1,4 +1,4 @@
-"""Client that calls a plugin directly, in ways or at times in which a kubelet does not call it."""
+"""Client that calls a plugin directly, to make calls that a kubelet would not make."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rejection(call: Callable[[], object], what: str = "") -> CallFailed | None:
     """Make a call that the plugin may reject. Return the plugin's error, or None if the call
     succeeded.
 
-    Raises Failed if the plugin did not respond. The error begins with ``what``.
+    Raises Failed, with a text that begins with ``what``, if the plugin did not respond.
     """
     try:
         call()

@@ -113,7 +113,7 @@ def check(
 ) -> Callable[[CheckFunction], Check]:
     """Return a decorator that converts a function to a user-defined check for ``run``.
 
-    ``id_`` is two digits after a letter that no built-in family has. ``links`` are sources
+    ``id_`` is a letter that no built-in family has, and two digits. ``links`` are sources
     separated by commas: URLs, or short forms (see ``addresses``). Raises ValueError for an invalid
     ID or source.
     """

@@ -121,8 +121,8 @@ class Report:
         return passed
 
     def exit_status(self, profile: Profile = Profile.COMPLETE) -> int:
-        """Return 0 if the plugin passes the profile, 1 if a check of the profile failed, or 2 if
-        the suite failed to run one."""
+        """Return 0 if the plugin passes the profile. Return 2 if the suite failed to run a check of
+        the profile, otherwise 1."""
         failed = self.failed(profile)
         if any(each.outcome is Outcome.ERROR for each in failed):
             return 2

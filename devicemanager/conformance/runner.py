@@ -6,11 +6,12 @@ Theory of operation. A run takes four steps.
    start the plugin once and read what it registers. If it registers nothing, raise CheckError.
 2. *First start.* R01, the check of registration, runs first. If it fails, all checks that need a
    registered plugin would wait and fail for the same reason, so they are skipped. If R01 is not
-   selected, the plugin is started once; if it does not register, all these checks fail.
+   selected, the plugin is started once; if it does not register, all checks that need a registered
+   plugin fail.
 3. *Lanes.* The remaining checks are distributed to lanes, which run in parallel (``jobs``). One
-   lane has the checks of scene IDLE, on a shared stage that is idle first. One lane has the checks
-   of scene REGISTERED, which run one after another on the stage of step 2. Each check of scene OWN
-   has a separate lane and stage.
+   lane has the checks of scene IDLE, on a shared stage that has been idle for some time. One lane
+   has the checks of scene REGISTERED, which run one after another on the stage of step 2. Each
+   check of scene OWN has a separate lane and stage.
 4. *Verdicts.* The exception that a check raises decides the outcome (``_run_check``). Then waivers
    are applied, and a failure or warning gets the timeline.
 

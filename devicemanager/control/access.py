@@ -54,7 +54,7 @@ class TcpAddress:
         if (address.version == 6) is not host.startswith("["):
             raise ValueError(
                 f"invalid address {text!r}: use brackets around an IPv6 address, as in "
-                "[::1]:8001, and around no other address"
+                "[::1]:8001, and none around an IPv4 address"
             )
         return cls(str(address), int(port))
 

@@ -37,8 +37,9 @@ class Answer:
         account: Account | None = None,
         headers: Iterable[tuple[bytes, bytes]] = (),
     ) -> None:
-        """Count the body in ``account``, which limits the memory of all requests; a small body
-        needs no account. ``kind`` is the media type. Raises HttpError if the limit is exceeded."""
+        """Create a response of the media type ``kind``. Its body counts in ``account``, which
+        limits the memory of all requests; a small body needs no account. Raises HttpError if the
+        limit is exceeded."""
         if account is not None:
             account.take(len(body))
         self._status = status

@@ -83,8 +83,8 @@ class Transport:
 
     @contextlib.contextmanager
     def stream(self, path: str, timeout: float | None) -> Iterator[http.client.HTTPResponse]:
-        """Send a GET request and return its response, to be read as it arrives. ``timeout`` is in
-        seconds for each read."""
+        """Send a GET request, and yield its response, which the caller reads as it arrives.
+        ``timeout`` is the time limit of each read, in seconds."""
         with self._asked("GET", path, None, "", timeout) as response:
             yield response
 
@@ -184,9 +184,9 @@ class ServedApi:
     """Seconds to wait for a response."""
 
     def call(self, operation: Operation[T], *path: str, **fields: Any) -> T:
-        """Call an operation and return its result. ``fields`` are the fields of the request's body,
-        or ``body`` as text and the parameters of the query. A field ``timeout`` extends the time to
-        wait for the response."""
+        """Call an operation and return its result. ``fields`` are the fields of the request's body.
+        If the body has no fields, they are the parameters of the query, and ``body`` for a text.
+        The value of a field ``timeout`` is added to the timeout of this client."""
         body = fields.pop("body", None)
         if isinstance(operation.body, type):
             body, fields = operation.body(**fields), {}
@@ -205,7 +205,8 @@ class ServedApi:
         timeout: float = 0.0,
     ) -> Any:
         """Call the operation with the operationId ``name``, and return its result. ``body`` is YAML
-        or JSON as bytes, or a shape. ``timeout`` is added to the timeout of this client."""
+        or JSON as bytes, or an instance of the operation's shape (``shapes``). ``timeout`` is added
+        to the timeout of this client."""
         operation = self.table[name]
         target = operation.path
         for parameter, value in zip(operation.parameters, path, strict=True):

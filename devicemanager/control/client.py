@@ -68,8 +68,8 @@ class MockKubeletClient:
     ) -> None:
         """Create a client without sending a request. ``address`` is the control socket, the
         kubelet's directory, or ``http://HOST:PORT`` with the ``token`` in its ``control.token``.
-        ``timeout`` is in seconds per response, in addition to the time of a wait. Raises ValueError
-        for an invalid address."""
+        ``timeout`` is the time limit for a response, in seconds. For a wait, the time of the wait
+        is added. Raises ValueError for an invalid address."""
         # No request is sent, so a client can be created before the server has started.
         self._api = ServedApi(transport_to(address, token), operations.TABLE, timeout)
         self.events = RemoteEvents(self._api)
@@ -86,7 +86,8 @@ class MockKubeletClient:
         timeout: float = 0.0,
     ) -> Any:
         """Call an operation by its ``operationId`` in the OpenAPI document, and return its result,
-        or None if it has none. ``body`` is bytes or a shape."""
+        or None if it has none. ``body`` is YAML or JSON as bytes, or an instance of the operation's
+        shape."""
         check_seconds(timeout)
         return self._api.ask(name, *path, query=query, body=body, timeout=timeout)
 
@@ -167,8 +168,8 @@ class MockKubeletClient:
         self._api.call(operations.reboot_node)
 
     def sources_ready(self) -> None:
-        """Declare that the kubelet knows all pods of the node. It frees the devices of other
-        pods."""
+        """Declare that the kubelet knows all pods of the node. The devices of unknown pods become
+        free."""
         self._api.call(operations.set_sources_ready)
 
     def check(self) -> None:
@@ -362,7 +363,7 @@ class MockKubeletClient:
         self, resource: str, count: int | None = None, timeout: float = 10.0
     ) -> None:
         """Wait up to ``timeout`` seconds until exactly ``count`` devices of the resource are
-        allocatable, or any number if ``count`` is None. Raises WaitTimeout."""
+        allocatable, or at least one if ``count`` is None. Raises WaitTimeout."""
         self._api.call(
             operations.wait_for_resource, resource=resource, count=count, timeout=timeout
         )
@@ -375,8 +376,8 @@ class MockKubeletClient:
         check_function(condition, "condition")
         check_seconds(timeout)
         end = time.monotonic() + timeout
-        # The condition runs in this process, so the server waits for the next event instead. The
-        # event number is read before the check, so that no event is missed.
+        # The condition runs in this process, so the server cannot wait for it, only for an event.
+        # The event number is read before the check, so that no event is missed.
         while True:
             seen = self.events.latest
             if condition():

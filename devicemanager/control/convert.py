@@ -120,8 +120,8 @@ def event_from(shape: shapes.Event) -> Event:
 
 
 def events_dropped(count: int, last: int) -> shapes.Event:
-    """Return an event that stands for ``count`` missing events, because they are no longer stored.
-    ``last`` is the number of the last missing event."""
+    """Return an event that stands for ``count`` events that are no longer stored. ``last`` is the
+    number of the last of them."""
     return shapes.Event(
         number=last,
         time=0.0,
@@ -178,8 +178,8 @@ def pending(given: CallInProgress) -> shapes.PendingCall:
 
 
 def calls_dropped(count: int, last: int) -> shapes.Call:
-    """Return a call that stands for ``count`` missing calls, because they are no longer stored.
-    ``last`` is the number of the last missing call."""
+    """Return a call that stands for ``count`` calls that are no longer stored. ``last`` is the
+    number of the last of them."""
     # All other fields are null, so readers need no second type for this line.
     facts: dict[str, Any] = dict.fromkeys(shapes.Call.__struct_fields__)
     return shapes.Call(

@@ -38,7 +38,7 @@ class ServerGone(ControlError):
 
 
 class HttpError(Exception):
-    """Error of a request that fails in any state of the kubelet, such as an invalid query."""
+    """Error that the HTTP server finds in a request, not the kubelet, such as an invalid query."""
 
     def __init__(self, status: HTTPStatus, reason: str, detail: str) -> None:
         super().__init__(detail)

@@ -3,7 +3,7 @@
 A feed subscribes once for all readers and encodes each entry once. It runs on the server's event
 loop, with two exceptions. The callback of the subscription runs on the thread that publishes, and
 only wakes the loop. Large entries are encoded on worker threads. The kubelet stores a limited
-number of entries. A reader that misses entries gets one line with their number.
+number of entries. A reader that misses entries gets one line with their count.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ class Feed(Generic[T]):
         """Yield the entries after number ``since`` that ``wanted`` selects, several lines at a
         time.
 
-        With ``follow``, continue with new entries until the feed closes. If entries are no longer
-        stored, one line stands for them and has their number.
+        With ``follow``, continue with new entries until the feed closes. One line with a count
+        replaces entries that are no longer stored.
         """
         with self._reading():
             last = since
@@ -177,7 +177,8 @@ class Feed(Generic[T]):
         return later[:_BATCH]
 
     def _parts(self, batch: Sequence[T], last: int) -> list[bytes | Sequence[T]]:
-        """Split the batch at gaps in the numbers, and put a line in place of each gap."""
+        """Split the batch at gaps in the numbers. Return the pieces in order, with a line as bytes
+        in place of each gap."""
         parts: list[bytes | Sequence[T]] = []
         piece: list[T] = []
         for each in batch:

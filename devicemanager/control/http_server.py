@@ -3,7 +3,8 @@
 This module listens on sockets, starts and stops uvicorn, and closes connections that exceed a
 limit. An ``HttpService``, created on the loop, responds to the requests. Limits:
 
-* Each request on a connection must arrive within ``IDLE_SECONDS``.
+* The first request on a connection must arrive within ``IDLE_SECONDS``. Later requests have the
+  same time, from the end of the previous response.
 * A client that reads nothing of a response for ``STALLED_SECONDS`` is disconnected.
 * Connections above ``max_connections()`` are closed immediately, so that the kubelet always has
   file descriptors left.
@@ -51,7 +52,7 @@ IDLE_SECONDS: Final = 30.0
 STALLED_SECONDS: Final = 30.0
 _MOST_CONNECTIONS: Final = 2048
 _STOP_SECONDS: Final = 2
-"""Seconds for responses in progress when the server stops."""
+"""Seconds that responses in progress have to finish when the server stops."""
 _BACKLOG: Final = 1024
 _MODE: Final = 0o600
 

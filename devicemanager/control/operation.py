@@ -7,9 +7,10 @@ An operation is a function with a decorator of its table::
         \"""Let every app container of a pod terminate.\"""
 
 Everything else follows from the function. Its operationId is ``finishPod``, and its summary is the
-docstring. The first parameter is the object that the API controls, ``body`` is the body of the
-request, a keyword is a parameter of the query, and any other parameter is a name in the path. The
-router, the OpenAPI document, the client and ``devicemanager ctl`` use these facts.
+docstring. The function's first parameter is the object that the API controls, and ``body`` is the
+body of the request. A keyword-only parameter is a parameter of the query. Any other parameter is a
+name in the path. The router, the OpenAPI document, the client and ``devicemanager ctl`` use these
+facts.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def reboot_node(kubelet: MockKubelet) -> None:
 
 @TABLE.post("/v1/node/sources-ready", "sources_ready")
 def set_sources_ready(kubelet: MockKubelet) -> None:
-    """Declare that the kubelet knows all pods of the node. It frees the devices of other pods."""
+    """Declare that the kubelet knows all pods of the node. Devices of unknown pods become free."""
     kubelet.sources_ready()
 
 
@@ -238,8 +238,8 @@ def restart_container(kubelet: MockKubelet, uid: str, container: str) -> RunOpti
 def exit_container(
     kubelet: MockKubelet, uid: str, container: str, body: shapes.ExitContainer
 ) -> shapes.ContainerStatus:
-    """Let a running container terminate, and show its status. The kubelet restarts the container or
-    ends the pod."""
+    """Let a running container terminate, and show its status. The restart policy of the pod decides
+    whether the kubelet restarts the container."""
     status = kubelet.exit_container(uid, container, body.exit_code, reason=body.reason)
     return convert.container_status(status)
 

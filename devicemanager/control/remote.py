@@ -115,7 +115,8 @@ class RemoteFaults:
 
     def set(self, fault: Any, /, **options: Any) -> FaultState:
         """Set a fault, and return its state. The fault is a kind with options, one line, a mapping
-        or a ``Fault``. Raises FaultError for an invalid fault, and the errors of an action."""
+        or a ``Fault``. Raises FaultError for an invalid fault, and the errors of an action
+        that is executed immediately."""
         # Parsed here, so that an invalid fault raises the same error without a request.
         spec = str(as_fault(fault, options))
         return convert.fault_from(self._api.call(operations.set_fault, spec=spec))

@@ -46,8 +46,8 @@ __all__ = ["WORKERS", "HttpApplication", "OperationRouter"]
 WORKERS: Final = 16
 """Number of threads that run operations."""
 _CHECK_SECONDS: Final = 0.25
-"""Seconds between checks of a wait while its feed has no new entry, because a condition can become
-true without one."""
+"""Seconds after which a wait is checked again even if its feed has no new entry. Some conditions
+become true without an entry."""
 
 _Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
@@ -175,7 +175,8 @@ class OperationRouter(HttpApplication):
         return found if isinstance(found, Wait | Stream) else encoded(found)
 
     async def _until(self, wait: Wait[Any]) -> bytes:
-        """Check until the wait succeeds, after every entry of its feed. Raises WaitTimeout."""
+        """Check a wait now and after each entry of its feed, until the check succeeds. Return the
+        encoded result. Raises WaitTimeout."""
         feed = self._feeds[wait.feed]
         end = time.monotonic() + wait.timeout
         while True:

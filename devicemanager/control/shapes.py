@@ -415,9 +415,9 @@ class ResourceWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     """A wait for allocatable devices of a resource."""
 
     resource: Annotated[str, Meta(description="such as vendor.com/gpu")]
-    count: Annotated[Count | None, Meta(description="exact number of devices; by default any")] = (
-        None
-    )
+    count: Annotated[
+        Count | None, Meta(description="exact number of devices; by default at least one")
+    ] = None
     timeout: Seconds = 10.0
 
 

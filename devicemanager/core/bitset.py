@@ -16,8 +16,8 @@ T = TypeVar("T")
 _SELECTORS = bytes.maketrans(b"01", b"\x00\x01")
 
 _FEW = 16
-"""Largest set whose members are handled one by one. Each step creates an integer of the set's
-length, so the cost would be quadratic for large sets."""
+"""Largest number of members that are handled one by one. Each step creates an integer as long as
+the set, so the cost would be quadratic for large sets."""
 
 
 def of(numbers: Iterable[int]) -> int:

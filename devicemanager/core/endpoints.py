@@ -31,7 +31,7 @@ from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceList
 
 _MOST_REMOVED: Final = 10_000
-"""Most devices of removed resources whose last lists are kept; a resource counts as one more."""
+"""Limit for the lists of removed resources: the number of devices plus the number of lists."""
 
 
 @attrs.frozen
@@ -68,6 +68,8 @@ class _Resource:
     devices: DeviceList = EMPTY
     is_listed: bool = False
     """True if a plugin has sent a device list, or the checkpoint names the resource."""
+    has_stopped: bool = False
+    """True if all its plugins were disconnected at some time."""
     stopped_at: float | None = None
     last: EndpointInfo | None = None
     """The endpoint that disconnected last; it is the stopped endpoint of the resource."""
@@ -75,16 +77,18 @@ class _Resource:
     @property
     def is_counted(self) -> bool:
         """True if the node's capacity includes the resource, possibly with 0 devices."""
-        # A plugin that disconnects before its first list leaves a resource without devices.
-        return self.is_listed or self.stopped_at is not None
+        # A plugin that disconnects before its first list leaves a resource without devices, also
+        # for the next plugin (``markResourceUnhealthy``, v1.36).
+        return self.is_listed or self.has_stopped
 
 
 @attrs.frozen(eq=False, repr=False)
 class Disconnection:
     """The effects of a plugin's disconnect on its resource.
 
-    ``endpoint`` disconnected, ``promoted`` serves the resource instead. ``before`` and ``after``
-    are the resource's device lists.
+    ``endpoint`` disconnected. ``promoted`` is the endpoint that serves the resource from now on,
+    or None if the serving endpoint has not changed or none is left. ``before`` and ``after`` are
+    the resource's device lists.
     """
 
     endpoint: EndpointInfo
@@ -144,11 +148,11 @@ class Endpoints:
         return self.devices(resource) or self._removed.get(resource)
 
     def forget_lists(self, is_in_use: Callable[[ResourceName], bool]) -> None:
-        """Forget the oldest lists of removed resources if all lists have too many devices.
+        """Forget lists of removed resources, oldest first, until they fit in the limit.
 
-        Lists of resources that are in use stay.
+        The limit is ``_MOST_REMOVED``. Lists of resources that are in use are not forgotten.
         """
-        # The kubelet keeps all of them. Plugins with ever new resource names could fill the
+        # The kubelet keeps all lists, so plugins with ever new resource names could fill its
         # memory.
         excess = sum(each.capacity + 1 for each in self._removed.values()) - _MOST_REMOVED
         for resource, devices in list(self._removed.items()):
@@ -207,7 +211,7 @@ class Endpoints:
     def pop_replaced(self, endpoint: EndpointId) -> ResourceName | None:
         """Return the resource of a replaced endpoint and forget the endpoint.
 
-        Returns None if the endpoint was not replaced, or for a second call.
+        Returns None if the endpoint was not replaced, or is already forgotten.
         """
         return self._replaced.pop(endpoint, None)
 
@@ -257,7 +261,7 @@ class Endpoints:
             # The devices are kept: containers use them, and the node status includes them in
             # the capacity until the grace period is over.
             entry.devices = entry.devices.disconnected()
-            entry.stopped_at = now
+            entry.has_stopped, entry.stopped_at = True, now
             entry.last = stopped
             return None
         promoted = entry.endpoints[-1]

@@ -154,9 +154,9 @@ EMPTY = DeviceList(_number({}), (), 0)
 def device_list_from(columns: Columns, previous: DeviceList = EMPTY) -> DeviceList:
     """Return the device list for a ListAndWatch response.
 
-    If an ID is repeated, its last row counts. A device may be allocated if any of its rows is
-    healthy (``genericDeviceUpdateCallback``, v1.36). The result shares the numbering of
-    ``previous`` if both have the same IDs and topology.
+    If an ID is repeated, the device has the health text and the NUMA nodes of its last row. But it
+    may be allocated if any of its rows is healthy (``genericDeviceUpdateCallback``, v1.36). The
+    result shares the numbering of ``previous`` if both have the same IDs and topology.
     """
     before = previous.reported
     # Most messages differ from the previous one only in health. Comparing columns runs at C

@@ -77,9 +77,9 @@ class _Index:
     """Index of the devices of one resource that are in use, and of the pods that use them."""
 
     users: dict[DeviceId, tuple[PodUid, ...]] = attrs.field(factory=dict)
-    """Map of a device to the pods of the entries and reservations that name it. A device has
-    several only if containers of one pod reuse it, or if another program wrote the
-    checkpoint."""
+    """Map of a device to pod UIDs: one UID for each entry or reservation that names the device.
+    There are several only if containers of one pod reuse the device, or if another program
+    wrote the checkpoint."""
     device_index: DeviceIndex | None = None
     """The numbering of devices on which ``bits`` is based."""
     bits: int = 0
@@ -151,8 +151,8 @@ class Ledger:
         """Create an empty ledger.
 
         With ``ignores_drafts``, reserved devices count as free after devices of another pod were
-        freed (quirk Q25). With ``keeps_requested``, a resource is in use after a failed allocation
-        that reserved none of its devices (quirk Q4).
+        freed (quirk Q25). With ``keeps_requested``, a resource counts as in use once devices of it
+        were requested, even if none could be reserved (quirk Q4).
         """
         self._pods: dict[PodUid, AllocatedByContainer] = {}
         self._index: dict[ResourceName, _Index] = {}
@@ -210,7 +210,7 @@ class Ledger:
 
     def is_in_use(self, resource: ResourceName) -> bool:
         """True if a device of the resource is in use, or an allocation of 0 devices names the
-        resource."""
+        resource. With quirk Q4, also True after a failed allocation of the resource."""
         index = self._index.get(resource)
         return (
             (index is not None and bool(index.users))
@@ -239,8 +239,10 @@ class Ledger:
         return [] if index is None else sorted(index.users.keys() - device_index.index.keys())
 
     def pods_using(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
-        """Map each pod that uses any of the given devices of a resource to the devices it uses
-        (Q8: kubelets search all resources for a device ID)."""
+        """Map each pod that uses any of the given devices of a resource to the devices it uses.
+
+        Kubelets with quirk Q8 ignore the resource: they search all resources for a device ID.
+        """
         index = self._index.get(resource)
         found: dict[PodUid, set[DeviceId]] = {}
         if index is None:
@@ -270,7 +272,7 @@ class Ledger:
     # -- writing ---------------------------------------------------------------------
 
     def request(self, resource: ResourceName) -> None:
-        """Note that devices of a resource are to be reserved."""
+        """Record, for quirk Q4, that an admission requests devices of a resource."""
         if self._requested is not None:
             self._requested.add(resource)
 
@@ -321,9 +323,9 @@ class Ledger:
         self.drop(draft)
 
     def count_committed_only(self) -> None:
-        """Count only committed devices as in use, with quirk Q4 or Q25.
+        """With quirk Q4 or Q25, count only committed devices as in use; otherwise do nothing.
 
-        The kubelet does it with ``m.allocatedDevices = m.podDevices.devices()``. Leaked devices
+        The kubelet does this with ``m.allocatedDevices = m.podDevices.devices()``. Leaked devices
         become free (Q4), and reserved devices count as free (Q25).
         """
         if self._requested:
@@ -354,7 +356,7 @@ class Ledger:
             self._pods.pop(draft.pod, None)
 
     def withdraw(self, draft: Draft, others: Iterable[Draft]) -> bool:
-        """Undo the draft of an interrupted admission, of which a part may be committed or dropped.
+        """Undo the draft of an admission that was interrupted, perhaps while the draft was closed.
 
         ``others`` are the other open drafts. Returns True if devices of the draft had been
         committed. The indexes are rebuilt, because the interrupt may have stopped an update.

@@ -64,16 +64,16 @@ class Pod:
     """The first restartable init container, if the kubelet rejects pods with such containers."""
 
     def without_sidecars(self) -> Pod:
-        """Return the pod for a kubelet that does not support restartable init containers: they
-        become ordinary init containers."""
+        """Return the pod with ordinary instead of restartable init containers, for a kubelet that
+        does not support restartable ones."""
         if not any(container.restartable for container in self.init_containers):
             return self
         ordinary = tuple(attrs.evolve(each, restartable=False) for each in self.init_containers)
         return attrs.evolve(self, init_containers=ordinary)
 
     def with_forbidden_sidecars(self) -> Pod:
-        """Return the pod for a kubelet that rejects restartable init containers: the first one is
-        in ``forbidden_sidecar``."""
+        """Return the pod with its first restartable init container in ``forbidden_sidecar``, for a
+        kubelet that rejects such pods."""
         names = [each.name for each in self.init_containers if each.restartable]
         return attrs.evolve(self, forbidden_sidecar=names[0]) if names else self
 
@@ -104,8 +104,10 @@ class Pod:
         )
 
     def all_containers(self) -> Iterator[tuple[Container, bool]]:
-        """Iterate over pairs of a container and True if it is an init container, in admission
-        order."""
+        """Iterate over all containers in admission order.
+
+        Each item is a pair: the container, and True if it is an init container.
+        """
         return chain(zip(self.init_containers, repeat(True)), zip(self.containers, repeat(False)))
 
 

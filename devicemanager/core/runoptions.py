@@ -125,7 +125,8 @@ class RunOptions:
 
 _V = TypeVar("_V")
 _Facts = tuple[tuple[str, str], ...]
-"""The fields of a value that must be equal for one key, as pairs of conflict kind and text."""
+"""Texts that must be equal in two values with the same key. Each pair has the kind of conflict that
+a difference is, and the text."""
 
 
 def _mount_facts(mount: Mount) -> _Facts:

@@ -68,7 +68,8 @@ class EventKind(StrEnum):
     ALLOCATION_SUSPECT = "allocation-suspect"
     """A response to Allocate was accepted, but something in it looks wrong."""
     CONFLICT = "conflict"
-    """Parts of a container's settings conflict, or stored settings cannot be read."""
+    """Settings from several Allocate responses or CDI devices conflict, or the checkpoint has an
+    Allocate response that cannot be read."""
     CONTAINER_STARTED = "container-started"
     """A container was started."""
     CONTAINER_FAILED = "container-failed"
@@ -86,9 +87,9 @@ class EventKind(StrEnum):
     DEVICE_HEALTH = "device-health"
     """The health of an allocated device changed."""
     HEALTH_DROPPED = "health-dropped"
-    """A health report was dropped because the queue of the reader is full."""
+    """A report of changed device health was dropped, because ``health_updates`` is full."""
     UNKNOWN_RESOURCE = "unknown-resource"
-    """A pod was admitted without a resource that no plugin has registered."""
+    """A pod requests a resource that no plugin has registered, and runs without the resource."""
     CHECKPOINT_LOADED = "checkpoint-loaded"
     """The checkpoint was read at startup."""
     CHECKPOINT_WRITTEN = "checkpoint-written"
@@ -118,7 +119,7 @@ class EventKind(StrEnum):
     CLAIMS_FAILED = "claims-failed"
     """The file of structured claims could not be written, or a driver failed for a claim."""
     CLAIMS_SET_ASIDE = "claims-set-aside"
-    """A corrupt file of structured claims was renamed; all devices start free."""
+    """A corrupt file of structured claims was renamed, and no device is allocated to a claim."""
     WATCH_DROPPED = "watch-dropped"
     """A watch of the Pods API ended, because its client read too slowly."""
     FAULT = "fault"
@@ -316,7 +317,7 @@ class EventStream:
         return tuple(e for e in events if e.kind in wanted) if wanted else events
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Wait until ``condition()`` is true; return False after ``timeout`` seconds.
+        """Wait until ``condition()`` is true; return True, or False after ``timeout`` seconds.
 
         The condition is evaluated after every event. It runs without the stream's lock, so it
         may call the kubelet.

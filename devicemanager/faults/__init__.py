@@ -9,8 +9,8 @@ that fire (``registry``), as events and as ``Fired`` values for this code.
 
 Theory of operation. ``kinds`` is the table of all kinds of faults. A kind has one ``Effect``, and
 an effect belongs to one ``InjectionPoint``. The code at an injection point calls
-``FaultRegistry.at(point, context)`` and carries out the effects of the faults returned. At import
-it declares with ``implements`` which effects it implements.
+``FaultRegistry.at(point, context)`` and carries out the effects of the faults returned. At import,
+its module declares with ``implements`` which effects it carries out.
 
 Invariants:
 * This package only decides which faults fire; other packages carry them out. It uses no gRPC,

@@ -48,7 +48,8 @@ COMMON = (
 AT = Option(
     "at",
     choice(*_AT),
-    f"when the action is executed: {', '.join(_AT)}; at an injection point once by default",
+    "only for actions: when the action is executed; now, or when the kubelet reaches an injection "
+    f"point or makes a call ({', '.join(_AT[1:])}), then once unless times is given",
     NOW,
 )
 """Additional option of actions."""
@@ -129,8 +130,8 @@ class Fault:
         # have no effect.
         if self.is_immediate and (self.times, self.after, self.probability) != (None, 0, 1.0):
             raise FaultError(
-                f"{name} is executed at once: times, after and probability need at=POINT, where "
-                f"POINT is one of {', '.join(_AT[1:])}"
+                f"{name} is executed immediately: times, after and probability need at=POINT, "
+                f"where POINT is one of {', '.join(_AT[1:])}"
             )
 
     # A restart that fires at every match would never let a plugin register.
@@ -140,12 +141,12 @@ class Fault:
 
     @property
     def is_immediate(self) -> bool:
-        """True if the fault is an action that is executed at once when the fault is set."""
+        """True if the fault is an action that ``FaultRegistry.set`` executes immediately."""
         return self.kind.is_action and self.at == NOW
 
     @property
     def point(self) -> InjectionPoint | None:
-        """The injection point where the fault can fire; None if it is executed at once."""
+        """The injection point where the fault can fire; None if it is executed immediately."""
         if self.kind.point is not None:
             return self.kind.point
         if self.is_immediate:
@@ -161,7 +162,8 @@ class Fault:
 
     @property
     def phase(self) -> str:
-        """``before`` if a fault of calls fires before the call, ``after`` if after the response."""
+        """The phase of a call in which the fault fires: ``before`` it is made, or ``after`` its
+        response has arrived."""
         return "after" if self.options.get("when") == "after" else "before"
 
     @classmethod

@@ -1,7 +1,7 @@
 """Injection points, and the effects that faults have there.
 
 An injection point is a place in the kubelet's code where a fault can fire. An effect is what
-the fault does there. Each effect belongs to one injection point, and the module that contains
+the fault then does. Each effect belongs to one injection point, and the module that contains
 the point implements the effect: ``implements`` checks at import that no effect is missing. A
 kind of fault (``kinds``) names its effect, so it can never run the code of another kind.
 """
@@ -48,9 +48,9 @@ class InjectionPoint(StrEnum):
 class Effect(Enum):
     """What a fault does when it fires, with the injection point where it fires.
 
-    An *action* has None as its injection point: it acts on the kubelet as a whole, at once or at
-    the injection point that the option ``at`` names. ``kubelet.process_faults`` implements
-    actions.
+    An *action* acts on the kubelet as a whole, and has None as its injection point. The option
+    ``at`` of the fault names the point where it fires; without ``at``, the action is executed
+    when the fault is set. ``kubelet.process_faults`` implements actions.
     """
 
     # The texts only keep the members distinct: an enum merges members with equal values.
@@ -92,9 +92,9 @@ class Effect(Enum):
 def implements(point: InjectionPoint | None, effects: Collection[Effect]) -> None:
     """Check that a module implements exactly the effects of an injection point.
 
-    The module calls this at import with the effects that it implements, which are best the keys
-    of the table that selects the code. Raises TypeError if an effect is missing or belongs to
-    another injection point.
+    The module calls this at import with the effects that it implements. If a table selects the
+    code of an effect, pass the table's keys. Raises TypeError if an effect is missing or belongs
+    to another injection point.
     """
     # A test checks that each injection point has exactly one such declaration.
     wanted = {effect for effect in Effect if effect.point is point}

@@ -34,7 +34,7 @@ CODES = (
     "UNIMPLEMENTED",
     "UNKNOWN",
 )
-"""gRPC's names of its status codes, without OK."""
+"""Names of gRPC's status codes, without OK."""
 
 RPCS = (
     "GetDevicePluginOptions",
@@ -171,8 +171,8 @@ class Kind:
 
     @property
     def is_action(self) -> bool:
-        """True if the fault acts on the kubelet as a whole, at once or at the injection point
-        that option ``at`` names."""
+        """True if faults of this kind act on the kubelet as a whole. They are executed when they
+        are set, or at the injection point that option ``at`` names."""
         return self.point is None
 
 
@@ -228,15 +228,15 @@ KINDS = _table(
         Kind(
             "fail-notification",
             "NotifyRegistrationStatus does not reach a plugin that the watcher found and "
-            "registered; as the kubelet does, the registration is withdrawn and retried",
+            "registered; the registration is then withdrawn and retried, as in the kubelet",
             Effect.FAIL_NOTIFICATION,
             (_CODE, _TEXT),
             chaos={"code": _CHAOS_CODES},
         ),
         Kind(
             "stop-reading",
-            "a ListAndWatch stream is not read, so that its window fills; the last response is "
-            "applied when reading resumes",
+            "a ListAndWatch stream is not read, so that its flow-control window fills; the last "
+            "response is applied when reading resumes",
             Effect.STOP_READING,
             (
                 attrs.evolve(

@@ -36,7 +36,7 @@ class Actions(Protocol):
         """Execute an action on the calling thread. Errors of the action are raised."""
 
     def start(self, fault: Fault, context: FaultContext) -> None:
-        """Execute an action on another thread, and report its errors there."""
+        """Execute an action on another thread. Errors of the action are reported, not raised."""
 
 
 class _NoActions:
@@ -51,7 +51,7 @@ class _NoActions:
 
 
 class FaultRegistry:
-    """The faults of one kubelet; they outlive its restarts. Thread-safe.
+    """The faults that are set in one kubelet. A restart does not clear them. Thread-safe.
 
     Every injection point reads ``armed`` first and does nothing else if it is empty, so an
     injection point without faults costs one attribute lookup.
@@ -108,7 +108,7 @@ class FaultRegistry:
             return entry.state()
 
     def _execute(self, entry: Entry) -> FaultState:
-        """Execute an action at once and publish it as an event, without storing the fault."""
+        """Publish an action as an event and execute it, without storing the fault."""
         entry.seen = entry.fired = 1
         context = FaultContext(entry.fault.resource, entry.fault.plugin)
         self._publish(entry, context)
@@ -118,8 +118,8 @@ class FaultRegistry:
     def list(self) -> tuple[FaultState, ...]:
         """Return all faults that were set and not cleared, in the order in which they were set.
 
-        The list includes faults that cannot fire any more, but not actions that were executed at
-        once.
+        The list includes faults that cannot fire any more. It omits actions without ``at``,
+        because ``set`` has already executed them.
         """
         with self._lock:
             return tuple(entry.state() for entry in self._entries.values())
@@ -127,8 +127,8 @@ class FaultRegistry:
     def clear(self, which: int | str | None = None) -> int:
         """Clear a fault by its ID, all faults of a kind, or all faults; return their number.
 
-        Calls that a cleared fault delays resume at once. Raises RequestError if no fault of the
-        given ID or kind is set.
+        Calls that a cleared fault delays resume immediately. Raises RequestError if no fault of
+        the given ID or kind is set.
         """
         with self._lock:
             cleared = [
@@ -243,7 +243,7 @@ class FaultRegistry:
 
 
 class Fired:
-    """A fault that fires at an injection point now; the code there carries it out."""
+    """A fault that fires now. The code at its injection point must carry it out."""
 
     def __init__(self, registry: FaultRegistry, entry: Entry, context: FaultContext) -> None:
         self._registry = registry
@@ -275,10 +275,10 @@ class Fired:
             self._registry._actions.start(self._entry.fault, self._context)
 
     def hold(self) -> Hold:
-        """Begin a delay and return it; ``wait`` of the result blocks until its end.
+        """Begin a delay and return it. Its ``wait`` blocks until the delay ends.
 
-        The delay lasts for the fault's option ``seconds``, or without it until the fault is
-        cleared. It ends early if the fault is cleared or the kubelet stops.
+        The delay ends after the number of seconds in the fault's option ``seconds``, if the fault
+        has this option. It also ends when the fault is cleared or the kubelet stops.
         """
         return self._registry._hold(self._entry, self._entry.fault.options.get("seconds"))
 

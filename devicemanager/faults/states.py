@@ -130,7 +130,7 @@ class Hold:
         self._end(call=True)
 
     def cancel(self) -> None:
-        """End the delay without calling any callback."""
+        """End the delay without calling any callback. A thread in ``wait`` stays blocked."""
         self._end(call=False)
 
     def _end(self, call: bool) -> None:

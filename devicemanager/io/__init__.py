@@ -1,13 +1,13 @@
 """Infrastructure: time, files, watches, retries and lazy imports.
 
 ``watch`` is the only module that sets up watchdog, and ``retry`` the only one that sets up
-tenacity. The other modules do things that are easy to do wrong:
+tenacity. The other modules solve problems that are easy to solve wrong:
 
 * ``clock``: time as a parameter; tests advance a ``ManualClock`` instead of sleeping.
 * ``safe_read``, ``kubeconfig``: read files of unknown kind, size and content.
 * ``temporary``: create a directory whose path is short enough for sockets.
 * ``directory_watch``: scan a directory of files, and handle each later change.
-* ``idle_pool``: share expensive background objects between consecutive users in a process.
+* ``idle_pool``: reuse background objects that are expensive to create, such as threads.
 * ``lazy``, ``own_packages``: imports of this project.
 
 Invariants: no module of this package knows devices, plugins or pods, or imports the rest of the

@@ -12,8 +12,10 @@ guarantee makes cancelling the difficult part of ``SystemClock`` (``_cancel``). 
 1. The timer is waiting: remove it.
 2. The timer's callback is running on the timer thread: wait until it returns, unless the callback
    itself is the caller.
-3. The timer was the last one: also wait until the thread has ended, so that no thread of a kubelet
-   remains after it has stopped. Do not wait for the callback of another timer.
+3. The timer was the last one, and no callback is running: also wait until the thread has ended, so
+   that no thread of a kubelet remains after it has stopped.
+
+The function never waits for the callback of another timer.
 """
 
 from __future__ import annotations

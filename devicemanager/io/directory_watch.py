@@ -1,9 +1,9 @@
 """Follow a directory of files: scan it at the start, and handle each later change.
 
 The watch starts before the scan, so no change is lost between them. Therefore a change can be
-handled twice, and subclasses must tolerate this. Changes are queued and handled on a separate
-thread, not on the thread of the watch. Stopping the watch waits for the thread of the watch, and
-handling a change can take long.
+handled twice, and subclasses must tolerate this. The thread of the watch only queues changes, and
+a separate thread handles them. Handling a change can take long, and stopping the watch waits for
+the thread of the watch.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class FollowedDirectory(abc.ABC):
         """Handle one change of a file in the directory."""
 
     def _close(self) -> None:  # noqa: B027  # most subclasses have nothing to close
-        """Release the resources of the subclass. ``_react`` is called for no more changes."""
+        """Release the resources of the subclass. New changes are no longer handled."""
 
     def start(self) -> None:
         """Scan the directory, then follow its changes.

@@ -4,8 +4,8 @@ A project can also use the names ``checkpoint``, ``podresources`` and ``protos``
 directory ``protos`` with generated code. If the project is first on ``sys.path``, its module
 *hides* our package, because ``sys.modules`` has one entry per name. There are two cases.
 
-1. No package is hidden, which is the usual case. The finder finds nothing, and Python's own import
-   runs.
+1. No package is hidden, which is the usual case. Nothing is changed: ``_Finder`` finds no module,
+   and Python's own import runs.
 
 2. At least one package is hidden, for example ``protos``. Our package is then loaded from the
    directory of ``devicemanager`` under another name. Only imports in our modules get it::

@@ -29,7 +29,7 @@ def retry(
     """Call a function again while it raises an error of the type ``errors``; return its result.
 
     The wait between calls doubles from ``first_wait`` to ``longest_wait`` seconds. With
-    ``jitter``, a wait is a random fraction of this. ``sleep`` is called to wait, and may return
+    ``jitter``, each wait is a random part of this time. ``sleep`` is called to wait, and may return
     early. ``report`` is called before each wait.
 
     The last error is raised after ``attempts`` calls, after ``seconds``, or when ``stopping``

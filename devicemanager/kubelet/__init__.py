@@ -9,8 +9,8 @@ and settings of each container, pod and node statuses, the checkpoint file, PodR
 responses, and events and calls that record everything that happens.
 
 Invariants:
-* ``MockKubelet`` outlives the process; a restart creates a ``KubeletProcess`` with a new
-  device manager and new servers. Starts and stops are serialized (``lifecycle``).
+* A restart replaces the ``KubeletProcess``, with its device manager and servers; the
+  ``MockKubelet`` stays the same. Starts and stops are serialized (``lifecycle``).
 * Decisions are made in ``devicemanager.core``, under the one lock of ``manager.state``; no
   call, callback or file write happens while that lock is held.
 * Nothing is removed from a directory that other users could change (``directories``).

@@ -46,8 +46,9 @@ def check_arguments(root: object, settings: object, clock: object = None) -> Non
 def check_resource(resource: object, count: object) -> ResourceName:
     """Check the resource name and the device count of a wait, and return the name.
 
-    Raises RequestError for a name that no plugin can register, and for a count that is not an
-    integer from 0 or None. A wait for such a value would time out with a misleading report.
+    ``count`` must be None or an integer of at least 0. Raises RequestError for any other count,
+    and for a name that no plugin can register. Otherwise the wait would time out, and its report
+    would not name the mistake.
     """
     if not isinstance(resource, str) or not is_extended_resource_name(resource):
         raise RequestError(
@@ -71,7 +72,7 @@ def check_seconds(timeout: object) -> None:
 def check_function(given: object, name: str) -> None:
     """Raise RequestError if an argument is not callable. ``name`` is the parameter's name.
 
-    A common mistake is to call the function and to pass its result.
+    A common mistake is to call the function and pass its result instead of the function.
     """
     if not callable(given):
         raise RequestError(f"invalid {name} {given!r}: expected a function")

@@ -47,7 +47,10 @@ implements(InjectionPoint.CHECKPOINT, _AT_WRITE)
 
 
 def damage_checkpoint(faults: FaultRegistry, path: Path) -> None:
-    """Remove or truncate the checkpoint file if such a fault fires; called before it is read."""
+    """Remove or truncate the checkpoint file if a fault of this kind fires.
+
+    Called before the kubelet reads the file.
+    """
     if faults.armed:
         for fault in faults.at(InjectionPoint.START):
             # Actions cannot be set for this point, so the table has the effect of every fault.

@@ -88,9 +88,9 @@ class Directories:
         """Check the paths, create the directories (mode 0750), and remove stale sockets.
 
         ``removes_files``: also remove all other files in ``plugin_dir``, except the checkpoint
-        and its set-aside copies. ``deprecation_file``: create an empty file ``DEPRECATION`` there.
-        ``keeps_sockets``: leave the plugins' sockets in place. ``serves_pods``: also prepare the
-        directory of the Pods API.
+        and its set-aside copies. ``deprecation_file``: create an empty file ``DEPRECATION`` in
+        ``plugin_dir``. ``keeps_sockets``: leave the plugins' sockets in place. ``serves_pods``:
+        also prepare the directory of the Pods API.
 
         Raises StartError, and removes nothing, if another kubelet uses these directories or if
         other users could change one of them.
@@ -139,7 +139,7 @@ def _check_stale(socket: Path) -> None:
 
 
 def _is_stale_kubelet_socket(socket: Path) -> bool:
-    """True if a killed kubelet left this socket.
+    """True if a killed kubelet left this socket behind.
 
     The socket has the public name, or the private name that a server uses while it starts.
     """

@@ -138,7 +138,7 @@ class Expected:
         return fits and (self.where is None or self.where(entry))
 
     def matches_without_where(self, entry: Entry) -> bool:
-        """True if the event or call matches; always False if there is a ``where`` function."""
+        """True if there is no ``where`` function and the event or call meets all criteria."""
         return self.where is None and self.matches(entry)
 
     def _matches_event(self, event: Event) -> bool:

@@ -1,8 +1,8 @@
 """The interface that ``MockKubelet`` and the client of its control API have in common.
 
 Both implement ``KubeletInterface``, so the same test can run with either of them. A test checks
-that both have every member, with the same parameters. The other protocols describe the results
-of its methods: the client's result classes have fewer members than the kubelet's.
+that both have every member, with the same parameters. The other protocols are the types of the
+members' values. They have only the members that the kubelet's and the client's classes share.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def _nothing() -> None:
 
 
 class Lifecycle:
-    """The kubelet's current process, if any: starts, stops and replaces it. Thread-safe.
+    """Owner of the kubelet's current process, if any. Thread-safe.
 
     ``start``, ``stop`` and ``replace`` hold one lock from beginning to end, so no caller sees a
     process that is only half started.

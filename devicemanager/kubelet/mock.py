@@ -1,9 +1,9 @@
 """``MockKubelet``: the kubelet's device manager with real sockets, in one directory.
 
-Theory of operation. ``MockKubelet`` is the object that a test uses. It outlives the kubelet's
-process: every start creates a ``KubeletProcess`` with a new device manager and new servers, as
-on a node. ``MockKubelet`` has the state that a restart keeps: directories, pods, structured
-claims, injected faults, events and the call log.
+Theory of operation. ``MockKubelet`` is the object that a test uses. As on a node, every start
+creates a new process: a ``KubeletProcess`` with its own device manager and servers. A restart
+keeps the ``MockKubelet`` and its state: directories, pods, structured claims, injected faults,
+events and the call log.
 
 Each public member is documented here and delegates to one of these objects:
 
@@ -352,9 +352,9 @@ class MockKubelet:
     def start_pod(self, uid: str) -> None:
         """Start, in order, every container of an admitted pod that was never started.
 
-        A container that cannot be started waits for a retry. After an init container that cannot
-        be started, no further container is started. Raises RequestError for an unknown UID and
-        for a pod that has ended or is being deleted.
+        A container that cannot be started stays waiting; call this method again to retry. If it
+        is an init container, no further container is started. Raises RequestError for an unknown
+        UID and for a pod that has ended or is being deleted.
         """
         self._pods.workers.start(uid)
 
@@ -571,9 +571,9 @@ class MockKubelet:
         """Return a mark of the current position among events and calls.
 
         Take a mark before an action, and pass it as ``since`` to the methods that wait for the
-        consequences. A call is recorded when it ends. A plugin's Register can therefore end after
-        a mark that was taken when its devices were already allocatable: name the RPC that you
-        expect.
+        consequences. A call is recorded when it ends, so a call that began before the mark can be
+        found after it. To exclude such calls, name the RPC that you expect. For example, a
+        plugin's devices can become allocatable before its Register ends.
         """
         return self._waits.mark()
 
@@ -649,8 +649,8 @@ class MockKubelet:
 
         A step is the name of an event kind (``registered``), the name of an RPC (``Allocate``),
         or an ``Expected`` with more criteria and a separate timeout. The timeout of a step begins
-        when the previous step was found. Other events and calls can come in between. Only events
-        and calls after the start of the wait count, or after the mark ``since``.
+        when the previous step was found. Other events and calls can come in between. Events and
+        calls before the start of the wait, or before the mark ``since`` if given, are ignored.
 
         Raises WaitTimeout for the first step that did not happen in time, with a report of what
         happened, and RequestError for an unknown name.
@@ -675,8 +675,9 @@ class MockKubelet:
         ``containers`` has the IDs of each container: ``[{"gpu-0"}, {"gpu-1"}]``. The IDs need not
         exist. Lists and tuples are sent in their order, other iterables sorted.
 
-        Returns the settings of each container response that the plugin sent. Raises RpcError,
-        RequestError, and WireError for a typed device of an unknown kind.
+        Returns the settings of each container response that the plugin sent. Raises RpcError if
+        the call fails, and RequestError for invalid arguments or if no plugin is connected. Raises
+        WireError for a typed device that is not of kind filesystem, netlink or pci.
         """
         return self._direct.allocate(resource, ids, containers, timeout)
 
@@ -689,7 +690,7 @@ class MockKubelet:
         size: int,
         timeout: float = 10.0,
     ) -> tuple[tuple[str, ...], ...]:
-        """Call the plugin's GetPreferredAllocation for one container, even if it is not offered.
+        """Call GetPreferredAllocation for one container, even if the plugin does not offer it.
 
         Returns the device IDs of each container response that the plugin sent, in the plugin's
         order. Raises RpcError if the call fails, and RequestError if no plugin is connected.
@@ -724,7 +725,7 @@ class MockKubelet:
     def claims(self) -> ClaimManager:
         """Manager of the structured claims of ``devmgmtproto.k8s.io``: pools, classes and claims.
 
-        These objects outlive restarts. ``<root>/device_claims_state`` stores their allocations.
+        A restart keeps these objects. ``<root>/device_claims_state`` stores their allocations.
         """
         return self._claims.manager
 
@@ -777,7 +778,7 @@ class MockKubelet:
     def faults(self) -> FaultRegistry:
         """Fault injection in the kubelet, with ``set``, ``list`` and ``clear``.
 
-        Faults outlive restarts. docs/faults.md describes them.
+        A restart does not clear faults. docs/faults.md describes them.
         """
         return self._faults
 
@@ -805,7 +806,10 @@ class MockKubelet:
         await asyncio.to_thread(self.reboot)
 
     async def admit_async(self, manifest: Source, *, start: bool = True) -> Admission:
-        """Do what ``admit`` does without blocking the event loop, which can serve the plugin."""
+        """Do what ``admit`` does without blocking the event loop.
+
+        The same loop can therefore serve the plugin that the kubelet calls.
+        """
         return await asyncio.to_thread(self.admit, manifest, start=start)
 
     async def terminate_async(self, *uids: str) -> None:

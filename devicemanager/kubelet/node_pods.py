@@ -203,7 +203,7 @@ class NodePods:
     # -- reports about devices -----------------------------------------------------------
 
     def capacity(self) -> Capacity:
-        """Count the devices of each resource; resources after their grace period are omitted."""
+        """Count the devices of each resource; omit resources whose grace period is over."""
         return _counts(self.manager)
 
     def node_status(self) -> NodeStatus:
@@ -216,8 +216,10 @@ class NodePods:
             return self._node_status.copy()
 
     def reset_node_status(self) -> None:
-        """Remove resources with 0 devices from the node status: the kubelet started without a
-        checkpoint."""
+        """Remove resources with 0 devices from the node status.
+
+        Called when the kubelet has started without a checkpoint.
+        """
         with self._lock:
             self._node_status.reset()
 

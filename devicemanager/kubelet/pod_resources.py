@@ -47,9 +47,9 @@ def prepare(
 ) -> Mapping[str, Method] | None:
     """Return the data that a fault needs when it fires; called when the fault is set.
 
-    For ``stale-pod-resources``, these are methods by gRPC path that always return the state that
-    ``source`` has when the fault is set. Without a source (the kubelet is stopped) they return
-    empty lists. For other faults, returns None.
+    For ``stale-pod-resources``, the data are methods by gRPC path, which use a copy of the present
+    state of ``source``. ``source`` is None if the kubelet is stopped; the methods then return empty
+    lists. For other faults, returns None.
     """
     if fault.kind.effect is not Effect.STALE_POD_RESOURCES:
         return None
@@ -69,18 +69,19 @@ def prepare(
 
 
 class FaultyResponses:
-    """Responder to PodResources calls that applies the faults that are set.
+    """Responder to PodResources calls that applies injected faults.
 
-    It outlives the kubelet's processes.
+    All processes of a ``MockKubelet`` share one such object.
     """
 
     def __init__(self, faults: FaultRegistry) -> None:
         self._faults = faults
 
     def __call__(self, method: Method, request: bytes) -> bytes:
-        """Return the response to an accepted call, after any delay by a fault.
+        """Return the response to a call that the rate limit has let through.
 
-        Raises Rejection if a fault makes the call fail. Errors of the method are raised, too.
+        A fault can delay or replace the response. Raises Rejection if a fault makes the call fail.
+        Errors of the method are raised, too.
         """
         if not self._faults.armed:
             return method.answer(request)  # the usual case, without faults, must be fast

@@ -82,12 +82,12 @@ class NodePodsSource:
         return not self._awaits_sources or self._workers.is_sources_ready
 
     def pods(self) -> Sequence[bytes]:
-        """Return all pods, sorted by UID."""
+        """Return all pods encoded, sorted by UID."""
         records = sorted(self._store.records(), key=lambda record: record.pod.uid)
         return [self._bytes(record) for record in records]
 
     def pod(self, uid: str) -> bytes | None:
-        """Return a pod, or None."""
+        """Return the encoded pod with this UID; None if the UID is unknown."""
         record = self._store.get(PodUid(uid))
         return None if record is None else self._bytes(record)
 
@@ -205,7 +205,7 @@ def _minimal(record: PodRecord) -> bytes:
 
 
 class PodsFaults:
-    """Faults of calls to the Pods API. They outlive the kubelet's processes."""
+    """Injected faults of Pods API calls. All processes of a kubelet share one such object."""
 
     def __init__(self, faults: FaultRegistry) -> None:
         self._faults = faults

@@ -322,7 +322,8 @@ class KubeletProcess:
         )
 
     def _read_checkpoint(self) -> Checkpoint:
-        """Read the checkpoint, with two retries: a disk error or a lack of descriptors can pass."""
+        """Read the checkpoint, with two retries in case a disk error or a lack of descriptors was
+        temporary."""
         for wait in _WAITS:
             try:
                 return self._store.load(v1=self._settings.behaviour.reads_v1)

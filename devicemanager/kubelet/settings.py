@@ -255,9 +255,9 @@ class Settings:
     """Number of reports of changed device health that are stored until they are read; further
     reports are dropped."""
     durability: Durability = attrs.field(default=Durability.KUBELET, converter=_as_durability)
-    """What the checkpoint survives. ``process``: a SIGKILL of the kubelet. ``kubelet``: as the real
-    kubelet, also a power failure, but the file can be an older one. ``power``: a power failure
-    loses no admission that has returned."""
+    """What the checkpoint survives. ``process``: a SIGKILL of the kubelet. ``kubelet``: a power
+    failure leaves a valid file, which can lack the latest changes, as with the real kubelet.
+    ``power``: a power failure loses no admission that has returned."""
     declared_resources: frozenset[ResourceName] = attrs.field(
         default=frozenset(), converter=_as_resources
     )
@@ -307,8 +307,8 @@ class Settings:
     """Directory of sysfs, which is searched for PCI devices that a plugin names by vendor and
     product ID."""
     shuffle_seed: int | None = None
-    """Seed of the random order in which free devices are chosen, because plugins must tolerate any
-    order. With None, devices with the lowest IDs are chosen."""
+    """Seed of the random choice among free devices. Use it to test that a plugin tolerates any
+    order, as it must. With None, the free devices with the lowest IDs are chosen."""
     quirks: frozenset[str] = attrs.field(default=frozenset(), converter=_as_quirks)
     """Known bugs of the kubelet to enable, by their names in ``QUIRKS``. ``"reference"`` enables
     all bugs of the version. A bug that the version does not have raises ValueError."""
@@ -356,7 +356,8 @@ class Settings:
 
     @property
     def topology_grows(self) -> bool:
-        """True if the topology gets a NUMA node when a plugin advertises a device on it."""
+        """True if a missing NUMA node is added to the topology when a plugin advertises a device
+        on it."""
         return self.numa is None and self._topology_of_providers() is None
 
     def _topology_of_providers(self) -> NumaTopology | None:

@@ -76,7 +76,8 @@ class NodeTelemetry:
             }
 
     def containers(self) -> tuple[tuple[Pod, tuple[ContainerStatus, ...]], ...]:
-        """Return all known pods, with the status of each container that was to be started."""
+        """Return all known pods, with the status of each container that was started or could not
+        be started."""
         with self._pods.lock:
             return tuple([(each.pod, (*each.statuses.values(),)) for each in self._pods.records()])
 

@@ -1,7 +1,7 @@
 """The waits of a ``MockKubelet``, for threads and for event loops.
 
 A wait subscribes to the kubelet's events and calls, and checks its condition whenever one is
-published. A condition can also become true just by time, for example when a grace period expires.
+published. A condition can also become true without an event or call, just because time passes.
 Therefore waits for conditions also check every ``_POLL_SECONDS`` seconds.
 
 A wait that times out raises ``WaitTimeout`` with a report: what was expected, why it cannot

@@ -3,7 +3,7 @@
 Theory of operation.
 
 In:  a ``MockKubelet``, the PodResources responses of any kubelet, or the nodes of a cluster.
-     They are read through the kubelet's public snapshots, events and calls.
+     A ``MockKubelet`` is read through its public snapshots, events and calls.
 Out: ``view``      immutable values that describe a node or a cluster;
      ``terminal``  a live view of these values on a terminal;
      ``web``       the kubelet's HTTP endpoints and the live page;

@@ -44,9 +44,9 @@ class Plugin(ABC):
         """Return the devices: a list, or a generator that yields the whole list at each change.
 
         A device is a :class:`Device`, or a string: the ID of a healthy device. The framework calls
-        this method once, after ``start``, on a separate thread that can block forever. If the
-        method raises, the error is logged and the method is called again later; until then the
-        last list stays valid.
+        this method once, after ``start``. The method has its own thread, so it can block forever.
+        If it raises, the error is logged and the method is called again later. The last list stays
+        valid until then.
         """
 
     @abstractmethod
@@ -73,7 +73,10 @@ class Plugin(ABC):
         raise NotImplementedError
 
     def start(self) -> None:  # noqa: B027 - a hook that most plugins leave empty
-        """Prepare the resource before it is served. If this raises, it is called up to 3 times."""
+        """Prepare the resource before it is served. If this raises, it is called again.
+
+        The setting ``start_attempts`` is the maximum number of calls (default: 3).
+        """
 
     def stop(self) -> None:  # noqa: B027 - see start
         """Clean up after the resource is no longer served."""
@@ -107,7 +110,7 @@ def offers(plugin: Plugin, hook: Callable[..., object]) -> bool:
 def wrong_type(expected: str, given: object) -> str:
     """Return the error text for an argument that is not a plugin or lister.
 
-    ``expected``: "plugin" or "lister". A frequent mistake is to pass the class.
+    ``expected``: "plugin" or "lister". If ``given`` is a class, the text suggests an instance.
     """
     if isinstance(given, type):
         return f"expected a {expected}, not a class: use {given.__name__}()"
@@ -125,8 +128,8 @@ class Lister(ABC):
 
         The last names ``["red", "blue"]`` stand for ``vendor.com/red`` and ``vendor.com/blue``.
         Each list replaces the previous one: a plugin is created for each new name, and plugins of
-        missing names are stopped. The manager calls this method once, on a separate thread that
-        can block forever.
+        missing names are stopped. The manager calls this method once. The method has its own
+        thread, so it can block forever.
         """
 
     @abstractmethod

@@ -93,7 +93,7 @@ class DeviceList:
             self._changed.notify_all()
 
     def wait_published(self, timeout: float, given_up: Callable[[], bool]) -> bool:
-        """Wait until the first list is published, ``timeout`` seconds pass or ``given_up()``.
+        """Wait for the first list, up to ``timeout`` seconds or until ``given_up()`` is true.
 
         Return False if no list is published yet.
         """

@@ -1,8 +1,8 @@
 """Run one resource: call its start hook, serve, register, and repeat when the kubelet restarts.
 
-The resource's thread repeats three steps: observe the sockets and streams, decide
-(``reconcile.decide``, pure), act. Only this thread changes the session. Other threads set a flag
-and notify this thread.
+The resource's thread repeats three steps: observe the sockets and streams, choose the next action
+(``reconcile.decide``, pure), and carry it out. Only this thread changes the session. Other threads
+set a flag and notify this thread.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """gRPC server of a plugin on one socket, for one kubelet instance.
 
 gRPC binds a socket with a hidden name. Then the socket is hard-linked to its real name, and the
-hidden name is removed. So a visible socket is always served, and it replaces a stale socket without
-a gap. When gRPC stops, it removes the path that it bound without checking who owns it. Because
-this is the hidden name, gRPC removes nothing.
+hidden name is removed. So a visible socket is always served, and a stale socket is replaced without
+a gap. When gRPC stops, it removes the path that it bound, even if that file now belongs to another
+process. Here that path is the hidden name, which no longer exists, so gRPC removes nothing.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ __all__ = ["Stream", "StreamCounts", "Streams"]
 
 @attrs.frozen
 class StreamCounts:
-    """Number of ListAndWatch streams that are open now, and that were ever opened.
+    """Counts of ListAndWatch streams (open now, opened so far), and times of the latest changes.
 
     Times are in seconds of the monotonic clock.
     """

@@ -58,7 +58,7 @@ def _pci_id(text: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class FilesystemDevice:
-    """Device that a container uses through a path; the default path is that on the host."""
+    """Device that a container uses through a path. By default, this is the path on the host."""
 
     host_path: str = attrs.field(converter=path_text, validator=absolute_path)
     container_path: str = attrs.field(

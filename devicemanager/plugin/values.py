@@ -115,7 +115,7 @@ class Mount:
 
 @attrs.frozen(kw_only=True)
 class DeviceSpec:
-    """Device node of the host that the container gets; the default path is that on the host.
+    """Device node of the host that the container gets, by default under the same path.
 
     ``permissions`` are some of ``r``, ``w`` and ``m``, as in the devices cgroup.
     """

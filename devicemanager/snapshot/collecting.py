@@ -96,8 +96,8 @@ class _Reader:
         self.parts = [part for part in self.parts if part.name not in names]
 
     def get(self, name: str, path: Path, read: Callable[[Path], T]) -> T | None:
-        """Return the result of ``read`` for ``path``; None if it fails. Record the result as part
-        ``name``."""
+        """Return the result of ``read`` for ``path``; None if it fails. Record, as part ``name``,
+        whether it could be read."""
         source = text_of(path)
         try:
             value = read(path)

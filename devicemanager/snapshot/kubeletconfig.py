@@ -1,4 +1,5 @@
-"""Read a kubelet's configuration for devices and alignment from its file and its flags.
+"""Read the part of a kubelet's configuration that concerns devices and alignment, from its file
+and its flags.
 
 Other fields and flags are not read, because some of them name credentials.
 """

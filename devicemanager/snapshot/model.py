@@ -110,8 +110,8 @@ class PodDirectories:
     """Pods that have a directory on the node."""
 
     uids: tuple[str, ...] | None = None
-    """UIDs of the pods that have a directory of the kubelet. None if these directories could not be
-    read."""
+    """UIDs of the pods for which the kubelet has a directory. None if its directories could
+    not be read."""
     logged: tuple[LoggedPod, ...] = ()
     """Pods that have a directory for container logs."""
 

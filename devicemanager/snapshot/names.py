@@ -38,8 +38,8 @@ def from_pod_resources(saved: Checkpoint, pods: Iterable[Pod]) -> Names:
 
 
 def matches(saved: Checkpoint, pods: Iterable[Pod]) -> Mapping[str, frozenset[str]]:
-    """Return the names of the matching pods in PodResources for each UID of a checkpoint that
-    matches any.
+    """Return, by UID in the checkpoint, the names of the pods in PodResources that match the UID.
+    UIDs without a matching pod are left out.
 
     A pod matches if it has a container with exactly the devices of one of the UID's entries.
     """

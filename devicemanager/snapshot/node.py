@@ -64,7 +64,7 @@ class Node:
         return names
 
     def title(self, uid: str) -> str:
-        """Return a text for a pod: its UID, after its name if that is known."""
+        """Return the name and the UID of a pod as text; only the UID if the name is unknown."""
         name = self.names.get(uid)
         return uid if name is None else f"{name} ({uid})"
 
@@ -107,12 +107,12 @@ class Node:
 
     @cached_property
     def gone(self) -> Mapping[str, bool]:
-        """UIDs of pods that are in the checkpoint but not on the node; the value is True if this is
-        certain.
+        """UIDs of pods that are in the checkpoint but not on the node. The value is True if it is
+        certain that the pod is gone.
 
         It is certain if the kubelet's directory of pods was read and does not contain the UID.
-        PodResources alone has neither UIDs nor init containers. If only PodResources was read, a
-        pod counts as gone if none of its devices is allocated.
+        PodResources alone has neither UIDs nor init containers. If only PodResources was read, the
+        pods without an allocated device are returned with False.
         """
         uids = {uid for each in self.saved_for.values() for uid in each}
         directories = self.snapshot.directories

@@ -168,12 +168,12 @@ class SimulatedPluginFactory(Factory):
         timeout: float | None = 10.0,
         **settings: Any,
     ) -> SimulatedPlugin:
-        """Create a plugin with ``count`` devices; wait until it is registered and they are listed.
+        """Create a plugin with ``count`` devices; wait until the kubelet has its device list.
 
         The device IDs of ``vendor.com/gpu`` are ``gpu-mock-0``, ``gpu-mock-1`` and so on.
         ``settings`` are further fields of SimulationSettings, such as ``numa=(0, 1)``. With
-        ``timeout=None``, do not wait, for example for a plugin that must fail. Raises WaitTimeout,
-        and ConfigurationError for invalid settings.
+        ``timeout=None``, do not wait, for example for a plugin that must fail. Raises WaitTimeout
+        after ``timeout`` seconds, and ConfigurationError for invalid settings.
         """
         name = resource.rpartition("/")[2]
         # A fixed node name makes the device IDs predictable.

@@ -132,8 +132,8 @@ class PluginProcess:
     def terminate(self, timeout: float = _STOP_SECONDS) -> int:
         """Send SIGTERM and wait for the exit. Return the exit status, or -N after signal N.
 
-        With ``restart="always"``, the command is restarted. Raises WaitTimeout if it still runs
-        after ``timeout`` seconds, and ProcessEnded if it does not run.
+        With ``restart="always"``, the command is then restarted. Raises WaitTimeout if it still
+        runs after ``timeout`` seconds, and ProcessEnded if it does not run at the call.
         """
         return self._end(signal.SIGTERM, timeout)
 

@@ -92,6 +92,9 @@ def test_end_of_stream_before_the_first_list():
     endpoints = Endpoints()
     endpoints.disconnect(connect(endpoints), now=1.0)
     assert counts(endpoints) == (0, 0)
+    # Also for the next plugin, before it sends a list (seen in 1.36.3).
+    connect(endpoints)
+    assert counts(endpoints) == (0, 0)
 
 
 def test_second_end_of_a_stream_has_no_effect():

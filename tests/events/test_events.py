@@ -197,6 +197,7 @@ KINDS = [
     "claims-loaded",
     "claims-failed!",
     "claims-set-aside!",
+    "watch-dropped!",
     "fault",
     "server-error!",
 ]

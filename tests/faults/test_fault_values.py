@@ -102,7 +102,10 @@ def test_action_at_a_point_is_executed_once_by_default() -> None:
             "fail-call:rpc=Register",
             "invalid rpc 'Register': expected one of GetDevicePluginOptions, ",
         ),
-        ("restart:times=2", "restart is executed at once: times, after and probability need at="),
+        (
+            "restart:times=2",
+            "restart is executed immediately: times, after and probability need at",
+        ),
         ("restart:keep_sockets=yes", "invalid keep_sockets 'yes': expected true or false"),
         ("restart:at=call", "invalid at 'call': expected one of now, register, "),
     ],

@@ -1,7 +1,9 @@
 """``python -m tools.differential`` without the Go program."""
 
+import base64
 import contextlib
 import copy
+import json
 import re
 from itertools import groupby
 from pathlib import Path
@@ -11,32 +13,33 @@ import pytest
 from devicemanager.core.versions.verified import VERIFIED
 from devicemanager.core.versions.version import DEFAULT, NEWEST_KNOWN, Verified
 from tests.paths import ROOT
+from tests.tools.plants import PLANTS
 from tools.differential import __main__ as differential
-from tools.differential import building, ours, recording, verified
+from tools.differential import building, coverage, ours, planting, recording, verified
 from tools.differential.__main__ import main
-from tools.differential.comparing import ABSENT, compare, expected
+from tools.differential.comparing import ABSENT, Seen, compare, expected
 from tools.differential.deviations import DEVIATIONS
+from tools.differential.facts import facts_of
 from tools.differential.generating import scenario
 from tools.differential.newest import newest_release
+from tools.differential.running import Comparison
 from tools.differential.shrinking import shrink
 from tools.differential.versions import release, staging_version
 
+RESOURCE = {
+    "devices": [
+        {"id": "gpu-0", "health": "Healthy", "numa": [0]},
+        {"id": "gpu-1", "health": "Healthy", "numa": None},
+    ],
+    "preferred": "reverse",
+}
 SCENARIO = {
     "id": "one",
     "numa_nodes": [0],
     "policy": "none",
     "scope": "container",
     "policy_options": {},
-    "resources": {
-        "vendor.com/gpu": {
-            "devices": [
-                {"id": "gpu-0", "health": "Healthy", "numa": [0]},
-                {"id": "gpu-1", "health": "Healthy", "numa": None},
-            ],
-            "preferred": "reverse",
-            "allocate_error": "",
-        }
-    },
+    "resources": {"vendor.com/gpu": RESOURCE},
     "steps": [
         {
             "admit": {
@@ -46,10 +49,11 @@ SCENARIO = {
             }
         },
         {"stop": "vendor.com/gpu"},
-        {"delete": "pod-0"},
+        {"delete": "pod-0", "lists": True},
     ],
 }
 VERSION = "1.36.3"
+NOTICED = json.loads(planting.NOTICED.read_text())
 RECORDED = Path(__file__).parent / "data" / "differential.jsonl"
 
 
@@ -62,38 +66,122 @@ def answer(*runs):
     return {"runs": [copy.deepcopy(run["runs"][0]) for run in runs]}
 
 
+def with_value(played, step, *path_and_value):
+    """Return a run with another value."""
+    *path, last, value = path_and_value
+    made = copy.deepcopy(played)
+    place = made["runs"][0]["steps"][step]
+    for name in path:
+        place = place[name]
+    place[last] = value
+    return made
+
+
 def test_identical_outcomes_agree(played):
     assert compare(SCENARIO, VERSION, expected(answer(played, played)), played) == []
 
 
 def test_different_message_is_a_disagreement(played):
-    other = answer(played)
-    other["runs"][0][0]["message"] = "no"
-    (found,) = compare(SCENARIO, VERSION, expected(other), played)
+    wanted = expected(answer(with_value(played, 0, "message", "no")))
+    (found,) = compare(SCENARIO, VERSION, wanted, played)
     assert (found.step, found.path, found.expected, found.actual) == (0, "message", "no", "")
     assert found.deviation is None
 
 
-def test_facts_that_differ_between_runs_are_random(played):
-    first, second = answer(played), answer(played)
-    second["runs"][0][0]["devices"]["pod-0"]["main"]["vendor.com/gpu"] = ["gpu-0"]
-    wanted = expected({"runs": [*first["runs"], *second["runs"]]})
-    assert "devices pod-0 main vendor.com/gpu" in wanted.random[0]
+def test_random_facts_have_one_of_the_values_seen(played):
+    path = ("devices", "pod-0", "main", "vendor.com/gpu")
+    other = with_value(played, 0, *path, ["gpu-0"])
+    wanted = expected(answer(played, other, played, other))
+    assert wanted.random[0]["devices pod-0 main vendor.com/gpu"] == Seen(
+        [["gpu-0"], ["gpu-1"]], is_complete=True
+    )
     assert wanted.steps[0]["count pod-0 main vendor.com/gpu"] == 1
     assert compare(SCENARIO, VERSION, wanted, played) == []
+    found = compare(SCENARIO, VERSION, wanted, with_value(played, 0, *path, ["gpu-2"]))
+    assert [each.text() for each in found] == [
+        "step 0, devices pod-0 main vendor.com/gpu: the reference one of "
+        "[['gpu-0'], ['gpu-1']], ours ['gpu-2']"
+    ]
+
+
+def test_random_facts_of_which_a_value_was_seen_once_are_not_compared(played):
+    path = ("devices", "pod-0", "main", "vendor.com/gpu")
+    wanted = expected(answer(played, with_value(played, 0, *path, ["gpu-0"])))
+    assert wanted.is_open
+    assert compare(SCENARIO, VERSION, wanted, with_value(played, 0, *path, ["gpu-2"])) == []
 
 
 def test_missing_fact_is_a_disagreement(played):
     other = answer(played)
-    del other["runs"][0][1]["capacity"]["vendor.com/gpu"]
+    del other["runs"][0]["steps"][1]["capacity"]["vendor.com/gpu"]
     (found,) = compare(SCENARIO, VERSION, expected(other), played)
     assert (found.step, found.path, found.expected) == (1, "capacity vendor.com/gpu", ABSENT)
+
+
+@pytest.mark.parametrize(
+    ("step", "path", "value"),
+    [
+        (0, ("affinity", "main"), {"nodes": [0], "preferred": False}),
+        (0, ("calls",), []),
+        (0, ("written",), False),
+        (2, ("written",), True),
+        (0, ("checkpoint",), base64.b64encode(b'{"Data":{},"Checksum":0}').decode()),
+        (2, ("lists", "list", "pod_resources"), [{"name": "pod-0", "namespace": "other"}]),
+        (2, ("lists", "allocatable", "cpu_ids"), ["1"]),
+        (2, ("lists", "get missing", "code"), "NotFound"),
+        (2, ("lists", "get missing", "error"), "pod missing in namespace default not found "),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)
+def test_everything_is_compared(played, step, path, value):
+    wanted = expected(answer(played))
+    found = compare(SCENARIO, VERSION, wanted, with_value(played, step, *path, value))
+    assert found
+    assert {each.step for each in found} == {step}
+
+
+def test_order_of_calls_is_compared(played):
+    calls = played["runs"][0]["steps"][0]["calls"]
+    assert [call["method"] for call in calls] == ["GetPreferredAllocation", "Allocate"]
+    found = compare(
+        SCENARIO, VERSION, expected(answer(played)), with_value(played, 0, "calls", calls[::-1])
+    )
+    assert [each.path for each in found] == ["calls", "calls of vendor.com/gpu"]
+
+
+def test_checkpoint_is_compared_as_text(played):
+    outcome = played["runs"][0]["steps"][0]
+    text = facts_of(outcome)["checkpoint text"]
+    assert text.startswith('{"Data":{"PodDeviceEntries":[{"PodUID":"pod-0","ContainerName":"main"')
+    spaced = base64.b64decode(outcome["checkpoint"]).replace(b'":{', b'": {')
+    other = {**outcome, "checkpoint": base64.b64encode(spaced).decode()}
+    assert facts_of(other)["checkpoint text"] == f"{text} not as Go writes JSON"
+
+
+def test_panic_of_the_kubelet_is_compared(played):
+    panicked = answer(played)
+    del panicked["runs"][0]["steps"][1:]
+    panicked["runs"][0]["panic"] = "nil pointer"
+    wanted = expected(panicked)
+    (found,) = compare(SCENARIO, VERSION, wanted, played)
+    assert found.text() == "step 1, panic: the reference nil pointer, ours None"
+    mine = {"runs": [{**panicked["runs"][0], "panic": "panic: nil pointer (Q33)"}]}
+    assert compare(SCENARIO, VERSION, wanted, mine) == []
+    (found,) = compare(SCENARIO, VERSION, expected(answer(played)), mine)
+    assert (found.step, found.path, found.expected) == (1, "panic", None)
+
+
+def test_panic_that_a_random_choice_decides_is_not_compared(played):
+    panicked = answer(played, played)
+    del panicked["runs"][0]["steps"][1:]
+    panicked["runs"][0]["panic"] = "nil pointer"
+    assert compare(SCENARIO, VERSION, expected(panicked), played) == []
 
 
 def test_devices_of_ended_pods_are_compared(played):
     # Until the next allocation or List, as in the kubelet (Q10).
     other = answer(played)
-    other["runs"][0][2]["devices"]["pod-0"] = {"main": {"vendor.com/gpu": ["gpu-1"]}}
+    other["runs"][0]["steps"][2]["devices"]["pod-0"] = {"main": {"vendor.com/gpu": ["gpu-1"]}}
     found = compare(SCENARIO, VERSION, expected(other), played)
     assert found
     assert {each.deviation for each in found} == {None}
@@ -111,6 +199,162 @@ def test_scenario_depends_only_on_name_and_version():
     assert scenario("7-3", 36) == scenario("7-3", 36) != scenario("7-4", 36)
 
 
+def test_pods_live_in_half_of_the_scenarios():
+    names = [f"9-{number}" for number in range(30)]
+    reached = [coverage.reached(each, ours.play(each, VERSION)) for each in map(generated, names)]
+    alive = sum("branch: pods live over several steps" in each for each in reached)
+    assert alive >= len(names) / 2
+
+
+def generated(name):
+    return scenario(name, 36)
+
+
+def test_coverage_counts_texts_steps_and_branches():
+    reached = coverage.reached(SCENARIO, ours.play(SCENARIO, VERSION))
+    assert {"step: admit", "step: stop", "branch: preference asked"} <= reached
+    assert not any(each.startswith("text: ") for each in reached)
+
+
+def test_long_run_fails_if_something_is_never_reached(monkeypatch, capsys, tmp_path, played):
+    class FakeReference:
+        def __init__(self, program):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def ask(self, scenario, runs):
+            return answer(*[played] * runs)
+
+    monkeypatch.setattr("tools.differential.__main__.build", lambda version, jobs: tmp_path)
+    monkeypatch.setattr("tools.differential.__main__.Reference", FakeReference)
+    monkeypatch.setattr("tools.differential.__main__.scenarios", lambda *_: [SCENARIO])
+    arguments = ["--kubelet-version", "1.36", "--scenarios", "1"]
+    assert main(arguments) == 0
+    assert main([*arguments, "--coverage"]) == 1
+    out = capsys.readouterr().out
+    assert "1.36.3: never reached in 1 scenarios: step: grace\n" in out
+    assert "never reached in 1 scenarios: step: admit" not in out
+
+
+def test_error_of_the_mock_is_a_finding(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(ours, "play", fail)
+    tally = Comparison(None, VERSION).run([SCENARIO], 10)
+    ((found,),) = [each.disagreements for each in tally.findings]
+    assert found.text() == "step 0, mock: the reference results, ours RuntimeError('broken')"
+
+
+def test_wait_that_times_out_is_repeated_alone(played):
+    answers = iter([{"failed": "the manager did not process a list"}])
+
+    class Busy:
+        def ask(self, scenario, runs):
+            return next(answers, answer(played))
+
+    tally = Comparison(Busy(), VERSION).run([SCENARIO], 10)
+    assert tally.findings == []
+
+
+WITHOUT_GATE = {
+    **SCENARIO,
+    "feature_gates": {"ResourceHealthStatus": False},
+    "steps": [
+        SCENARIO["steps"][0],
+        {
+            "list": {
+                "resource": "vendor.com/gpu",
+                "devices": [
+                    {"id": "gpu-0", "health": "Healthy", "numa": [0]},
+                    {"id": "gpu-1", "health": "Unhealthy", "numa": None},
+                ],
+            }
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("updates", "expected_updates", "name"),
+    [
+        (["pod-0"], [], "health updates without the gate"),
+        # A pod that has no device of the list.
+        (["pod-1"], [], None),
+        # The other direction.
+        ([], ["pod-0"], None),
+    ],
+)
+def test_deviation_has_a_value_and_a_direction(updates, expected_updates, name):
+    mine = ours.play(WITHOUT_GATE, VERSION)
+    wanted = expected(answer(with_value(mine, 1, "health_updates", expected_updates)))
+    found = compare(WITHOUT_GATE, VERSION, wanted, with_value(mine, 1, "health_updates", updates))
+    assert [each.deviation and each.deviation.name for each in found] == [name]
+
+
+def test_default_quirks_differ_only_as_documented(played):
+    mine = ours.play(SCENARIO, VERSION, ours.Mode(quirks="default"))
+    wanted = expected(answer(played))
+    found = compare(SCENARIO, VERSION, wanted, mine, "default")
+    assert {each.deviation.name for each in found} >= {"Q29 write"}
+    assert not [each for each in found if each.deviation is None]
+
+
+@pytest.mark.parametrize(
+    ("step", "path", "value"),
+    [
+        (0, ("message",), "no"),
+        (1, ("capacity", "vendor.com/gpu"), 1),
+        (1, ("status", "pod-0", "main", "vendor.com/gpu"), {"gpu-1": "Unknown"}),
+        (1, ("health_updates",), ["pod-1"]),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)
+def test_false_value_is_found_with_default_quirks(played, step, path, value):
+    mine = with_value(ours.play(SCENARIO, VERSION, ours.Mode(quirks="default")), step, *path, value)
+    found = compare(SCENARIO, VERSION, expected(answer(played)), mine, "default")
+    assert [each.step for each in found if each.deviation is None] == [step]
+
+
+ON_SOCKETS = {
+    **SCENARIO,
+    "steps": [
+        SCENARIO["steps"][0],
+        # Equal to the list before: the checkpoint is written again.
+        {"list": {"resource": "vendor.com/gpu", "devices": RESOURCE["devices"]}},
+        {"start": "pod-0"},
+        {"register": {"resource": "gpu", "version": "v1beta1"}},
+        {"register": {"resource": "gpu", "version": "v9"}},
+        {"register": {"resource": "vendor.com/gpu", **RESOURCE, "same_socket": True}},
+        {"list_old": {"resource": "vendor.com/gpu", "devices": RESOURCE["devices"][:1]}},
+        {"stop_old": "vendor.com/gpu", "lists": True},
+        {"watch": {"resource": "vendor.com/nic", **RESOURCE, "pre_start": True}},
+        {"unwatch": "vendor.com/nic"},
+        {"grace": 301},
+        {
+            "restart": {
+                "reboot": True,
+                "before": [{"resource": "vendor.com/gpu", **RESOURCE, "preferred": "listed"}],
+            },
+            "lists": True,
+        },
+    ],
+}
+
+
+def test_mock_does_the_same_with_plugins_on_sockets():
+    in_memory, on_sockets = (
+        ours.play(ON_SOCKETS, VERSION, ours.Mode(sockets=sockets)) for sockets in (False, True)
+    )
+    found = compare(ON_SOCKETS, VERSION, expected(answer(in_memory)), on_sockets)
+    assert [each.text() for each in found] == []
+
+
 def test_shrink_removes_what_does_not_matter():
     def shows(candidate):
         plugins = candidate["resources"].values()
@@ -122,7 +366,6 @@ def test_shrink_removes_what_does_not_matter():
     assert plugin == {
         "devices": [{"id": "gpu-1", "health": "Healthy", "numa": None}],
         "preferred": "",
-        "allocate_error": "",
     }
 
 
@@ -164,9 +407,52 @@ def test_recorded_line_is_read_and_compared(played, tmp_path):
     assert (read.version, read.scenario, read.expected) == (VERSION, SCENARIO, wanted)
     assert recording.differences(read) == []
     wanted.steps[0]["message"] = "no"
+    wanted.steps[1].pop("capacity vendor.com/gpu")
     file.write_text(recording.line(VERSION, SCENARIO, wanted))
     (read,) = recording.read(file)
-    assert [each.path for each in recording.differences(read)] == ["message"]
+    assert [each.path for each in recording.differences(read)] == [
+        "message",
+        "capacity vendor.com/gpu",
+    ]
+
+
+def test_recorded_scenarios_are_selected_by_what_they_reach(played):
+    wanted = expected(answer(played))
+    agreeing = [
+        ({**SCENARIO, "id": "one"}, wanted, frozenset({"a"})),
+        ({**SCENARIO, "id": "all"}, wanted, frozenset({"a", "b", "c"})),
+        ({**SCENARIO, "id": "no"}, wanted, frozenset()),
+    ]
+    lines = [json.loads(each) for each in recording.selected(VERSION, agreeing)]
+    assert [each["scenario"]["id"] for each in lines] == ["all", "one"]
+
+
+def test_recorded_scenarios_are_small():
+    assert RECORDED.stat().st_size < 1_500_000
+
+
+def test_there_are_enough_planted_errors():
+    assert len(PLANTS) >= 34
+    assert len({plant.name for plant in PLANTS}) == len(PLANTS)
+
+
+@pytest.mark.parametrize("number", range(len(PLANTS)), ids=lambda each: PLANTS[each].name)
+def test_planted_error_is_noticed(number):
+    name = PLANTS[number].name
+    if name not in NOTICED:
+        pytest.skip("only the generator notices it")
+    scenario = NOTICED[name]
+    assert planting.notices(number, RECORDED, scenario) == scenario
+
+
+def test_recorded_scenarios_notice_enough_planted_errors():
+    assert len(NOTICED) >= 32
+
+
+def test_plant_that_does_not_fit_its_module_is_an_error():
+    plant = PLANTS[0]._replace(old="not there")
+    with pytest.raises(planting.PlantError, match="already imported"), planting.planted(plant):
+        pass
 
 
 def reference(change):
@@ -185,8 +471,8 @@ def reference(change):
 
 
 def disagree(found):
-    for outcomes in found.get("runs", ()):
-        outcomes[0]["capacity"] = {"vendor.com/none": 1}
+    for run in found.get("runs", ()):
+        run["steps"][0]["capacity"] = {"vendor.com/none": 1}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """``python -m tools.differential``: compare with the real device manager in random scenarios.
 
-Exit status: 0 if both agree except for named deviations, 1 if not, 2 if the real one cannot
-be built or run.
+Exit status: 0 if both agree except for named deviations, 1 if not, or if a long run misses a text,
+step or branch that it must reach; 2 if the real one cannot be built or run.
 """
 
 from __future__ import annotations
@@ -12,26 +12,36 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from devicemanager.core.versions.version import Verified
 from devicemanager.observe.terminal.progress import Work
+from tools.differential import coverage
 from tools.differential.building import BuildError, build
 from tools.differential.deviations import DEVIATIONS
 from tools.differential.generating import scenarios
+from tools.differential.generating.real import histories
 from tools.differential.newest import newest_release, profile_of
-from tools.differential.recording import MOST_BYTES, line
+from tools.differential.ours import Mode
+from tools.differential.quirk_deviations import RULES
+from tools.differential.recording import MOST_BYTES, selected
 from tools.differential.reference import Reference, ReferenceError
-from tools.differential.running import Comparison, Tally
+from tools.differential.running import Comparison, Finding, Tally
 from tools.differential.verified import store
 from tools.differential.versions import RELEASES, minor, release
+
+_SHOWN: Final = 6
+_LONG: Final = 1000
+"""Runs of this length must reach everything."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, print, and return the exit status."""
     options = _parser().parse_args(arguments)
+    check = _plants if options.plants else _compare
     try:
         # A list, so that all() cannot stop at the first version with a finding.
-        agreed = [_compare(each, options) for each in options.releases]
+        agreed = [check(each, options) for each in options.releases]
     except (BuildError, ReferenceError) as error:
         print(f"differential: {error}", file=sys.stderr)
         return 2
@@ -44,39 +54,74 @@ def _compare(version: str, options: argparse.Namespace) -> bool:
     profile = profile_of(version)
     if profile != version:
         print(f"{version} is newer than all known versions: compared with {profile}")
+    mode = Mode(options.quirks, options.sockets)
     with Reference(program) as reference:
-        comparison = Comparison(reference, profile)
+        comparison = Comparison(reference, profile, mode)
+
+        def print_finding(finding: Finding) -> None:
+            smallest = comparison.shrunk(finding) if options.shrink else finding
+            print(f"{version}, scenario {finding.scenario['id']}: disagreement")
+            for each in smallest.disagreements[:_SHOWN]:
+                print(f"  {each.text()}")
+            if (more := len(smallest.disagreements) - _SHOWN) > 0:
+                print(f"  and {more} more")
+            print(f"  {json.dumps(smallest.scenario)}", flush=True)
+
         made = scenarios(options.seed, options.scenarios, minor(version))
+        if options.program:
+            made = histories(options.program, options.seed, options.scenarios, minor(version))
         if options.scenario:
             made = (each for each in made if each["id"] == options.scenario)
         with Work(f"differential {version}", 1 if options.scenario else options.scenarios) as work:
-            tally = comparison.run(work.tracked(made), options.findings, keep=bool(options.record))
-        if options.record:
-            _record(options.record, version, tally)
-        taken = time.monotonic() - begin
-        for finding in tally.findings:
-            smallest = comparison.shrunk(finding) if options.shrink else finding
-            print(f"{version}, scenario {finding.scenario['id']}: disagreement")
-            for each in smallest.disagreements:
-                print(f"  {each.text()}")
-            print(f"  {json.dumps(smallest.scenario)}", flush=True)
+            tally = comparison.run(
+                work.tracked(made),
+                options.findings,
+                keep=bool(options.record),
+                found=print_finding,
+            )
+    if options.record:
+        _record(options.record, version, tally)
+    taken = time.monotonic() - begin
     print(
-        f"{version}: {tally.agreed} of {tally.scenarios} scenarios agree in {tally.facts} facts; "
-        f"{tally.random} more were the reference's random choice ({taken:.0f} s)"
+        f"{version}: {tally.agreed} of {tally.scenarios} scenarios agree in {tally.facts} facts, "
+        f"and {tally.random} random ones have a value of the reference ({taken:.0f} s)"
     )
-    if options.verified and not tally.findings and not options.scenario:
+    if tally.open:
+        print(f"  {tally.open} random facts have too many values to compare")
+    reasons = {each.name: each.reason for each in DEVIATIONS}
+    reasons |= {each.name: each.reason for each in RULES}
+    for name, reason in reasons.items():
+        if count := tally.deviations[name]:
+            print(f"  {name}: {count} scenarios; {reason}")
+    has_reached_all = _has_reached_all(version, options, tally)
+    agrees = has_reached_all and not tally.findings
+    if options.verified and agrees and not options.scenario:
         store(Verified(version, tally.scenarios, options.seed))
-    for deviation in DEVIATIONS:
-        if count := tally.deviations[deviation.name]:
-            print(f"  {deviation.name}: {count} scenarios; {deviation.reason}")
     sys.stdout.flush()
-    return not tally.findings
+    return agrees
+
+
+def _has_reached_all(version: str, options: argparse.Namespace, tally: Tally) -> bool:
+    if options.coverage:
+        print(*coverage.table(tally.reached, tally.scenarios, version), sep="\n")
+    if options.program or (not options.coverage and tally.scenarios < _LONG):
+        return True
+    missing = coverage.missing(tally.reached, version)
+    for name in missing:
+        print(f"{version}: never reached in {tally.scenarios} scenarios: {name}")
+    return not missing
 
 
 def _record(path: Path, version: str, tally: Tally) -> None:
-    lines = [line(version, scenario, wanted) for scenario, wanted in tally.agreeing]
     with path.open("a") as file:
-        file.writelines(f"{each}\n" for each in lines if len(each) <= MOST_BYTES)
+        file.writelines(f"{each}\n" for each in selected(version, tally.agreeing))
+
+
+def _plants(version: str, options: argparse.Namespace) -> bool:
+    # Imported here: the list belongs to the tests.
+    from tools.differential.planting import notice_all
+
+    return notice_all(version, build(version, jobs=options.jobs), options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -104,10 +149,36 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(option, type=int, default=default, metavar="N", help=text)
     parser.add_argument("--scenario", metavar="ID", help="only the scenario with this ID")
     parser.add_argument(
+        "--coverage",
+        action="store_true",
+        help="print what was reached, and fail if something listed was not",
+    )
+    parser.add_argument(
+        "--sockets", action="store_true", help="run the mock's plugins on real sockets"
+    )
+    parser.add_argument(
+        "--quirks",
+        choices=("reference", "default"),
+        default="reference",
+        help="quirks of the mock (default: reference, all that the version has)",
+    )
+    parser.add_argument(
+        "--program",
+        metavar="COMMAND",
+        help="run histories of a node with this plugin on both sides; $DIRECTORY is the plugin "
+        "directory, $NAME the resource without its domain real.example, $COUNT its devices",
+    )
+    parser.add_argument(
+        "--plants",
+        action="store_true",
+        help="check that wrong behaviours, planted in the mock one by one, are noticed",
+    )
+    parser.add_argument(
         "--record",
         type=Path,
         metavar="FILE",
-        help=f"append the scenarios that agree, up to {MOST_BYTES} bytes each, to FILE",
+        help=f"append scenarios that agree and together reach everything to FILE, "
+        f"each up to {MOST_BYTES} bytes",
     )
     parser.add_argument(
         "--verified",

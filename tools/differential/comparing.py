@@ -1,25 +1,23 @@
 """Compare the mock's outcomes with the reference's.
 
 The reference makes random choices in the order of Go's maps. Therefore each scenario runs
-several times: only facts that are the same in all runs are compared.
+several times. A fact that was the same in all runs must be the same in the mock. One that was not
+must be one of the values seen, once enough runs have shown them all.
 """
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
-import checkpoint
 from tools.differential.deviations import Deviation, Fact, named
-
-Scenario = Mapping[str, Any]
-Facts = dict[str, Any]
-"""Path of a fact to a plain value that does not depend on order."""
-_Pair = tuple[str, Any]
+from tools.differential.facts import Facts, facts_of
+from tools.differential.quirk_deviations import RULES, Rule, Step
+from tools.differential.scenarios import Scenario
 
 ABSENT: Final = "(absent)"
 """Value of a fact that an outcome does not have."""
@@ -33,186 +31,161 @@ class Disagreement:
     path: str
     expected: Any
     actual: Any
+    is_random: bool = False
+    """True if ``expected`` has several values, all that were seen."""
     deviation: Deviation | None = None
     """Named deviation that explains it; None for a finding."""
 
     def text(self) -> str:
         """Describe the disagreement in one line."""
-        return f"step {self.step}, {self.path}: the reference {self.expected}, ours {self.actual}"
+        what = f"one of {self.expected}" if self.is_random else self.expected
+        return f"step {self.step}, {self.path}: the reference {what}, ours {self.actual}"
+
+
+@attrs.frozen
+class Seen:
+    """The values that a random fact had in the reference's runs."""
+
+    values: Sequence[Any]
+    is_complete: bool
+    """True if each value was seen at least twice, so that others are unlikely."""
 
 
 @attrs.frozen
 class Expected:
-    """Results of several reference runs of one scenario."""
+    """Results of several reference runs of one scenario. After a panic there are no more steps."""
 
     config_error: str | None = None
     steps: Sequence[Facts] = ()
     """Facts per step that were the same in all runs."""
-    random: Sequence[frozenset[str]] = ()
-    """Paths per step of the facts that were not."""
+    random: Sequence[Mapping[str, Seen]] = ()
+    """Per step the facts that were not."""
+    panic: str | None = None
+    """Text of the panic with which every run of the reference ended after these steps."""
+
+    @property
+    def is_open(self) -> bool:
+        """True if a random fact may have more values than were seen."""
+        return any(not seen.is_complete for step in self.random for seen in step.values())
 
 
 def expected(answer: Mapping[str, Any]) -> Expected:
     """Divide the facts of the reference's runs into constant and random ones."""
     if answer.get("config_error"):
         return Expected(answer["config_error"])
-    runs = [[facts_of(outcome) for outcome in run] for run in answer["runs"]]
-    steps, random = [], []
-    for outcomes in zip(*runs, strict=True):
+    runs = [[facts_of(outcome) for outcome in run["steps"] or ()] for run in answer["runs"]]
+    steps: list[Facts] = []
+    random: list[dict[str, Seen]] = []
+    # Not strict: a random choice can decide when the reference panics.
+    for outcomes in zip(*runs, strict=False):
         paths = {path for facts in outcomes for path in facts}
         values = {path: [facts.get(path, ABSENT) for facts in outcomes] for path in paths}
         same = {path for path, found in values.items() if all(one == found[0] for one in found)}
         steps.append({path: values[path][0] for path in sorted(same)})
-        random.append(frozenset(paths - same))
-    return Expected(None, steps, random)
+        random.append({path: _seen(values[path]) for path in sorted(paths - same)})
+    # A random choice can decide whether there is a panic.
+    ends = {(len(run["steps"] or ()), run.get("panic")) for run in answer["runs"]}
+    (_, panic), is_certain = min(ends, key=lambda end: end[0]), len(ends) == 1
+    return Expected(None, steps, random, panic if is_certain else None)
+
+
+def _seen(values: Sequence[Any]) -> Seen:
+    counts = Counter(json.dumps(value, sort_keys=True) for value in values)
+    return Seen([json.loads(each) for each in sorted(counts)], min(counts.values()) > 1)
 
 
 def compare(
-    scenario: Scenario, version: str, wanted: Expected, ours: Mapping[str, Any]
+    scenario: Scenario,
+    version: str,
+    wanted: Expected,
+    ours: Mapping[str, Any],
+    quirks: str = "reference",
 ) -> list[Disagreement]:
-    """Return all disagreements, each with the deviation that explains it, if any."""
+    """Return all disagreements, each with the deviation that explains it, if any.
+
+    With quirks ``default``, the rules of ``quirk_deviations`` explain them, too. After a step in
+    which the mock is in another state by such a rule, nothing is compared.
+    """
     error = ours.get("config_error")
     if error != wanted.config_error:
         return [Disagreement(0, "config error", wanted.config_error, error)]
     if error is not None:
         return []
-    found = []
-    for each in _differences(wanted, ours["runs"][0]):
-        fact = Fact(scenario, version, each.step, each.path, each.expected, each.actual)
+    found: list[Disagreement] = []
+    differing = [*_differences(wanted, ours["runs"][0]["steps"])]
+    if quirks == "reference":
+        differing += _panics(wanted, ours["runs"][0])
+    devices = [_devices(*each) for each in zip(wanted.steps, wanted.random, strict=True)]
+    for each in differing:
+        fact = Fact(
+            scenario, version, each.step, each.path, each.expected, each.actual,
+            devices, each.is_random,
+        )  # fmt: skip
         found.append(attrs.evolve(each, deviation=named(fact)))
+    return found if quirks == "reference" else _with_rules(scenario, wanted, ours, found)
+
+
+def _with_rules(
+    scenario: Scenario, wanted: Expected, ours: Mapping[str, Any], found: Sequence[Disagreement]
+) -> list[Disagreement]:
+    mine = [facts_of(outcome) for outcome in ours["runs"][0]["steps"]]
+    explained: list[Disagreement] = []
+    for number in range(min(len(wanted.steps), len(mine))):
+        step = Step(scenario, number, wanted.steps[: number + 1], mine[: number + 1])
+        differing = [each for each in found if each.step == number]
+        rules = [_rule(step, each) for each in differing]
+        parts = any(rule is not None and rule.parts for rule in rules)
+        for each, rule in zip(differing, rules, strict=True):
+            if rule is not None:
+                deviation = Deviation(rule.name, rule.reason, lambda _: True)
+                explained.append(attrs.evolve(each, deviation=deviation))
+            elif not parts or each.deviation is not None:
+                explained.append(each)
+        if parts:
+            break
+    return explained
+
+
+def _rule(step: Step, each: Disagreement) -> Rule | None:
+    # The mock's value can stand for any value that a random choice leads to.
+    values = each.expected if each.is_random else [each.expected]
+    for rule in RULES:
+        if any(rule.allows(step, each.path, value, each.actual) for value in values):
+            return rule
+    return None
+
+
+def _panics(wanted: Expected, run: Mapping[str, Any]) -> Iterator[Disagreement]:
+    count, panic = len(run["steps"]), run.get("panic")
+    if wanted.panic is not None and (panic is None or wanted.panic not in panic):
+        yield Disagreement(len(wanted.steps), "panic", wanted.panic, panic)
+    elif panic is not None and count < len(wanted.steps):
+        yield Disagreement(count, "panic", None, panic)
+
+
+def _devices(facts: Facts, random: Mapping[str, Seen]) -> dict[str, set[str]]:
+    """Return the devices that each pod has after a step, in some run."""
+    found: dict[str, set[str]] = {}
+    values = [(path, [ids]) for path, ids in facts.items()]
+    values += [(path, list(seen.values)) for path, seen in random.items()]
+    for path, lists in values:
+        if path.startswith("devices "):
+            uid = path.split(" ")[1]
+            found.setdefault(uid, set()).update(*(ids for ids in lists if ids != ABSENT))
     return found
 
 
 def _differences(wanted: Expected, ours: Sequence[Mapping[str, Any]]) -> Iterator[Disagreement]:
     for number, (facts, random) in enumerate(zip(wanted.steps, wanted.random, strict=True)):
-        actual = facts_of(ours[number])
-        written = any(path.startswith("checkpoint") for path in (*facts, *random))
-        for path in sorted((facts.keys() | actual.keys()) - random):
-            # The reference did not write: its file has the state of an earlier step.
-            if path.startswith("checkpoint") and not written:
-                continue
-            left, right = facts.get(path, ABSENT), actual.get(path, ABSENT)
-            if left != right:
-                yield Disagreement(number, path, left, right)
-
-
-# -- facts of an outcome -----------------------------------------------------------------
-
-
-def facts_of(outcome: Mapping[str, Any]) -> Facts:
-    """Return all facts of a step's outcome."""
-    return dict(_facts(outcome))
-
-
-def _facts(outcome: Mapping[str, Any]) -> Iterator[_Pair]:
-    if outcome.get("admit") is not None:
-        yield from (("admit", outcome["admit"]), ("reason", outcome["reason"]))
-        yield "message", outcome["message"]
-    for kind, hints in (outcome.get("hints") or {}).items():
-        yield from ((f"hints {kind} {resource}", each) for resource, each in hints.items())
-    for container, hint in (outcome.get("affinity") or {}).items():
-        yield f"affinity {container}", None if hint is None else hint["nodes"]
-    for uid, verdict in (outcome.get("readmitted") or {}).items():
-        yield from ((f"readmitted {uid} {name}", value) for name, value in verdict.items())
-    if outcome.get("registered") is not None:
-        yield "registered", outcome["registered"]
-    for container, options in (outcome.get("started") or {}).items():
-        yield from _options(f"started {container}", options)
-    yield from _calls(outcome["calls"] or ())
-    for kind in ("capacity", "allocatable"):
-        yield from ((f"{kind} {resource}", count) for resource, count in outcome[kind].items())
-    yield "health updates", sorted(set(outcome["health_updates"]))
-    for uid, containers in outcome["devices"].items():
-        for container, held in containers.items():
-            for resource, ids in held.items():
-                yield f"devices {uid} {container} {resource}", ids
-                yield f"count {uid} {container} {resource}", len(ids)
-    for uid, containers in (outcome.get("status") or {}).items():
-        for container, resources in containers.items():
-            for resource, health in resources.items():
-                yield f"status {uid} {container} {resource}", health
-    if outcome["written"] and outcome["checkpoint"]:
-        yield from _checkpoint(base64.b64decode(outcome["checkpoint"]))
-    yield from _lists(outcome.get("lists") or {})
-
-
-def _options(path: str, options: Mapping[str, Any] | None) -> Iterator[_Pair]:
-    # A container without devices has no options.
-    options = options or dict.fromkeys(_FIELDS)
-    if "error" in options:
-        yield f"{path} error", options["error"]
-        return
-    for field, names in _FIELDS.items():
-        values = [{name: each[name] for name in names} for each in options[field] or ()]
-        yield f"{path} {field}", _sorted(values)
-
-
-_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "Envs": ("Name", "Value"),
-    "Mounts": ("ContainerPath", "HostPath", "ReadOnly"),
-    "Devices": ("PathInContainer", "PathOnHost", "Permissions"),
-    "Annotations": ("Name", "Value"),
-    "CDIDevices": ("Name",),
-}
-"""Fields of ``DeviceRunContainerOptions`` that a plugin sets."""
-
-
-def _sorted(values: Iterable[Any]) -> list[Any]:
-    return sorted(values, key=lambda each: json.dumps(each, sort_keys=True))
-
-
-def _calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[_Pair]:
-    yield "calls", _sorted(calls)
-    # The device IDs can be random, but the calls and their sizes are not.
-    counted = [
-        {name: len(value) if isinstance(value, list) else value for name, value in call.items()}
-        for call in calls
-    ]
-    yield "calls counted", _sorted(counted)
-
-
-def _checkpoint(text: bytes) -> Iterator[_Pair]:
-    saved = checkpoint.loads(text)
-    yield "checkpoint written by ours from what it reads", checkpoint.dumps(saved) == text
-    for resource, ids in (saved.registered_devices or {}).items():
-        yield f"checkpoint registered {resource}", sorted(ids or ())
-    for entry in saved.entries or ():
-        path = f"checkpoint entry {entry.pod_uid} {entry.container_name} {entry.resource_name}"
-        devices = {str(node): sorted(ids or ()) for node, ids in (entry.device_ids or {}).items()}
-        yield f"{path} devices", devices
-        yield f"{path} response", base64.b64encode(entry.alloc_resp or b"").decode()
-
-
-def _lists(lists: Mapping[str, Mapping[str, Any]]) -> Iterator[_Pair]:
-    for name, answer in lists.items():
-        if "error" in answer:
-            yield f"{name}: error", answer["error"]
-        elif name.startswith("list"):
-            pods = answer.get("pod_resources", [])
-            yield f"{name}: pods", sorted(pod["name"] for pod in pods)
-            for pod in pods:
-                yield from _pod(f"{name}: {pod['name']}", pod)
-        elif name == "allocatable":
-            for resource, devices in _by_resource(answer.get("devices", ())).items():
-                yield f"{name}: {resource}", devices
-        else:
-            yield from _pod(name, answer["pod_resources"])
-
-
-def _pod(path: str, pod: Mapping[str, Any]) -> Iterator[_Pair]:
-    containers = pod.get("containers", ())
-    yield f"{path} containers", [container["name"] for container in containers]
-    for container in containers:
-        for resource, devices in _by_resource(container.get("devices", ())).items():
-            yield f"{path} {container['name']} {resource}", devices
-
-
-def _by_resource(entries: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for entry in entries:
-        nodes = None
-        if entry.get("topology") is not None:
-            nodes = [int(node.get("ID", 0)) for node in entry["topology"].get("nodes", ())]
-        ids = sorted(entry.get("device_ids", ()))
-        found.setdefault(entry["resource_name"], []).append([ids, nodes])
-    return {resource: _sorted(each) for resource, each in found.items()}
+        if number >= len(ours):
+            return  # after a panic
+        # As JSON: recorded values were JSON, too.
+        actual = json.loads(json.dumps(facts_of(ours[number])))
+        for path in sorted(facts.keys() | actual.keys() | random.keys()):
+            value = actual.get(path, ABSENT)
+            if path not in random:
+                left = facts.get(path, ABSENT)
+                if left != value:
+                    yield Disagreement(number, path, left, value)
+            elif random[path].is_complete and value not in random[path].values:
+                yield Disagreement(number, path, random[path].values, value, is_random=True)

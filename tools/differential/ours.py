@@ -1,7 +1,7 @@
 """Run a scenario in the mock kubelet; outcomes have the format of the Go program's.
 
-Plugins are fakes without sockets; the kubelet, the checkpoint file and the PodResources
-server are the product's.
+Plugins are fakes without sockets, or with ``sockets=True`` processes' servers on real sockets
+(``plugins``). The kubelet, the checkpoint file and the PodResources server are the product's.
 """
 
 from __future__ import annotations
@@ -9,236 +9,345 @@ from __future__ import annotations
 import base64
 import queue
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import attrs
 import grpc
 
 import checkpoint
-from devicemanager.core.errors import AllocationError, EndpointError
+from devicemanager.core.api.deviceplugin import VERSION
+from devicemanager.core.api.names import is_extended_resource_name
+from devicemanager.core.errors import AllocationError, EndpointError, KubeletPanic
 from devicemanager.core.ids import PodUid
 from devicemanager.core.topology import NumaTopology, TopologyConfigError
+from devicemanager.core.versions.gates import step_at
 from devicemanager.core.versions.quirks import quirks_of
 from devicemanager.core.versions.version import KubeletVersion
+from devicemanager.events.stream import Event, EventKind
+from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.objects import manifests
-from devicemanager.testing.fakes import FakeCall
-from podresources import sockets
-from protos import deviceplugin_v1beta1 as dp
-from protos import deviceplugin_v1beta1_grpc as dp_grpc
+from podresources import sockets as socket_targets
 from protos import podresources_v1 as pr
 from protos import podresources_v1_grpc as pr_grpc
 from protos import podresources_v1alpha1 as old
 from protos import podresources_v1alpha1_grpc as old_grpc
-from tools.differential.deviations import steps_of
-from tools.differential.plain import plain_affinity, plain_answer, plain_options
-from tools.differential.reference import PLUGIN_DIR
+from tools.differential.other import OtherProvider
+from tools.differential.plain import plain_affinity, plain_answer, plain_options, plain_text
+from tools.differential.plugins import MemoryPlugin, Plugin, Rejected, SocketPlugin, send_register
+from tools.differential.programs import ProgramPlugin
+from tools.differential.scenarios import OBSERVED, steps_of
 from tools.replay.admission import checkpoint_of
-from tools.replay.scenario import (
-    Plain,
-    ScenarioPlugin,
-    device_of,
-    manifest,
-    plain_call,
-    plain_hints,
-)
+from tools.replay.scenario import Plain, manifest, plain_hints
 
-Outcomes = list[Plain]
+Described = Mapping[str, Any]
+
+_NODE: Final = {"cpu": "1000", "memory": "1Ti", "pods": "1000"}
 
 
-def play(scenario: Mapping[str, Any], version: str) -> Plain:
-    """Return ``{"runs": [outcomes]}`` or ``{"config_error": text}``, like the reference."""
+@attrs.frozen
+class Mode:
+    """How to run the mock: with which quirks, and plugins with or without sockets."""
+
+    quirks: str = "reference"
+    sockets: bool = False
+
+
+def play(scenario: Described, version: str, mode: Mode | None = None) -> Plain:
+    """Return ``{"runs": [{"steps": [outcome, ...]}]}`` or ``{"config_error": text}``, like the
+    reference."""
+    mode = mode or Mode()
     try:
-        settings = _settings(scenario, version)
+        settings = _settings(scenario, version, mode)
     except TopologyConfigError as error:
         return {"config_error": str(error)}
-    steps = steps_of(scenario)
     with _kubelet(scenario, settings) as kubelet:
-        node = _Node(kubelet, scenario)
-        return {"runs": [[node.step(step, step is steps[-1]) for step in steps]]}
+        node = _Node(kubelet, scenario, mode)
+        run: Plain = {"steps": []}
+        try:
+            for step in steps_of(scenario):
+                run["steps"].append(node.step(step))
+        except KubeletPanic as panic:
+            run["panic"] = str(panic)
+        finally:
+            node.close()
+        return {"runs": [run]}
 
 
-def _settings(scenario: Mapping[str, Any], version: str) -> Settings:
+def _settings(scenario: Described, version: str, mode: Mode) -> Settings:
+    known = KubeletVersion.parse(version)
+    gates = (scenario.get("feature_gates") or {}).items()
+    other = scenario.get("other")
     return Settings(
         kubelet_version=version,
-        feature_gates=scenario.get("feature_gates") or {},
+        # The reference ignores gates that it does not know, too.
+        feature_gates={name: on for name, on in gates if step_at(name, known) is not None},
         numa=NumaTopology.of(scenario["numa_nodes"], scenario.get("numa_distances")),
         topology_policy=scenario["policy"],
         topology_scope=scenario["scope"],
         topology_options=scenario.get("policy_options") or {},
-        # The reference has no rate limit, and it has all bugs of its version. Flushing files
-        # would only take time.
+        node_allocatable=_NODE | (scenario.get("node") or {}),
+        providers=(OtherProvider(other),) if other else (),
+        # The reference has no rate limit. Flushing files would only take time.
         pod_resources_qps=None,
         durability="process",
         # Not Q27: in the reference, a container that is started again has not restarted.
-        quirks=quirks_of(KubeletVersion.parse(version)) - {"Q27"},
+        quirks=quirks_of(known) - {"Q27"} if mode.quirks == "reference" else frozenset(),
     )
 
 
 @contextmanager
-def _kubelet(scenario: Mapping[str, Any], settings: Settings) -> Iterator[MockKubelet]:
+def _kubelet(scenario: Described, settings: Settings) -> Iterator[MockKubelet]:
     with tempfile.TemporaryDirectory(prefix="dm-", dir="/tmp") as root:
+        directory = Path(root, "device-plugins")
+        directory.mkdir()
         if scenario.get("allocated"):
-            directory = Path(root, "device-plugins")
-            directory.mkdir()
             text = checkpoint.dumps(checkpoint_of(scenario["allocated"]))
             checkpoint.FileStore(directory).write(text)
-        with MockKubelet(root, settings=settings) as kubelet:
+        if scenario.get("checkpoint") is not None:
+            path = directory / "kubelet_internal_checkpoint"
+            path.write_bytes(base64.b64decode(scenario["checkpoint"]))
+        with MockKubelet(root, settings=settings, clock=ManualClock()) as kubelet:
             yield kubelet
 
 
 class _Node:
     """Mock kubelet with its plugins."""
 
-    def __init__(self, kubelet: MockKubelet, scenario: Mapping[str, Any]) -> None:
+    def __init__(self, kubelet: MockKubelet, scenario: Described, mode: Mode) -> None:
         self._kubelet = kubelet
-        self._quiet = bool(scenario.get("quiet"))
-        self._plugins: dict[str, ScenarioPlugin] = {}
-        self._old: dict[str, list[ScenarioPlugin]] = {}
+        self._mode = mode
+        self._known = frozenset(map(PodUid, scenario.get("active_pods") or ()))
+        self._plugins: dict[str, Plugin] = {}
+        self._old: dict[str, list[Plugin]] = {}
+        self._retiring: set[str] = set()
         self._names = 0
         self._calls: list[Plain] = []
-        for resource, described in sorted(scenario.get("resources", {}).items()):
-            self._register(resource, described)
-        kubelet.manager.sources_ready(frozenset(map(PodUid, scenario.get("active_pods") or ())))
+        self._meanwhile: Described | None = None
+        self._outcome: Plain = {}
+        self._before: list[Described] = []
+        kubelet.events.subscribe(self._started)
+        for resource, described in sorted((scenario.get("resources") or {}).items()):
+            self._do_register({"resource": resource, **described})
+        self._sources_ready()
+        self._calls.clear()
         self._drain_health()
+        self._file = self._identity()
+
+    def close(self) -> None:
+        """Stop all plugins."""
+        for plugin in (
+            *self._plugins.values(),
+            *(each for replaced in self._old.values() for each in replaced),
+        ):
+            plugin.stop()
 
     # -- steps -----------------------------------------------------------------------
 
-    def step(self, step: Mapping[str, Any], last: bool) -> Plain:
-        (kind,) = step
-        outcome: Plain = getattr(self, f"_do_{kind}")(step[kind])
-        return outcome | self._observe(last)
+    def step(self, step: Described) -> Plain:
+        """Do a step and return its outcome."""
+        (kind,) = step.keys() - OBSERVED
+        self._outcome = {}
+        if kind == "admit":
+            self._do_admit(step["admit"], with_hints=not step.get("no_hints"))
+        else:
+            self._outcome |= getattr(self, f"_do_{kind}")(step[kind])
+        return self._outcome | self._observe(bool(step.get("lists")))
 
-    def _do_admit(self, pod: Mapping[str, Any]) -> Plain:
-        # Before the admission, which changes the free devices and with them the hints.
-        parsed = manifests.parse(manifest(pod))
-        behaviour = self._kubelet.settings.behaviour
-        if not behaviour.sidecars and not behaviour.forbids_sidecars:
-            parsed = parsed.without_sidecars()  # unknown to the API, as in ``PodWorkers.admit``
-        first, whole = self._kubelet.manager.hints(parsed)
-        admission = self._kubelet.admit(manifest(pod), start=False)
-        found = {
+    def _do_admit(self, pod: Described, *, with_hints: bool) -> None:
+        found = self._outcome
+        if with_hints:
+            # Before the admission, which changes the free devices and with them the hints.
+            parsed = manifests.parse(_manifest(pod))
+            behaviour = self._kubelet.settings.behaviour
+            if not behaviour.sidecars and not behaviour.forbids_sidecars:
+                parsed = parsed.without_sidecars()  # unknown to the API, as in ``PodWorkers.admit``
+            first, whole = self._kubelet.manager.hints(parsed)
+            found["hints"] = {"container": plain_hints(first), "pod": plain_hints(whole)}
+        self._meanwhile = pod.get("meanwhile")
+        admission = self._kubelet.admit(_manifest(pod), start=False)
+        self._meanwhile = None
+        found |= {
             "admit": admission.admitted,
             "reason": admission.reason,
-            "message": admission.message,
-            "hints": {"container": plain_hints(first), "pod": plain_hints(whole)},
+            "message": plain_text(admission.message),
         }
-        return found | ({"affinity": plain_affinity(admission)} if admission.admitted else {})
+        if admission.admitted:
+            found["affinity"] = plain_affinity(admission)
 
-    def _do_register(self, described: Mapping[str, Any]) -> Plain:
-        if described.get("version"):
-            self._names += 1
-            return {"registered": self._rejected(described)}
-        try:
-            self._register(
-                described["resource"], described, same_socket=described.get("same_socket", False)
-            )
-        except EndpointError as error:
-            # The reference names the socket's path in its own directory.
-            return {"registered": str(error).replace("plugin-", f"{PLUGIN_DIR}/plugin-")}
-        return {"registered": ""}
+    def _called(self, call: Plain) -> None:
+        """Record a call; during the first Allocate of an admission, admit another pod."""
+        self._calls.append(call)
+        pod = self._meanwhile
+        if pod is not None and call["method"] == "Allocate":
+            self._meanwhile = None
+            admission = self._kubelet.admit(_manifest(pod), start=False)
+            self._outcome["meanwhile"] = {
+                "admit": admission.admitted,
+                "reason": admission.reason,
+                "message": plain_text(admission.message),
+            }
 
-    def _rejected(self, described: Mapping[str, Any]) -> str:
-        """Return the error of a registration that the kubelet rejects before it connects."""
-        with grpc.insecure_channel(sockets.target(self._kubelet.plugin_socket)) as channel:
-            request = dp.RegisterRequest(
-                version=described["version"],
-                endpoint="rejected.sock",
-                resource_name=described["resource"],
-            )
-            try:
-                dp_grpc.RegistrationStub(channel).Register(request)
-            except grpc.RpcError as error:
-                return str(error.details())
-        raise AssertionError("the kubelet accepted a registration with an unknown version")
+    def _do_register(self, described: Described) -> Plain:
+        return self._join(described)
 
-    def _register(
-        self, resource: str, described: Mapping[str, Any], *, same_socket: bool = False
-    ) -> None:
-        before = self._plugins.get(resource)
+    def _do_watch(self, described: Described) -> Plain:
+        return self._join(described, watched=True)
+
+    def _do_unwatch(self, resource: str) -> Plain:
+        self._plugins.pop(resource).unwatch()
+        return {}
+
+    def _join(self, described: Described, *, watched: bool = False) -> Plain:
+        resource, before = described["resource"], self._plugins.get(described["resource"])
         self._names += 1
         name = f"plugin-{self._names}.sock"
-        if same_socket and before is not None:
+        if described.get("same_socket") and before is not None:
             name = before.name
-
-        def record(call: FakeCall) -> None:
-            self._calls.append(plain_call(call) | {"resource": resource})
-
-        plugin = ScenarioPlugin(name, resource, described, record)
-        plugin.register(self._kubelet.manager.plugins, name)
+        kubelet = self._kubelet
+        try:
+            version = described.get("version") or VERSION
+            if version != VERSION or not is_extended_resource_name(resource):
+                # Rejected before the kubelet dials.
+                send_register(kubelet.plugin_socket, version, name, resource)
+                raise AssertionError(f"the registration of {resource} was accepted")
+            plugin = self._kind(described)(name, resource, described, self._called)
+            if watched:
+                plugin.watch(kubelet)
+            else:
+                plugin.join(kubelet)
+        except Rejected as rejected:
+            text = str(rejected).replace(f"{kubelet.plugin_dir}/", "DIR/")
+            return {"registered": {"code": rejected.code, "text": text}}
         # The kubelet does not disconnect a replaced plugin: it can still disconnect later.
         if before is not None:
             self._old.setdefault(resource, []).append(before)
         self._plugins[resource] = plugin
-        if described.get("devices") is not None:
-            plugin.send_list(map(device_of, described["devices"]))
+        self._send(plugin, described.get("devices"))
+        return {"registered": {"code": "", "text": ""}}
 
-    def _do_list(self, described: Mapping[str, Any]) -> Plain:
-        self._plugins[described["resource"]].send_list(map(device_of, described["devices"]))
+    def _kind(self, described: Described) -> Callable[..., Plugin]:
+        if "program" in described:
+            return ProgramPlugin
+        return SocketPlugin if self._mode.sockets else MemoryPlugin
+
+    @staticmethod
+    def _send(plugin: Plugin, devices: list[Plain] | None) -> None:
+        if devices is not None and not plugin.closed:
+            plugin.send(devices)
+
+    def _do_list(self, described: Described) -> Plain:
+        self._send(self._plugins[described["resource"]], described["devices"])
+        return {}
+
+    def _do_list_old(self, described: Described) -> Plain:
+        if replaced := self._old.get(described["resource"]):
+            self._send(replaced[-1], described["devices"])
         return {}
 
     def _do_stop(self, resource: str) -> Plain:
-        self._plugins.pop(resource).leave()
+        self._plugins.pop(resource).stop()
         return {}
 
     def _do_stop_old(self, resource: str) -> Plain:
-        if self._old.get(resource):
-            self._old[resource].pop().leave()
+        if replaced := self._old.get(resource):
+            replaced.pop().stop()
+        return {}
+
+    def _do_grace(self, seconds: int) -> Plain:
+        clock = self._kubelet.clock
+        assert isinstance(clock, ManualClock)
+        clock.advance(seconds)
         return {}
 
     def _do_start(self, uid: str) -> Plain:
-        if not self._kubelet.pods()[uid].is_active:
+        if not self._is_active(uid) or uid in self._retiring:
             return {}
         return {"started": {name: self._start(uid, name) for name in self._containers(uid)}}
+
+    def _is_active(self, uid: str) -> bool:
+        return self._kubelet.has_pod(uid) and self._kubelet.pod(uid).is_active
 
     def _containers(self, uid: str) -> list[str]:
         return [container.name for container in self._kubelet.pod(uid).all_containers]
 
-    def _start(self, uid: str, container: str) -> Plain:
+    def _start(self, uid: str, container: str) -> Plain | None:
         try:
             return plain_options(self._kubelet.start_container(uid, container))
-        except AllocationError as error:
-            return {"error": str(error)}
+        except (AllocationError, EndpointError) as error:
+            return {"error": plain_text(str(error))}
 
     def _do_finish(self, uid: str) -> Plain:
-        if self._kubelet.pods()[uid].is_active:
+        if self._is_active(uid):
             self._kubelet.finish(uid)
         return {}
 
     def _do_delete(self, uid: str) -> Plain:
-        self._kubelet.terminate(uid)
+        if self._kubelet.has_pod(uid):
+            self._kubelet.terminate(uid)
         return {}
 
-    def _do_restart(self, how: str) -> Plain:
-        before = [uid for uid, record in self._kubelet.pods().items() if record.is_active]
-        if how == "reboot":
-            self._kubelet.reboot()
-        else:
-            self._kubelet.restart()
-        # A kubelet restart ends all connections; the scenario registers plugins again.
+    def _do_retire(self, uid: str) -> Plain:
+        if self._kubelet.has_pod(uid):
+            self._kubelet.delete(uid, 1e6)
+            self._retiring.add(uid)
+        return {}
+
+    def _do_exit(self, uid: str) -> Plain:
+        self._retiring.discard(uid)
+        return self._do_delete(uid)
+
+    def _do_restart(self, how: Described) -> Plain:
+        kubelet = self._kubelet
+        before = [uid for uid, record in kubelet.pods().items() if record.is_active]
+        kubelet.stop()
+        self.close()
         self._plugins.clear()
         self._old.clear()
-        records = self._kubelet.pods()
+        if how.get("reboot"):
+            kubelet.pod_store.containers_stop()
+        if how.get("lost"):
+            kubelet.checkpoint_path.unlink(missing_ok=True)
+        if how.get("checkpoint") is not None:
+            kubelet.checkpoint_path.write_bytes(base64.b64decode(how["checkpoint"]))
+        self._file = self._identity()
+        self._before = list(how.get("before") or ())
+        kubelet.start()
+        self._sources_ready()
+        records = kubelet.pods()
         return {
             "readmitted": {
                 uid: {
                     "admit": records[uid].is_active,
                     "reason": records[uid].reason,
-                    "message": records[uid].message,
+                    "message": plain_text(records[uid].message),
                 }
                 for uid in before
+                if uid in records
             }
         }
 
+    def _started(self, event: Event) -> None:
+        """Register the plugins that are back before pods are admitted again."""
+        if event.kind is EventKind.STARTED:
+            described, self._before = self._before, []
+            for each in described:
+                self._join(each)
+
+    def _sources_ready(self) -> None:
+        known = frozenset(map(PodUid, self._kubelet.pods()))
+        self._kubelet.manager.sources_ready(self._known | known)
+
     # -- observation -----------------------------------------------------------------
 
-    def _observe(self, last: bool) -> Plain:
+    def _observe(self, with_lists: bool) -> Plain:
         kubelet = self._kubelet
         calls, self._calls[:] = list(self._calls), []
-        path = kubelet.checkpoint_path
+        # First: the capacity removes resources whose grace period is over.
         found: Plain = {
             "calls": calls,
             "capacity": kubelet.capacity(),
@@ -246,15 +355,24 @@ class _Node:
             "health_updates": self._drain_health(),
             "devices": {uid: self._allocated(uid) for uid in kubelet.pods()},
             "status": {uid: self._status(uid) for uid in kubelet.pods()},
-            "written": path.exists(),
-            "checkpoint": base64.b64encode(path.read_bytes()).decode() if path.exists() else None,
         }
-        # List frees devices of ended pods in the reference (Q10), so quiet scenarios avoid it.
-        if not self._quiet or last:
+        file = self._identity()
+        found["written"], self._file = file not in (self._file, None), file
+        if found["written"]:
+            found["checkpoint"] = base64.b64encode(kubelet.checkpoint_path.read_bytes()).decode()
+        # List frees devices of ended pods in the reference (Q10).
+        if with_lists:
             found["lists"] = self._lists()
         kubelet.manager.self_check()
         kubelet.check()
         return found
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            status = self._kubelet.checkpoint_path.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_ino, status.st_mtime_ns
 
     def _drain_health(self) -> list[str]:
         found: list[str] = []
@@ -282,7 +400,7 @@ class _Node:
 
     def _lists(self) -> Plain:
         with grpc.insecure_channel(
-            sockets.target(self._kubelet.pod_resources_socket),
+            socket_targets.target(self._kubelet.pod_resources_socket),
             [("grpc.use_local_subchannel_pool", 1)],
         ) as channel:
             v1 = pr_grpc.PodResourcesListerStub(channel)
@@ -299,3 +417,14 @@ class _Node:
                 request = pr.GetPodResourcesRequest(pod_name=name, pod_namespace="default")
                 found[f"get {name}"] = plain_answer(v1.Get, request)
         return found
+
+
+def _manifest(pod: Described) -> Plain:
+    made = manifest(pod)
+    if pod.get("pod_level"):
+        amounts = {"cpu": "4", "memory": "1Gi"}
+        made["spec"]["resources"] = {"limits": amounts, "requests": amounts}
+    return made
+
+
+__all__ = ["Mode", "play"]

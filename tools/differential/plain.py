@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import grpc
 from google.protobuf import json_format
@@ -10,14 +11,24 @@ from google.protobuf.message import Message
 
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.kubelet.pods.admission import Admission
-from tools.replay.scenario import Plain
+from tools.differential.plugins import code_of
+from tools.replay.scenario import Plain, affinity_of
+
+_ENDPOINT: Final = re.compile(r"endpoint \S+ has|endpoint &\{.*\} has")
+
+
+def plain_text(text: str) -> str:
+    """Return a text without the address of an endpoint, which Go prints."""
+    return _ENDPOINT.sub("endpoint * has", text)
 
 
 def plain_affinity(admission: Admission) -> Plain:
-    return {
-        name: None if outcome.affinity is None else {"nodes": list(outcome.affinity)}
-        for name, outcome in admission.containers.items()
-    }
+    """Return the hint that each container of an admitted pod is aligned to."""
+    # Only the explanation has the whole hint.
+    explanation = admission.explanation
+    assert explanation is not None
+    merged = {step.container: step.merge.affinity for step in explanation.steps if step.merge}
+    return {name: affinity_of(merged.get(name, merged.get(None))) for name in admission.containers}
 
 
 def plain_options(options: RunOptions) -> Plain:
@@ -50,6 +61,6 @@ def plain_answer(method: Any, request: Message) -> Plain:
     try:
         answer = method(request)
     except grpc.RpcError as error:
-        return {"error": str(error.details())}
+        return {"error": str(error.details()), "code": code_of(error)}
     plain: Plain = json_format.MessageToDict(answer, preserving_proto_field_name=True)
     return plain

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 Answer = Mapping[str, Any]
-"""``runs`` (a list of outcomes for each run), ``config_error`` or ``failed``."""
+"""``runs`` (of each the ``steps`` and perhaps the ``panic`` that ended it), ``config_error`` or
+``failed``."""
 
 PLUGIN_DIR: Final = Path("/var/lib/kubelet/device-plugins")
 """Path compiled into the real device manager."""
@@ -56,6 +57,7 @@ class Reference:
         self._directory = Path(
             tempfile.mkdtemp(prefix="dm-", dir=memory if os.access(memory, os.W_OK) else None)
         )
+        self._program = program
         self._process = launch(program, self._directory)
 
     def ask(self, scenario: Mapping[str, Any], runs: int) -> Answer:
@@ -68,9 +70,18 @@ class Reference:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise ReferenceError(f"the reference exited: {self._last_words()}")
+            words, self._process = self._last_words(), launch(self._program, self._directory)
+            raise ReferenceError(f"the reference exited: {words}")
         answer: Answer = json.loads(line)
+        if any(run.get("panic") for run in answer.get("runs") or ()):
+            # A panic can leave locks and threads behind.
+            self._end()
+            self._process = launch(self._program, self._directory)
         return answer
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
 
     def _last_words(self) -> str:
         assert self._process.stderr is not None
@@ -81,6 +92,5 @@ class Reference:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
+        self._end()
         shutil.rmtree(self._directory, ignore_errors=True)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import attrs
 
 from tools.differential import ours
 from tools.differential.comparing import Disagreement, Expected, compare, expected
+from tools.differential.coverage import reached
 from tools.differential.reference import Reference, ReferenceError
+from tools.differential.scenarios import Scenario, is_real
 from tools.differential.shrinking import shrink
 
 Plain = dict[str, Any]
 
 _RUNS: Final = 4
-_MORE_RUNS: Final = 100
+_MORE_RUNS: Final = 20
+"""Runs of a scenario whose random facts have more values than were seen."""
+_MOST_RUNS: Final = 100
 """Runs of a scenario with a finding, because a random choice can repeat in a few runs."""
 
 
@@ -24,7 +28,7 @@ _MORE_RUNS: Final = 100
 class Finding:
     """Scenario with differences that no named deviation explains."""
 
-    scenario: Mapping[str, Any]
+    scenario: Scenario
     disagreements: tuple[Disagreement, ...]
 
 
@@ -36,12 +40,16 @@ class Tally:
     facts: int = 0
     """Number of compared facts."""
     random: int = 0
-    """Number of facts that the reference selects at random."""
+    """Number of facts that the reference selects at random, compared with the values seen."""
+    open: int = 0
+    """Number of random facts of which not all values were seen: they are not compared."""
     deviations: collections.Counter[str] = attrs.field(factory=collections.Counter)
     """Number of scenarios per named deviation."""
+    reached: collections.Counter[str] = attrs.field(factory=collections.Counter)
+    """Number of scenarios that reach a text, step or branch."""
     findings: list[Finding] = attrs.field(factory=list)
-    agreeing: list[tuple[Mapping[str, Any], Expected]] = attrs.field(factory=list)
-    """Scenarios without a finding, if requested with ``keep``."""
+    agreeing: list[tuple[Scenario, Expected, frozenset[str]]] = attrs.field(factory=list)
+    """Scenarios without a finding and what they reach, if requested with ``keep``."""
 
     @property
     def agreed(self) -> int:
@@ -52,49 +60,72 @@ class Tally:
 class Comparison:
     """Comparison of both sides at one version."""
 
-    def __init__(self, reference: Reference, version: str) -> None:
+    def __init__(self, reference: Reference, version: str, mode: ours.Mode | None = None) -> None:
         self._reference = reference
         self._version = version
+        self._mode = mode or ours.Mode()
 
     def run(
-        self, scenarios: Iterable[Mapping[str, Any]], most: int, *, keep: bool = False
+        self,
+        scenarios: Iterable[Scenario],
+        most: int,
+        *,
+        keep: bool = False,
+        found: Callable[[Finding], None] = lambda _: None,
     ) -> Tally:
-        """Run the scenarios until there are ``most`` findings.
+        """Run the scenarios until there are ``most`` findings; ``found`` is called with each.
 
-        ``keep`` stores the scenarios that agree, with the results of many reference runs.
+        ``keep`` stores the scenarios that agree.
         """
         tally = Tally()
         for scenario in scenarios:
             tally.scenarios += 1
-            wanted, found = self._compared(scenario, _MORE_RUNS if keep else _RUNS)
-            # More runs may show that the difference is a random choice of the reference.
-            if not keep and any(each.deviation is None for each in found):
-                wanted, found = self._compared(scenario, _MORE_RUNS)
+            answer, wanted, differing = self._compared(scenario)
+            has_reached = reached(scenario, answer)
+            tally.reached.update(has_reached)
             tally.facts += sum(map(len, wanted.steps))
-            tally.random += sum(map(len, wanted.random))
-            for name in {each.deviation.name for each in found if each.deviation}:
-                tally.deviations[name] += 1
-            if unexplained := tuple(each for each in found if each.deviation is None):
+            for seen in (seen for step in wanted.random for seen in step.values()):
+                tally.random += seen.is_complete
+                tally.open += not seen.is_complete
+            tally.deviations.update({each.deviation.name for each in differing if each.deviation})
+            if unexplained := _unexplained(differing):
                 tally.findings.append(Finding(scenario, unexplained))
+                found(tally.findings[-1])
             elif keep:
-                tally.agreeing.append((scenario, wanted))
+                tally.agreeing.append((scenario, wanted, has_reached))
             if len(tally.findings) >= most:
                 break
         return tally
 
-    def disagreements(self, scenario: Mapping[str, Any], runs: int) -> list[Disagreement]:
-        """Return all disagreements, including named deviations."""
-        return self._compared(scenario, runs)[1]
+    def _compared(self, scenario: Scenario) -> tuple[Plain, Expected, list[Disagreement]]:
+        """Compare, with more runs of the reference as long as they can explain a difference."""
+        try:
+            played = ours.play(scenario, self._version, self._mode)
+        except Exception as error:  # a bug, which must not end the run
+            return {}, Expected(), [Disagreement(0, "mock", "results", repr(error))]
+        rounds: tuple[int, ...] = (_RUNS, _MORE_RUNS, _MOST_RUNS)
+        if is_real(scenario):
+            rounds = (1, *rounds)  # a run takes a second, and few facts are random
+        for runs in rounds:
+            answer, wanted, differing = self._once(scenario, runs, played)
+            if not _unexplained(differing) and (runs >= _MORE_RUNS or not wanted.is_open):
+                break
+        return answer, wanted, differing
 
-    def _compared(
-        self, scenario: Mapping[str, Any], runs: int
-    ) -> tuple[Expected, list[Disagreement]]:
+    def _once(
+        self, scenario: Scenario, runs: int, played: Plain | None = None
+    ) -> tuple[Plain, Expected, list[Disagreement]]:
         answer = self._reference.ask(scenario, runs)
         if answer.get("failed"):
-            return Expected(), [Disagreement(0, "reference", answer["failed"], "")]
+            # A wait can time out on a busy machine: only what fails again alone counts.
+            answer = self._reference.ask(scenario, 1)
+        if answer.get("failed"):
+            return {}, Expected(), [Disagreement(0, "reference", answer["failed"], "")]
         wanted = expected(answer)
-        found = compare(scenario, self._version, wanted, ours.play(scenario, self._version))
-        return wanted, found
+        if played is None:
+            played = ours.play(scenario, self._version, self._mode)
+        found = compare(scenario, self._version, wanted, played, self._mode.quirks)
+        return dict(answer), wanted, found
 
     def shrunk(self, finding: Finding) -> Finding:
         """Return the smallest scenario with a disagreement about the same kind of fact."""
@@ -103,7 +134,7 @@ class Comparison:
 
         def disagrees(scenario: Mapping[str, Any]) -> bool:
             try:
-                found = self.disagreements(scenario, 10)
+                found = self._once(scenario, 10)[2]
             except ReferenceError:
                 raise
             except Exception:  # a reduced scenario can be invalid
@@ -111,8 +142,12 @@ class Comparison:
             return any(each.deviation is None and _kind(each) == kind for each in found)
 
         smallest = shrink(finding.scenario, disagrees)
-        found = self.disagreements(smallest, _MORE_RUNS)
-        return Finding(smallest, tuple(each for each in found if each.deviation is None))
+        found = self._once(smallest, _MOST_RUNS)[2]
+        return Finding(smallest, _unexplained(found) or finding.disagreements)
+
+
+def _unexplained(differing: Iterable[Disagreement]) -> tuple[Disagreement, ...]:
+    return tuple(each for each in differing if each.deviation is None)
 
 
 def _kind(of: Disagreement) -> str:

@@ -34,6 +34,9 @@ def shrink(scenario: Mapping[str, Any], shows: Callable[[Plain], bool], most: in
 def _smaller(scenario: Plain) -> Iterator[Plain]:
     """Yield candidates, the smallest first."""
     yield from _slices(scenario, ("steps",))
+    for number, step in enumerate(scenario["steps"]):
+        if (step.get("restart") or {}).get("before"):
+            yield from _slices(scenario, ("steps", number, "restart", "before"))
     for resource in scenario["resources"]:
         yield _without(scenario, ("resources", resource))
     for path in _containers(scenario):
@@ -72,7 +75,7 @@ def _shorter(scenario: Plain, path: Path) -> Iterator[Plain]:
 
 def _plainer(scenario: Plain) -> Iterator[Plain]:
     """Remove options, or set them to their defaults."""
-    for name in ("quiet", "feature_gates", "numa_distances"):
+    for name in ("feature_gates", "numa_distances", "checkpoint", "active_pods", "node", "other"):
         if name in scenario:
             yield _without(scenario, (name,))
     for name in scenario["policy_options"]:
@@ -82,12 +85,24 @@ def _plainer(scenario: Plain) -> Iterator[Plain]:
             yield _with(scenario, (name,), plain)
     for path in _plugins(scenario):
         described = _at(scenario, path)
-        for name in ("response", "pre_start", "pre_start_error", "empty_reply", "same_socket"):
+        for name in (
+            "response", "pre_start", "pre_start_error", "empty_reply", "same_socket",
+            "allocate_error",
+        ):  # fmt: skip
             if name in described:
                 yield _without(scenario, (*path, name))
-        for name in ("preferred", "allocate_error"):
-            if described.get(name):
-                yield _with(scenario, (*path, name), "")
+        if described.get("preferred"):
+            yield _with(scenario, (*path, "preferred"), "")
+    for number, step in enumerate(scenario["steps"]):
+        for name in ("lists", "no_hints"):
+            if step.get(name):
+                yield _without(scenario, ("steps", number, name))
+        for name in ("meanwhile", "pod_level"):
+            if name in step.get("admit", ()):
+                yield _without(scenario, ("steps", number, "admit", name))
+        for name in ("checkpoint", "lost"):
+            if name in (step.get("restart") or ()):
+                yield _without(scenario, ("steps", number, "restart", name))
 
 
 def _containers(scenario: Plain) -> Iterator[Path]:
@@ -100,17 +115,21 @@ def _containers(scenario: Plain) -> Iterator[Path]:
 def _plugins(scenario: Plain) -> Iterator[Path]:
     yield from (("resources", name) for name in scenario["resources"])
     for number, step in enumerate(scenario["steps"]):
-        if "register" in step:
-            yield ("steps", number, "register")
+        for kind in ("register", "watch"):
+            if kind in step:
+                yield ("steps", number, kind)
+        for place in range(len((step.get("restart") or {}).get("before") or ())):
+            yield ("steps", number, "restart", "before", place)
 
 
 def _device_lists(scenario: Plain) -> Iterator[Path]:
     for path in _plugins(scenario):
-        if "devices" in _at(scenario, path):
+        if _at(scenario, path).get("devices"):
             yield (*path, "devices")
     for number, step in enumerate(scenario["steps"]):
-        if "list" in step:
-            yield ("steps", number, "list", "devices")
+        for kind in ("list", "list_old"):
+            if kind in step:
+                yield ("steps", number, kind, "devices")
 
 
 def _at(scenario: Any, path: Path) -> Any:

@@ -35,10 +35,10 @@ from devicemanager.claims.errors import CompileError, EvaluationError, one_line
 MAX_LENGTH = 10 * 1024
 """Maximum length of an expression, in bytes."""
 MAX_NESTING = 32
-"""Maximum nesting of the CEL library, in levels; a chain of operators counts as nesting."""
+"""Maximum nesting that the CEL library parses, in levels. Chains of operators count as nesting."""
 
 _TYPICAL = (64, 256)
-"""Number of attributes and bytes per attribute that the cost at compile time assumes.
+"""Assumed number of attributes, and of bytes per attribute, for the cost at compile time.
 
 The cost for a device with more attributes or bytes is checked again at evaluation.
 """

@@ -33,7 +33,7 @@ _HUGE = 10**12
 _CALLBACK = 40
 """Steps to call a function that is written in Python."""
 _UNKNOWN_PATTERN = 200_000
-"""Maximum steps to compile a regular expression that is not a constant, due to RE2's limits."""
+"""Maximum steps to compile a regular expression that is not a constant. RE2 has such a limit."""
 _NATIVE = frozenset({"_&&_", "_||_", "!_", "_?_:_", "_[_]", "@not_strictly_false", "@in"})
 
 
@@ -142,7 +142,7 @@ def _call(node: Node, variables: Mapping[str, Size]) -> _Bound:
 
 
 def _work(function: str, sizes: list[Size]) -> _Bound:
-    """Return the steps of a call without its arguments, and the size of its result."""
+    """Return the steps of a call, without those of its arguments, and the size of its result."""
     total = sum(size.total for size in sizes)
     match function, sizes:
         case "_+_", [left, right]:

@@ -98,7 +98,7 @@ def compare(one: Any, other: Any) -> int:
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Evaluate ``==``; parse a string that is compared with a quantity or version as its type."""
+    """Evaluate ``==``; a string compared with a quantity or version is parsed as that type."""
     if (_is_value(one) and isinstance(other, str)) or (isinstance(one, str) and _is_value(other)):
         return compare(one, other) == 0
     return same(one, other)
@@ -119,7 +119,7 @@ def _type(value: object) -> object:
 
 
 def parses(parse: Callable[[str], Any]) -> Callable[[str], bool]:
-    """Return a CEL function such as ``isQuantity``: True if ``parse`` accepts the string."""
+    """Return a CEL function such as ``isQuantity``, which is true if ``parse`` accepts a string."""
 
     def accepts(text: str) -> bool:
         try:

@@ -9,14 +9,35 @@ In:  an ``Inventory`` (the published pools of one node), a ``Ledger`` (the alloc
 Out: a ``Solution``, ``Infeasible`` with the reasons, ``Undecided`` if the search ran out of
      steps, or an ``Error`` for a claim that can never be allocated as written.
 
-Terms, with their counterparts in ``resource.k8s.io`` (DRA):
+Terms of the inventory (in parentheses: the term of ``resource.k8s.io``):
 
-* budget and charge: shared counters of a pool, and the amounts that a device consumes of these
-  counters while it is in use;
-* headroom: the unused amounts of a budget;
-* capacity: a resource of a device that several claims share in blocks (consumable capacity);
-* request and alternative: a device request and its ``firstAvailable`` entries;
-* slot: a request together with the alternative that the search tries for it.
+* pool: the devices that a driver publishes together, under one name (resource pool).
+* budget: a resource of a pool that its devices consume while in use (shared counter).
+* charge: the amount that one device in use consumes of each budget of its pool.
+* headroom: a budget minus the charges of the pool's devices in use.
+* capacity: a resource of a device that several claims can share (consumable capacity).
+* block: the smallest amount of a capacity that can be allocated (step of a request policy).
+* unit: amounts of budgets and capacities are integers. Their unit is the nano-unit: the quantity
+  ``1`` is 10^9 nano-units.
+* free amount: a capacity minus the amounts that are allocated to claims.
+* set of devices: an integer, whose bit N stands for device N of the inventory
+  (``devicemanager.core.bitset``).
+
+Terms of the search:
+
+* request: one entry of a claim, which needs one or more devices (device request).
+* alternative: one way to satisfy a request; the user writes alternatives in order of
+  preference (``firstAvailable``).
+* choice: one alternative of one request, given by three indexes (``problem.Choice``).
+* slot: a request in the search, with the alternative chosen for it. The search fills each slot
+  with devices.
+* place: an index into a list, usually a list of slots.
+* pick: one device that the search has tentatively put into a slot.
+* constraint: an attribute that must have the same value for all devices of certain slots
+  (``matchAttribute``). That value is the matched value.
+* demand: a set of devices, and how many devices are needed from this set.
+* answer: devices for each slot that satisfy all constraints and budgets.
+* documented order: the order of answers, which users can rely on (``first_fit``).
 
 Invariants:
 
@@ -25,9 +46,6 @@ Invariants:
   allocation, so the headroom of a pool can become negative.
 * Equal arguments give equal outcomes: limits count steps, not time.
 * ``solve`` changes nothing. ``Ledger.commit`` checks a solution again and records it.
-
-Amounts are integers in nano-units. Sets of devices are integers whose bits are the device
-numbers of the inventory (``devicemanager.core.bitset``).
 
 Start reading with ``solve``, which describes the layers of the search.
 """

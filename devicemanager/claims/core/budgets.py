@@ -1,7 +1,8 @@
 """Assign whole devices to all demands within the budgets of the pools, if possible.
 
-In:  a ``LedgerView``, and demands as for ``max_flow``.
-Out: disjoint sets whose charges fit the headroom of each pool, or None. The result is exact.
+In:  a ``LedgerView``, and demands (``max_flow.Demand``).
+Out: disjoint sets of devices, one for each demand, whose charges fit the headroom of each pool.
+     None means that no such sets exist.
 """
 
 # The problem is NP-hard: with devices as vertices and budgets of one as edges, it asks for an
@@ -31,15 +32,15 @@ from devicemanager.core import bitset
 Counts = tuple[int, ...]
 """Number of devices for each demand."""
 Costs = tuple[int, ...]
-"""Charge of one device to each budget of its pool."""
+"""One amount for each budget of a pool: the charge of a device, or the headroom."""
 Division = tuple[Counts, ...]
-"""For each group of devices in a pool, the number of devices for each demand."""
+"""For each group of devices in a pool, how many of its devices each demand gets."""
 
 
 def assign(view: LedgerView, demands: Sequence[Demand], steps: StepBudget) -> list[int] | None:
     """Return disjoint sets of devices within the budgets, one for each demand.
 
-    Return None if that is impossible. Raises OutOfStepsError.
+    Return None if that is impossible. Raises OutOfStepsError if the step budget is spent.
     """
     sets = sorted({devices for devices, _ in demands})
     wanted = tuple([sum(count for s, count in demands if s == each) for each in sets])
@@ -58,7 +59,10 @@ def assign(view: LedgerView, demands: Sequence[Demand], steps: StepBudget) -> li
 
 
 def _distribute(demands: Sequence[Demand], assigned: dict[int, int]) -> list[int]:
-    """Divide the devices of merged demands (same set of devices) among these demands."""
+    """Return the devices of each demand. Demands for the same set of devices were merged.
+
+    ``assigned``: for each such set, the devices that the merged demand got. It is changed.
+    """
     found = []
     for devices, count in demands:
         part = bitset.lowest(assigned[devices], count)
@@ -69,11 +73,11 @@ def _distribute(demands: Sequence[Demand], assigned: dict[int, int]) -> list[int
 
 @attrs.frozen(eq=False)
 class _Group:
-    """Group of devices in one pool that have the same charge and suit the same demands."""
+    """Group of devices in one pool that have the same charge and can serve the same demands."""
 
     devices: int
     size: int
-    """Number of devices, limited to the sum that the demands of the group need."""
+    """Number of devices, or the number that the demands in ``users`` need if this is less."""
     cost: Costs
     users: Counts
     """Indexes of the demands that can use the devices."""
@@ -88,7 +92,10 @@ class _Pool:
 
     @property
     def make(self) -> Hashable:
-        """Key that is equal for pools that can give the same numbers of devices to demands."""
+        """Key for caching: pools with equal keys can serve the same counts.
+
+        A key has the headroom of the pool, and the size, cost and users of each group.
+        """
         return self.headroom, tuple([(g.size, g.cost, g.users) for g in self.groups])
 
 
@@ -122,9 +129,10 @@ def _groups(
 
 
 def _by_users(kind: DeviceKind, sets: Sequence[int]) -> Iterator[tuple[int, Counts]]:
-    """Partition the devices of a kind by the set of demands that can use them.
+    """Partition the devices of a kind by the demands that can use them.
 
-    Yield devices and indexes of demands; omit devices that no demand can use.
+    Yield each set of devices with the indexes of its demands. Omit devices that no demand can
+    use.
     """
     cells: list[tuple[int, Counts]] = [(kind.devices, ())]
     for place, each in enumerate(sets):
@@ -138,16 +146,19 @@ def _by_users(kind: DeviceKind, sets: Sequence[int]) -> Iterator[tuple[int, Coun
 
 
 _Stage = Mapping[Counts, tuple[Counts, Division]]
-"""Counts that the first n pools can serve together, by n.
+"""Keys: the counts that the first n pools can serve together.
 
-For each of these counts: the counts of the first n-1 pools, and the division of the last pool.
+Values: the counts that the first n-1 pools contribute to the key, and the division of pool n.
 """
 
 
 def _divide(
     pools: Sequence[_Pool], wanted: Counts, steps: StepBudget
 ) -> list[tuple[_Pool, Division]] | None:
-    """Divide the ``wanted`` counts among the pools. Return None if that is impossible."""
+    """Return a division for each used pool, so that these pools serve the ``wanted`` counts.
+
+    Return None if all pools together cannot serve these counts.
+    """
     servable: dict[Hashable, Mapping[Counts, Division]] = {}
     nothing = (0,) * len(wanted)
     stages: list[_Stage] = [{nothing: (nothing, ())}]
@@ -163,7 +174,10 @@ def _divide(
 def _stage(
     before: Iterable[Counts], servable: Mapping[Counts, Division], wanted: Counts, steps: StepBudget
 ) -> _Stage:
-    """Add each of one more pool's counts to each sum of the pools before it."""
+    """Return the next stage: all sums of counts from ``before`` and from one more pool.
+
+    ``before``: counts that the preceding pools can serve. ``servable``: those of the new pool.
+    """
     stage: dict[Counts, tuple[Counts, Division]] = {}
     for earlier in before:
         for counts, division in servable.items():
@@ -177,7 +191,10 @@ def _stage(
 def _trace(
     pools: Sequence[_Pool], stages: Sequence[_Stage], wanted: Counts
 ) -> list[tuple[_Pool, Division]]:
-    """Return the division of each pool, by walking back from the last stage."""
+    """Return each used pool with its division, last pool first.
+
+    Follow the ``wanted`` counts from the last stage back to the first.
+    """
     found = []
     counts = wanted
     for pool, stage in zip(reversed(pools[: len(stages) - 1]), reversed(stages[1:]), strict=True):
@@ -187,7 +204,10 @@ def _trace(
 
 
 def _servable(pool: _Pool, wanted: Counts, steps: StepBudget) -> Mapping[Counts, Division]:
-    """Return the undominated counts that a pool can serve within its budget, with divisions."""
+    """Return the counts that a pool can serve within its headroom, each with a division.
+
+    Dominated counts are omitted (``_undominated``).
+    """
     demands = len(wanted)
     # A state is a vector: the counts served so far, then the headroom that is left. Larger is
     # better in every component, so a state that another state dominates can be dropped.
@@ -219,9 +239,12 @@ def _with_later(pool: _Pool) -> list[tuple[_Group, Sequence[bool]]]:
 
 
 def _rest(left: Costs, cost: Costs, count: int, later: Sequence[bool]) -> Costs:
-    """Return the headroom that is left after ``count`` devices with this cost are charged."""
-    # A budget that no later group charges counts as 0, so that states that differ only in such
-    # budgets are equal.
+    """Return the headroom that is left after ``count`` devices with this cost are charged.
+
+    ``later``: the flags of ``_with_later``. A budget that no later group charges is 0 in the
+    result.
+    """
+    # Zeros make those states equal that differ only in budgets that are no longer needed.
     return tuple(
         [
             have - count * each if needed else 0
@@ -231,7 +254,7 @@ def _rest(left: Costs, cost: Costs, count: int, later: Sequence[bool]) -> Costs:
 
 
 def _room(group: _Group, left: Costs) -> int:
-    """Return how many devices of the group the remaining headroom covers."""
+    """Return how many devices of the group the headroom ``left`` can pay for."""
     room = group.size
     for have, each in zip(left, group.cost, strict=True):
         if each:
@@ -240,9 +263,9 @@ def _room(group: _Group, left: Costs) -> int:
 
 
 def _ways(users: Counts, missing: Counts, room: int) -> Iterator[Counts]:
-    """Yield all ways to give up to ``room`` devices to the demands in ``users``.
+    """Yield all divisions of at most ``room`` devices among the demands in ``users``, as counts.
 
-    Give no demand more than its ``missing`` devices. Yield larger counts first.
+    No demand gets more than its number in ``missing``. Larger counts come first.
     """
     if not users:
         yield (0,) * len(missing)
@@ -254,9 +277,9 @@ def _ways(users: Counts, missing: Counts, room: int) -> Iterator[Counts]:
 
 
 def _undominated(found: Iterable[Counts], steps: StepBudget) -> list[Counts]:
-    """Return the vectors without the dominated ones.
+    """Return those vectors that no other vector dominates.
 
-    Another vector dominates a vector if it is at least as large in every component.
+    One vector dominates another if it is at least as large in every component.
     """
     kept: list[Counts] = []
     for counts in sorted(found, reverse=True):

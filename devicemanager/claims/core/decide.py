@@ -1,8 +1,8 @@
-"""Decide exactly if requests for whole devices fit, after first fit reached its limit.
+"""Decide exactly if requests for whole devices fit, after first fit reached its limit of picks.
 
-In:  the slots of a ``Problem``, all exclusive (or all admin access of one claim).
-Out: an answer, or None if there is certainly none. The answer need not be the first in the
-     documented order; equal arguments give the same answer.
+In:  slots of a ``Problem``: all exclusive, or all with admin access and of one claim.
+Out: an answer; None means that there is certainly no answer. The answer need not be the first
+     in the documented order, but equal arguments give the same answer.
 """
 
 # First fit can spend its limit on one early choice without ever revising it. This search fixes
@@ -31,7 +31,11 @@ from devicemanager.core import bitset
 
 
 def is_decidable(problem: Problem, slots: Sequence[int]) -> bool:
-    """True if ``decide`` supports these slots: all exclusive, or all admin access of a claim."""
+    """True if ``decide`` supports these slots.
+
+    Either all slots are exclusive; or all have admin access, belong to one claim, and request
+    a number of devices (not all matching devices).
+    """
     found = [problem.slots[place] for place in slots]
     if all(slot.mode is AccessMode.EXCLUSIVE for slot in found):
         return True
@@ -41,7 +45,7 @@ def is_decidable(problem: Problem, slots: Sequence[int]) -> bool:
 
 
 def decide(problem: Problem, slots: Sequence[int]) -> dict[int, SlotDevices] | None:
-    """Return the devices for each slot, by index of the slot; None if the slots do not fit.
+    """Return the devices for each slot, by index of the slot; None if there is no answer.
 
     Raises OutOfStepsError if the step budget is spent.
     """
@@ -73,9 +77,10 @@ class _Decision:
         self._open = sorted(used, key=lambda place: (-len(problem.constraints[place].slots), place))
 
     def fix_values(self, place: int, usable: list[int]) -> list[int] | None:
-        """Return the devices of each slot, all within its ``usable`` devices, or None.
+        """Return devices for each slot, or None if there is no answer.
 
-        The constraints before ``place`` (an index into the constraints) have a fixed value.
+        ``place``: index (in ``_open``) of the next constraint to fix. ``usable``: for each slot,
+        its usable devices that have the values of the constraints fixed before.
         """
         answer = self._relaxed(usable)
         if answer is None or place == len(self._open):
@@ -93,7 +98,10 @@ class _Decision:
         return None
 
     def _relaxed(self, usable: list[int]) -> list[int] | None:
-        """Return the devices of each slot, ignoring constraints without a fixed value, or None."""
+        """Return devices for each slot, or None if there are too few.
+
+        Ignore constraints without a fixed value.
+        """
         demands = list(zip(usable, self._counts, strict=True))
         if any(devices.bit_count() < count for devices, count in demands):
             return None

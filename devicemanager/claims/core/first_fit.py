@@ -1,15 +1,18 @@
 """First fit: a depth-first search through the answers in their documented order.
 
-In:  the slots of a ``Problem`` that can interfere with each other, and a limit of picks.
-Out: the first answer in the documented order, or None if the slots cannot be filled.
+In:  those slots of a ``Problem`` that can interfere with each other, and a limit of picks.
+Out: the first answer in the documented order; None means that there is no answer.
+
+The documented order. The devices of an earlier slot matter more than those of all later slots.
+For one slot, these rules apply one after another:
+
+1. Fewer devices come before more (only shared requests have a choice).
+2. Devices of one pool come before devices of several pools; pools are in their sorted order.
+3. Devices with lower numbers come first.
 """
 
 # The order is part of the API: a user who knows it can predict which device a claim gets, and
-# ``explain`` shows the same device that an admission allocates later. For each slot, in order:
-#
-# 1. fewer devices before more (only shared requests have a choice);
-# 2. devices of one pool, pool by pool, before devices of several pools;
-# 3. devices by number.
+# ``explain`` shows the same device that an admission allocates later.
 #
 # The search is depth first because the order is lexicographic: a slot's choice matters more
 # than all choices of the slots after it. So the first complete answer is the first answer in
@@ -47,7 +50,7 @@ from devicemanager.core import bitset
 ANY_POOLS = -1
 """The remaining picks can belong to any pool."""
 SEVERAL_POOLS = -2
-"""The picks must belong to several pools, and no device is picked yet."""
+"""No device is picked yet, and the picks must not all belong to one pool."""
 
 
 @attrs.frozen
@@ -57,13 +60,13 @@ class SlotDevices:
     devices: tuple[int, ...]
     """Numbers of the devices in the inventory."""
     amounts: tuple[dict[str, int], ...] = ()
-    """SHARED: for each device, resource to allocated amount in nano-units."""
+    """SHARED: for each device, the allocated amount of each resource in nano-units."""
 
 
 def search(
     problem: Problem, slots: Sequence[int], picks: int | None
 ) -> dict[int, SlotDevices] | None:
-    """Return the devices of some slots of a problem, by index of the slot; None if none fit.
+    """Return devices for the slots at these places, by place; None if there is no answer.
 
     The result is the first answer in the documented order. Raises FirstFitCutOffError after
     ``picks`` picks (None: no limit), and OutOfStepsError when the step budget is spent.
@@ -82,7 +85,7 @@ class _Attempt:
     tiers: list[Tiers]
     """Free amounts of each requested resource, after the allocations of this search."""
     extra: int
-    """Additional cost of a pick in steps, for reading the tiers."""
+    """Steps that each pick costs in addition to the usual one, for reading the tiers."""
     picked: list[int] = attrs.field(factory=list)
 
 
@@ -110,7 +113,11 @@ class _Search:
         return None
 
     def _ways(self, place: int) -> Iterator[bool]:
-        """Fill one slot in every possible way, in the documented order; yield after each."""
+        """Fill one slot with each possible set of devices, in the documented order.
+
+        Yield while the slot is filled with a set. Each ``Iterator[bool]`` below works the same
+        way: it undoes its changes when it resumes.
+        """
         slot = self._slots[place]
         available = self._partial.available(slot)
         if slot.alternative.every:
@@ -130,7 +137,10 @@ class _Search:
                 yield from self._pick(attempt, count, available, amounts, SEVERAL_POOLS)
 
     def _everything(self, place: int, slot: Slot, available: int) -> Iterator[bool]:
-        """Fill a slot that requests all matching devices, if their matched values are equal."""
+        """Fill a slot that requests all matching devices with all ``available`` devices.
+
+        Do nothing if these devices differ in a matched value.
+        """
         devices = tuple(bitset.numbers(available))
         if not 0 < len(devices) <= slot.most:
             return
@@ -151,11 +161,11 @@ class _Search:
         missing: tuple[int, ...],
         pool: int,
     ) -> Iterator[bool]:
-        """Pick ``need`` more of the candidates for a slot, in every possible way, in order.
+        """Fill the slot with its picks so far and each possible set of ``need`` more candidates.
 
-        ``missing``: the amount of each resource that the picks must still provide. ``pool``: a
-        pool index if all picks so far belong to this pool and at least one more pick must belong
-        to another pool; otherwise ANY_POOLS or SEVERAL_POOLS.
+        ``missing``: the amount of each resource that the further picks must provide together.
+        ``pool``: ANY_POOLS, SEVERAL_POOLS or the index of a pool. An index means that all picks
+        so far belong to this pool, and a further pick must belong to another pool.
         """
         if pool >= 0 and need == 1:
             candidates &= ~self._inventory.pool_sets[pool]
@@ -180,7 +190,10 @@ class _Search:
         missing: tuple[int, ...],
         pool: int,
     ) -> Iterator[bool]:
-        """Pick device ``number``, and yield after each way to fill the slot that starts with it."""
+        """Fill the slot with its picks so far, device ``number``, and further picks from ``rest``.
+
+        Do nothing if the headroom of the device's pool is too small.
+        """
         pick = self._partial.pick(attempt.slot, number)
         if pick is None:
             return
@@ -194,7 +207,10 @@ class _Search:
     def _continue(
         self, attempt: _Attempt, need: int, rest: int, missing: tuple[int, ...], pool: int
     ) -> Iterator[bool]:
-        """Make the next pick for the slot; if no pick is needed, fill the slot."""
+        """Fill the slot with its picks so far and ``need`` further picks from ``rest``.
+
+        Do nothing if too few devices would remain for later slots.
+        """
         wanted = need if attempt.slot.mode is AccessMode.EXCLUSIVE else 0
         if self._partial.is_hopeless(attempt.place + 1, (rest, wanted)):
             return
@@ -210,7 +226,10 @@ class _Search:
             yield from self._fill(SlotDevices(tuple(attempt.picked)))
 
     def _share(self, attempt: _Attempt) -> Iterator[bool]:
-        """Divide the requested amounts among the picked devices, if these have enough free."""
+        """Fill a shared slot with its picks, and divide the requested amounts among them.
+
+        Do nothing if the free amounts of the picks are too small.
+        """
         amounts = self._partial.divide_amounts(attempt.slot, attempt.picked)
         if amounts is None:
             return
@@ -226,7 +245,7 @@ class _Search:
 
 
 def _can_reach(tiers: Sequence[Tiers], devices: int, count: int, missing: tuple[int, ...]) -> bool:
-    """True if the ``count`` devices with the largest free amounts cover all missing amounts."""
+    """True if, for each resource, ``count`` devices together can have the missing amount free."""
     return all(
         largest_amount(each, devices, count) >= amount
         for each, amount in zip(tiers, missing, strict=True)

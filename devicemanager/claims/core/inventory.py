@@ -16,7 +16,7 @@ from devicemanager.core import bitset
 _FEW = 64
 
 Amounts = Mapping[str, int]
-"""Resource name to an amount in nano-units."""
+"""Amounts by name of the budget or resource, in nano-units."""
 
 
 class PoolKey(NamedTuple):
@@ -46,18 +46,21 @@ class ConsumableCapacity:
     total: int
     """Usable capacity, rounded down to whole blocks."""
     block: int
-    """Unit of allocation: allocated amounts are multiples of it. More than 0."""
+    """Size of a block, more than 0. Allocated amounts are multiples of it."""
 
 
 @attrs.frozen(eq=False)
 class Device:
-    """Published device. Devices with equal mappings should share one object to save memory."""
+    """Published device.
+
+    To save time and memory, devices with equal attributes should share one mapping object.
+    """
 
     key: DeviceKey
     attributes: Mapping[str, Hashable] = attrs.field(factory=dict)
-    """Merged attributes of pool and device.
+    """Attributes of the device, including those of its pool. Those without a value are omitted.
 
-    Values compare as in the API, also across types. An attribute without a value is omitted.
+    Two values are equal in Python exactly if the API treats them as equal.
     """
     charge: Amounts = attrs.field(factory=dict)
     """Amounts charged to the pool's budget while the device is in use, in whole blocks."""
@@ -114,7 +117,7 @@ class Inventory:
 
     @classmethod
     def of(cls, pools: Iterable[Pool]) -> Inventory:
-        """Return an inventory with the numbered devices of ``pools``, given in any order.
+        """Return an inventory of ``pools``, which can be in any order, and number its devices.
 
         Raises ValueError for two devices with the same key.
         """
@@ -144,11 +147,14 @@ class Inventory:
         )
 
     def partition(self, names: Iterable[str]) -> Mapping[tuple[Hashable, ...], int]:
-        """Return sets of devices by their values of the attributes ``names``.
+        """Group all devices by their values of the attributes ``names``.
 
-        A key has one value per attribute, in the sorted order of ``names``; None stands for an
-        absent attribute. Evaluate a predicate over these attributes once per key, not per
-        device: thousands of devices usually have only a few combinations. Results are cached.
+        Return a mapping from values to the set of devices with these values. A key has one value
+        per attribute, in the sorted order of ``names``; None stands for an absent attribute.
+        Results are cached.
+
+        Callers evaluate a predicate over these attributes once per key, not once per device:
+        thousands of devices usually have only a few combinations of values.
         """
         wanted = tuple(sorted(set(names)))
         found = self._partitions.get(wanted)

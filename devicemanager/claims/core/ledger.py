@@ -30,7 +30,7 @@ from devicemanager.claims.core.model import AccessMode, Allocation, Grant, Ledge
 
 
 class LedgerError(Exception):
-    """Contradiction between an allocation and the ledger, which stays unchanged."""
+    """Contradiction in a ledger, or between an allocation and a ledger. Nothing was changed."""
 
 
 @attrs.define
@@ -105,7 +105,8 @@ class Ledger:
     def commit(self, inventory: Inventory, allocations: Iterable[Allocation]) -> None:
         """Record allocations that ``solve`` found for this inventory, all or none.
 
-        Raises LedgerError if one contradicts another allocation, or exceeds a capacity or budget.
+        Raises LedgerError if an allocation contradicts another one, exceeds a capacity or budget,
+        or contains a device that the inventory does not have.
         """
         new = tuple(allocations)
         self._check_claims(new)
@@ -121,7 +122,7 @@ class Ledger:
         self._record(new, by_device)
 
     def release(self, *claims: str) -> tuple[str, ...]:
-        """Release claims and return the claims that were allocated. Idempotent.
+        """Release claims, and return those of them that were allocated. Idempotent.
 
         Releasing claims directly after their ``commit`` restores the previous ledger exactly.
         """
@@ -153,7 +154,7 @@ class Ledger:
         if by_device.keys() != state.charges.keys():
             odd = min(by_device.keys() ^ state.charges.keys())
             raise LedgerError(
-                f"device {_name(odd)} has a charge without an allocation, or the reverse"
+                f"device {_name(odd)} must have both an allocation and a charge, or neither"
             )
         for key, charge in state.charges.items():
             ledger._charge(key, charge)

@@ -1,4 +1,4 @@
-"""Available devices and headroom at one moment, as sets of an inventory's device numbers."""
+"""Available devices and headroom of one inventory, as recorded in a ledger at one moment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LedgerView:
     headroom: tuple[Mapping[str, int], ...]
     """For each pool, the unused amount of each budget; negative if overdrawn."""
     unaffordable: int
-    """The set of devices not in use whose charge exceeds the headroom of their pool."""
+    """The set of unused devices whose charge exceeds the headroom of their pool."""
     _usable: dict[int, tuple[Alternative, int]] = attrs.field(factory=dict, repr=False)
 
     @classmethod
@@ -66,7 +66,11 @@ class LedgerView:
         return max(0, (capacity.total - used.get(resource, 0)) // capacity.block)
 
     def usable(self, alternative: Alternative) -> int:
-        """Return the eligible devices of an alternative that are available. Cached."""
+        """Return the set of devices that are eligible for an alternative and available.
+
+        Devices whose charge exceeds the headroom of their pool are not available, except to
+        admin access. The result is cached for each alternative.
+        """
         found = self._usable.get(id(alternative))
         if found is None:
             # Store the alternative as well: its ID must not be reused while it is a key.
@@ -96,9 +100,9 @@ class LedgerView:
         return found
 
     def tiers(self, resource: str, devices: int) -> list[tuple[int, int]]:
-        """Return sets of devices by their free amount of a resource, largest amount first.
+        """Group devices by their free amount of a resource, which all ``devices`` must have.
 
-        All ``devices`` must have the resource.
+        Return pairs of a free amount and the set of devices that have it, largest amount first.
         """
         found: dict[int, int] = {}
         untouched = devices

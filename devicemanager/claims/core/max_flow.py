@@ -1,8 +1,10 @@
-"""Assign whole devices to all demands together with a maximum flow, if possible.
+"""Assign whole devices to all demands at the same time, if possible, by a maximum flow.
 
 In:  demands, each a set of devices and the number of devices needed from this set.
-Out: disjoint sets, or None. Charges and matched values are ignored: with charges or matched
-     values, None is still exact, but an assignment may be invalid.
+Out: disjoint sets of devices, one for each demand; None means that no such sets exist.
+
+Charges and matched values are ignored, so the sets can exceed a budget or differ in a matched
+value. None is certain in any case.
 """
 
 # Serving demands one after another is not enough. If the first demand takes the only device of
@@ -58,9 +60,9 @@ class _Network:
         return all(self._serve(demand) for demand in range(len(self._demands)))
 
     def _serve(self, demand: int) -> bool:
-        """Serve one demand; False if that is impossible.
+        """Give one demand all devices that it needs. Return False if that is impossible.
 
-        Demands that were served before may get other devices, but never fewer.
+        The demands served before this one can get different devices, but never fewer.
         """
         missing = self._demands[demand][1]
         while missing:
@@ -71,7 +73,10 @@ class _Network:
         return True
 
     def _augment(self, start: int, wanted: int) -> int:
-        """Move up to ``wanted`` devices along one shortest path; return their number."""
+        """Give the demand ``start`` more devices, at most ``wanted``; return how many.
+
+        The devices move along one shortest augmenting path. Return 0 if there is no such path.
+        """
         # Breadth first, so that a path never visits a demand twice.
         came: dict[int, tuple[int, int]] = {}  # demand to its predecessor and the cell between
         queue, seen = [start], {start}
@@ -122,9 +127,9 @@ class _Network:
 
 
 def _divide(sets: Sequence[int]) -> list[int]:
-    """Partition the union of the sets into cells: members of a cell are in the same sets.
+    """Partition the union of the sets into cells, sorted by their lowest member.
 
-    Return the cells sorted by their lowest member.
+    Two devices are in one cell if each set contains either both of them or neither.
     """
     cells = [bitset.union(sets)]
     for each in sets:

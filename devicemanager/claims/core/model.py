@@ -26,7 +26,7 @@ class AccessMode(enum.Enum):
 
 @attrs.frozen
 class Exclusion:
-    """Rule with the devices that it is the first to exclude."""
+    """Rule, and the devices that this rule excludes and no earlier rule excludes."""
 
     rule: str
     """Text for users, such as ``device.memory >= '40Gi' is false``."""
@@ -36,7 +36,10 @@ class Exclusion:
 
 @attrs.frozen
 class Alternative:
-    """One way to satisfy a request. A request without ``oneOf`` has exactly one alternative."""
+    """One way to satisfy a request. A request without ``oneOf`` has exactly one alternative.
+
+    A mode such as SHARED at the start of a text below means: only for requests in this mode.
+    """
 
     label: str
     """Position in the claim, such as ``claims[0]`` or ``claims[0].oneOf[1]``."""
@@ -57,7 +60,7 @@ class Alternative:
     every: bool = False
     """ADMIN: True to get all eligible devices that no earlier request of the claim got."""
     exclusions: tuple[Exclusion, ...] = ()
-    """Rules that exclude the devices outside ``eligible``, in order; disjoint sets."""
+    """Each device that is not in ``eligible``, under the first rule that excludes it."""
 
 
 @attrs.frozen
@@ -104,7 +107,7 @@ class Grant:
 
 @attrs.frozen
 class Allocation:
-    """Devices allocated to one claim: by request, then in device order."""
+    """Devices allocated to one claim, sorted by request and then by device number."""
 
     claim: str
     grants: tuple[Grant, ...]
@@ -117,7 +120,7 @@ class Limits:
     devices: int = 32
     """Maximum number of devices per claim (AllocationResultsMaxSize of resource.k8s.io)."""
     first_fit: int = 2_000
-    """Maximum number of device picks in first fit; then the exact decision takes over."""
+    """Number of picks after which first fit stops and ``decide`` takes over, if it can."""
     total: int = 100_000
     """Maximum number of steps of the call; then the outcome is ``Undecided``."""
 
@@ -158,7 +161,7 @@ class Rejection:
     usable: int
     """The set of devices that no rule excludes."""
     exclusions: tuple[Exclusion, ...]
-    """Excluded devices by rule, in the order of the rules; disjoint, also from ``usable``."""
+    """Each device that is not in ``usable``, under the first rule that excludes it."""
     reachable: Amounts = attrs.field(factory=dict)
     """SHARED: the largest amount of each resource that the alternative could get."""
 
@@ -172,7 +175,7 @@ class Leftover:
     taken: int
     """The set of devices that the request got."""
     exclusions: tuple[Exclusion, ...]
-    """Excluded devices by rule, in the order of the rules; with ``taken``, all devices."""
+    """Each device that is not in ``taken``, under the first rule that excludes it."""
 
 
 @attrs.frozen
@@ -183,9 +186,9 @@ class Infeasible:
     """
 
     reasons: tuple[Rejection, ...]
-    """Rejections of the requests that do not fit alone, in order.
+    """Rejections of the requests that do not fit even alone, in the order of the requests.
 
-    If every request fits alone: rejections of all requests.
+    If every request fits alone, these are rejections of all requests.
     """
     steps: int = 0
 
@@ -194,7 +197,8 @@ class Infeasible:
 class Undecided:
     """Outcome of a search that reached its limits without a result.
 
-    Callers can retry. They must not report it as "does not fit".
+    Callers can retry after a change of the ledger or of the pools. They must not report this
+    outcome as "does not fit".
     """
 
     steps: int

@@ -1,4 +1,4 @@
-"""Partial allocation of a running search, and the devices that it leaves for further slots."""
+"""Partial allocation of a running search: what it uses so far, and what is still available."""
 
 # Every change has an inverse: ``pick`` and ``put_back``, ``share`` and ``unshare``,
 # ``fix_values`` and ``unfix_values``. The search undoes changes in reverse order, so no state is
@@ -54,7 +54,7 @@ class PartialAllocation:
     # -- whole devices -----------------------------------------------------------------
 
     def pick(self, slot: Slot, number: int) -> Pick | None:
-        """Use a device for a slot.
+        """Put a device into a slot.
 
         Return None, without a change, if the device's charge exceeds the headroom of its pool.
         """
@@ -99,7 +99,7 @@ class PartialAllocation:
     def share(
         self, devices: Sequence[int], amounts: Sequence[Mapping[str, int]]
     ) -> dict[int, dict[str, int] | None]:
-        """Allocate these amounts of the devices, and return the input of ``unshare``."""
+        """Allocate ``amounts`` of the ``devices``; return what ``unshare`` needs to undo this."""
         before = {number: self._amounts.get(number) for number in devices}
         for number, more in zip(devices, amounts, strict=True):
             total = Counter(before[number] or self._view.allocated.get(number, {}))
@@ -151,9 +151,9 @@ class PartialAllocation:
     # -- constraints -------------------------------------------------------------------
 
     def fix_values(self, slot: Slot, number: int) -> list[int]:
-        """Fix the slot's constraints that have no value yet to the values of a device.
+        """Fix the matched values of a slot's constraints to the values of a device.
 
-        Return the indexes of these constraints.
+        Constraints that already have a fixed value keep it. Return the indexes of the others.
         """
         fixed = [place for place in slot.constraints if not self._agreed[place]]
         for place in fixed:
@@ -166,7 +166,7 @@ class PartialAllocation:
             self._agreed[constraint] = 0
 
     def agreeing(self, constraints: Sequence[int], devices: int) -> int:
-        """Return the subset of devices that have the fixed values of these constraints."""
+        """Return the subset of ``devices`` that have the fixed values of these constraints."""
         for constraint in constraints:
             devices &= self._agreed[constraint]
         return devices
@@ -174,7 +174,7 @@ class PartialAllocation:
     # -- what is left ------------------------------------------------------------------
 
     def available(self, slot: Slot) -> int:
-        """Return the devices that the slot can still use; charges are ignored."""
+        """Return the set of devices that the slot can still use; charges are ignored."""
         available = slot.usable & ~self._used[slot.claim]
         if slot.alternative.every:
             return available  # devices with differing values make the slot fail
@@ -188,7 +188,7 @@ class PartialAllocation:
         return available
 
     def _used_up(self, slot: Slot) -> int:
-        """Return shared devices without a free block of a resource that the slot requests."""
+        """Return the set of shared devices that lack a free block of a requested resource."""
         found = 0
         for number, amounts in self._amounts.items():
             blocks = [self._view.blocks(number, name, amounts) for name in slot.alternative.amounts]
@@ -197,7 +197,10 @@ class PartialAllocation:
         return found
 
     def tiers(self, slot: Slot, available: int) -> list[Tiers]:
-        """Return the slot's tiers of free amounts, one list per resource, as of this search."""
+        """Return the slot's tiers, one list per requested resource.
+
+        Free amounts are those after the allocations of this search.
+        """
         touched = [number for number in self._amounts if available >> number & 1]
         found = []
         for name, tiers in slot.tiers.items():
@@ -209,14 +212,15 @@ class PartialAllocation:
         return found
 
     def interchangeable(self, number: int) -> int:
-        """Return the devices that the search can skip once this device has led to no answer."""
+        """Return the set of devices to skip after device ``number`` has led to no answer."""
         touched, low = self._exclusive | self._shared, 1 << number
         return low if touched & low else self._problem.interchangeable(number) & ~touched
 
     def is_hopeless(self, place: int, current: max_flow.Demand) -> bool:
-        """True if it is certain that not all slots from index ``place`` on can be filled.
+        """True if the slots from index ``place`` on can certainly not all be filled.
 
-        ``current``: the whole devices that the preceding slot still needs.
+        ``current``: demand of the slot that is being filled, the one before ``place``. Its count
+        is 0 if that slot needs no more whole devices.
         """
         if place == len(self._slots):
             return False

@@ -1,13 +1,10 @@
-"""One choice of alternatives as a search problem: slots to fill and constraints to satisfy.
+"""Search problem for chosen alternatives: slots to fill and constraints to satisfy.
 
-In:  a ``LedgerView``, the claims, and one alternative for each request (``Choice``).
+In:  a ``LedgerView``, the claims, and a ``Choice`` for each request that the problem includes.
 Out: slots with their usable devices, constraints with their values, and ``reduce``, which
      removes devices and values that no answer can contain.
 """
 
-# A slot is a request with the alternative chosen for it. A constraint is a matched attribute
-# and the slots whose devices must all have the same value of the attribute.
-#
 # ``reduce`` only counts devices, which is cheap. Until nothing changes, it removes
 #
 # * from a slot, devices whose combination of matched values too few devices have;
@@ -32,12 +29,12 @@ Choice = tuple[int, int, int]
 """Indexes of a claim, of its request, and of the alternative chosen for the request."""
 
 Tiers = Sequence[tuple[int, int]]
-"""Free amounts of one resource, largest first, each with the set of devices that have it."""
+"""Free amounts of one resource, largest first, each with the set of devices with this amount."""
 
 
 @attrs.define(eq=False)
 class Constraint:
-    """Matched attribute: the devices of some slots must have the same value of it."""
+    """Attribute that must have the same value for all devices of certain slots."""
 
     attribute: str
     slots: tuple[int, ...]
@@ -49,7 +46,10 @@ class Constraint:
 
 @attrs.define(eq=False)
 class Slot:
-    """Slot of the search: a request with the alternative chosen for it."""
+    """Slot of the search: a request with the alternative chosen for it.
+
+    SHARED at the start of a text below means: only for slots in this mode.
+    """
 
     claim: int
     request: int
@@ -76,9 +76,9 @@ class Slot:
         return self.alternative.mode
 
     def devices_over_limit(self) -> int:
-        """Return the number of devices that the slot needs if it exceeds the claim's limit.
+        """Return how many devices the slot would need if its claim could have more devices.
 
-        Return 0 if the limit of devices per claim does not prevent an answer.
+        Return 0 if this number is within the limit, or if a higher limit would not help.
         """
         if self.alternative.every:
             count = self.usable.bit_count()
@@ -103,14 +103,14 @@ class Slot:
 
 @attrs.define(eq=False)
 class Problem:
-    """Search problem: the slots and constraints of one choice of alternatives."""
+    """Search problem: the slots and constraints for chosen alternatives."""
 
     view: LedgerView
     slots: list[Slot]
     constraints: list[Constraint]
     steps: StepBudget
     _is_allowed: bool
-    """True if no claim requests more devices than the limit per claim."""
+    """True if no claim needs more devices than the limit per claim."""
     _interchangeable: dict[int, int] = attrs.field(factory=dict)
 
     @classmethod
@@ -122,7 +122,7 @@ class Problem:
         most: int,
         steps: StepBudget,
     ) -> Problem:
-        """Create the problem of ``choices``, which are in the order of claims and requests.
+        """Create the problem for ``choices``, which are in the order of claims and requests.
 
         ``most``: the maximum number of devices per claim.
         """
@@ -171,13 +171,13 @@ class Problem:
         self.constraints.append(Constraint(attribute, tuple(slots), values, allowed))
 
     def value_set(self, constraint: int, number: int) -> int:
-        """Return the devices with the same value of the constraint's attribute as a device."""
+        """Return the set of devices that match device ``number`` in a constraint's attribute."""
         found = self.constraints[constraint]
         device = self.view.inventory.devices[number]
         return found.values[(device.attributes[found.attribute],)]
 
     def cells(self, slot: Slot) -> Iterator[int]:
-        """Partition the slot's usable devices by the values of all its constraints."""
+        """Yield the slot's usable devices in sets; devices of a set have equal matched values."""
         rest = slot.usable
         while rest:
             number = (rest & -rest).bit_length() - 1
@@ -206,9 +206,9 @@ class Problem:
         return self._is_allowed
 
     def _reduce_slot(self, slot: Slot) -> bool:
-        """Remove devices whose combination of values has too few devices for the slot.
+        """Remove devices from the slot if too few of its devices have the same matched values.
 
-        Return False if too few devices remain.
+        Return False if the remaining devices are too few for the slot.
         """
         # A request for all matching devices must not lose devices: it would become another
         # request, and differing values must be reported as a conflict.
@@ -233,7 +233,7 @@ class Problem:
         )
 
     def _reduce_values(self, constraint: Constraint) -> bool:
-        """Remove values that too few devices have for the constraint's slots.
+        """Remove each value whose devices are too few for the constraint's slots.
 
         Return True if a value was removed.
         """
@@ -255,10 +255,11 @@ class Problem:
         return True
 
     def interchangeable(self, number: int) -> int:
-        """Return the devices that are equivalent to a device in the search, including itself.
+        """Return the set of devices that the search can exchange for a device, including itself.
 
-        Equivalent devices are of one kind, and all free (or all exclusive, for admin access).
-        Every slot can use all of them or none, and they have the same matched values.
+        These devices are of one kind and have the same matched values. Each slot can use either
+        all of them or none. Either none of them is in use, or all are allocated exclusively and
+        only admin access can use them.
         """
         found = self._interchangeable.get(number)
         if found is None:

@@ -1,8 +1,8 @@
 """Reasons why claims did not get devices: for each device, the first rule that excludes it.
 
 In:  the arguments of a call of ``solve``; for claims that fit, also their allocations.
-Out: ``Rejection`` for each alternative if the claims do not fit; ``Leftover`` for each request
-     if they fit.
+Out: if the claims do not fit, ``Rejection`` values for alternatives of their requests; if they
+     fit, a ``Leftover`` for each request.
 """
 
 # The rules apply in a fixed order: driver, class and constraints (from the front end), other
@@ -39,9 +39,10 @@ from devicemanager.core import bitset
 def rejections(
     view: LedgerView, ledger: Ledger, claims: Sequence[Claim], limits: Limits
 ) -> tuple[Rejection, ...]:
-    """Explain why claims do not fit: return rejections of the requests that do not fit alone.
+    """Explain why claims do not fit: return a rejection for each alternative of some requests.
 
-    If every request fits alone, return rejections of all requests.
+    These are the requests that do not fit even alone; if every request fits alone, they are all
+    requests.
     """
     by_request = [
         [_rejection(view, ledger, claims, choice, limits) for choice in choices]
@@ -54,7 +55,7 @@ def rejections(
 
 
 def _choices(claims: Sequence[Claim]) -> Iterator[list[Choice]]:
-    """Yield the choices of alternatives for each request of all claims."""
+    """Yield one list for each request of all claims: a choice for each of its alternatives."""
     for place, claim in enumerate(claims):
         for number, request in enumerate(claim.requests):
             yield [(place, number, index) for index in range(len(request.alternatives))]
@@ -68,8 +69,8 @@ def _rejection(
     problem = Problem.of(view, claims, [choice], limits.devices, StepBudget(limits.total))
     slot = problem.slots[0]
     sieve = _Sieve(view, alternative)
-    sieve.use(ledger)
-    sieve.match(problem, slot, _most_useful(problem, slot))
+    sieve.exclude_unavailable(ledger)
+    sieve.exclude_unmatched(problem, slot, _most_useful(problem, slot))
     reachable = {
         name: largest_amount(tiers, sieve.rest, slot.most) for name, tiers in slot.tiers.items()
     }
@@ -87,9 +88,9 @@ def _rejection(
 
 
 def _most_useful(problem: Problem, slot: Slot) -> int:
-    """Return the devices with combinations of matched values that enough devices have.
+    """Return the set of devices whose matched values enough devices share to fill the slot.
 
-    If there is no such combination, return the devices of the most frequent one.
+    If there are no such values, return the devices with the most frequent matched values.
     """
     if slot.alternative.every or not slot.constraints:
         return slot.usable
@@ -124,7 +125,7 @@ def leftovers(
 ) -> tuple[Leftover, ...]:
     """Explain for each request of allocated claims why it did not get the other devices.
 
-    ``view`` and ``ledger`` must be without these allocations.
+    ``view`` and ``ledger`` must be as they were before these allocations.
     """
     numbers = view.inventory.index
     taken: dict[tuple[int, int], tuple[int, int]] = {}
@@ -152,8 +153,8 @@ def _leftover(
     own = taken[choice[:2]][1]
     problem = Problem.of(view, claims, [choice], 0, StepBudget(0))
     sieve = _Sieve(view, alternative, own)
-    sieve.use(ledger)
-    sieve.match(problem, problem.slots[0], _agreeing(problem, own))
+    sieve.exclude_unavailable(ledger)
+    sieve.exclude_unmatched(problem, problem.slots[0], _agreeing(problem, own))
     for (place, request), (index, devices) in sorted(taken.items()):
         other = claims[place].requests[request].alternatives[index]
         if place == choice[0]:
@@ -168,9 +169,9 @@ def _leftover(
 
 
 def _agreeing(problem: Problem, taken: int) -> int:
-    """Return the devices with the same matched values as the taken devices.
+    """Return the set of devices that have the same matched values as the ``taken`` devices.
 
-    Ignore an attribute that the taken devices no longer have.
+    Ignore an attribute that the taken devices have lost because their pool was republished.
     """
     found = problem.slots[0].usable | taken
     for place in problem.slots[0].constraints:
@@ -196,8 +197,8 @@ class _Sieve:
             self.exclusions.append(Exclusion(rule, found))
             self.rest ^= found
 
-    def use(self, ledger: Ledger) -> None:
-        """Exclude devices that other claims use, or that lack capacity or budget."""
+    def exclude_unavailable(self, ledger: Ledger) -> None:
+        """Exclude devices that other claims use, then those with too little capacity or budget."""
         if self._alternative.mode is AccessMode.ADMIN:
             return
         self._other_claims(ledger)
@@ -243,8 +244,11 @@ class _Sieve:
             found[each.rule] = found.get(each.rule, 0) | each.devices
         self.exclusions = [Exclusion(rule, devices) for rule, devices in found.items()]
 
-    def match(self, problem: Problem, slot: Slot, agreeing: int) -> None:
-        """Exclude devices without a matched attribute, then those unlike ``agreeing`` devices."""
+    def exclude_unmatched(self, problem: Problem, slot: Slot, agreeing: int) -> None:
+        """Exclude devices without a matched attribute, then devices with a different value.
+
+        The values to compare with are those of the ``agreeing`` devices.
+        """
         for place in slot.constraints:
             constraint = problem.constraints[place]
             having = bitset.union(constraint.values.values())

@@ -2,11 +2,13 @@
 
 In:  the inventory of one node, the ledger, and the claims of one call.
 Out: an ``Outcome``. The ledger is not changed; ``Ledger.commit`` records a solution.
+
+The docstring of the package ``claims.core`` defines slot, demand and all other terms.
 """
 
 # Order of answers. Requests are ordered as given, over all claims. An earlier request gets a
-# better alternative even if all later requests get a worse one. For these alternatives,
-# ``first_fit`` defines the order of the devices.
+# better alternative even if all later requests get a worse one. Once an alternative is chosen
+# for each request, ``first_fit`` defines the order of the devices.
 #
 # The search has layers. Each layer is exact, or leaves the decision to the next one:
 #
@@ -57,6 +59,7 @@ from devicemanager.claims.core.step_budget import (
 from devicemanager.core import bitset
 
 Answer = tuple[Choice, SlotDevices]
+"""The alternative chosen for one request, and its devices."""
 
 DEFAULT_LIMITS = Limits()
 
@@ -107,13 +110,16 @@ class _Call:
     def __init__(self, view: LedgerView, claims: Sequence[Claim], limits: Limits) -> None:
         self.view = view
         self.steps = StepBudget(limits.total)
-        # The first claim that would fit if a claim could have more devices.
+        # The error for the first claim that would fit if a claim could have more devices.
         self.too_many: Error | None = None
         self._claims = claims
         self._limits = limits
 
     def run(self) -> list[Answer] | None:
-        """Return the first answer (a choice and its devices for each request), or None."""
+        """Return the first answer: for each request, a choice and its devices.
+
+        Return None if there is no answer.
+        """
         options = [
             self._options(claim, request)
             for claim in range(len(self._claims))
@@ -128,7 +134,7 @@ class _Call:
         return self._choose(options)
 
     def _options(self, claim: int, request: int) -> list[Choice]:
-        """Return the alternatives of a request that can fit alone, in order of preference."""
+        """Return those alternatives of a request that can fit alone, in order of preference."""
         found: list[Choice] = []
         alternatives = self._claims[claim].requests[request].alternatives
         for index, alternative in enumerate(alternatives):
@@ -143,11 +149,14 @@ class _Call:
         return found
 
     def _choose(self, options: list[list[Choice]]) -> list[Answer] | None:
-        """Return the first combination of alternatives that can be filled, with its answer.
+        """Return the answer for the first combination of options for which devices are found.
 
-        The search is depth first. Every combination includes the requests with one option. Each
-        partial combination is filled before it is extended, so a conflict between early requests
-        is found only once, not for each combination of later requests.
+        ``options``: the possible choices for each request. Return None if there is no answer.
+
+        The search is depth first. It starts with the choices of all requests that have only one
+        option, and then adds a choice for one request after another. Each time, it looks for
+        devices before it adds the next choice. So it finds a conflict between early requests
+        once, not for each combination of later requests.
         """
         chosen = [choices[0] if len(choices) == 1 else None for choices in options]
         undecided = [place for place, choice in enumerate(chosen) if choice is None]
@@ -171,7 +180,11 @@ class _Call:
     def _is_possible(
         self, chosen: Sequence[Choice | None], options: Sequence[Sequence[Choice]]
     ) -> bool:
-        """True if enough whole devices exist for at least one choice of undecided requests."""
+        """True unless there are certainly too few whole devices for all requests.
+
+        A request without a choice can use the devices of all its options, and needs the smallest
+        count of these.
+        """
         demands = []
         for choice, choices in zip(chosen, options, strict=True):
             found = [self._alternative(each) for each in ([choice] if choice else choices)]
@@ -182,7 +195,7 @@ class _Call:
         return max_flow.fits(demands, self.steps)
 
     def _fill(self, choices: list[Choice]) -> list[Answer] | None:
-        """Return each choice with its devices; None if the choices do not fit together."""
+        """Return each choice with devices for it; None if the choices do not fit together."""
         problem = self._problem(choices)
         # The cost of creating the problem, in steps.
         self.steps.spend(len(choices) * (4 + len(self.view.inventory.kinds) // 64))
@@ -243,7 +256,7 @@ def _same(one: Alternative, other: Alternative) -> bool:
 
 
 def _components(problem: Problem) -> list[list[int]]:
-    """Return groups of slots (by index) that can interfere with each other.
+    """Group slots (by index) so that slots of different groups cannot interfere.
 
     Slots in a group are ascending; groups are in the order of their first slots.
     """
@@ -273,7 +286,7 @@ def _can_interfere(one: Slot, other: Slot) -> bool:
 
 
 def _charging_pools(problem: Problem, slot: Slot) -> int:
-    """Return the set of pools that a pick for this slot can charge."""
+    """Return the pools that a pick for this slot can charge, as a bit set of pool indexes."""
     if slot.mode is AccessMode.ADMIN:
         return 0
     found = 0

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["ApiClient", "OpenStreams", "ScopedApi", "node_path", "pod_path"]
 
 FIRST_WAIT: Final = 0.2
+"""Longest wait before the first retry, in seconds; it doubles with each retry."""
 LONGEST_WAIT: Final = 30.0
-"""Seconds before the first retry, and the limit of the backoff."""
+"""Longest wait before any retry, in seconds."""
 
 _CONTENT: Final[Mapping[Patch | None, str]] = {
     None: "application/json",
@@ -97,7 +98,7 @@ class OpenStreams:
 
 
 class ScopedApi:
-    """View of an ApiClient that sends no more requests once a condition is true."""
+    """View of an ApiClient that sends no more requests once ``is_over`` returns True."""
 
     def __init__(self, client: ApiClient, is_over: Callable[[], bool]) -> None:
         self.request = functools.partial(client.request, is_over=is_over)

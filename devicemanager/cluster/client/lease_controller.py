@@ -4,8 +4,8 @@ Leases are ordered by deadline. A few threads renew them, on connections that on
 that a burst of pods cannot delay a heartbeat.
 
 One thread at a time is the watcher: it waits for the next deadline. When a lease is due, the
-watcher renews it, and wakes another thread, which becomes the watcher. Therefore a deadline wakes
-only two threads.
+watcher wakes another thread, which becomes the watcher, and then renews the lease itself.
+Therefore a deadline wakes only two threads.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class LeaseController:
     # -- nodes -----------------------------------------------------------------------
 
     def add(self, node: str, uid: str) -> None:
-        """Create the Lease of a node now, and renew it until ``remove``.
+        """Queue the creation of a node's Lease, and renew the Lease until ``remove``.
 
         ``uid`` is the UID of the Node. An existing Lease is updated.
         """
@@ -180,7 +180,8 @@ class LeaseController:
             heapq.heappop(self._queue)
 
     def _again(self, lease: _Lease, due: float, wait: float) -> None:
-        """Queue the next attempt after ``wait`` seconds or, if ``wait`` is 0, the next renewal."""
+        """Queue the next attempt: after ``wait`` seconds or, if ``wait`` is 0, one renewal interval
+        after ``due``, the deadline of the last attempt."""
         now = time.monotonic()
         # As in the kubelet. Without jitter, nodes that joined together would always renew their
         # leases at the same time.

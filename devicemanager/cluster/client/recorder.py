@@ -18,13 +18,13 @@ from devicemanager.objects.status.times import timestamp
 __all__ = ["EventRecorder", "EventType", "ObjectReference"]
 
 _BURST: Final = 25
+"""Number of events about one object that can be written without a pause."""
 _REFILL: Final = 300.0
-"""Number of events about one object that can be written without a pause, and seconds until one
-more can be written."""
+"""Seconds after which one more event about the object can be written."""
 _SIMILAR: Final = 10
+"""Number of different messages in ``_WINDOW`` seconds after which further messages are combined."""
 _WINDOW: Final = 600.0
-"""Period in seconds: events that differ only in their message are combined if there are more than
-``_SIMILAR`` in this period."""
+"""Period in seconds for which the messages of similar events are stored."""
 # client-go stores 4096 events per process, but this process can have thousands of nodes.
 _REMEMBERED: Final = 64
 """Number of stored events per node. A repetition of a stored event increases its count."""
@@ -66,7 +66,7 @@ class _Bucket:
 
 @attrs.define(eq=False)
 class _Similar:
-    """Messages of events that differ only in their message."""
+    """Stored messages of similar events: events that differ only in their message."""
 
     first: float
     messages: tuple[str, ...] = ()
@@ -142,7 +142,7 @@ class EventRecorder:
     ) -> tuple[str, str]:
         """Return the message to write, and a text that is the same for equal events.
 
-        Many events that differ only in their message become one combined event
+        If there are too many similar events, all new ones become one combined event
         (``EventAggregator.EventAggregate``).
         """
         seen = _get_or_add(self._similar, similar, lambda: _Similar(now))

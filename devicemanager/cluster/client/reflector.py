@@ -9,7 +9,8 @@ How a watch ends, and what the reflector does then:
   event.
 
 One difference from client-go: the LIST reads pages from etcd, and client-go reads the whole list
-from the server's watch cache. With pages, neither side stores a list of thousands of pods twice.
+from the server's watch cache. With pages, both sides store the text of one page at a time, not of
+a list of thousands of pods.
 """
 
 from __future__ import annotations
@@ -268,8 +269,9 @@ def pages(
 def pods_on(names: Collection[bytes]) -> Wants:
     """Return a filter that passes events of pods on these nodes, and events without a node name.
 
-    With the filter, a process that has an eighth of the nodes decodes an eighth of the events. It
-    compares all matches in the event, because a label can contain the same text as the field.
+    With the filter, a process that has an eighth of the nodes decodes an eighth of the events. An
+    event can contain the text of the field ``nodeName`` several times, in a label for example. The
+    filter passes an event if any of the values is one of ``names``.
     """
 
     def wants(line: bytes) -> bool:

@@ -1,7 +1,8 @@
 """Sinks of shared watches, which deliver pods and Node objects to their nodes.
 
-A process can run thousands of nodes. One watch per node would need thousands of connections and
-load the API server's watch cache, so all nodes share a watch of all pods and one of all Nodes.
+A process can run thousands of nodes. One watch per node would need thousands of connections, and
+put a heavy load on the API server. Therefore all nodes share one watch of all pods and one of all
+Nodes.
 
 The hard part is a node that joins while the watch runs. It must get every pod exactly once:
 1. ``expect`` is called before the Node is created. From then on, the newest version of each pod of
@@ -74,7 +75,7 @@ class PodInformer:
 
     @property
     def names(self) -> Collection[bytes]:
-        """The names of the expected nodes, encoded as in an event; the view changes with them."""
+        """View of the names of the expected nodes, encoded as in an event."""
         return self._names.keys()
 
     @property
@@ -204,9 +205,9 @@ class NodeInformer:
     def any(self) -> tuple[str, str] | None:
         """Return name and UID of one node, to check whether the server still has its data.
 
-        Returns None if no node has joined. A node that has re-registered may have done so on a
-        new, empty server. Therefore prefer a node that has not re-registered, and otherwise return
-        the UID with which a node joined first.
+        Returns None if no node has joined. A node can have re-registered because the server lost
+        its data. Therefore prefer a node that has not re-registered. If all have, return the UID
+        that a node had before it re-registered.
         """
         with self._lock:
             joined = list(self._uids.items())

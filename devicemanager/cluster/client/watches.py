@@ -72,8 +72,8 @@ class SharedWatches:
     def expect(self, names: Collection[str]) -> None:
         """Start to collect the pods of nodes that are going to join.
 
-        The first call starts the watches, and its nodes get their pods from the first LIST. Each
-        node of a later call needs another LIST.
+        The first call starts the watches. The nodes of this call get their pods from the first
+        LIST. Each node of a later call needs another LIST.
         """
         for name in names:
             self._pods.expect(name)
@@ -87,7 +87,7 @@ class SharedWatches:
                 self._threads.append(reflector.start())
 
     def _is_same(self) -> bool:
-        """True if the API server still has one of our Nodes, so it is not on a new etcd."""
+        """True if the API server still has one of our Nodes; False if it has lost its data."""
         chosen = self._nodes.any()
         if chosen is None:
             return True
@@ -118,8 +118,8 @@ class SharedWatches:
         self._pods.drop(name)
 
     def close(self, seconds: float) -> None:
-        """Wait up to ``seconds`` until the watches have ended. The client must be closed
-        before."""
+        """Wait up to ``seconds`` until the watches have ended. The caller must close the client
+        first."""
         join_threads(self._threads, seconds)
 
 

@@ -1,8 +1,8 @@
 """Work queue with threads for the requests of all nodes.
 
-Requests with the same key are sent one at a time, in order. Of different keys, the most urgent
-request is sent first. The API server handles only a limited number of requests at the same time,
-and a burst of events must not delay deletions.
+Requests with the same key are sent one at a time, in order. Among the keys, the one with the most
+urgent request comes first. The API server handles only a limited number of requests at the same
+time, and a burst of events must not delay deletions.
 """
 
 from __future__ import annotations
@@ -97,8 +97,10 @@ class WorkQueue:
             raise
 
     def _queue(self, key: str) -> None:
-        """Add a key to the line of its priority. If it has several entries, ``_first`` skips those
-        without work."""
+        """Add a key to the line of its priority.
+
+        The key can already be in a line. Then ``_first`` skips the entries that are left over.
+        """
         self._ready[min(work.priority for work in self._waiting[key])].append(key)
         if self._idle:
             # The thread counts as busy now, not when it wakes up. Otherwise the next put would
@@ -163,7 +165,7 @@ class WorkQueue:
     # -- end -------------------------------------------------------------------------
 
     def drain(self, seconds: float) -> bool:
-        """Wait up to ``seconds`` until no work waits or runs; return True if none does."""
+        """Wait up to ``seconds`` until no work waits or runs; return False after a timeout."""
         with self._over:
             return self._over.wait_for(lambda: not self._running and not self._waiting, seconds)
 

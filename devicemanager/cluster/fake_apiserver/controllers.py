@@ -87,8 +87,8 @@ class Controllers:
 class NodeLifecycle:
     """Node lifecycle controller: not-ready taints, expired leases, and pods of deleted nodes.
 
-    It stores the time at which it saw each lease change, so it does not compare clocks. Not
-    thread-safe.
+    It does not compare the times in Leases with its own clock. Instead, it stores when it saw each
+    Lease change. Not thread-safe.
     """
 
     def __init__(self, grace: float) -> None:

@@ -13,7 +13,7 @@ __all__ = ["Faults", "Request"]
 
 @attrs.frozen
 class Request:
-    """Description of a request, which decides whether a fault fires."""
+    """Properties of a request, by which a fault selects requests."""
 
     verb: str
     """Verb as in RBAC: get, list, watch, create, update, patch or delete."""
@@ -57,8 +57,8 @@ class Faults:
     ) -> None:
         """Add a fault: respond to matching requests with the status code ``code``.
 
-        The fault fires with the given probability, ``times`` times in total, or without limit if
-        ``times`` is None.
+        The fault fires for a matching request with the given probability. After it has fired
+        ``times`` times, it no longer fires; None means no limit.
         """
         with self._lock:
             self._failures.append(_Failure(code, matches, times, probability))

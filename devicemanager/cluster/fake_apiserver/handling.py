@@ -52,12 +52,12 @@ class HttpRequest:
 
     @property
     def for_faults(self) -> Request:
-        """Description of the request that decides whether a fault fires."""
+        """Properties of the request, by which a fault selects requests."""
         named = self.target
         return Request(self.verb, named.kind.plural, named.namespace, named.name, named.subresource)
 
     def selector(self) -> Selector:
-        """Return the field and label selectors of the query as one test.
+        """Return a function that is True for objects that match the query's selectors.
 
         Raises StatusError for an invalid selector.
         """
@@ -305,8 +305,8 @@ _MERGE_KEYS: Final[Mapping[str, str]] = {
     "volumes": "name",
     "env": "name",
 }
-"""Map of the lists that are merged element by element, to the field that identifies an element. All
-other lists, such as container statuses and taints, are replaced (``patchStrategy`` in
+"""Field that identifies an element, for each list that a strategic merge patch merges element by
+element. All other lists, such as container statuses and taints, are replaced (``patchStrategy`` in
 ``k8s.io/api``)."""
 
 _SETS: Final = frozenset({"finalizers"})

@@ -110,9 +110,9 @@ class Registry:
     ) -> Stored:
         """Replace an object by the result of ``change`` on a copy of the object, atomically.
 
-        If the target is the status subresource, only ``status`` changes. If the target is a Pod or
-        Node, everything except ``status`` changes. Raises a conflict if ``version`` is set and is
-        not the object's version.
+        If the target is the status subresource, only changes of ``status`` are stored. If it is a
+        Pod or Node, all changes except those of ``status`` are stored. Raises the error 409 if
+        ``version``, or else the version in the result, is not the object's version.
         """
         kind = target.kind
         with self.store.lock:

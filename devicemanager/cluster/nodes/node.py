@@ -320,7 +320,7 @@ class ClusterNode:
     def pressure(self, pressures: Collection[Pressure]) -> None:
         """Replace the pressure conditions of the node.
 
-        While it has any, the node rejects the same pods as a kubelet.
+        While the node has a pressure, it rejects pods as a kubelet with this pressure does.
         """
         self._state.set_pressures(pressures)
         self.refresh()
@@ -341,9 +341,9 @@ class ClusterNode:
             self.refresh()
 
     def reboot(self) -> None:
-        """Simulate a reboot of the node: containers stop, and every pod is admitted again.
+        """Simulate a reboot of the node: containers stop, and every pod goes through admission.
 
-        Pods with devices are rejected, because the kubelet admits pods before plugins register.
+        Pods with devices are rejected, because this admission is before plugins re-register.
         """
         self._pods.do(self._reboot)
 
@@ -399,7 +399,7 @@ class ClusterNode:
     def _end(self, keeps_pods: bool = False) -> bool:
         """Stop the node; return True if no other call has stopped it before.
 
-        With ``keeps_pods``, pods still stop and report their last status.
+        With ``keeps_pods``, containers still stop, and the last pod statuses are still written.
         """
         with self._lock:
             was_over, self._is_over = self._is_over, True

@@ -1,8 +1,9 @@
 """Registration and status of a Node (``pkg/kubelet/kubelet_node_status.go``, v1.32).
 
-Every node checks its status every ten seconds, and most checks find no change. A check has two
-steps, to be cheap. It compares a hash of the inputs (``_inputs``). If that differs, it compares a
-digest of the whole status without heartbeat times. If that differs, too, a request is sent.
+Every node checks its status every ten seconds, and most checks find no change. To be cheap, a
+check first compares a hash of the inputs (``_inputs``). Only if the hash differs, it computes the
+whole status and compares its digest, without heartbeat times. Only if the digest differs, too, a
+request is sent.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class NodeStatusUpdater:
     def take_over(self, status: JsonObject) -> None:
         """Continue with a status that an earlier process wrote.
 
-        Extended resources in it that this kubelet does not have stay in the status, with capacity
-        0 (``reconcileExtendedResource``).
+        If it has extended resources that this kubelet does not have, they stay in the status with
+        capacity 0 (``reconcileExtendedResource``).
         """
         amounts = self._node.options.amounts
         self._removed_resources = tuple(

@@ -67,7 +67,7 @@ class NodeTopology:
             self.refresh()
 
     def refresh(self) -> None:
-        """Queue a write of the NodeResourceTopology object, which is skipped if it is unchanged."""
+        """Queue a write of the NodeResourceTopology object; skip it if the object is unchanged."""
         with self._lock:
             # The Node owns the object, so the Node must exist first.
             if self._is_queued or not self._uid():

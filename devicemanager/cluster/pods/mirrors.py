@@ -109,7 +109,7 @@ class Mirrors:
         with self._lock:
             record = self._node.kubelet.pod_store.get(PodUid(static))
             mirror = self._mirrors.get(static)
-            # Without both, the event is about a pod of the API server.
+            # If both are None, there is no static pod with this UID.
             if self._closed or (record is None and mirror is None):
                 return
             if mirror is None and record is not None:

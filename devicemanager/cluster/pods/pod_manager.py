@@ -127,15 +127,15 @@ class PodState:
     def is_own_write(self, object_: JsonObject) -> bool:
         """True if a Pod object is only the result of the last write of this node.
 
-        An object that is marked for deletion never counts: a patch without effect returns the
-        version of the last writer, which may have deleted the pod.
+        Always False for an object that is marked for deletion. A patch that changes nothing returns
+        the version of the previous write, and that write can be the deletion of the pod.
         """
         metadata = object_["metadata"]
         same = bool(self.version) and metadata.get("resourceVersion") == self.version
         return same and not metadata.get("deletionTimestamp")
 
     def must_match(self, object_: JsonObject) -> bool:
-        """True if the status in a Pod object must be the status that was written last.
+        """True if the status in a Pod object must equal the status that was written last.
 
         False before the first write, while a write is queued, during deletion, and for an object
         that results from a write of this node.
@@ -162,7 +162,7 @@ class PodState:
 
     @contextmanager
     def held(self, lock: threading.Lock) -> Iterator[None]:
-        """Prevent that writes of the status are queued inside the ``with`` block."""
+        """Queue no writes of the status inside the ``with`` block."""
         with lock:
             self.holds += 1
         try:

@@ -135,7 +135,7 @@ class StatusManager:
     def status(self, pod: PodState) -> JsonObject | None:
         """Return the status of a pod, as an object for the API.
 
-        Returns None if the pod had ended before it came to this node.
+        Returns None if the kubelet never got the pod, because it had already ended.
         """
         node = self._node
         now = node.clock.time()

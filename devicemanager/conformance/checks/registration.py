@@ -110,8 +110,8 @@ def r05(run: CheckRun) -> str:
 
 
 def _attempts(run: CheckRun) -> list[Call]:
-    """Return the latest Register call of each resource, even if it failed. Raises Skipped without
-    any call."""
+    """Return the latest Register call of each resource, even if it failed. Raises Skipped if the
+    plugin has made none."""
     calls = {
         str(call.request["resource_name"]): call
         for call in run.observed.registrations(EVER, code=None)

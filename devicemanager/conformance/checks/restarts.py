@@ -10,8 +10,8 @@ kubelet.sock. A plugin must notice one of these changes and re-register. The che
   only the end of its stream (K08);
 * what must work after a restart: device changes reach the new stream (K09), device IDs are the same
   (K13), files of running containers still exist (K14);
-* restarts of the plugin: with a stale socket (K10), with two instances at a time (K11, K12),
-  because it exits when the kubelet stops (K15).
+* restarts of the plugin: with a stale socket (K10), with two instances at a time (K11, K12), after
+  an exit because the kubelet has stopped (K15).
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def _wait_for_return(run: CheckRun, since: Mark, after: str, *, may_exit: bool =
     """Wait until the plugin re-registers, and return a measurement. ``after`` names the cause in
     errors.
 
-    Raises Failed after ``recover_seconds`` or if the plugin exits and not ``may_exit``. Raises
-    Warned if the plugin was slow.
+    Raises Failed after ``recover_seconds``, and Warned if the plugin was slow. If the plugin exits,
+    raises Failed, or with ``may_exit`` returns a text about the exit.
     """
     took = run.until(
         lambda: run.plugin.has_exited or run.observed.is_registered(since, run.resources),
@@ -264,7 +264,8 @@ def _second_instance(run: CheckRun, since: Mark, before: _Files) -> dict[str, Pa
     """Start a second instance of the plugin and wait until it has registered all resources. Return
     its sockets by resource.
 
-    ``before`` has the sockets of the first instance. Raises Failed.
+    ``before`` has the sockets of the first instance. Raises Failed if the second instance exits or
+    does not register in time.
     """
 
     def sockets() -> dict[str, Path]:
@@ -372,8 +373,8 @@ def k15(run: CheckRun) -> str | None:
 def _stop_kubelet_and_delete_sockets(run: CheckRun) -> None:
     """Stop the kubelet and delete all sockets in its directory.
 
-    A real kubelet deletes them at its next start. They are deleted now because a plugin can notice
-    a stopped kubelet only by this.
+    A real kubelet deletes them at its next start. They are deleted now, because only deleted
+    sockets show a plugin that the kubelet has stopped.
     """
     run.stop_kubelet()
     for path in run.kubelet.plugin_dir.iterdir():

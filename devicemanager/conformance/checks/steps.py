@@ -45,8 +45,8 @@ def preference_client(run: CheckRun, least: int = 1) -> Iterator[tuple[PluginCli
 
 @contextlib.contextmanager
 def pre_start_client(run: CheckRun) -> Iterator[tuple[PluginClient, list[str]]]:
-    """Connect to a plugin whose options require PreStartContainer. Yield the connection and the ID
-    of a device in a list.
+    """Connect to a plugin whose options require PreStartContainer. Yield the connection and a list
+    with the ID of one device.
 
     The device is allocated first, as the kubelet does. Raises Skipped if the options do not require
     the call.

@@ -120,7 +120,7 @@ def lose_device(node: NodeControl, body: shapes.Device) -> None:
 
 @_on_node(_NODE + "/return-device", "return_device")
 def return_device(node: NodeControl, body: shapes.Device) -> None:
-    """Add a removed device to the list that the plugin advertises again."""
+    """Return a removed device to the list that the plugin advertises."""
     node.return_device(body.resource, body.device)
 
 
@@ -138,7 +138,7 @@ def start_plugin(node: NodeControl, body: shapes.Resource) -> None:
 
 @_on_node(_NODE + "/zero-capacity", "zero_capacity")
 def zero_capacity(node: NodeControl, body: shapes.ZeroCapacity) -> None:
-    """Make a plugin advertise no devices, or its devices again."""
+    """Make a plugin advertise no devices, or advertise all its devices again."""
     node.zero_capacity(body.resource, body.zero)
 
 

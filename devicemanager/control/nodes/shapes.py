@@ -35,7 +35,7 @@ class Resource(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class ZeroCapacity(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Request to make the plugin of a resource advertise no devices, or its devices again."""
+    """Request to make a plugin advertise no devices, or advertise all its devices again."""
 
     resource: _Name
     zero: Annotated[bool, Meta(description="false: advertise the devices again")] = True

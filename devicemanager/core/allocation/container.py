@@ -128,9 +128,9 @@ class ResourceSnapshot:
     request: int
     devices: DeviceList
     in_use: int
-    """Devices that could not be chosen because they are in use."""
+    """The set of devices that could not be chosen because they are in use."""
     own: int = 0
-    """Devices of ``in_use`` that other containers of the same pod use."""
+    """The devices in ``in_use`` that other containers of the same pod use, as a set."""
     allocated: frozenset[DeviceId] = frozenset()
     """Devices that were already allocated to the container."""
 
@@ -162,10 +162,12 @@ class PodAllocation:
     affinities: Affinities = attrs.field(factory=dict)
     reusable: Reusable = attrs.field(factory=dict)
     steps: list[Step] = attrs.field(factory=list)
+    known_before: tuple[ContainerName, frozenset[ResourceName]] | None = None
+    """Container whose resources were looked up before devices of ended pods were freed (Q10)."""
     used_providers: bool = False
     """True once a hint provider has allocated something to the pod."""
     placed: bool = False
-    """True once the pod counts as placed on the node."""
+    """True while the node's requests include those of the pod (``Node.place``)."""
     policy: TopologyPolicy = attrs.field(default=_NO_NODES, kw_only=True)
     """The topology manager's policy when this allocation began."""
     rules: Rules = attrs.field(default=_RULES, kw_only=True)
@@ -185,17 +187,32 @@ class PodAllocation:
 
     def requests(self, container: Container) -> Mapping[ResourceName, int]:
         """Return the number of requested devices by resource, sorted by resource."""
+        first, known = self.known_before or (None, frozenset())
         return {
             resource: container.limits[resource]
             for resource in sorted(container.limits)
-            if self.is_device_resource(resource)
+            if self.is_device_resource(resource) or (container.name == first and resource in known)
         }
+
+    def note_known(self) -> None:
+        """Look up the resources of the first container with devices.
+
+        The kubelet does so before it frees devices of ended pods, and devices in use make a
+        resource known (``allocateContainerResources``, v1.36).
+        """
+        for container, _ in self.pod.all_containers():
+            if requests := self.requests(container):
+                self.known_before = container.name, frozenset(requests)
+                return
 
     def snapshot(
         self, requests: Mapping[ResourceName, int], container: ContainerName | None = None
     ) -> dict[ResourceName, ResourceSnapshot]:
-        """Return the state of each requested resource, as one container sees it; with
-        ``container`` None, as the whole pod sees it."""
+        """Return the state of each requested resource before a container gets its devices.
+
+        Devices that the container may reuse are not in use. With ``container`` None, for the
+        pod as a whole, no device is reusable.
+        """
         snapshots = {}
         for resource, request in requests.items():
             devices = self.endpoints.devices(resource) or EMPTY
@@ -477,8 +494,8 @@ def _remove_from_node(allocation: PodAllocation) -> None:
 def _leaks(allocation: PodAllocation, error: Exception) -> bool:
     """True if the chosen devices stay in use after a failed allocation (quirk Q4).
 
-    This happens after a failed GetPreferredAllocation, or an AllocateResponse without
-    containers. It ends when devices of any pod are freed or an Allocate fails.
+    They stay in use after a failed GetPreferredAllocation, or an AllocateResponse without
+    containers. They become free when devices of any pod are freed, or when an Allocate fails.
     """
     quirks = allocation.rules.quirks
     # If the draft has devices, freeing those of the rejected pod ends the leak immediately.

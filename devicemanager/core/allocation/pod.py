@@ -77,12 +77,16 @@ class DeviceHintProvider:
     """True if a device topology without nodes makes its resource require alignment (up to
     v1.25)."""
     panics: bool = False
-    """True if hints of devices that are no longer listed panic (quirk Q33)."""
+    """True if the kubelet panics when it computes hints of devices that are no longer listed
+    (quirk Q33)."""
     _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
 
     def ensure_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """Return which of the NUMA nodes the machine lacks; if ``grows``, first add the nodes to
-        the topology."""
+        """Return the IDs in ``nodes`` that the machine lacks.
+
+        If ``grows``, first add the nodes to the topology; only nodes that cannot be added are
+        returned then.
+        """
         missing = self.policy.missing_nodes(nodes)
         if missing and self.grows:
             extended = self.policy.extended_to(missing)
@@ -167,7 +171,8 @@ class DeviceHintProvider:
             return ()
         available = devices.healthy & ~allocation.ledger.in_use(resource, device_index)
         if self.panics and devices.has_topology:
-            # The kubelet reads the topology of devices only if their number is right.
+            # The kubelet reads the topology of devices only if there are as many as the request
+            # needs.
             unlisted = len(reusable - device_index.index.keys())
             if allocated and len(allocated) == request:
                 check_listed(devices, allocated)
@@ -189,7 +194,7 @@ def _limits(container: Container) -> Mapping[ResourceName, int]:
 
 
 def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
-    """Allocate devices to all containers of a pod in its draft, and place the pod on the node.
+    """Allocate devices to a pod's containers in its draft, and add its requests to the node.
 
     Raises ``Rejected`` with the explanation; then nothing has changed.
     """
@@ -209,8 +214,12 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
     scope = policy.scope if policy.asks_for_hints else None
     if scope is ScopeName.POD:
         _align_pod(allocation, hints)
+    is_pod_level = allocation.rules.pod_level_rejection and allocation.pod.has_resources
     for container, is_init in allocation.pod.all_containers():
-        requests = allocation.requests(container)
+        # The topology manager calls AllocatePod for such a pod, and the device manager ignores it:
+        # devices are allocated when the container starts (``admitUsingPodResources``, v1.36).
+        is_deferred = is_pod_level and scope is ScopeName.POD
+        requests = {} if is_deferred else allocation.requests(container)
         # The snapshot is taken before hints and devices are chosen, because the explanation
         # shows what was available.
         step = Step(container.name, allocation.snapshot(requests, container.name))
@@ -274,6 +283,10 @@ def _allocatable(allocation: PodAllocation, resource: ResourceName) -> int | Non
     devices = allocation.endpoints.devices(resource)
     if devices is None:
         return None
+    if not allocation.draft.allocated and allocation.pod.uid not in allocation.ledger:
+        # The kubelet raises the amount only for pods with devices (``UpdatePluginResources``,
+        # v1.36).
+        return devices.allocatable
     # The amount is at least the number of devices in use, so that a pod with devices passes
     # the check while its plugin is disconnected (``sanitizeNodeAllocatable``, v1.32).
     return max(devices.allocatable, allocation.ledger.count(resource))

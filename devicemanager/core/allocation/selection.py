@@ -38,7 +38,7 @@ from devicemanager.core.inventory import EMPTY, DeviceList
 from devicemanager.core.ledger import Draft, Ledger
 
 Pick = Callable[[int, int], int]
-"""Function that chooses from a set of device numbers, as many as the second argument says."""
+"""Function that takes a set of device numbers and a count, and returns a subset of this size."""
 
 
 class PreferenceError(AllocationError):
@@ -92,10 +92,11 @@ class Partition(NamedTuple):
 
 
 def partition(devices: DeviceList, available: int, affinity: int | None) -> Partition:
-    """Split the available devices by an affinity, a mask of NUMA nodes (``filterByAffinity``,
-    v1.32).
+    """Split the set of available devices by an affinity, a set of NUMA nodes
+    (``filterByAffinity``, v1.32).
 
-    A device on several nodes is aligned if any of its nodes is in the affinity.
+    A device on several nodes is aligned if any of its nodes is in the affinity. Without an
+    affinity (None), all devices are in ``without_topology``.
     """
     if affinity is None or not devices.has_topology:
         return Partition(0, 0, available)
@@ -116,7 +117,7 @@ class View:
     free: int
 
     def parts(self, affinity: int | None) -> Partition:
-        """Split the free devices by an affinity, a mask of NUMA nodes (None: no affinity)."""
+        """Split the free devices by an affinity; see ``partition``."""
         return partition(self.devices, self.free, affinity)
 
 
@@ -197,9 +198,11 @@ def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
 def _choose(
     selection: Selection, view: View, parts: Partition, *, only_aligned: bool
 ) -> Generator[Wanted, Answer, None]:
-    """Choose the devices that the plugin prefers, among the aligned or among all free devices.
+    """Choose the devices that the plugin prefers: among the aligned devices with ``only_aligned``,
+    else among all free devices.
 
-    If more are needed, choose aligned devices, then others with topology, then those without.
+    If more devices are needed, choose aligned devices, then other devices with topology, then
+    devices without topology.
     """
     endpoint = selection.endpoints.serving(selection.resource)
     if endpoint is not None and endpoint.options.get_preferred_allocation_available:
@@ -230,8 +233,10 @@ def _check_enough(selection: Selection, view: View) -> None:
 def _preference(
     selection: Selection, endpoint: EndpointInfo, view: View, offered: int
 ) -> Generator[Wanted, Answer, tuple[DeviceId, ...]]:
-    """Request a call of GetPreferredAllocation for the offered devices; return its device
-    IDs."""
+    """Request a call of GetPreferredAllocation, and return the device IDs of the response.
+
+    ``offered`` is the set of devices from which the plugin can choose.
+    """
     ids = {*view.devices.device_index.select(offered), *selection.chosen}
     try:
         answer = yield PreferenceWanted(

@@ -33,7 +33,7 @@ SHOWN_CANDIDATES = 3
 
 
 class DeviceState(Enum):
-    """State of a device when an admission chose devices: free, in use or unhealthy, or chosen."""
+    """State of a device in one step of an admission."""
 
     FREE = "free"
     IN_USE = "in use"

@@ -152,8 +152,10 @@ def _step(step: StepExplanation, policy: TopologyPolicy, admitted: bool) -> Iter
 def _way_out(
     merge: MergeExplanation, resources: Iterable[ResourceExplanation], policy: TopologyPolicy
 ) -> str:
-    """Return a sentence: which other policies would admit the pod, or that none would because too
-    few devices are free."""
+    """Return the other policies that would admit the pod, as a sentence.
+
+    If too few devices are free, the sentence says that no policy would admit it.
+    """
     devices: dict[str, ResourceExplanation] = {one.resource: one for one in resources}
     short = [
         name

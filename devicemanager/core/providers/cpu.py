@@ -22,7 +22,7 @@ from devicemanager.core.topology import (
 NOT_ENOUGH_CPUS = (
     "not enough cpus available to satisfy request: requested={requested}, available={available}"
 )
-"""``takeByTopologyNUMAPacked`` (cpumanager/cpu_assignment.go, v1.32)."""
+"""Message of ``takeByTopologyNUMAPacked`` (cpumanager/cpu_assignment.go, v1.32)."""
 
 
 @attrs.frozen
@@ -97,7 +97,7 @@ class CpuProvider:
         assigned = bitset.union(self._assigned.get(pod.uid, {}).values())
         if assigned.bit_count() == request:
             return {CPU: layout_hints(self._layout(), assigned, 0, request)}
-        # The kubelet counts all CPUs of the pod as reusable here, unlike for one container.
+        # For a whole pod, the kubelet counts all CPUs of the pod as reusable.
         reusable = assigned | self._reusable.get(pod.uid, 0)
         return {CPU: layout_hints(self._layout(), self.free_cpus, reusable, request)}
 

@@ -32,7 +32,7 @@ NO_NODES_WITH_ENOUGH = (
     "no NUMA nodes with enough memory is available"
 )
 NO_NODES_TO_EXTEND = "[memorymanager] failed to find NUMA nodes to extend the current topology hint"
-"""``staticPolicy.getDefaultHint`` and ``extendTopologyManagerHint``
+"""Message of ``staticPolicy.getDefaultHint`` and ``extendTopologyManagerHint``
 (memorymanager/policy_static.go, v1.32)."""
 
 Amounts: TypeAlias = Mapping[tuple[str, int], int]

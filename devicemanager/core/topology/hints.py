@@ -91,8 +91,8 @@ class DeviceLayout:
         """Group devices by the set of NUMA nodes that they are on.
 
         ``per_node`` maps a node ID to its devices; it can have IDs that the machine lacks. Only
-        ``listed`` devices are grouped (default: all). Pass ``with_topology``, all devices that
-        name a node, if ``per_node`` does not have all of them.
+        ``listed`` devices are grouped (default: all). ``with_topology`` is the set of all devices
+        that name a node; pass it if ``per_node`` does not have all of them.
         """
         groups: dict[int, int] = {}
         named = bitset.union(per_node.values()) if with_topology is None else with_topology
@@ -135,8 +135,11 @@ def _split(groups: dict[int, int], on_node: int, node_bit: int, *, new: int) -> 
 
 
 def layout_hints(layout: DeviceLayout, available: int, reusable: int, request: int) -> Hints:
-    """Return the hints for a request of devices; ``available`` and ``reusable`` devices can be
-    allocated (``generateDeviceTopologyHints``, devicemanager/topology_hints.go, v1.32)."""
+    """Return the hints for a request of devices (``generateDeviceTopologyHints``,
+    devicemanager/topology_hints.go, v1.32).
+
+    ``available`` and ``reusable`` are the sets of devices that can be allocated.
+    """
     # All reusable devices must touch every hint, but devices in ``elsewhere`` touch no hint.
     if reusable & layout.elsewhere:
         return ()
@@ -171,10 +174,11 @@ def resource_hints(
 ) -> Hints | None:
     """Return the hints of a device resource; None stands for no preference.
 
-    ``allocated`` devices are already allocated to the container or pod. If there are any, only
-    sets with their nodes are hints, and there is no hint if their number differs from the
-    request. Pass their number as ``allocated_count`` if some of them are no longer listed and so
-    have no bit. With ``aligns``, the result is never None, even if no device has a NUMA node.
+    ``available``, ``reusable`` and ``allocated`` are sets of devices. ``allocated`` devices are
+    already allocated to the container or pod. If there are any, only sets with their nodes are
+    hints, and there is no hint if their number differs from the request. Pass their number as
+    ``allocated_count`` if some of them are no longer listed and therefore not in the set. With
+    ``aligns``, the result is never None, even if no device has a NUMA node.
     Follows ``GetTopologyHints`` and ``GetPodTopologyHints`` (devicemanager/topology_hints.go,
     v1.32).
     """

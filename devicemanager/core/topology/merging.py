@@ -17,8 +17,9 @@
 # There are three cases for the affinity (``_merge``):
 #
 # 1. Some results are preferred: the fittest of them.
-# 2. No result is preferred: take the resource that needs the most nodes, and the results whose
-#    size is closest to its number of nodes, not above it if possible. The fittest of them.
+# 2. No result is preferred. The wanted size is the number of nodes that the most demanding
+#    resource needs (``wanted_size``). Of the results with this size, the fittest. If there are
+#    none, the next smaller size counts, and if there is none, the next larger size.
 # 3. There is no result: all nodes, not preferred.
 #
 # "Fittest" means fewest nodes, then smallest average distance with the policy option

@@ -33,8 +33,8 @@ class Behaviour:
     """True if Register returns only after the kubelet has dialed the plugin and received its
     options; otherwise Register returns after the check of version and name."""
     options_of_request: bool
-    """True if the options in the Register request count, and GetDevicePluginOptions is not
-    called."""
+    """True if the kubelet uses the options in the Register request, and does not call
+    GetDevicePluginOptions."""
     watcher_dial_failed: str
     """The error that a plugin found by the plugin watcher receives if it cannot be dialed."""
     listen_failed: str

@@ -42,8 +42,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             ),
         ),
         "Q2": Quirk(
-            "registering a socket path again is rejected, and then the end of the connected "
-            "plugin is not noticed",
+            "a plugin that registers a socket path again is rejected, and the kubelet no longer "
+            "notices when the connected plugin disconnects",
             (since("1.20", value=False), since("1.37", evidence="k/k#139338")),
         ),
         "Q3": Quirk("connections of replaced and rejected registrations stay open"),
@@ -90,13 +90,14 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
         ),
         "Q21": Quirk("a corrupt checkpoint is overwritten by the next write"),
         "Q23": Quirk("an endpoint such as ../x is dialed"),
-        "Q24": Quirk("lists of replaced plugins, and of any plugin but the newest, still count"),
+        "Q24": Quirk("device lists of replaced plugins and of older plugins are still applied"),
         "Q25": Quirk(
             "reserved devices count as free once devices of another pod are freed",
             (since("1.20"), since("1.38", value=False, evidence="k/k#137534")),
         ),
         "Q26": Quirk(
-            "in PodResources, a claim's device repeats the CDI devices of the devices before it",
+            "in PodResources, a claim's device also has the CDI devices of the claim's earlier "
+            "devices",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q27": Quirk(
@@ -116,7 +117,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             "the checkpoint is written after every device list, and not when a plugin disconnects"
         ),
         "Q30": Quirk(
-            "when one of several plugins of a resource disconnects, the last device list stays",
+            "when the newest of several plugins of a resource disconnects, the resource keeps its "
+            "current device list",
             (since("1.20", value=False), since("1.37", evidence="seen in 1.37.2")),
         ),
         "Q31": Quirk(
@@ -127,8 +129,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q33": Quirk(
-            "the kubelet panics when it admits a pod again after a device of the pod is no longer "
-            "listed and others have a topology, and if a list during Allocate lacks the device",
+            "the kubelet panics if a chosen device is no longer listed after Allocate; also when "
+            "it admits a pod again whose device is no longer listed, if others have a topology",
             (since("1.20", value=False), since("1.34", evidence="seen in 1.37.2")),
         ),
     }

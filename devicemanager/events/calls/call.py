@@ -60,7 +60,8 @@ class Call:
     after_event: int = attrs.field(default=0, eq=False, repr=False)
     """Number of the latest event when the call ended; it orders calls among events."""
     fault: str = ""
-    """The injected faults that affected the call, such as ``fault 3, fail-call``; else empty."""
+    """IDs and kinds of the injected faults that affected the call, such as ``fault 3, fail-call``,
+    separated by semicolons. Empty if no fault did."""
 
     @property
     def request(self) -> dict[str, Any]:

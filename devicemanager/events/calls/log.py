@@ -1,10 +1,10 @@
 """The log of all calls between a kubelet and its plugins.
 
 Theory of operation. Every connection to a plugin, and the Registration service, has a
-``CallRecorder``. For each RPC it creates a ``CallInProgress``, which its user ends with
-``answered`` or ``failed``. An immutable ``Call`` is appended at this moment, so call numbers follow
-the order in which calls end. A ListAndWatch stream adds one ``Call`` for each list and one for its
-end.
+``CallRecorder``, which creates a ``CallInProgress`` for each RPC. When the RPC ends, its caller
+calls ``answered`` or ``failed``, and an immutable ``Call`` is appended to the log. Call numbers
+therefore follow the order in which calls end. A ListAndWatch stream adds one ``Call`` for each list
+and one for its end.
 
 Three decisions make recording fast and limit its memory:
 
@@ -216,7 +216,7 @@ class CallLog(CallQueries):
 class CallInProgress:
     """A call that has begun; its caller ends it with ``answered`` or ``failed``.
 
-    For a stream, the caller reports each message with ``received_message`` before.
+    For a stream, the caller first reports each message with ``received_message``.
     """
 
     log: CallLog = attrs.field(repr=False)
@@ -232,7 +232,7 @@ class CallInProgress:
     received: int = 0
     """Number of stream messages so far."""
     fault: str = ""
-    """The injected faults that affected the call so far."""
+    """The injected faults that affected the call so far, in the form of ``Call.fault``."""
 
     def answered(self, response: bytes) -> None:
         """Record the end of the call with status ``OK`` and the response."""

@@ -118,8 +118,8 @@ class CallFilter:
     def distance(self, call: Call) -> tuple[bool, bool, int]:
         """Return a sort key for calls; the smallest is the call closest to the criteria.
 
-        A different RPC counts more than a different resource, and that counts more than any
-        number of different values.
+        A call of the wrong RPC is farther than every call of the right RPC. Among calls of the
+        right RPC, a wrong resource counts more than any number of other wrong values.
         """
         wrong_rpc = self.rpc is not None and self.rpc != call.rpc
         wrong_resource = self.resource is not None and self.resource != call.resource
@@ -195,8 +195,8 @@ class CallQueries(ABC):
     ) -> list[Call]:
         """Check that at least one call meets the criteria, or exactly ``times`` calls if given.
 
-        Returns these calls. Raises CallMismatch, an AssertionError, that shows the closest call
-        and its differences.
+        Returns these calls. Raises CallMismatch, an AssertionError. Its text shows the closest
+        call and the differences.
         """
         wanted = CallFilter(resource, **criteria)
         found = wanted.matching(self._later(since))

@@ -1,7 +1,7 @@
 """Decode the messages of calls into plain data.
 
-This module is imported when a call is read first: the call log stores bytes, and most calls are
-never read.
+The call log stores messages as bytes, and most calls are never read. This module is therefore
+imported only when a program reads the messages of a call.
 """
 
 from __future__ import annotations

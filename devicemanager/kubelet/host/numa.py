@@ -53,10 +53,10 @@ class NumaMachine:
 
 
 def read_numa(text: str, root: Path = Path("/")) -> NumaMachine:
-    """Read NUMA nodes as the value of ``--numa`` requests, and return them.
+    """Return the NUMA nodes for ``text``, a value of the flag ``--numa``.
 
-    The value is ``host`` (the sysfs under ``root``), node IDs such as ``0,1`` or ``0-3``, or a
-    file. Raises NumaError for an invalid value or file.
+    The value is ``host`` (read sysfs under ``root``), node IDs such as ``0,1`` or ``0-3``, or the
+    path of a file. Raises NumaError for an invalid value or file.
     """
     if text == HOST:
         return from_host(root)
@@ -156,9 +156,9 @@ def _topology(where: object, nodes: list[int], distances: Any = None) -> NumaTop
 
 
 def id_list(where: object, text: str) -> list[int]:
-    """Parse numbers in the kernel's list format, such as ``0-3,8``; an empty text has none.
+    """Parse numbers in the kernel's list format, such as ``0-3,8``. An empty text is an empty list.
 
-    Raises NumaError, which begins with ``where``, for an invalid text.
+    Raises NumaError for an invalid text. The error begins with ``where``.
     """
     ids: list[int] = []
     for part in filter(None, (part.strip() for part in text.split(","))):

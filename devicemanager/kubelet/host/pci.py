@@ -68,7 +68,7 @@ def resolve(
 
 
 def find(settings: ContainerSettings, sysfs: Path = Path("/sys")) -> HostDevices:
-    """Read from sysfs the PCI devices of the host that match those in the settings."""
+    """Read the host's PCI devices that have a vendor and product ID named in the settings."""
     # Devices with addresses are skipped: a restored response already has them.
     pairs = {_pair(device) for device in settings.pci_devices if not device.addresses}
     return HostDevices(sysfs, {pair: addresses(*pair, sysfs) for pair in sorted(pairs)})

@@ -63,7 +63,7 @@ class InMemoryPlugin:
         self._list(handler)
 
     def leave(self, handler: ClientHandler) -> None:
-        """Disconnect from the kubelet, as a plugin that ends its ListAndWatch stream."""
+        """Disconnect from the kubelet, as if the plugin had ended its ListAndWatch stream."""
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
             handler.disconnect(endpoint, "the plugin has disconnected")

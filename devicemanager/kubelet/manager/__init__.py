@@ -13,8 +13,8 @@ Invariants:
 
 * The lock is never held during an RPC, a file write or a callback.
 * An admission is in memory and on disk when ``admit`` returns, or it has changed nothing.
-* A late event of an old connection cannot affect the plugin that replaced it, because each
-  registration has a number of its own.
+* A late event of a replaced plugin's connection cannot affect its successor, because each
+  registration has a unique number.
 * The checkpoint is written after every change of its contents, without holding the lock.
 
 ``kubelet.registration`` has the servers, ``kubelet.pods`` the life cycles of pods.

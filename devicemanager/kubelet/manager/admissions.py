@@ -2,12 +2,13 @@
 
 Theory of operation. ``Admissions.run`` has four steps:
 
-1. Begin, under the lock. A pod has one admission at a time; inactive pods are freed first.
+1. Begin, under the lock. A pod has one admission at a time. First the devices of inactive pods
+   are freed.
 2. Drive: ``Driver`` runs the core's allocation steps, with their RPCs outside the lock.
 3. Commit, under the lock: the draft (the devices chosen so far) becomes entries of the ledger.
 4. Write the checkpoint, outside the lock.
 
-An admission can fail in four ways, and each way needs a different clean-up:
+An admission can fail for four reasons, and each needs a different clean-up:
 
 1. The plugin or the request is at fault. The core has already dropped the draft. ``_end`` frees
    the host devices that were assigned to the pod during this admission.
@@ -97,6 +98,8 @@ class Admissions:
         # Q10: the new pod is active now. If an ended pod had the same UID, the new pod keeps its
         # devices.
         if self._state.frees_late and (takes_hints or allocation.needs_devices):
+            if not takes_hints:
+                allocation.note_known()
             self._state.free_inactive()
         allocation.reusable = self._state.begin_reuse(allocation.pod.uid)
 

@@ -25,13 +25,13 @@ class Document(Protocol):
         """Replace the IDs of the healthy devices of all known resources."""
 
     def put(self, pod: PodUid, held: Holdings) -> None:
-        """Replace the entries of a pod, in the same position; append those of a new pod."""
+        """Replace the entries of a pod at their position; append the entries of a new pod."""
 
     def remove(self, pod: PodUid) -> None:
         """Remove the entries of a pod, if it has any."""
 
     def snapshot(self) -> Callable[[], checkpoint.Contents]:
-        """Return a function that builds the present contents of the file.
+        """Return a function that builds the contents of the file as they are now.
 
         The function must be called without the lock.
         """

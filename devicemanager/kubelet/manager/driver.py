@@ -12,11 +12,11 @@ lists again after each response. If ``run`` is interrupted, it closes the genera
 so that the generator frees its reservations.
 
 Only errors that reject a pod are thrown into the generator: ``EndpointError`` (the plugin's
-fault) and ``RequestError``. ``run`` raises every other error as an interrupt.
+fault) and ``RequestError``. Every other error interrupts ``run``, which raises it.
 
-A response to Allocate needs two checks before the core records it. It can name PCI devices by
-vendor and product ID: ``HostDeviceAssignment`` finds addresses for them. And it can be so large
-that storing it would slow down every later checkpoint write.
+A response to Allocate takes two steps before the core records it. It is rejected if it is so large
+that storing it would slow down every later checkpoint write. If it names PCI devices by vendor and
+product ID, ``HostDeviceAssignment`` finds their addresses.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from devicemanager.core.runoptions import ContainerSettings, NetworkInterface
 
 LARGE_RESPONSE = 64 * 1024
-"""Size in bytes from which an Allocate response causes a warning. Typical ones have hundreds."""
+"""Size from which an Allocate response causes a warning, in bytes. A typical response has a few
+hundred bytes."""
 
 # The protobuf key of field 1000 (typed_devices), length-delimited. Only a response with these two
 # bytes is decoded: most responses do not have them, and decoding would slow down every admission.
@@ -58,8 +59,9 @@ class HostDeviceAssignment:
     """Assignments of the host's PCI devices and network interfaces to pods; thread-safe.
 
     A plugin names PCI devices by vendor and product ID. ``resolve`` writes the address of a free
-    device into the stored response, so that it survives restarts. A plugin names a network
-    interface directly; an interface can be in the network namespace of one pod only.
+    device into the response. The checkpoint stores this response, so the address survives
+    restarts. A plugin names a network interface by its name on the host. Only one pod can use an
+    interface.
     """
 
     def __init__(self, state: State, sysfs: Path) -> None:
@@ -68,7 +70,7 @@ class HostDeviceAssignment:
         self._sysfs = sysfs
 
     def resolve(self, pod: PodUid, response: bytes) -> bytes:
-        """Return an Allocate response with an address for every PCI device that it names.
+        """Return the Allocate response, with an address for every PCI device that it names.
 
         The devices and network interfaces are assigned to the pod. Raises PciUnavailable if too
         few PCI devices are free, InterfaceUnavailable for an interface that another pod uses or

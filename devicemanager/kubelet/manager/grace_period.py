@@ -5,8 +5,8 @@ status loop does every few seconds. The mock has no such loop and uses a timer.
 
 There is at most one timer, for the resource that expires first; all resources have the same
 grace period. ``_arming`` guards the timer and is always taken before the state's lock.
-``_fire`` clears the timer before it removes resources, so that a plugin that disconnects at the
-same time starts a new timer.
+``_fire`` clears the timer before it removes resources. If a plugin disconnects during the removal,
+a new timer is therefore started.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from devicemanager.kubelet.manager.state import State
 
 
 class GracePeriod:
-    """Remover of resources after their grace period, by a timer and by calls of ``expire``."""
+    """Remover of resources whose grace period is over. A timer or ``expire`` starts a removal."""
 
     def __init__(
         self,

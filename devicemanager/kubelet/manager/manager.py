@@ -1,8 +1,8 @@
 """The device manager: allocate devices to pods and track them.
 
 Theory of operation. ``DeviceManager`` corresponds to the kubelet's ``ManagerImpl``
-(pkg/kubelet/cm/devicemanager/manager.go). ``devicemanager.core`` makes its decisions. It connects
-these objects:
+(pkg/kubelet/cm/devicemanager/manager.go). ``devicemanager.core`` makes its decisions. The manager
+connects these objects:
 
 * ``State`` has all data and the one lock. See its module for the rules of the lock.
 * ``ClientHandler`` (``plugins``) applies what plugins report: registrations, device lists, ended
@@ -13,13 +13,14 @@ these objects:
 In:  ``restore`` with a checkpoint, before anything else; pods through ``admit``; plugins through
      ``plugins``.
 Out: the checkpoint, through the ``Store``; events; and values for PodResources, pod statuses and
-     views, all read with short locks.
+     views. To read them, the lock is held only for a short time.
 
 Three methods free a pod's devices:
 
-* ``release``, for a deleted pod, frees them immediately and writes the checkpoint.
-* ``deactivate``, for a failed pod, leaves them visible until the next admission or List, as in the
-  kubelet, which updates its allocations only then.
+* ``release``, for pods that have ended or were deleted, frees them immediately and writes the
+  checkpoint.
+* ``deactivate``, for a pod that has ended, lets the next admission or List free them. The kubelet
+  updates its allocations only then.
 * ``sources_ready``, after a restart, frees the devices of pods that exist only in the checkpoint.
   Before this call a restarted kubelet frees no devices, because a pod may not be known yet.
 """
@@ -221,7 +222,7 @@ class DeviceManager:
         )
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
-        """Allocate devices to a container of an active pod that has none recorded.
+        """Allocate devices to a container without recorded devices, whose pod is active.
 
         Follows ``GetDeviceRunContainerOptions``, v1.32.
         """
@@ -250,7 +251,7 @@ class DeviceManager:
         )
 
     def release(self, *pods: PodUid) -> None:
-        """Free all resources of deleted pods, with one checkpoint write.
+        """Free all resources of ended or deleted pods, with one checkpoint write.
 
         With quirk Q10, the resources stay allocated until the next admission or List.
         """
@@ -275,9 +276,9 @@ class DeviceManager:
             self.write()
 
     def deactivate(self, pod: PodUid) -> None:
-        """Mark a pod as inactive: it has failed, but is not deleted.
+        """Mark a pod as inactive: it has ended, but is not deleted.
 
-        The pod's devices stay visible until the next allocation or List frees them
+        The pod's devices stay allocated until the next admission or List frees them
         (``UpdateAllocatedDevices``, v1.32).
         """
         with self.state.lock:
@@ -374,7 +375,8 @@ class DeviceManager:
     def expire(self) -> tuple[ResourceName, ...]:
         """Remove resources whose grace period is over; return their names, sorted.
 
-        A timer does the same. Call this method before a read that must not depend on the timer.
+        A timer also removes them, a moment after the end of the period. Call this method before a
+        read that must not find such resources.
         """
         return self._grace_period.expire()
 
@@ -395,9 +397,10 @@ class DeviceManager:
             )
 
     def _status_list(self, resource: ResourceName) -> DeviceList | None:
-        """Return the device list that has the health of a resource's devices, for pod statuses.
+        """Return the device list from which pod statuses take the health of a resource's devices.
 
-        With quirk Q9 it is the last list, even if the resource was removed.
+        Returns None if the resource has no list. With quirk Q9, a removed resource still has its
+        last list.
         """
         endpoints = self.state.endpoints
         keeps = "Q9" in self.settings.quirks
@@ -471,7 +474,8 @@ class DeviceManager:
 
 
 def _pick(seed: int | None) -> Pick:
-    """Return the function that chooses free devices: the lowest numbers, or at random."""
+    """Return the function that chooses free devices: the lowest numbers if ``seed`` is None,
+    otherwise at random."""
     if seed is None:
         return bitset.lowest
     source = random.Random(seed)

@@ -113,8 +113,8 @@ class ClientHandler:
 
     ``health_updates`` is the queue of pods whose devices changed health. ``write`` writes the
     checkpoint. ``stopped`` is called after a resource has lost its last plugin. ``make_room``
-    is called with the lock held and the NUMA nodes of devices; it adds these to the topology, and
-    returns the nodes that the machine does not have.
+    adds the NUMA nodes of devices to the topology, and returns the nodes that the machine does not
+    have; it is called with the lock held.
     """
 
     def __init__(
@@ -319,7 +319,7 @@ class ClientHandler:
             self._closed = True
 
     def close_connection(self, endpoint: EndpointId) -> None:
-        """Close the connection of a registration; its thread then calls ``disconnect``."""
+        """Close the connection of a registration; the connection's thread calls ``disconnect``."""
         connection = self._state.connections.get(endpoint)
         if connection is not None:
             connection.close()
@@ -349,8 +349,9 @@ class ClientHandler:
         held.
         """
         # The first list of a resource changes the file even if it has no devices, because the file
-        # also has the resource's name.
-        must_write = bool(change.changes) or not self._state.is_noted(resource)
+        # also has the resource's name. A plugin that disconnects before it leaves no trace.
+        is_first = is_list and not self._state.is_noted(resource)
+        must_write = bool(change.changes) or is_first
         if must_write:
             self._state.note_list(resource, change.healthy)
         # After a restart, the file can differ from the lists even if this list did not change.
@@ -385,8 +386,10 @@ class ClientHandler:
     def _report(
         self, resource: ResourceName, pod: PodUid, ids: Sequence[DeviceId], after: DeviceList
     ) -> None:
-        """Add a pod to the queue of changed health and publish an event; also if the queue is
-        full."""
+        """Add a pod to the queue of changed health, and publish an event.
+
+        If the queue is full, the event says that the report was dropped.
+        """
         if not self._health_updates.report(pod):
             self._events.publish(
                 EventKind.HEALTH_DROPPED,

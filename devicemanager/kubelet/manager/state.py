@@ -77,7 +77,8 @@ class PodState:
     """The manager's record of one pod. Records with default values are not stored."""
 
     admission: PodAllocation | None = None
-    """The admission in progress, or the allocation in progress for one container; else None."""
+    """The admission, or the allocation for one container, that is in progress; None if there is
+    none."""
     is_deleted: bool = False
     """True if the pod was deleted during its admission."""
     affinities: Affinities = attrs.field(factory=dict)
@@ -138,7 +139,8 @@ class PodStates:
         return None
 
     def deactivate(self, pod: PodUid) -> None:
-        """Mark a pod as inactive: the next admission of another pod frees its devices."""
+        """Mark a pod as inactive. The next admission of another pod frees the inactive pod's
+        devices."""
         self._inactive[pod] = None
 
     @property
@@ -303,7 +305,8 @@ class State:
         return reusable
 
     def note_admission(self, pod: PodUid) -> None:
-        """Record the pod that is being admitted; with quirk Q10 its devices are not freed."""
+        """With quirk Q10, record the pod that is being admitted, so that ``free_inactive`` keeps
+        its devices."""
         if self._keeps_admitted:
             self.admitted_last = pod
 

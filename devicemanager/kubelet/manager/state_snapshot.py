@@ -29,7 +29,7 @@ class ManagerSnapshot:
     lists: Mapping[ResourceName, DeviceList]
     """The current device list of each known resource, sorted by resource."""
     serving: Mapping[ResourceName, EndpointInfo]
-    """The registration of each resource whose plugin receives Allocate calls. If no plugin is
+    """For each resource, the registration whose plugin receives Allocate calls; if no plugin is
     connected, the last registration."""
     connected: tuple[EndpointInfo, ...]
     """Every connected registration, oldest first."""
@@ -41,7 +41,8 @@ class ManagerSnapshot:
 def snapshot(state: State) -> ManagerSnapshot:
     """Take a snapshot of the state. Must be called with the state's lock held.
 
-    The time grows with the number of resources, plugins and pods, but not of devices.
+    The time that this takes depends on the number of resources, plugins and pods, but not on the
+    number of devices.
     """
     lists = dict(state.endpoints.resources())
     serving = {name: state.endpoints.serving(name) for name in lists}

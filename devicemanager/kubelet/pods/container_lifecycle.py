@@ -10,8 +10,8 @@ first of these cases that applies:
 
 A timer per container waits for the backoff, and a timer per pod for the grace period of a
 deletion. Timers use the kubelet's clock, so a test can advance them. They belong to one kubelet
-instance: ``close`` cancels them, and ``resume`` of the next instance starts waiting containers
-without a wait, because a restarted kubelet has forgotten its backoffs.
+instance: ``close`` cancels them. ``resume`` of the next instance starts waiting containers
+immediately, because a restarted kubelet has forgotten its backoffs.
 
 Races: a timer can fire while the pod is deleted or the kubelet stops. A callback first removes its
 timer and returns if the lifecycle is closed. It then checks, under the store's lock, that the pod
@@ -101,7 +101,7 @@ class ContainerLifecycle:
     """Restarts of containers and deletions of pods in one kubelet instance; thread-safe.
 
     Backoffs are lost with the instance, as in the kubelet: the next instance starts waiting
-    containers without a wait.
+    containers immediately.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ class ContainerLifecycle:
         self._call_at((record.pod.uid, None), when, lambda: self._kill(record))
 
     def _kill(self, record: PodRecord) -> None:
-        """End all containers that are running after the grace period, as SIGKILL does."""
+        """End all containers that are still running after the grace period, as SIGKILL does."""
         with self._lock:
             self._timers.pop((record.pod.uid, None), None)
             if self._closed:

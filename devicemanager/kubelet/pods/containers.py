@@ -3,8 +3,8 @@
 The steps follow the kubelet (``generateContainerConfig`` and ``GetDeviceRunContainerOptions``,
 v1.32): call PreStartContainer of the plugins, allocate resources that have no recorded devices,
 prepare the claims, merge the settings. Each step can block in a plugin, and the pod can be deleted
-in the meantime. Therefore ``_check_exists`` runs after each step. It also frees what the step
-allocated, because the deletion has already freed the pod's devices.
+in the meantime. Therefore ``_check_exists`` runs after each step. If the pod was deleted, it frees
+what the step allocated: the deletion freed only the devices that the pod had before.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Containers:
     def start_remaining(self, record: PodRecord) -> None:
         """Start, in order, every container that was never started.
 
-        A container that cannot be started waits. After an init container that cannot be started,
-        no further container is started. Raises RequestError if the pod has ended or is being
-        deleted.
+        A container that cannot be started stays waiting; another call starts it. If it is an init
+        container, no further container is started. Raises RequestError if the pod has ended or is
+        being deleted.
         """
         for container, is_init in record.pod.all_containers():
             if record.status(container.name).was_started:

@@ -53,7 +53,8 @@ class ContainerInfo:
     name: str
     """Name of the container, unique within the pod."""
     kind: ContainerKind = ContainerKind.APP
-    """``init`` for an init container that runs to completion."""
+    """``app``, ``init`` (an init container that runs to completion), or ``sidecar`` (an init
+    container with restartPolicy Always)."""
     limits: Mapping[str, int] = attrs.field(factory=dict)
     """Resource limits by resource: number of devices, milli-CPUs or bytes."""
     requests: Mapping[str, int] = attrs.field(factory=dict)
@@ -110,7 +111,7 @@ class PodInfo:
     message: str = ""
     """Details about the reason, as in ``status.message``."""
     admitted: bool = False
-    """True if the pod was admitted, also if it has ended since."""
+    """True if the pod was admitted, even if it has ended since."""
     deleting: bool = False
     """True from the request to delete the pod until its containers have terminated."""
     start_time: float | None = None
@@ -123,7 +124,8 @@ class PodInfo:
     init_containers: tuple[ContainerInfo, ...] = ()
     """Init containers and sidecars, in the order of the manifest."""
     resource_claims: Mapping[str, str | None] = attrs.field(factory=dict)
-    """Name of each resource claim by its name in the pod; null if it is created from a template."""
+    """Names of the ResourceClaim objects, by the names that the pod uses for them; null for a claim
+    that is created from a template."""
     devices: Mapping[str, Mapping[str, tuple[str, ...]]] = attrs.field(
         factory=dict, init=False, repr=False
     )

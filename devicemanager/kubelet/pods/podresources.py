@@ -288,7 +288,7 @@ def _grouped(
 ) -> Iterable[podresources.ContainerDevices]:
     """Yield one entry for each run of consecutive devices that have the same NUMA nodes.
 
-    The server converts an entry to one entry for each device if the kubelet version does so.
+    If the kubelet version has one entry for each device, the server splits these entries.
     """
     for nodes, group in groupby(devices, key=lambda device: device[1]):
         ids = tuple(id_ for id_, _ in group)

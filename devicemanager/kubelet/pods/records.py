@@ -64,15 +64,15 @@ class PodRecord:
     reason: str = ""
     message: str = ""
     admitted: bool = False
-    """True if the pod was admitted, also if it has ended since."""
+    """True if the pod was admitted, even if it has ended since."""
     running: frozenset[ContainerName] = frozenset()
     finished: frozenset[ContainerName] = frozenset()
     """Init containers that have run to completion."""
     restarted: frozenset[ContainerName] = frozenset()
     """Containers that were started more than once."""
     statuses: dict[ContainerName, ContainerStatus] = attrs.field(factory=dict)
-    """Statuses of containers that were started or failed to start; ``status`` also has a status
-    for the others."""
+    """Statuses of containers that were started or failed to start. The method ``status`` also
+    returns a status for other containers."""
     has_sandbox: bool = False
     """True if a container was started since the node booted."""
     deletion_grace: float | None = None
@@ -133,7 +133,8 @@ class PodRecord:
         }
 
     def started(self, container: Container, is_init: bool, now: float | None = None) -> None:
-        """Record that a container was started; an ordinary init container also completes.
+        """Record that a container was started. An ordinary init container, which is not a sidecar,
+        is recorded as completed.
 
         ``now`` is in seconds since the epoch; None if an earlier kubelet started the container.
         """
@@ -182,7 +183,8 @@ class PodRecord:
     def stop(self, exit_code: int, now: float) -> Phase:
         """Record that all running containers exit with this code, and return the resulting phase.
 
-        The containers that do not run will never start. ``end`` must be called to set the phase.
+        Containers that do not run count as never starting again. This method does not set the
+        phase; call ``end`` with the result.
         """
         for name in self.running:
             self.ended(name, exit_code, "Error" if exit_code else "Completed", now)
@@ -227,7 +229,8 @@ class PodRecord:
 
 # Users may pass an Admission or a manifest by mistake, which would cause a KeyError later.
 def pod_uid(uid: object) -> PodUid:
-    """Return a pod's UID. Raises RequestError if it is not a string but, say, an ``Admission``."""
+    """Return a pod's UID unchanged. Raises RequestError if it is not a string, for example if it is
+    an ``Admission``."""
     if not isinstance(uid, str):
         kind = type(uid).__name__
         raise RequestError(f"invalid pod UID: expected a string such as admission.uid, not {kind}")
@@ -292,7 +295,7 @@ class PodStore:
         return self._names.get(uid, str(uid)) if record is None else title(record.pod)
 
     def add(self, pod: Pod, now: float | None = None) -> PodRecord:
-        """Add a pod that the kubelet sees first at ``now``, and return its record.
+        """Add a pod that the kubelet first sees at the time ``now``, and return its record.
 
         Raises RequestError if an active pod has the same UID.
         """
@@ -310,7 +313,8 @@ class PodStore:
             return record
 
     def is_current(self, record: PodRecord) -> bool:
-        """True if the record's pod is not deleted, also if another pod has its UID by now."""
+        """True if the store has this record. False if its pod was deleted, even if a new pod has
+        the same UID."""
         with self.lock:
             return self._records.get(record.pod.uid) is record
 

@@ -89,7 +89,7 @@ class FileQueue:
 
     @property
     def is_late(self) -> bool:
-        """True if an action is still running after its caller has stopped waiting."""
+        """True if an action is still running after the caller of ``add`` has stopped waiting."""
         return self._late
 
     def add(self, action: Action, patience: float) -> None:

@@ -9,17 +9,17 @@ these steps:
 2. Without the lock, do what can block: structured claims, the manager's admission, container
    starts.
 3. Under the lock again, check that the pod is not deleted and change its record. If the pod has
-   ended, notify the manager and the claims. This needs the lock, because another pod can be
-   admitted with the same UID afterwards.
+   ended, notify the manager and the claims before the lock is released: after that, a new pod with
+   the same UID can be admitted.
 4. Without the lock, release devices and claims, write files and publish events.
 
 The events of a pod are therefore in this order: ADMITTED or REJECTED, starts, exits, FINISHED,
 TERMINATED. Claims are allocated before devices, and are freed if the admission fails later.
 
 After a restart, ``readmit`` repeats all admissions in their original order. A pod keeps the
-devices that it has in the checkpoint. Devices of pods that are only in the checkpoint are freed
-when every known pod has been admitted again (``_check_sources``), or when ``sources_ready`` is
-called.
+devices that it has in the checkpoint. No devices are freed until every pod of the checkpoint is
+known again (``_check_sources``), or until the caller declares with ``sources_ready`` that all pods
+are known. ``sources_ready`` frees the devices of pods that exist only in the checkpoint.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class PodWorkers:
         return pod
 
     def start(self, uid: str) -> None:
-        """Start all containers of a pod that were never started, as ``MockKubelet.start_pod``."""
+        """Start the containers that were never started, as ``MockKubelet.start_pod`` does."""
         self._containers.start_remaining(self._store.known(uid))
 
     def restore(
@@ -146,7 +146,7 @@ class PodWorkers:
         return admission
 
     def _is_restored(self, uid: PodUid) -> bool:
-        """True if the checkpoint has this pod, and not all of its pods are admitted again yet."""
+        """True if the pod has stored devices or claims, and not all stored pods are known yet."""
         if not self._manager.is_sources_ready and self._manager.holdings(uid):
             return True
         return not self._claims.is_sources_ready and uid in self._claims.pods()
@@ -307,8 +307,9 @@ class PodWorkers:
     def _check_known(self, pod: Pod) -> None:
         """Check a pod for requested resources that no plugin has registered (quirk Q14).
 
-        Raises Rejected if such a resource is declared in the settings, or if they are strict.
-        Otherwise the pod runs without the resource, as in the kubelet, with a warning event.
+        Raises Rejected if ``Settings.declared_resources`` has such a resource, or with
+        ``Settings.strict``. Otherwise the pod runs without the resource, as in the kubelet, and a
+        warning event is published.
         """
         for container, _ in pod.all_containers():
             for resource, count in container.limits.items():
@@ -371,7 +372,7 @@ class PodWorkers:
         return self._has_readmitted and self._manager.is_sources_ready
 
     def _check_sources(self) -> None:
-        """Call ``sources_ready`` if all pods of the checkpoint have been admitted again."""
+        """Call ``sources_ready`` if every pod that has devices or claims is known."""
         if self._manager.is_sources_ready and self._claims.is_sources_ready:
             return
         if self._manager.pods() | self._claims.pods() <= self._store.uids():
@@ -380,7 +381,7 @@ class PodWorkers:
     # -- end -------------------------------------------------------------------------
 
     def finish(self, uid: str, exit_codes: Mapping[str, int]) -> Phase:
-        """Let all app containers of a pod exit, and return its phase, as ``MockKubelet.finish``."""
+        """Let all app containers of a pod exit, and return the pod's phase."""
         record = self._store.known(uid)
         pod = record.pod
         with self._store.lock:
@@ -401,7 +402,7 @@ class PodWorkers:
     def stop(
         self, uid: str, exit_code: int, *, reason: str = "", message: str = "", disruption: str = ""
     ) -> Phase:
-        """End a pod as the kubelet does, and return its phase, as ``MockKubelet.stop_pod``."""
+        """End a pod as the kubelet does, for example in an eviction, and return its phase."""
         record = self._store.known(uid)
         with self._store.lock:
             if not record.is_active:

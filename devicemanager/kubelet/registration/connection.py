@@ -10,8 +10,8 @@ thread for every channel with an open stream. With the option SingleThreadedUnar
 not: the thread that iterates over the stream does the work.
 
 A ListAndWatch stream ends when the plugin ends it, when the connection breaks or is closed, or
-when a message is invalid or too large. ``_follow`` returns the reason as one line. Before that it
-reads the remaining messages, because gRPC keeps the socket of a call that was not read to its end.
+when a message is invalid or too large. ``_follow`` reads the remaining messages, because gRPC keeps
+the socket of a call that was not read to its end. Then it returns the reason as one line.
 
 Any thread may call ``close`` at any time: calls in flight fail with Canceled, and the stream and
 the connection's thread end. ``join`` waits for the thread, for up to 10 seconds.
@@ -70,7 +70,7 @@ def rpc_error(error: grpc.RpcError) -> RpcError:
 
 
 def from_grpc(error: grpc.RpcError | grpc.FutureCancelledError | ValueError) -> RpcError:
-    """Convert an exception of gRPC to an RpcError, also the ValueError of a closed channel."""
+    """Convert an exception of gRPC to an RpcError. A closed channel raises ValueError."""
     if isinstance(error, grpc.RpcError):
         return rpc_error(error)
     # gRPC raises ValueError for a call on a closed channel.
@@ -303,8 +303,10 @@ class Connection:
             stream.initial_metadata()
         return "the plugin ended it"
 
-    @staticmethod
-    def _read(stream: Iterable[bytes], on_list: OnList, call: CallInProgress | None) -> None:
+    def _read(self, stream: Iterable[bytes], on_list: OnList, call: CallInProgress | None) -> None:
+        # With these quirks an equal list has an effect: the checkpoint is written, or the list
+        # replaces that of another plugin.
+        reads_all = not self._settings.quirks.isdisjoint(("Q24", "Q29"))
         last: bytes | None = None
         # The reader reuses the columns of the previous list.
         reader = ListReader()
@@ -312,7 +314,7 @@ class Connection:
             if call is not None:
                 call.received_message(message)
             # Bytes are compared first, because plugins repeat their list periodically.
-            if message != last:
+            if message != last or reads_all:
                 on_list(reader.read(message))
                 last = message
 
@@ -395,7 +397,7 @@ class Connection:
             self._faults.closed()
 
     def join(self) -> None:
-        """Wait up to 10 s for the connection's thread; return immediately on this thread itself."""
+        """Wait up to 10 s for the connection's thread to end; do nothing if it is the caller."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_SECONDS)
 

@@ -92,7 +92,8 @@ class Dialer:
 def leaves_enough(descriptor: int, limit: int) -> bool:
     """True if enough file descriptors are free after ``descriptor`` was opened.
 
-    ``limit`` is the process's limit. 64 descriptors must be free, or a quarter of a low limit.
+    ``limit`` is the process's limit. At least 64 descriptors must be free, or a quarter of the
+    limit if it is below 256.
     """
     return descriptor < limit - min(_RESERVE, limit // 4)
 
@@ -124,7 +125,8 @@ class Attempt:
     def _may_open(self, peer: socket.socket) -> bool:
         """True if enough file descriptors are free.
 
-        The kernel assigns the lowest free number, so the number of ``peer`` is the measure.
+        The kernel assigns the lowest free number. A high number of ``peer`` therefore means that
+        few descriptors are free.
         """
         # Read each time: a test or the user can change the limit.
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

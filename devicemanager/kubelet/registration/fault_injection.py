@@ -94,7 +94,7 @@ class PluginFaults:
 
 
 def note(fired: Iterable[Fired], call: CallInProgress | None) -> None:
-    """Add the faults that fired to the call's entry in the call log."""
+    """Append the faults that fired to ``fault`` of the call's entry in the call log."""
     if call is not None:
         call.fault = "; ".join(filter(None, (call.fault, *map(str, fired))))
 

@@ -4,7 +4,7 @@ Theory of operation. The Registration service (``server``) and the plugin watche
 call ``check`` and ``connect`` in a task on the event loop. A registration takes these steps:
 
 1. ``check``: count the registration; reject an unsupported version or an invalid resource name.
-2. Dial: wait until the plugin's socket is served, up to ``dial_timeout``.
+2. Dial: wait until the plugin's socket is served, for up to ``dial_timeout``.
 3. Reserve a slot: the number of registrations per process is limited (``_reserve_slot``).
 4. On the new connection's thread: call GetDevicePluginOptions, unless the options are known, and
    pass the connection to the device manager.
@@ -141,7 +141,7 @@ class Registrar:
         return self._loop.run(task)
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Call a function that can block on a thread of the pool, and return its result.
+        """Call a function on a thread of the pool, because it can block; return its result.
 
         An exception other than RegistrationRejected is reported as a bug, and raised as
         RegistrationRejected.
@@ -197,7 +197,7 @@ class Registrar:
     async def reject(
         self, resource: ResourceName, rejected: RegistrationRejected
     ) -> RegistrationRejected:
-        """Count a registration that another check has rejected, and publish an event.
+        """Count a registration that the caller rejects, and publish an event.
 
         Returns ``rejected``.
         """
@@ -207,7 +207,7 @@ class Registrar:
     async def report(
         self, resource: ResourceName, rejected: RegistrationRejected
     ) -> RegistrationRejected:
-        """Publish an event for a registration that another check has rejected.
+        """Publish an event for a registration that the caller rejects, but that is counted already.
 
         Returns ``rejected``.
         """
@@ -223,7 +223,7 @@ class Registrar:
     def _count(self, resource: ResourceName) -> None:
         """Count a registration by its resource name.
 
-        Only the first 1000 names are counted separately; others are counted together.
+        The first 1000 names are counted separately, all further names together.
         """
         with self._lock:
             is_new = resource not in self._counts

@@ -11,7 +11,8 @@ injected fault may delay the response or drop its connection (``_with_faults``).
 thread sends the response, because a client that does not read would block the sender.
 
 Callers are untrusted. Texts in rejections and in the call log are cut, and the status must fit
-into gRPC's metadata limit. The request message, which can have 4 MB, is released before the wait.
+into gRPC's metadata limit. The request message, which can have 4 MB, is released before the plugin
+is dialed.
 
 The socket gets its public name only when the server listens and everything else is ready, so a
 plugin that sees ``kubelet.sock`` can register immediately.
@@ -205,7 +206,7 @@ class RegistrationServer:
     ) -> EndpointId | None:
         """Check and connect a plugin, and return the number of its registration.
 
-        Up to v1.24 the plugin is connected in the background, and None is returned before.
+        Up to v1.24 the plugin is connected in the background, and the result is None.
         """
         if fired:
             await self._inject_rejection(resource, fired)

@@ -8,6 +8,6 @@ Everything that a plugin sends is untrusted. Bytes that cannot be decoded, and s
 container can have, raise ``WireError`` with a text of one line. The package has no state, except
 that a ``ListReader`` stores the previous list of its plugin.
 
-Start reading with ``settings``. ``lists`` decodes device lists. It must be fast, because a list
-can have 100,000 devices, but nearly all of them are the same as in the previous list.
+Start reading with ``settings``. ``lists`` decodes device lists. It is optimized for lists of up to
+100,000 devices, nearly all of which are the same as in the previous list.
 """

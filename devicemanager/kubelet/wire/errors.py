@@ -1,4 +1,4 @@
-"""The error for bytes that a plugin or a checkpoint should not contain."""
+"""The error for invalid bytes in a plugin's message or in a checkpoint."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ To compare bytes, the list is parsed with another message type (``rawlist``), wh
 device as bytes. There are three cases:
 
 1. The list has as many devices as the previous list: decode only devices whose bytes differ.
-2. It has another number of devices, below 100,000: decode every device (``_columns``).
-3. It has 100,000 devices or more, as only tests with repeated devices do: decode every distinct
-   device (``_columns_of_many``).
+2. The list has a different number of devices, below 100,000: decode every device (``_columns``).
+3. The list has a different number of devices, 100,000 or more, as only in tests with repeated
+   devices: decode every distinct device (``_columns_of_many``).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ but a list of 4 MiB can have two million equal devices."""
 
 
 def device_columns(message: bytes) -> Columns:
-    """Decode a ListAndWatchResponse to columns. Raises ``WireError`` for other bytes."""
+    """Decode a ListAndWatchResponse to columns. Raises ``WireError`` for invalid bytes."""
     return ListReader().read(message)
 
 
@@ -58,7 +58,7 @@ class ListReader:
         self._columns = Columns([], [], [])
 
     def read(self, message: bytes) -> Columns:
-        """Decode a ListAndWatchResponse to columns. Raises ``WireError`` for other bytes."""
+        """Decode a ListAndWatchResponse to columns. Raises ``WireError`` for invalid bytes."""
         # Parsed with a message type that leaves devices as bytes, which can be compared.
         raw = rawlist.ListAndWatchResponse()
         try:
@@ -97,7 +97,7 @@ def _with(column: list[T], numbers: Iterable[int], values: Iterable[T]) -> list[
 
 
 def _columns_of_many(devices: list[bytes]) -> Columns:
-    """Decode a list in which most devices may be equal; each distinct device only once."""
+    """Decode each distinct device of a list once; most devices of the list may be equal."""
     distinct = dict.fromkeys(devices)
     if len(distinct) > len(devices) // 2:
         return _columns(devices)
@@ -148,7 +148,8 @@ def _numa(device: dp.Device) -> Nodes:
 def _state_bytes(device: bytes, device_id: str) -> bytes:
     """Return the bytes after a device's ID, which encode its health and topology.
 
-    Returns b"" if the encoding is unusual, so that these bytes have more or less than the state.
+    Returns b"" if the ID is not at the start of ``device``, or if a second ID follows it: then no
+    bytes encode health and topology alone.
     """
     text = device_id.encode()
     if not 0 < len(text) < _LONG or not device.startswith(bytes((_ID_TAG, len(text))) + text):

@@ -28,8 +28,8 @@ __all__ = [
 def settings_from_bytes(alloc_resp: bytes) -> ContainerSettings:
     """Decode a ContainerAllocateResponse that a plugin sent or a checkpoint stores.
 
-    Raises ``WireError`` for other bytes, and for a typed device of an unknown kind, because the
-    container must not start without the device.
+    Raises ``WireError`` if the bytes are not a valid message. Also raises it for a typed device
+    that is not of kind filesystem, netlink or pci: the container must not start without the device.
     """
     try:
         message = dp.ContainerAllocateResponse.FromString(alloc_resp)
@@ -63,7 +63,7 @@ def without_cdi_devices(alloc_resp: bytes) -> bytes:
 def settings_from_message(message: dp.ContainerAllocateResponse) -> ContainerSettings:
     """Convert a ContainerAllocateResponse to settings; maps are sorted by key.
 
-    Raises ``WireError`` for a typed device of an unknown kind.
+    Raises ``WireError`` for a typed device that is not of kind filesystem, netlink or pci.
     """
     filesystem: list[DeviceSpec] = []
     interfaces: list[NetworkInterface] = []

@@ -1,4 +1,4 @@
-"""Resource claims in a Pod: the pod's list, claims of containers, and of extended resources."""
+"""Parse the resource claims in a Pod: of the pod, of its containers, for extended resources."""
 
 # Rules follow ``validatePodResourceClaims`` and ``validateResourceClaimNames``
 # (pkg/apis/core/validation/validation.go, v1.32).
@@ -21,7 +21,7 @@ _EXTENDED = "extendedResourceClaimStatus"
 def read_pod_claims(
     items: object, check_label: CheckName, check_subdomain: CheckName
 ) -> dict[str, str | None]:
-    """Parse ``spec.resourceClaims`` into claim names by their names in the pod.
+    """Parse ``spec.resourceClaims``: each entry's name in the pod to the name of its ResourceClaim.
 
     The value is None for a claim template. Raises FieldError with a path below ``spec``.
     """

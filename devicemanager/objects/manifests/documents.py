@@ -94,7 +94,7 @@ class _Collection:
 
 @attrs.define
 class _Shape:
-    """Depth, expanded size and keys of the events that have been read so far."""
+    """Depth, expanded size and keys of the YAML text, up to the event that was read last."""
 
     max_nodes: int
     max_items: int | None = None

@@ -114,9 +114,9 @@ def status_object(
 ) -> Object:
     """Return the status of a pod as a JSON object.
 
-    ``now`` (seconds since the epoch): the transition time of conditions without one. ``since``:
-    transition times by condition that the API server already has. Fields without a value are
-    omitted, and ``status_patch`` removes them from the API object.
+    ``since``: for each condition, the transition time that the API server already has. ``now``
+    (seconds since the epoch): the transition time of all other conditions. Fields without a value
+    are omitted, and ``status_patch`` removes them from the API object.
     """
     made: Object = {"phase": str(status.phase), "qosClass": str(status.qos_class)}
     texts = {"reason": status.reason, "message": status.message}

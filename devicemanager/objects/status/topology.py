@@ -1,6 +1,6 @@
 """NodeResourceTopology objects (``topology.node.k8s.io/v1alpha2``) for NUMA-aware schedulers.
 
-They have the number of devices and free devices by NUMA node.
+For each NUMA node, they have the number of all devices and the number of free devices.
 """
 
 from __future__ import annotations

@@ -63,8 +63,11 @@ class ScreenState:
 
 
 def keys(data: bytes) -> Iterator[str]:
-    """Yield the keys in the bytes of one read from the terminal. A key is a character, or a name
-    such as ``up``; ``unknown`` for other escape sequences."""
+    """Yield the keys in ``data``, the bytes that one read from the terminal returned.
+
+    A key is a character, or a name such as ``up``. An unknown escape sequence has the name
+    ``unknown``.
+    """
     # An escape sequence is assumed to arrive in one read, so a lone escape is the Escape key.
     text = data.decode("utf-8", "replace")
     while text:

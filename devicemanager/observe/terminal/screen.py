@@ -51,7 +51,7 @@ class Subject(Protocol):
 
     @property
     def help(self) -> str:
-        """One line of help for each pane's number key."""
+        """Help for the number keys of the panes, one line per key."""
 
     def is_available(self, pane: Pane, shown: Shown) -> bool:
         """True if the view's source reports the content of the pane."""

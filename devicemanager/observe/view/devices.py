@@ -2,7 +2,8 @@
 
 The ledger maps pods to devices. ``Holders`` is the inverse map from devices to containers, updated
 pod by pod. ``Layouts`` reuses the layout of a resource while its device IDs and NUMA nodes are
-unchanged. ``resource_view`` combines both. The state of a device depends on four cases:
+unchanged. ``resource_view`` combines both. The state of a device depends on which of four cases
+applies:
 
 1. It is listed and free.
 2. It is listed and in use (allocated or reserved).
@@ -134,7 +135,7 @@ def _layout(device_index: DeviceIndex, others: Mapping[str, Nodes]) -> Layout:
 
 
 def by_node(numa: Iterable[Nodes]) -> dict[int | None, tuple[int, ...]]:
-    """Return the numbers of devices by NUMA node, from a column of NUMA nodes; see
+    """Return device numbers (positions in the column ``numa``) by NUMA node, as described in
     ``Layout.by_node``."""
     members: dict[int | None, list[int]] = {}
     for number, nodes in enumerate(numa):
@@ -187,7 +188,8 @@ def resource_view(
 def _reserved(
     name: ResourceName, held: dict[str, tuple[Holder, ...]], reserved: Iterable[Reserved]
 ) -> set[DeviceId]:
-    """Add the pods of reserved devices to ``held``. Return the devices that are being allocated."""
+    """Add the pods of reserved devices to ``held``. Return the IDs of those devices that belong to
+    an admission in progress."""
     allocating = set[DeviceId]()
     for pod, resource, ids in reserved:
         if resource == name:

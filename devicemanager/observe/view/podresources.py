@@ -75,8 +75,8 @@ class PodResourcesView:
 
 
 def _reuse(before: tuple[T, ...], after: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
-    """Return ``after``, with equal elements replaced by the objects of ``before`` with the same
-    key."""
+    """Return ``after``. An element that equals the element of ``before`` with the same key is
+    replaced by that object."""
     old = {key(view): view for view in before}
     return reuse_unchanged(before, [reuse_equal(old.get(key(view)), view) for view in after])
 

@@ -41,8 +41,8 @@ class DeviceState(StrEnum):
 
     @property
     def label(self) -> str:
-        """The word that users see. The value differs for ALLOCATED, because public JSON uses
-        ``held``."""
+        """The word that users see. It equals the value of the member, except for ALLOCATED, whose
+        value is ``held`` in public JSON."""
         return "allocated" if self is DeviceState.ALLOCATED else self.value
 
 

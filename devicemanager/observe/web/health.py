@@ -37,7 +37,7 @@ def live_checks() -> tuple[Check, ...]:
 
 
 def node_checks(kubelet: NodeInfo) -> tuple[Check, ...]:
-    """Return the checks for a node of any kubelet version."""
+    """Return the checks that every kubelet version has."""
 
     # A stopped real kubelet does not respond. This server runs on while the kubelet is stopped.
     def syncloop() -> str:
@@ -47,7 +47,7 @@ def node_checks(kubelet: NodeInfo) -> tuple[Check, ...]:
 
 
 def checks_of(kubelet: MockKubelet) -> tuple[Check, ...]:
-    """Return the checks for the version of a kubelet."""
+    """Return the checks that the version of a kubelet has."""
     checks = node_checks(kubelet)
     if kubelet.settings.behaviour.health_check is HealthCheck.NONE:
         return checks

@@ -32,7 +32,7 @@ PARTS: Final[tuple[Callable[[Site], Sequence[BaseRoute]], ...]] = (endpoints.rou
 
 
 class ControlNotLoopback(ValueError):
-    """Error: the address would expose a control API to other hosts that allows only this host."""
+    """Error for an address that other hosts can reach, if the control API allows only this host."""
 
 
 class HttpServer(HttpServerThread):
@@ -57,10 +57,11 @@ class HttpServer(HttpServerThread):
         """Create the server without listening, and start counting metrics.
 
         ``address`` is an IP address of this host and a port (0: any). ``control`` is the control
-        API of the same kubelet, not started. It is also served on ``address``, and its own
-        addresses serve the endpoints and the page. ``allow_remote`` permits an address that other
-        hosts can reach; their users can then read everything, unencrypted. ``simulated`` returns,
-        by resource, the function that sets the health of a simulated plugin's devices.
+        API of the same kubelet, not started. This server then also listens on the addresses of
+        ``control``, and serves the endpoints, the page and the control API on every address.
+        ``allow_remote`` permits an address that other hosts can reach; their users can then read
+        everything, unencrypted. ``simulated`` returns, by resource, the function that sets the
+        health of a simulated plugin's devices.
 
         Raises ValueError for an invalid or forbidden address, and ControlNotLoopback if the address
         would expose a control API that does not allow it.

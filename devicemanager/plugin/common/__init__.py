@@ -9,6 +9,7 @@ other:
 * ``notifier``: wait for the next change without missing one.
 * ``hooks``: call an author's method and convert everything that it raises into an Exception.
 
-The loop that observes the kubelet and re-registers (``devicemanager.plugin.resource`` with
-the pure ``reconcile``) takes its service, registration mode and settings as parameters.
+Other programs can also use the loop that observes the kubelet and re-registers
+(``devicemanager.plugin.resource`` with the pure ``reconcile``): its service, registration mode and
+settings are parameters.
 """

@@ -83,7 +83,7 @@ class SignalWait:
         return bool(readable)
 
     def give_up(self) -> None:
-        """Make :meth:`wait` return None. Thread-safe; after the block, do nothing."""
+        """Make :meth:`wait` return None. Thread-safe. A call after the block has no effect."""
         with self._lock, contextlib.suppress(BlockingIOError):
             if self._open:
                 os.write(self._writer, b"\0")

@@ -71,7 +71,7 @@ def node_binds(
 def enter(binds: Sequence[Bind]) -> None:
     """Move the calling process to a private mount namespace with these mounts.
 
-    Must be called in a process with a single thread. Raises NamespaceError if that fails.
+    The process must have a single thread. Raises NamespaceError if the move or a mount fails.
     """
     _unshare()
     try:
@@ -106,7 +106,7 @@ def _unshare() -> None:
 def enter_user() -> None:
     """Move the calling process to a new user namespace with the same user and group.
 
-    Must be called in a process with a single thread. Raises NamespaceError if that fails.
+    The process must have a single thread. Raises NamespaceError if the move fails.
     """
     _unshare_user(0)
 
@@ -169,7 +169,8 @@ def _mirror(
     """Mount an in-memory directory with the entries of all layers at ``target``.
 
     A layer is a directory and the names of its entries to show; None shows all. An entry of an
-    earlier layer hides later entries of the same name. ``make`` is an additional empty directory.
+    earlier layer hides entries of the same name in later layers. ``make``: the path of an empty
+    directory to add, relative to ``target``.
     """
     stage = Path(tempfile.mkdtemp(prefix="dm-mounts-"))
     try:

@@ -25,7 +25,7 @@ _STOP_SECONDS = 10.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
 """Seconds: ``backOffPeriod`` and ``MaxContainerBackOff``, pkg/kubelet/kubelet.go, v1.32."""
 _RESET_SECONDS = 2 * _LONGEST_PAUSE
-"""Minimum run time of a process that restarts without a pause."""
+"""A process that ran at least this long restarts without a pause."""
 
 # The supervisor finds the package by path, because the command's working directory and PYTHONPATH
 # could hide it.

@@ -32,7 +32,7 @@ from devicemanager.plugin.processes.namespace import Bind, NamespaceError, enter
 __all__ = ["CANNOT_START", "Supervision", "end_as", "supervise"]
 
 CANNOT_START = 127
-"""Exit status if the command cannot be started, as that of a shell."""
+"""Exit status if the command cannot be started, as in a shell."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SI_KERNEL = 0x80
@@ -58,7 +58,7 @@ class Supervision:
     command: Sequence[str]
     binds: tuple[Bind, ...] = ()
     lifeline: int | None = None
-    """Descriptor of a pipe; at its end, the command and its descendants are killed.
+    """Descriptor of a pipe. If its other end is closed, the command and its descendants are killed.
 
     With a lifeline, the command gets a new session. Without a lifeline, the command stays in the
     terminal's foreground process group.

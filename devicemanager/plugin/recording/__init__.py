@@ -2,7 +2,8 @@
 
 Theory of operation. A ``Recorder`` serves ``kubelet.sock`` for the plugins. When a plugin
 registers, the recorder starts a proxy socket in the kubelet's directory, and forwards Register with
-the name of the proxy socket. The kubelet then calls the proxy, which makes each call on the plugin.
+the name of the proxy socket. The kubelet then calls the proxy, which forwards each call to the
+plugin.
 The recorder writes one line to the file for each ended call, list and ended stream.
 
 A ``ReplayPlugin`` is a plugin of the plugin framework whose service takes its lists and responses

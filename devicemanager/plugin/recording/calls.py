@@ -61,7 +61,7 @@ class RecordedCall:
     kubelet: int
     """Number of the kubelet instance, from 1."""
     registration: int
-    """Number of the Register call, from 1, to which this call belongs (or which it is)."""
+    """Number of the Register call, from 1, that led to this call; for Register, its own number."""
     resource: str
     plugin: str
     """Endpoint in the plugin's Register call: the file name of its socket."""

@@ -1,12 +1,13 @@
 """Proxies between a kubelet and its plugins.
 
 For each plugin that registers, a ``PluginProxy`` serves a socket in the kubelet's directory. It
-makes every call that it receives on the plugin's socket, byte for byte. Messages are not decoded:
+forwards every call from there to the plugin's socket, byte for byte. Messages are not decoded:
 in gRPC, a single response is a stream of one message, so one handler serves unary methods, streams
 and methods of later API versions.
 
-``forward`` must determine who ended a call, because the recording contains this: the receiver of
-the call (a response or an error), the caller (cancellation or deadline), or the recorder.
+The recording shows which side ended a call, so ``forward`` must determine this side. It is the
+receiver of the call (by a response or an error), the caller (by cancellation or deadline), or the
+recorder.
 """
 
 from __future__ import annotations
@@ -338,7 +339,7 @@ class PluginProxies:
             proxy.kubelet_has_left = True
 
     def mirror(self) -> None:
-        """Remove the other socket of each plugin whose own or proxy socket was removed.
+        """Remove the socket of a proxy whose plugin's socket was removed, and the reverse.
 
         Close proxies without a socket when they are idle.
         """

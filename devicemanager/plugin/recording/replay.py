@@ -35,7 +35,7 @@ class ReplayPlugin(ManagedPlugin):
     """Replayed plugin of one resource of a recording, for the kubelet of ``directory``.
 
     ``recording`` is a ``Recording`` or its path. ``resource`` is optional if the recording has only
-    one resource. ``speed``: recorded seconds per second; None: no pauses between recorded events.
+    one resource. ``speed``: how many recorded seconds pass per second; None: replay without pauses.
 
     ``start`` serves in the background and re-registers after kubelet restarts. The n-th
     registration replays the n-th recorded registration. Further registrations send the last

@@ -42,7 +42,7 @@ class DeploymentError(PluginError):
 def deploy(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
     """Create the plugin's DaemonSet, and its namespace if that does not exist.
 
-    Return one line that describes the result. Raises DeploymentError.
+    Return one line that describes the result. Raises DeploymentError if a request fails.
     """
     name = f"{settings.namespace}/{settings.plugin_name}"
     with _cluster(f"deploy {name}") as api:
@@ -65,7 +65,7 @@ def deploy(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
 def undeploy(settings: SimulationSettings) -> str:
     """Delete the plugin's DaemonSet, and its namespace if ``deploy`` created it and it is unused.
 
-    Return one line that describes the result. Raises DeploymentError.
+    Return one line that describes the result. Raises DeploymentError if a request fails.
     """
     name = f"{settings.namespace}/{settings.plugin_name}"
     with _cluster(f"undeploy {name}") as api:

@@ -65,7 +65,7 @@ def missing(node: Node) -> Iterator[Finding]:
 
 
 def allocated_twice(node: Node) -> Iterator[Finding]:
-    """Find devices that are allocated to two pods.
+    """Find devices that are allocated to several pods.
 
     Pods that are no longer on the node do not count: their entries in the checkpoint are only
     stale.

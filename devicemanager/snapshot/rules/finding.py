@@ -119,8 +119,8 @@ ADVICE: Final = {
         page=_CORRUPT,
     ),
     Kind.HELD_TWICE: _advice(
-        "delete one of the pods, and do not trust the results of the device since then",
-        "restart nothing before: both pods would get the device again",
+        "delete one of the pods, and do not trust what the device computed while both had it",
+        "restart nothing before you delete it: both pods would get the device again",
         page=_TWICE,
         issues=(137534, 75880),
     ),

@@ -49,7 +49,7 @@ class Script:
     pods: tuple[Pod, ...] = ()
     allocatable: Allocatable = attrs.field(factory=Allocatable)
     kubelet_version: str | None = None
-    """Kubelet version to serve like, such as ``1.32``; None: serve all methods, fields and pods."""
+    """Kubelet version, such as ``1.32``, whose methods, fields and pods are served; None: all."""
     qps: float | None = DEFAULT_QPS
     """Maximum calls per second over all methods; None switches the limit off."""
     burst: int = DEFAULT_BURST

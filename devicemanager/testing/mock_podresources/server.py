@@ -211,7 +211,7 @@ class MockPodResources:
 
 
 class _Actions:
-    """Actions for the fault registry; most faults with an action need a kubelet and fail."""
+    """Actions for the fault registry. Faults that act on a kubelet are rejected."""
 
     def __init__(self, source: MemorySource, profile: Profile) -> None:
         self._source = source

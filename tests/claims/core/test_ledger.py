@@ -185,8 +185,8 @@ def test_charges_of_withdrawn_devices_still_count() -> None:
     ("state", "error"),
     [
         (LedgerState((allocation("x", "a"), allocation("y", "a")), {}), "is already allocated"),
-        (LedgerState((allocation("x", "a"),), {}), "has a charge without an allocation"),
-        (LedgerState((), {DeviceKey(*POOL, "a"): {}}), "has a charge without an allocation"),
+        (LedgerState((allocation("x", "a"),), {}), "must have both an allocation and a charge"),
+        (LedgerState((), {DeviceKey(*POOL, "a"): {}}), "must have both an allocation and a charge"),
         (LedgerState((allocation("x", "a"), allocation("x", "b")), {}), "already allocated"),
     ],
 )

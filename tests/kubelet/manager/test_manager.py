@@ -1006,3 +1006,43 @@ def test_concurrent_admissions_for_too_few_devices():
     assert sorted(answers) == [False] * 3 + [True] * 5
     assert len(harness.manager.pods()) == 5
     harness.manager.self_check()
+
+
+def test_plugin_that_disconnects_before_its_first_list_is_not_in_the_checkpoint():
+    harness = Harness()
+    silent = FakePlugin("vendor.com/silent")
+    silent.register(harness.manager.plugins)
+    silent.leave()
+    harness.plugin("a")
+    assert checkpoint.loads(harness.store.data).registered_devices == {GPU: ("a",)}
+
+
+@pytest.mark.parametrize("quirks", [(), ("Q10",)])
+def test_resource_is_known_while_an_ended_pod_has_devices(quirks):
+    # The kubelet looks the resource up before it frees devices of ended pods.
+    harness = Harness(Settings(quirks=quirks))
+    plugin = harness.plugin("a")
+    harness.manager.admit(pod("p", gpu=1))
+    plugin.leave()
+    harness.clock.advance(301.0)
+    harness.manager.expire()
+    harness.manager.release(PodUid("p"))
+    if quirks:
+        with pytest.raises(Rejected, match="cannot allocate unregistered device"):
+            harness.manager.admit(pod("q", gpu=1))
+    harness.manager.admit(pod("r", gpu=1))
+    assert harness.held("r") == {}
+
+
+def test_node_check_counts_devices_in_use_only_for_pods_with_devices():
+    harness = Harness()
+    silent = FakePlugin(GPU)
+    silent.register(harness.manager.plugins)
+    # Without its device: the plugin has not sent a list yet.
+    harness.manager.admit(pod("without", gpu=1))
+    silent.send_list(devices("a", "b"))
+    harness.manager.admit(pod("with", gpu=1))
+    silent.leave()
+    running = AdmissionContext(sources_ready=False, running=frozenset({ContainerName("app")}))
+    with pytest.raises(Rejected, match="requested: 1, used: 1, capacity: 0"):
+        harness.manager.admit(pod("without", gpu=1), running)

@@ -249,6 +249,33 @@ def devices_on(node: int, *ids: str) -> tuple[podresources.ContainerDevices, ...
 
 
 @pytest.mark.parametrize(
+    ("scope", "policy", "is_on", "at_start"),
+    [
+        ("pod", "best-effort", True, True),
+        ("pod", "best-effort", False, False),
+        ("pod", "none", True, False),
+        ("container", "best-effort", True, False),
+    ],
+)
+def test_pod_level_resources_defer_devices_to_the_start(
+    make_mock_kubelet: MockKubeletFactory, scope: str, policy: str, is_on: bool, at_start: bool
+) -> None:
+    # The device manager ignores AllocatePod (seen in 1.36.3).
+    kubelet = kubelet_with(
+        make_mock_kubelet,
+        topology_policy=policy,
+        topology_scope=scope,
+        kubelet_version="1.36",
+        feature_gates={"PodLevelResourceManagers": is_on},
+    )
+    spec = attrs.evolve(pod("p", guaranteed("app", cpus=1, gib=1, gpu=1)), has_resources=True)
+    assert kubelet.admit(spec, start=False).admitted
+    assert kubelet.devices("p") == ({} if at_start else {"app": {GPU: ["d0"]}})
+    kubelet.start_pod("p")
+    assert kubelet.devices("p") == {"app": {GPU: ["d0"]}}
+
+
+@pytest.mark.parametrize(
     ("version", "scope", "resources", "pod_level"),
     [
         ("1.37", "container", True, False),

@@ -202,8 +202,8 @@ func benchRegister(server *grpc.Server, dir, resource string) error {
 	}
 	go server.Serve(listener)
 	p := &served{resource: resource, socket: benchSocket}
-	if text := p.register(filepath.Join(dir, "kubelet.sock"), ""); text != "" {
-		return fmt.Errorf("%s", text)
+	if reply := p.register(filepath.Join(dir, "kubelet.sock"), ""); reply.Text != "" {
+		return fmt.Errorf("%s", reply.Text)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func startManager(m *devicemanager.ManagerImpl, pods func() []*v1.Pod, ready con
 
 func stopManager(m *devicemanager.ManagerImpl) error { return m.Stop(klog.Background()) }
 
-func addProvider(t topologymanager.Manager, m *devicemanager.ManagerImpl) {
+func addProvider(t topologymanager.Manager, m topologymanager.HintProvider) {
 	t.AddHintProvider(klog.Background(), m)
 }
 

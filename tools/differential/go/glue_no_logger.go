@@ -19,7 +19,7 @@ func startManager(m *devicemanager.ManagerImpl, pods func() []*v1.Pod, ready con
 
 func stopManager(m *devicemanager.ManagerImpl) error { return m.Stop() }
 
-func addProvider(t topologymanager.Manager, m *devicemanager.ManagerImpl) { t.AddHintProvider(m) }
+func addProvider(t topologymanager.Manager, m topologymanager.HintProvider) { t.AddHintProvider(m) }
 
 func runOptions(m *devicemanager.ManagerImpl, pod *v1.Pod, container *v1.Container) (*devicemanager.DeviceRunContainerOptions, error) {
 	return m.GetDeviceRunContainerOptions(pod, container)

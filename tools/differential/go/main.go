@@ -2,7 +2,8 @@
 // PodResources server, and prints their decisions, files and responses.
 //
 //	reference   answers each line on stdin, a Scenario as JSON, with a line on stdout:
-//	            {"id", "runs": [[Outcome, …], …]} or {"id", "config_error"} or {"id", "failed"}
+//	            {"id", "runs": [{"steps": [Outcome, …], "panic": text}, …]} or
+//	            {"id", "config_error"} or {"id", "failed"}
 //
 //	reference bench, reference plugin
 //	            the node and the plugin of the benchmarks; see bench.go
@@ -20,6 +21,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -31,10 +33,16 @@ import (
 type configError struct{ error }
 
 type answer struct {
-	ID          string      `json:"id"`
-	Runs        [][]Outcome `json:"runs,omitempty"`
-	ConfigError string      `json:"config_error,omitempty"`
-	Failed      string      `json:"failed,omitempty"`
+	ID          string     `json:"id"`
+	Runs        []Outcomes `json:"runs,omitempty"`
+	ConfigError string     `json:"config_error,omitempty"`
+	Failed      string     `json:"failed,omitempty"`
+}
+
+// Outcomes are the results of one run. After a panic of the kubelet there are no more.
+type Outcomes struct {
+	Steps []Outcome `json:"steps"`
+	Panic string    `json:"panic,omitempty"`
 }
 
 func answerTo(line []byte) (*answer, error) {
@@ -47,7 +55,8 @@ func answerTo(line []byte) (*answer, error) {
 		return nil, err
 	}
 	for run := 0; run < max(1, scenario.Runs); run++ {
-		outcomes, err := play(scenario)
+		outcomes := Outcomes{}
+		err := play(scenario, &outcomes)
 		rejected := configError{}
 		if errors.As(err, &rejected) {
 			found.ConfigError = rejected.Error()
@@ -68,7 +77,16 @@ var defaults = map[string]bool{}
 // setGates sets these gates, and all others to their defaults.
 func setGates(gates map[string]bool) error {
 	wanted := maps.Clone(defaults)
+	gates = maps.Clone(gates)
+	if value, isSet := gates["ResourceHealthStatus"]; isSet {
+		gates["ResourceHealthStatusMessage"] = value // depends on it
+	}
+	all := utilfeature.DefaultMutableFeatureGate.GetAll()
 	for name, value := range gates {
+		// A kubelet ignores gates that it does not know.
+		if _, exists := all[featuregate.Feature(name)]; !exists {
+			continue
+		}
 		if _, known := defaults[name]; !known {
 			defaults[name] = utilfeature.DefaultFeatureGate.Enabled(featuregate.Feature(name))
 		}
@@ -77,71 +95,111 @@ func setGates(gates map[string]bool) error {
 	return utilfeature.DefaultMutableFeatureGate.SetFromMap(wanted)
 }
 
-func play(scenario *Scenario) (outcomes []Outcome, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v", r)
-		}
-	}()
+func play(scenario *Scenario, outcomes *Outcomes) error {
 	n, err := newNode(scenario)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer n.stop()
+	defer n.abandonable(n.stop)
 	for _, resource := range slices.Sorted(maps.Keys(scenario.Resources)) {
 		plugin := scenario.Resources[resource]
-		text, err := n.register(&Registration{Resource: resource, Plugin: *plugin})
-		if err != nil || text != "" {
-			return nil, fmt.Errorf("%s does not register: %s %w", resource, text, err)
+		reply, err := n.register(&Registration{Resource: resource, Plugin: *plugin})
+		if err != nil || reply.Text != "" {
+			return fmt.Errorf("%s does not register: %s %w", resource, reply.Text, err)
 		}
 	}
 	n.ready = true
+	n.log.take()
+	healthUpdates(n.manager)
 	n.seen = n.written()
 	steps := scenario.Steps
 	for _, pod := range scenario.Pods {
-		steps = append(steps, Step{Admit: pod})
+		steps = append(steps, Step{Admit: pod, Lists: true})
 	}
 	for i, step := range steps {
-		outcome, err := n.step(&step)
+		outcome, err := n.observed(&step)
+		if text := (panicked{}); errors.As(err, &text) {
+			outcomes.Panic = text.text
+			return nil
+		}
 		if err != nil {
-			return nil, fmt.Errorf("step %d: %w", i, err)
+			return fmt.Errorf("step %d: %w", i, err)
 		}
-		if err := n.observe(outcome, i == len(steps)-1); err != nil {
-			return nil, fmt.Errorf("step %d: %w", i, err)
-		}
-		outcomes = append(outcomes, *outcome)
+		outcomes.Steps = append(outcomes.Steps, *outcome)
 	}
-	return outcomes, nil
+	return nil
+}
+
+// panicked is a panic of the kubelet.
+type panicked struct{ text string }
+
+func (p panicked) Error() string { return "panic: " + p.text }
+
+// observed does a step and observes the node.
+func (n *node) observed(step *Step) (outcome *Outcome, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicked{fmt.Sprint(r)}
+		}
+	}()
+	outcome, err = n.step(step)
+	if err == nil {
+		err = n.observe(outcome, step.Lists)
+	}
+	return outcome, err
+}
+
+// abandonable runs a task, but waits only a few seconds: a panic can leave a lock closed.
+func (n *node) abandonable(task func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		task()
+	}()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+	}
 }
 
 func (n *node) step(step *Step) (*Outcome, error) {
 	outcome := &Outcome{}
 	switch {
 	case step.Admit != nil:
-		outcome.Hints = n.hints(step.Admit)
-		each, verdict := n.admit(step.Admit)
-		outcome.Admit, outcome.Reason, outcome.Message = &verdict.Admit, verdict.Reason, verdict.Message
-		if verdict.Admit {
-			outcome.Affinity = n.affinity(each.pod)
+		if !step.NoHints {
+			outcome.Hints = n.hints(step.Admit)
 		}
+		return outcome, n.admitStep(step.Admit, outcome)
 	case step.Register != nil:
-		text, err := n.register(step.Register)
-		outcome.Registered = &text
+		reply, err := n.register(step.Register)
+		outcome.Registered = &reply
 		return outcome, err
+	case step.Watch != nil:
+		reply, err := n.watch(step.Watch)
+		outcome.Registered = &reply
+		return outcome, err
+	case step.Unwatch != "":
+		return outcome, n.unwatchPlugin(step.Unwatch)
 	case step.List != nil:
 		return outcome, n.list(n.plugins[step.List.Resource], step.List.Devices)
+	case step.ListOld != nil:
+		if old := n.old[step.ListOld.Resource]; len(old) > 0 {
+			return outcome, n.list(old[len(old)-1], step.ListOld.Devices)
+		}
 	case step.Stop != "":
 		p := n.plugins[step.Stop]
 		delete(n.plugins, step.Stop)
 		return outcome, n.leave(p)
 	case step.StopOld != "":
 		return outcome, n.leaveOld(step.StopOld)
-	case step.Restart != "":
+	case step.Grace != 0:
+		passes(n.manager, time.Duration(step.Grace)*time.Second)
+	case step.Restart != nil:
 		var err error
-		outcome.Readmitted, err = n.restart(step.Restart == "reboot")
+		outcome.Readmitted, err = n.restart(step.Restart)
 		return outcome, err
 	case step.Start != "":
-		if each := n.find(step.Start); each != nil && each.active {
+		if each := n.find(step.Start); each != nil && each.active && !each.retiring {
 			outcome.Started = n.startPod(each)
 		}
 	case step.Finish != "":
@@ -152,6 +210,15 @@ func (n *node) step(step *Step) (*Outcome, error) {
 		}
 	case step.Delete != "":
 		n.remove(step.Delete)
+	case step.Retire != "":
+		if each := n.find(step.Retire); each != nil {
+			each.retiring = true
+			if !each.active || each.running.Len() == 0 {
+				n.remove(step.Retire)
+			}
+		}
+	case step.Exit != "":
+		n.remove(step.Exit)
 	}
 	return outcome, nil
 }

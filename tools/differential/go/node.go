@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -27,6 +33,8 @@ type known struct {
 	pod     *v1.Pod
 	active  bool
 	running names
+	// retiring is true if the pod is deleted and its containers have not exited yet.
+	retiring bool
 }
 
 // node has the surroundings of the device manager in a kubelet: pods and plugins.
@@ -50,6 +58,8 @@ type node struct {
 	old   map[string][]*served
 	names int
 	seen  string
+	// meanwhile is called once in the next Allocate, before it is answered.
+	meanwhile func()
 }
 
 func newNode(scenario *Scenario) (*node, error) {
@@ -84,6 +94,9 @@ func (n *node) clear() error {
 
 // seed writes the checkpoint that the scenario starts with.
 func (n *node) seed() error {
+	if n.scenario.Checkpoint != nil {
+		return os.WriteFile(filepath.Join(n.dir, checkpointName), n.scenario.Checkpoint, 0o600)
+	}
 	if len(n.scenario.Allocated) == 0 {
 		return nil
 	}
@@ -124,6 +137,9 @@ func (n *node) start(containers containermap.ContainerMap, running names) error 
 	}
 	n.unwatch = watchHealth(n.manager)
 	addProvider(n.topology, n.manager)
+	if n.scenario.Other != nil {
+		addProvider(n.topology, provider{n.scenario.Other})
+	}
 	n.predicate = predicates(n.status, n.manager)
 	return startManager(n.manager, n.activePods, sources{n}, containers, running)
 }
@@ -153,10 +169,10 @@ func (n *node) stop() {
 	clear(n.old)
 }
 
-func (n *node) restart(reboot bool) (map[string]Verdict, error) {
+func (n *node) restart(how *Restart) (map[string]Verdict, error) {
 	containers, running := containermap.NewContainerMap(), newNames()
 	for _, each := range n.pods {
-		if reboot {
+		if how.Reboot {
 			each.running = newNames()
 		}
 		for name := range each.running {
@@ -167,8 +183,25 @@ func (n *node) restart(reboot bool) (map[string]Verdict, error) {
 	}
 	n.stop()
 	n.ready = false
+	path := filepath.Join(n.dir, checkpointName)
+	if how.Lost {
+		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+			return nil, err
+		}
+	}
+	if how.Checkpoint != nil {
+		if err := os.WriteFile(path, how.Checkpoint, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	n.seen = n.written()
 	if err := n.start(containers, running); err != nil {
 		return nil, err
+	}
+	for _, each := range how.Before {
+		if _, err := n.register(each); err != nil {
+			return nil, err
+		}
 	}
 	verdicts := map[string]Verdict{}
 	for _, each := range n.pods {
@@ -177,7 +210,7 @@ func (n *node) restart(reboot bool) (map[string]Verdict, error) {
 		}
 		verdict := n.decide(each)
 		verdicts[string(each.pod.UID)] = verdict
-		if verdict.Admit && each.running.Len() == 0 {
+		if verdict.Admit && each.running.Len() == 0 && !each.retiring {
 			n.startPod(each)
 		}
 	}
@@ -200,6 +233,12 @@ func makePod(of *Pod) *v1.Pod {
 	}
 	for _, container := range of.Containers {
 		pod.Spec.Containers = append(pod.Spec.Containers, makeContainer(container))
+	}
+	if of.PodLevel {
+		amounts := v1.ResourceList{
+			v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("1Gi"),
+		}
+		pod.Spec.Resources = &v1.ResourceRequirements{Limits: amounts, Requests: amounts.DeepCopy()}
 	}
 	return pod
 }
@@ -242,6 +281,35 @@ func (n *node) remove(uid string) {
 	n.pods = slices.DeleteFunc(n.pods, func(each *known) bool { return string(each.pod.UID) == uid })
 }
 
+// admitStep admits a pod, and during its first Allocate another one, if it has one.
+func (n *node) admitStep(of *Pod, outcome *Outcome) error {
+	n.mutex.Lock()
+	n.pods = slices.DeleteFunc(n.pods, func(each *known) bool { return string(each.pod.UID) == of.UID })
+	n.mutex.Unlock()
+	crash := ""
+	if of.Meanwhile != nil {
+		n.meanwhile = func() {
+			defer func() {
+				if r := recover(); r != nil {
+					crash = fmt.Sprint(r)
+				}
+			}()
+			_, verdict := n.admit(of.Meanwhile)
+			outcome.Meanwhile = &verdict
+		}
+	}
+	each, verdict := n.admit(of)
+	n.meanwhile = nil
+	if crash != "" {
+		return panicked{crash}
+	}
+	outcome.Admit, outcome.Reason, outcome.Message = &verdict.Admit, verdict.Reason, verdict.Message
+	if verdict.Admit {
+		outcome.Affinity = n.affinity(each.pod)
+	}
+	return nil
+}
+
 func (n *node) admit(of *Pod) (*known, Verdict) {
 	each := &known{pod: makePod(of), active: true, running: newNames()}
 	n.mutex.Lock()
@@ -270,13 +338,28 @@ func (n *node) decide(each *known) Verdict {
 	return Verdict{Admit: true}
 }
 
+// capacity returns the devices of the node's status. There, allocatable begins as a copy of
+// capacity (nodestatus.MachineInfo).
+func (n *node) capacity() (v1.ResourceList, v1.ResourceList) {
+	capacity, allocatable, _ := capacities(n.manager)
+	for name, amount := range capacity {
+		if _, isThere := allocatable[name]; !isThere {
+			allocatable[name] = amount
+		}
+	}
+	return capacity, allocatable
+}
+
 // status returns the Node object with the manager's capacity.
 func (n *node) status() *v1.Node {
-	capacity, allocatable, _ := capacities(n.manager)
+	capacity, allocatable := n.capacity()
 	for _, list := range []v1.ResourceList{capacity, allocatable} {
 		list[v1.ResourceCPU] = resource.MustParse("1000")
 		list[v1.ResourceMemory] = resource.MustParse("1Ti")
 		list[v1.ResourcePods] = resource.MustParse("1000")
+		for name, amount := range n.scenario.Node {
+			list[v1.ResourceName(name)] = resource.MustParse(amount)
+		}
 	}
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node"},
@@ -308,29 +391,59 @@ func allContainers(pod *v1.Pod) []v1.Container {
 
 // -- plugins -----------------------------------------------------------------------------
 
-func (n *node) register(r *Registration) (string, error) {
+func (n *node) register(r *Registration) (Reply, error) {
+	return n.join(r, func(p *served) Reply {
+		return p.register(filepath.Join(n.dir, "kubelet.sock"), r.Version)
+	})
+}
+
+// watch registers a plugin as the plugin watcher does when it finds a socket.
+func (n *node) watch(r *Registration) (Reply, error) {
+	return n.join(r, func(p *served) Reply {
+		return watched(n.manager.GetWatcherHandler(), r, filepath.Join(n.dir, p.socket))
+	})
+}
+
+// unwatchPlugin removes a plugin as the plugin watcher does when its socket is gone.
+func (n *node) unwatchPlugin(resource string) error {
+	p := n.plugins[resource]
+	delete(n.plugins, resource)
+	unwatched(n.manager.GetWatcherHandler(), resource, filepath.Join(n.dir, p.socket))
+	p.stop()
+	return n.settle()
+}
+
+func (n *node) join(r *Registration, connect func(*served) Reply) (Reply, error) {
 	before := n.plugins[r.Resource]
+	if r.Program != nil {
+		p, err := n.program(r)
+		if p != nil {
+			n.plugins[r.Resource] = p
+		}
+		return Reply{}, err
+	}
 	n.names++
 	socket := fmt.Sprintf("plugin-%d.sock", n.names)
 	if r.SameSocket && before != nil {
 		socket = before.socket
 	}
-	p, err := serve(n.dir, r.Resource, socket, &r.Plugin, &n.log)
+	p, err := serve(n.dir, r.Resource, socket, &r.Plugin, n)
 	if err != nil {
-		return "", err
+		return Reply{}, err
 	}
-	if text := p.register(filepath.Join(n.dir, "kubelet.sock"), r.Version); text != "" {
+	if reply := connect(p); reply.Text != "" {
 		p.stop()
-		return text, nil
+		reply.Text = strings.ReplaceAll(reply.Text, n.dir, "DIR/")
+		return reply, n.settle()
 	}
 	if before != nil {
 		n.old[r.Resource] = append(n.old[r.Resource], before)
 	}
 	n.plugins[r.Resource] = p
 	if r.Devices == nil {
-		return "", nil
+		return Reply{}, nil
 	}
-	return "", n.list(p, r.Devices)
+	return Reply{}, n.list(p, r.Devices)
 }
 
 // list sends a list and waits until the manager has processed it, which writes the checkpoint.
@@ -347,42 +460,66 @@ func (n *node) list(p *served, devices []Device) error {
 
 // leave stops a plugin and waits until the manager has noticed.
 func (n *node) leave(p *served) error {
-	_, allocatable, _ := capacities(n.manager)
-	healthy := allocatable[v1.ResourceName(p.resource)]
 	p.stop()
-	if healthy.IsZero() || (severalPlugins && len(n.old[p.resource]) > 0) {
-		time.Sleep(20 * time.Millisecond)
-		return nil
-	}
-	return wait(func() bool {
-		_, allocatable, _ := capacities(n.manager)
-		healthy := allocatable[v1.ResourceName(p.resource)]
-		return healthy.IsZero()
-	}, "the manager did not notice that a plugin of "+p.resource+" disconnected")
+	return n.settle()
 }
 
-// leaveOld stops the plugin that was replaced last. Because of a bug in all releases here
-// (k/k#121994), the kubelet then disconnects the plugin that replaced it.
+// leaveOld stops the plugin that was replaced last.
 func (n *node) leaveOld(resource string) error {
 	plugins := n.old[resource]
-	if len(plugins) == 0 { // the plugin that was to replace it was rejected
+	if len(plugins) == 0 {
 		return nil
 	}
-	p := plugins[len(plugins)-1]
 	n.old[resource] = plugins[:len(plugins)-1]
-	if p.isGone() { // the kubelet disconnected it earlier, so this has no effect on others
-		p.stop()
-		return nil
+	return n.leave(plugins[len(plugins)-1])
+}
+
+// settle waits until the kubelet follows exactly the plugins that have an open stream. The end of
+// one stream can close another one (k/k#121994), so this must stay true for a while.
+func (n *node) settle() error {
+	calm := 0
+	return wait(func() bool {
+		open := 0
+		for _, p := range n.all() {
+			if !p.isGone() {
+				open++
+			}
+		}
+		if followed() == open {
+			calm++
+		} else {
+			calm = 0
+		}
+		time.Sleep(500 * time.Microsecond)
+		return calm > 8
+	}, "the kubelet did not notice the end of a stream")
+}
+
+func (n *node) all() []*served {
+	found := slices.Collect(maps.Values(n.plugins))
+	for _, plugins := range n.old {
+		found = append(found, plugins...)
 	}
-	if severalPlugins && n.plugins[resource] != nil {
-		p.stop()
-		time.Sleep(20 * time.Millisecond)
-		return nil
+	return found
+}
+
+var stacks = make([]byte, 1<<20)
+
+// followed returns how many ListAndWatch streams the kubelet reads. Only its goroutines show it.
+func followed() int {
+	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("v1beta1.(*server).runClient("))
+}
+
+// passes lets time pass for plugins that are away.
+func passes(m *devicemanager.ManagerImpl, amount time.Duration) {
+	endpoints := reflect.ValueOf(m).Elem().FieldByName("endpoints")
+	for _, key := range endpoints.MapKeys() {
+		endpoint := endpoints.MapIndex(key).FieldByName("e").Elem().Elem()
+		stopped := (*time.Time)(unsafe.Pointer(endpoint.FieldByName("stopTime").UnsafeAddr()))
+		if !stopped.IsZero() {
+			*stopped = stopped.Add(-amount)
+		}
 	}
-	if err := n.leave(p); err != nil || severalPlugins {
-		return err
-	}
-	return wait(n.plugins[resource].isGone, "the kubelet did not disconnect the new plugin of "+resource)
 }
 
 func wait(done func() bool, what string) error {

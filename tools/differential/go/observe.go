@@ -51,9 +51,9 @@ func (n *node) affinity(pod *v1.Pod) map[string]*Hint {
 }
 
 // observe adds the state after a step.
-func (n *node) observe(outcome *Outcome, last bool) error {
+func (n *node) observe(outcome *Outcome, lists bool) error {
 	outcome.Calls = n.log.take()
-	capacity, allocatable, _ := capacities(n.manager)
+	capacity, allocatable := n.capacity()
 	outcome.Capacity, outcome.Allocatable = counts(capacity), counts(allocatable)
 	outcome.HealthUpdates = healthUpdates(n.manager)
 	outcome.Devices = map[string]map[string]map[string][]string{}
@@ -71,11 +71,11 @@ func (n *node) observe(outcome *Outcome, last bool) error {
 		}
 		outcome.Checkpoint = text
 	}
-	if n.scenario.Quiet && !last {
+	if !lists {
 		return nil
 	}
-	lists, err := n.podResources()
-	outcome.Lists = lists
+	found, err := n.podResources()
+	outcome.Lists = found
 	return err
 }
 
@@ -106,7 +106,7 @@ func (n *node) holdings(pod *v1.Pod) map[string]map[string][]string {
 
 func plain(message any, err error) json.RawMessage {
 	if err != nil {
-		message = map[string]string{"error": status.Convert(err).Message()}
+		message = map[string]string{"error": status.Convert(err).Message(), "code": status.Code(err).String()}
 	}
 	text, err := json.Marshal(message)
 	if err != nil {

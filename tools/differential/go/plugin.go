@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -42,14 +43,18 @@ type served struct {
 	resource string
 	socket   string
 	spec     *Plugin
-	log      *callLog
+	node     *node
 	lists    chan []*pluginapi.Device
 	done     chan struct{}
 	gone     atomic.Bool
 	grpc     *grpc.Server
+	// command is the process of a plugin that is a program; the others are served here.
+	command *exec.Cmd
+	// own are the sockets that the program has created.
+	own []string
 }
 
-func serve(dir, resource, socket string, spec *Plugin, log *callLog) (*served, error) {
+func serve(dir, resource, socket string, spec *Plugin, n *node) (*served, error) {
 	path := filepath.Join(dir, socket)
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return nil, err
@@ -61,7 +66,7 @@ func serve(dir, resource, socket string, spec *Plugin, log *callLog) (*served, e
 	// Stop must not remove the socket, which can belong to a newer plugin.
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	p := &served{
-		resource: resource, socket: socket, spec: spec, log: log,
+		resource: resource, socket: socket, spec: spec, node: n,
 		lists: make(chan []*pluginapi.Device, 16), done: make(chan struct{}), grpc: grpc.NewServer(),
 	}
 	pluginapi.RegisterDevicePluginServer(p.grpc, p)
@@ -69,8 +74,8 @@ func serve(dir, resource, socket string, spec *Plugin, log *callLog) (*served, e
 	return p, nil
 }
 
-// register registers the plugin and returns the error text, empty on success.
-func (p *served) register(kubelet, version string) string {
+// register registers the plugin and returns the error, empty on success.
+func (p *served) register(kubelet, version string) Reply {
 	if version == "" {
 		version = pluginapi.Version
 	}
@@ -78,21 +83,25 @@ func (p *served) register(kubelet, version string) string {
 	conn, err := grpc.Dial("unix:"+kubelet,
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return err.Error()
+		return Reply{"dial", err.Error()}
 	}
 	defer conn.Close()
 	_, err = pluginapi.NewRegistrationClient(conn).Register(context.Background(),
 		&pluginapi.RegisterRequest{Version: version, Endpoint: p.socket, ResourceName: p.resource})
 	if err != nil {
-		return status.Convert(err).Message()
+		return Reply{status.Code(err).String(), status.Convert(err).Message()}
 	}
-	return ""
+	return Reply{}
 }
 
 // isGone is true if the kubelet has ended the ListAndWatch stream.
 func (p *served) isGone() bool { return p.gone.Load() }
 
 func (p *served) stop() {
+	if p.command != nil {
+		p.kill()
+		return
+	}
 	close(p.done)
 	p.grpc.Stop()
 }
@@ -139,7 +148,11 @@ func (p *served) Allocate(_ context.Context, request *pluginapi.AllocateRequest)
 	for _, container := range request.ContainerRequests {
 		ids := slices.Clone(allocateIDs(container))
 		slices.Sort(ids)
-		p.log.add(Call{Method: "Allocate", Resource: p.resource, Devices: ids})
+		p.node.log.add(Call{Method: "Allocate", Resource: p.resource, Plugin: p.socket, Devices: ids})
+	}
+	if meanwhile := p.node.meanwhile; meanwhile != nil {
+		p.node.meanwhile = nil
+		meanwhile()
 	}
 	if p.spec.AllocateError != "" {
 		return nil, status.Error(codes.Unknown, p.spec.AllocateError)
@@ -169,13 +182,13 @@ func (p *served) GetPreferredAllocation(_ context.Context, request *pluginapi.Pr
 		slices.Sort(available)
 		slices.Sort(must)
 		size := container.AllocationSize
-		p.log.add(Call{
-			Method: "GetPreferredAllocation", Resource: p.resource,
+		p.node.log.add(Call{
+			Method: "GetPreferredAllocation", Resource: p.resource, Plugin: p.socket,
 			Available: available, MustInclude: must, Size: &size,
 		})
 		response.ContainerResponses = append(response.ContainerResponses,
 			&pluginapi.ContainerPreferredAllocationResponse{
-				DeviceIDs: prefer(p.spec.Preferred, available, must, int(size)),
+				DeviceIDs: prefer(p.spec, available, must, int(size)),
 			})
 	}
 	if p.spec.Preferred == "error" {
@@ -187,7 +200,7 @@ func (p *served) GetPreferredAllocation(_ context.Context, request *pluginapi.Pr
 func (p *served) PreStartContainer(_ context.Context, request *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
 	ids := slices.Clone(preStartIDs(request))
 	slices.Sort(ids)
-	p.log.add(Call{Method: "PreStartContainer", Resource: p.resource, Devices: ids})
+	p.node.log.add(Call{Method: "PreStartContainer", Resource: p.resource, Plugin: p.socket, Devices: ids})
 	if p.spec.PreStartError != "" {
 		return nil, status.Error(codes.Unknown, p.spec.PreStartError)
 	}
@@ -195,9 +208,20 @@ func (p *served) PreStartContainer(_ context.Context, request *pluginapi.PreStar
 }
 
 // prefer selects devices by the policies of the vectors; both lists are sorted.
-func prefer(policy string, available, must []string, size int) []string {
+func prefer(spec *Plugin, available, must []string, size int) []string {
+	policy := spec.Preferred
 	if policy == "garbage" {
 		return []string{"no-such-device", "another"}
+	}
+	if policy == "listed" {
+		// Offered or not: the last devices of the first list.
+		available = nil
+		for _, device := range spec.Devices {
+			available = append(available, device.ID)
+		}
+		slices.Sort(available)
+		available = slices.Compact(available)
+		policy = "reverse"
 	}
 	rest := []string{}
 	for _, id := range available {

@@ -98,10 +98,30 @@ func entries(instances devicemanager.ResourceDeviceInstances) []*podresourcesapi
 	return found
 }
 
-func (source) GetCPUs(string, string) []int64 { return nil }
+func (s source) GetCPUs(string, string) []int64 {
+	if s.scenario.Other == nil {
+		return nil
+	}
+	return s.scenario.Other.CPUs
+}
 
-func (source) GetAllocatableCPUs() []int64 { return nil }
+func (s source) GetAllocatableCPUs() []int64 { return s.GetCPUs("", "") }
 
-func (source) GetMemory(string, string) []*podresourcesapi.ContainerMemory { return nil }
+func (s source) GetMemory(string, string) []*podresourcesapi.ContainerMemory {
+	if s.scenario.Other == nil {
+		return nil
+	}
+	var found []*podresourcesapi.ContainerMemory
+	for _, block := range s.scenario.Other.Memory {
+		topology := &podresourcesapi.TopologyInfo{}
+		for _, node := range block.Nodes {
+			topology.Nodes = append(topology.Nodes, &podresourcesapi.NUMANode{ID: node})
+		}
+		found = append(found, &podresourcesapi.ContainerMemory{
+			MemoryType: block.Type, Size: block.Size, Topology: topology,
+		})
+	}
+	return found
+}
 
-func (source) GetAllocatableMemory() []*podresourcesapi.ContainerMemory { return nil }
+func (s source) GetAllocatableMemory() []*podresourcesapi.ContainerMemory { return s.GetMemory("", "") }

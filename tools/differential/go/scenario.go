@@ -6,7 +6,6 @@ import "encoding/json"
 type Scenario struct {
 	ID            string             `json:"id"`
 	Runs          int                `json:"runs"`
-	Quiet         bool               `json:"quiet"`
 	FeatureGates  map[string]bool    `json:"feature_gates"`
 	NUMANodes     []int              `json:"numa_nodes"`
 	NUMADistances [][]uint64         `json:"numa_distances"`
@@ -15,9 +14,15 @@ type Scenario struct {
 	PolicyOptions map[string]string  `json:"policy_options"`
 	Resources     map[string]*Plugin `json:"resources"`
 	Allocated     []Holding          `json:"allocated"`
-	ActivePods    []string           `json:"active_pods"`
-	Pods          []*Pod             `json:"pods"`
-	Steps         []Step             `json:"steps"`
+	// Checkpoint is the file that lies there when the kubelet starts.
+	Checkpoint []byte `json:"checkpoint"`
+	// Node has allocatable amounts other than devices, as quantities.
+	Node map[string]string `json:"node"`
+	// Other describes a hint provider for CPUs and memory.
+	Other      *Other   `json:"other"`
+	ActivePods []string `json:"active_pods"`
+	Pods       []*Pod   `json:"pods"`
+	Steps      []Step   `json:"steps"`
 }
 
 // Plugin has the devices and responses of a plugin.
@@ -30,6 +35,8 @@ type Plugin struct {
 	PreStartError string   `json:"pre_start_error"`
 	// Response is a serialized ContainerAllocateResponse.
 	Response []byte `json:"response"`
+	// Program is a command with $DIRECTORY that serves the plugin in its own process.
+	Program []string `json:"program"`
 }
 
 // Device is a device. If NUMA is nil, it has no topology; if empty, a topology without nodes.
@@ -37,6 +44,21 @@ type Device struct {
 	ID     string  `json:"id"`
 	Health string  `json:"health"`
 	NUMA   []int64 `json:"numa"`
+}
+
+// Other is a provider of CPUs and memory with fixed hints and fixed results.
+type Other struct {
+	// Hints are the hints of each container that requests CPUs. Without them, it has no preference.
+	Hints  []Hint        `json:"hints"`
+	CPUs   []int64       `json:"cpus"`
+	Memory []MemoryBlock `json:"memory"`
+}
+
+// MemoryBlock is memory on NUMA nodes.
+type MemoryBlock struct {
+	Type  string  `json:"type"`
+	Size  uint64  `json:"size"`
+	Nodes []int64 `json:"nodes"`
 }
 
 // Holding is an entry of the checkpoint at the start.
@@ -52,6 +74,10 @@ type Pod struct {
 	UID            string      `json:"uid"`
 	Containers     []Container `json:"containers"`
 	InitContainers []Container `json:"init_containers"`
+	// PodLevel is true if the pod has resources of its own.
+	PodLevel bool `json:"pod_level"`
+	// Meanwhile is a pod that is admitted during the first Allocate of this one.
+	Meanwhile *Pod `json:"meanwhile"`
 }
 
 // Container is a container of a pod.
@@ -61,17 +87,39 @@ type Container struct {
 	Restartable bool             `json:"restartable"`
 }
 
-// Step is a step of a scenario; exactly one field is set.
+// Step is a step of a scenario; exactly one field is set. Lists and NoHints can be added.
 type Step struct {
 	Admit    *Pod          `json:"admit"`
 	List     *List         `json:"list"`
+	ListOld  *List         `json:"list_old"`
 	Register *Registration `json:"register"`
+	Watch    *Registration `json:"watch"`
+	Unwatch  string        `json:"unwatch"`
 	Stop     string        `json:"stop"`
 	StopOld  string        `json:"stop_old"`
 	Start    string        `json:"start"`
 	Finish   string        `json:"finish"`
 	Delete   string        `json:"delete"`
-	Restart  string        `json:"restart"`
+	// Retire deletes a pod gracefully: it stays until its containers have exited.
+	Retire  string   `json:"retire"`
+	Exit    string   `json:"exit"`
+	Restart *Restart `json:"restart"`
+	// Grace is how many seconds pass for plugins that are away.
+	Grace int `json:"grace"`
+	// Lists asks PodResources after the step.
+	Lists bool `json:"lists"`
+	// NoHints admits a pod without asking for its hints before, which frees devices.
+	NoHints bool `json:"no_hints"`
+}
+
+// Restart is a restart of the kubelet or of the node.
+type Restart struct {
+	Reboot bool `json:"reboot"`
+	// Checkpoint replaces the file while no kubelet runs; Lost removes it.
+	Checkpoint []byte `json:"checkpoint"`
+	Lost       bool   `json:"lost"`
+	// Before has plugins that register before pods are admitted again.
+	Before []*Registration `json:"before"`
 }
 
 // List is a new device list of a plugin.
@@ -80,7 +128,7 @@ type List struct {
 	Devices  []Device `json:"devices"`
 }
 
-// Registration is a plugin that registers, and then sends its device list.
+// Registration is a plugin that registers, and then sends its device list if it has one.
 type Registration struct {
 	Resource   string `json:"resource"`
 	SameSocket bool   `json:"same_socket"`
@@ -96,7 +144,8 @@ type Outcome struct {
 	Hints      map[string]any     `json:"hints,omitempty"`
 	Affinity   map[string]*Hint   `json:"affinity,omitempty"`
 	Readmitted map[string]Verdict `json:"readmitted,omitempty"`
-	Registered *string            `json:"registered,omitempty"`
+	Registered *Reply             `json:"registered,omitempty"`
+	Meanwhile  *Verdict           `json:"meanwhile,omitempty"`
 	Started    map[string]any     `json:"started,omitempty"`
 
 	Calls         []Call                                    `json:"calls"`
@@ -117,6 +166,12 @@ type Verdict struct {
 	Message string `json:"message"`
 }
 
+// Reply is the error of a registration: its gRPC code and its text.
+type Reply struct {
+	Code string `json:"code"`
+	Text string `json:"text"`
+}
+
 // Hint is a set of NUMA nodes and its preference; without nodes it has no affinity.
 type Hint struct {
 	Nodes     []int `json:"nodes"`
@@ -127,6 +182,7 @@ type Hint struct {
 type Call struct {
 	Method      string   `json:"method"`
 	Resource    string   `json:"resource"`
+	Plugin      string   `json:"plugin"`
 	Devices     []string `json:"devices,omitempty"`
 	Available   []string `json:"available,omitempty"`
 	MustInclude []string `json:"must_include,omitempty"`

@@ -2,8 +2,8 @@
 
 The format is that of the Container Device Interface up to version 1.1: JSON or YAML with
 ``cdiVersion``, ``kind``, ``devices`` and ``containerEdits``. A file with an error is rejected as a
-whole, because an incomplete device is worse than no device. ``_Table`` removes each field that is
-read from a mapping; remaining fields are unknown and an error.
+whole, because an incomplete device is worse than no device. ``_Table`` rejects unknown fields: it
+removes each field that is read, and raises an error if fields remain.
 """
 
 from __future__ import annotations

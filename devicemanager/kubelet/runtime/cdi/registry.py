@@ -19,7 +19,8 @@ from devicemanager.kubelet.runtime.cdi.values import (
 __all__ = ["DEFAULT_DIRECTORIES", "Registry", "load"]
 
 DEFAULT_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
-"""Directories of static specifications and of those written at run time, which take precedence."""
+"""Directories of static specifications, and of specifications that are written at run time. The
+latter take precedence."""
 
 
 _ERRORS_SHOWN = 10

@@ -39,7 +39,7 @@ def shown(text: str) -> str:
 
 
 def check_env(source: str, name: str, value: str) -> None:
-    """Raise OciError for an invalid environment variable. ``source`` defines it, for the error."""
+    """Raise OciError, which names ``source``, for an invalid environment variable."""
     if not name or "=" in name or not name.isprintable():
         raise OciError(
             f"{source}: invalid environment variable name {shown(name)}: expected printable "

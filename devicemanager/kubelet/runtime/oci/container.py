@@ -52,7 +52,7 @@ class ContainerConfig:
         self._envs.put(source, name, value, f"{name}={value}")
 
     def bind(self, source: str, mount: Mount) -> None:
-        """Add a bind mount, recursive and private as CRI runtimes mount for the kubelet."""
+        """Add a bind mount with the options ``rbind`` and ``rprivate``, as CRI runtimes do."""
         access = "ro" if mount.read_only else "rw"
         edit = CdiMount(
             host_path=host_path(source, "a mount", mount.host_path),
@@ -207,7 +207,10 @@ _T = TypeVar("_T")
 
 
 class Latest(Generic[_T]):
-    """Values by key that stores the last value of a key and lists conflicts."""
+    """Table of the last value for each key, with the value's source and text.
+
+    If a value replaces a different value, the conflict is appended to ``conflicts``.
+    """
 
     def __init__(self, kind: str, conflicts: list[Conflict]) -> None:
         self._kind = kind
@@ -222,7 +225,7 @@ class Latest(Generic[_T]):
         self._entries[key] = (source, text, value)
 
     def drop_other_keys(self, source: str, key: str, text: str) -> None:
-        """Drop the entry of another key that has the same text, which must be unique."""
+        """Drop the entry of another key whose text is ``text``, because texts must be unique."""
         other = self._keys.get(text, key)
         # The other key may have a new text by now.
         if other != key and other in self._entries and self._entries[other][1] == text:
@@ -231,7 +234,7 @@ class Latest(Generic[_T]):
         self._keys[text] = key
 
     def drop_shadowed(self, winners: Latest[Any]) -> None:
-        """Drop every key that is also in ``winners``, and list conflicts."""
+        """Drop every key that is also in ``winners``, and append the conflicts to ``conflicts``."""
         for key in sorted(self._entries.keys() & winners._entries.keys()):
             winner, text, _ = winners._entries[key]
             self._drop(key, Conflict(self._kind, key, winner, text, *self._entries[key][:2]))

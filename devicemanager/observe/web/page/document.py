@@ -108,7 +108,8 @@ class Documents:
 
 
 def _numbered(plugins: Sequence[PluginView]) -> list[tuple[str, PluginView]]:
-    """Return pairs of a key and a plugin. The key is a number and the resource."""
+    """Return pairs of a key and a plugin. The key has a number, counted per resource, and the
+    resource: ``1 vendor.com/gpu``."""
     # A resource can have several registrations, even from the same socket.
     counts: dict[str, int] = {}
     keyed = []
