@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 import checkpoint
-from tools.differential.scenarios import Scenario, kind_of, steps_of
+from tools.differential.scenarios import Scenario, steps_of
 from tools.differential.versions import minor
 
 
@@ -47,19 +47,15 @@ def named(fact: Fact) -> Deviation | None:
 
 
 def _is_reported_with_the_gate_off(fact: Fact) -> bool:
-    """Ours may name pods that have a device of the list just sent; the reference names none."""
+    """Ours may name pods that have had devices; the reference names none."""
     if fact.path != "health updates" or fact.expected != [] or fact.is_random:
         return False
     on = minor(fact.version) >= 36
     if (fact.scenario.get("feature_gates") or {}).get("ResourceHealthStatus", on):
         return False
-    sent = _sent(steps_of(fact.scenario)[fact.step])
-    # Of any step before: a deleted pod keeps its devices for a while.
+    # At any step before: a deleted pod keeps its devices for a while.
     using = {
-        uid
-        for devices in fact.devices[: fact.step + 1]
-        for uid, ids in devices.items()
-        if not sent.isdisjoint(ids)
+        uid for devices in fact.devices[: fact.step + 1] for uid, ids in devices.items() if ids
     }
     # Pods of the checkpoint: only the file says what they have.
     using.update(_pods_of_file(fact.scenario.get("checkpoint")))
@@ -75,13 +71,6 @@ def _pods_of_file(text: str | None) -> set[str]:
     except checkpoint.CheckpointError:
         return set()
     return {entry.pod_uid for entry in saved.entries or ()}
-
-
-def _sent(step: Mapping[str, Any]) -> set[str]:
-    """Return the IDs of the lists that plugins send in a step."""
-    described = step[kind_of(step)]
-    lists = described.get("before") or [described] if isinstance(described, Mapping) else []
-    return {device["id"] for each in lists for device in each.get("devices") or ()}
 
 
 def _is_panic_of_two_admissions(fact: Fact) -> bool:

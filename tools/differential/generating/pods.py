@@ -15,7 +15,7 @@ def pod(state: State, uid: str | None = None) -> Plain:
     apps = [container(state, f"main-{number}") for number in range(rng.choice((1, 1, 1, 2)))]
     made: Plain = {"uid": uid or state.new_uid(), "containers": apps, "init_containers": inits}
     # With more requests of its own than of its containers, it would be refused by the node.
-    if not state.node and state.chance(0.15):
+    if state.version >= 32 and not state.node and state.chance(0.15):
         made["pod_level"] = True
     return made
 

@@ -5,6 +5,7 @@ package main
 import (
 	"google.golang.org/protobuf/proto"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
 // From 1.34, the API is generated with protobuf-go.
@@ -17,4 +18,8 @@ func preStartIDs(r *pluginapi.PreStartContainerRequest) []string { return r.Devi
 
 func unmarshal(data []byte, r *pluginapi.ContainerAllocateResponse) error {
 	return proto.Unmarshal(data, r)
+}
+
+func containerMemory(kind string, size uint64, topology *podresourcesapi.TopologyInfo) *podresourcesapi.ContainerMemory {
+	return &podresourcesapi.ContainerMemory{MemoryType: kind, Size: size, Topology: topology}
 }

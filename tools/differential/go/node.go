@@ -238,7 +238,7 @@ func makePod(of *Pod) *v1.Pod {
 		amounts := v1.ResourceList{
 			v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("1Gi"),
 		}
-		pod.Spec.Resources = &v1.ResourceRequirements{Limits: amounts, Requests: amounts.DeepCopy()}
+		setPodLevel(pod, amounts)
 	}
 	return pod
 }

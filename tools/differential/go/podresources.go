@@ -117,9 +117,7 @@ func (s source) GetMemory(string, string) []*podresourcesapi.ContainerMemory {
 		for _, node := range block.Nodes {
 			topology.Nodes = append(topology.Nodes, &podresourcesapi.NUMANode{ID: node})
 		}
-		found = append(found, &podresourcesapi.ContainerMemory{
-			MemoryType: block.Type, Size: block.Size, Topology: topology,
-		})
+		found = append(found, containerMemory(block.Type, block.Size, topology))
 	}
 	return found
 }
