@@ -98,18 +98,18 @@ def test_selection_orders_tests_by_line_then_module_then_cost():
     assert Selection({}, {}).for_mutant(first) == []
 
 
-def test_selection_adds_tests_of_the_wing_for_code_that_runs_at_import():
-    source = "def f(a=1):\n    return 2\nclass C:\n    x = 3\n"
-    in_default, returned, in_return, in_class = mutants_of("devicemanager/core/m.py", source)
-    assert [each.at_import for each in (in_default, returned, in_return, in_class)] == [
-        True, False, False, True,
-    ]  # fmt: skip
+def test_selection_adds_tests_of_the_wing_for_code_without_coverage():
+    source = "def f(a=1):\n    return 2\nclass C:\n    x = 3\ndef g():\n    h(4)\n"
+    found = mutants_of("devicemanager/core/m.py", source)
+    in_default, in_return, _, in_class, in_call, _ = found
+    assert [each.at_import for each in found] == [True, False, False, True, False, False]
     seconds = {"tests/core/b": 2.0, "tests/core/a": 0.1, "tests/kubelet/c": 0.1}
     lines = {2: frozenset({"tests/core/b"})}
     selection = Selection({"devicemanager/core/m.py": lines}, seconds, same_wing=True)
     assert selection.for_mutant(in_class) == ["tests/core/b", "tests/core/a"]
     assert selection.for_mutant(in_default) == ["tests/core/b", "tests/core/a"]
     assert selection.for_mutant(in_return) == ["tests/core/b"]
+    assert selection.for_mutant(in_call) == ["tests/core/b", "tests/core/a"]
 
 
 def test_selection_prefers_expensive_tests_that_run_few_lines():

@@ -48,8 +48,8 @@ class Selection:
 
         The other tests are needed for code that runs only once in a process, at import or because
         of a cache. Coverage records such code for the first test only, or for none. Code that runs
-        at import can affect tests that run no other line of its module, so tests of the mutant's
-        wing are added.
+        at import or only in child processes can affect all tests of the mutant's wing, so these
+        are added.
         """
         lines = self.tests.get(mutant.file, {})
         prefix = f"tests/{wing_of(mutant.file)}/"
@@ -63,9 +63,9 @@ class Selection:
         others = frozenset[str]().union(*lines.values()) - running
         chosen = self._best(running, self.longest)
         chosen += self._best(others, min(NEARBY, self.longest) if chosen else self.longest)
-        if mutant.at_import:
+        if mutant.at_import or not running:
             wing = frozenset(test for test in self.seconds if test.startswith(prefix))
-            chosen += self._best(wing.difference(chosen), min(NEARBY, self.longest))
+            chosen += self._best(wing.difference(chosen), self.longest - self.expected(chosen))
         return chosen
 
     def stages(self, tests: list[str]) -> list[list[str]]:
