@@ -112,7 +112,7 @@ def test_set_aside_flushes_the_directory_only_for_power(tmp_path):
 
 def test_durability_levels():
     assert list(Durability) == ["process", "kubelet", "power"]
-    with pytest.raises(ValueError, match="'paper' is not a valid Durability"):
+    with pytest.raises(ValueError, match=r"^'paper' is not a valid Durability"):
         FileStore("/", durability="paper")
 
 

@@ -112,14 +112,14 @@ def test_cut_off_search_raises_try_again():
 
 def test_claim_for_too_many_devices_is_an_error():
     found = allocator(pool(), device_class(), claim("x", two(33)))
-    with pytest.raises(ClaimsError, match='DeviceClaim "default/x": needs 33 devices') as caught:
+    with pytest.raises(ClaimsError, match=r'^DeviceClaim "default/x": needs 33 devices') as caught:
         allocate(found, "x")
     assert not isinstance(caught.value, DoesNotFit)
 
 
 def test_unknown_claims_and_classes_are_errors():
     found = allocator(pool(), device_class(), claim("x"), claim("y", {"deviceClass": "nosuch"}))
-    with pytest.raises(ClaimsError, match='DeviceClaim "default/nosuch" does not exist'):
+    with pytest.raises(ClaimsError, match=r'^DeviceClaim "default/nosuch" does not exist'):
         allocate(found, "x", "nosuch")
     with pytest.raises(ClaimsError, match='DeviceClass "nosuch" does not exist'):
         allocate(found, "x", "y")

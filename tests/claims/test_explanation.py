@@ -179,5 +179,5 @@ def test_impossible_claims_have_a_one_line_explanation():
     assert explain(found, "x").text() == message
     few = node(pool(), device_class(), claim("x"), limits=Limits(first_fit=0, total=0))
     assert "cut off after 0 steps" in explain(few, "x").message
-    with pytest.raises(ClaimsError, match='DeviceClaim "default/nosuch" does not exist'):
+    with pytest.raises(ClaimsError, match=r'^DeviceClaim "default/nosuch" does not exist'):
         explain(found, "nosuch")

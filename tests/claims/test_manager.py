@@ -264,7 +264,7 @@ def test_withdrawn_claim_is_deleted_when_its_pods_end():
     assert restarted.manager.claim("default/x").is_deleted
     restarted.manager.withdraw(read(claim("x")))
     restarted.leave("p")
-    with pytest.raises(ClaimsError, match='DeviceClaim "default/x" does not exist'):
+    with pytest.raises(ClaimsError, match=r'^DeviceClaim "default/x" does not exist'):
         restarted.manager.claim("default/x")
 
 
@@ -330,7 +330,7 @@ def test_stopped_kubelet_does_not_allocate_or_release():
     with pytest.raises(Rejected, match="the kubelet is stopped"):
         node.admit("p", "x")
     for change in (node.manager.allocate, node.manager.release):
-        with pytest.raises(ClaimsError, match="the kubelet is stopped"):
+        with pytest.raises(ClaimsError, match=r"^the kubelet is stopped"):
             change("default/x")
     node.manager.publish(read(pool("q", ["c"])))
     assert [each.name for each in node.manager.pools()] == ["p", "q"]
@@ -463,7 +463,7 @@ def test_failed_prepare_is_repeated():
     node = Node()
     node.manager.set_driver(DRIVER, FakeDriver(failures=1))
     found = node.admit("p", "x")
-    with pytest.raises(AllocationError, match=r"claim default/x: driver d\.example\.com cannot"):
+    with pytest.raises(AllocationError, match=r"^claim default/x: driver d\.example\.com cannot"):
         node.manager.prepare(found)
     assert node.devices("x") == ["a"]
     node.manager.prepare(found)

@@ -80,6 +80,6 @@ def test_config_is_found_by_its_full_reference(store):
     reference = ConfigReference("d.example.com/v1", "Settings", "a", "n")
     assert store.config(reference) is found
     wrong = ConfigReference("d.example.com/v1", "Settings", "a", "m")
-    with pytest.raises(ClaimsError, match=r'the config Settings "m/a" .* does not exist'):
+    with pytest.raises(ClaimsError, match=r'^the config Settings "m/a" .* does not exist'):
         store.config(wrong)
     assert store.withdraw_config(reference) and not store.withdraw_config(reference)

@@ -81,7 +81,7 @@ def test_join_checks_permissions_first(apiserver, tmp_path):
     kubeconfig = apiserver.kubeconfig(tmp_path / "kubeconfig")
     with (
         Cluster.connect(kubeconfig, as_nodes="strict") as cluster,
-        pytest.raises(ClusterError, match="missing permissions: impersonate users: "),
+        pytest.raises(ClusterError, match=r"^missing permissions: impersonate users: "),
     ):
         cluster.join_in_memory("n")
 

@@ -65,7 +65,7 @@ def test_texts_name_the_real_limit_of_socket_paths() -> None:
 def test_select_chooses_ids_and_families() -> None:
     assert [each.id for each in select(["K01", "T"])] == ["K01", "T01", "T02", "T03"]
     assert {each.family for each in select(skip="KLWA")} == set("RTOPS")
-    with pytest.raises(CheckError, match="unknown check 'K99': use an ID such as K01"):
+    with pytest.raises(CheckError, match=r"^unknown check 'K99': use an ID such as K01"):
         select(["K99"])
 
 
@@ -81,7 +81,7 @@ def test_select_chooses_ids_and_families() -> None:
     ],
 )
 def test_invalid_limits_are_rejected(setting: str, message: str) -> None:
-    with pytest.raises(CheckError, match=message):
+    with pytest.raises(CheckError, match="^" + message):
         Limits().overridden([setting])
 
 
@@ -92,9 +92,9 @@ def test_limits_are_overridden_by_name() -> None:
 
 
 def test_invalid_plugins_are_rejected() -> None:
-    with pytest.raises(CheckError, match="the plugin's command is missing"):
+    with pytest.raises(CheckError, match=r"^the plugin's command is missing"):
         PluginUnderTest(command=[])
-    with pytest.raises(CheckError, match="unknown hook 'brake-device'"):
+    with pytest.raises(CheckError, match=r"^unknown hook 'brake-device'"):
         PluginUnderTest(command=["x"], hooks={"brake-device": "true"})
 
 
@@ -114,12 +114,12 @@ def test_exception_in_a_python_hook_is_a_failure() -> None:
         raise ProcessLookupError(3, "No such process")
 
     broken = PluginUnderTest(command=["x"], hooks={"add-device": gone})
-    with pytest.raises(Failed, match=r"hook add-device failed: ProcessLookupError: .*No such pro"):
+    with pytest.raises(Failed, match=r"^hook add-device failed: ProcessLookupError: .*No such pro"):
         broken.call("add-device", {})
 
 
 def test_unknown_source_is_rejected() -> None:
-    with pytest.raises(ValueError, match="invalid source 'unknown#3'"):
+    with pytest.raises(ValueError, match=r"^invalid source 'unknown#3'"):
         addresses("DOC, unknown#3")
 
 
@@ -146,7 +146,7 @@ def test_own_check_runs_and_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("id_", ["K99", "Z1", "z01"])
 def test_own_check_needs_an_id_outside_the_families(id_: str) -> None:
     with pytest.raises(
-        ValueError, match=f"invalid check ID '{id_}': use two digits after a letter"
+        ValueError, match=f"^invalid check ID '{id_}': use two digits after a letter"
     ):
         check(id_, Severity.INFO, "x", does="x", expects="x", production="x")
 

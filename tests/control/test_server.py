@@ -140,7 +140,7 @@ def test_invalid_tcp_addresses_are_rejected(mock_kubelet, text, problem):
 
 def test_remote_addresses_need_allow_remote(mock_kubelet):
     for address in ("0.0.0.0:0", "[::]:0", "192.0.2.1:0"):
-        with pytest.raises(ValueError, match="other hosts can reach"):
+        with pytest.raises(ValueError, match=r"^other hosts can reach"):
             ControlServer(mock_kubelet, tcp=address)
     with ControlServer(mock_kubelet, tcp="0.0.0.0:0", allow_remote=True) as server:
         port = server.address.rpartition(":")[2]
@@ -174,7 +174,7 @@ def test_second_server_for_a_kubelet_is_rejected(mock_kubelet, server, make_mock
 
 
 def test_body_size_and_time_are_limited(client, server, monkeypatch):
-    with pytest.raises(ControlError, match="the body is too large: the limit is 4194304 bytes"):
+    with pytest.raises(ControlError, match=r"^the body is too large: the limit is 4194304 bytes"):
         client.ask("admitPod", body=b"x" * (5 << 20))
     with connected(server) as slow:
         monkeypatch.setattr("devicemanager.control.request.BODY_SECONDS", 0.05)
@@ -368,7 +368,7 @@ def test_unexpected_error_is_an_event_and_an_answer(client, mock_kubelet, monkey
         raise LookupError("a\nb")
 
     monkeypatch.setattr(mock_kubelet, "plugins", broken)
-    with pytest.raises(ControlError, match=r"unexpected LookupError: a b \(a bug\)"):
+    with pytest.raises(ControlError, match=r"^unexpected LookupError: a b \(a bug\)"):
         client.plugins()
     (event,) = mock_kubelet.events.recent(EventKind.SERVER_ERROR)
     assert "control API: unexpected LookupError" in event.message
@@ -379,7 +379,7 @@ def test_broken_stream_raises_control_error(client, mock_kubelet, monkeypatch):
         raise LookupError("x")
 
     monkeypatch.setattr("devicemanager.control.convert.event", broken)
-    with pytest.raises(ControlError, match=r"request to the control API at .* failed"):
+    with pytest.raises(ControlError, match=r"^request to the control API at .* failed"):
         client.events.recent()
     assert mock_kubelet.events.recent(EventKind.SERVER_ERROR)
 
@@ -405,10 +405,10 @@ def test_other_servers_raise_control_error(tmp_path):
             client.node()
         with pytest.raises(ControlError, match=f"{path} does not serve the control API"):
             client.node()
-        with pytest.raises(ControlError, match=r"request to the control API at .* failed"):
+        with pytest.raises(ControlError, match=r"^request to the control API at .* failed"):
             client.node()
         thread.join()
-        with pytest.raises(ControlError, match=r"timeout: no response from the control API at"):
+        with pytest.raises(ControlError, match=r"^timeout: no response from the control API at"):
             MockKubeletClient(path, timeout=0.01).node()
 
 
@@ -417,7 +417,7 @@ def test_transport_addresses(tmp_path):
     assert transport_to(tmp_path / "s").address == str(tmp_path / "s")
     assert transport_to("http://127.0.0.1:1/").address == "http://127.0.0.1:1"
     for text in ("https://x", "http://", "http://x:y", "http://x/y", "ftp://x"):
-        with pytest.raises(ValueError, match="invalid address"):
+        with pytest.raises(ValueError, match=r"^invalid address"):
             transport_to(text)
-    with pytest.raises(ControlError, match="cannot connect to the control API at"):
+    with pytest.raises(ControlError, match=r"^cannot connect to the control API at"):
         MockKubeletClient(tmp_path).node()

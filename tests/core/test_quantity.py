@@ -118,5 +118,5 @@ def test_default_format_is_decimal():
 
 @pytest.mark.parametrize("text", ["", "x", ".", "-"])
 def test_errors_have_the_text_of_go(text):
-    with pytest.raises(ValueError, match=r"(^|[: ])(unable to parse|quantities must match)"):
+    with pytest.raises(ValueError, match=r"^(^|[: ])(unable to parse|quantities must match)"):
         parse_quantity(text)

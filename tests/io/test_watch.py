@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from watchdog import events
 from watchdog.observers.inotify import InotifyObserver
 from watchdog.utils import BaseThread
 
@@ -232,6 +233,19 @@ def test_forked_child_can_watch(tmp_path: Path, changes: Changes) -> None:
 
 
 @with_both_observers
+def test_attributes_have_an_event_of_their_own_since_watchdog_7(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class FileAttribEvent(events.FileSystemEvent):
+        pass
+
+    attributes = {ChangeKind.ATTRIBUTES}
+    monkeypatch.setattr(events, "FileAttribEvent", FileAttribEvent, raising=False)
+    assert io_watch._filter(attributes) == [events.DirDeletedEvent, FileAttribEvent]
+    monkeypatch.delattr(events, "FileAttribEvent")
+    assert io_watch._filter(attributes) == [events.DirDeletedEvent, events.FileModifiedEvent]
+
+
 def test_stop_during_events_logs_nothing(
     tmp_path: Path, changes: Changes, caplog: pytest.LogCaptureFixture
 ) -> None:

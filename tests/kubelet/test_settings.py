@@ -65,7 +65,7 @@ def test_invalid_value_error_names_the_field(field, wrong, wanted):
 @pytest.mark.parametrize("wrong", ["-1", -1, True, None, "two", "1 Gi", float("nan")])
 def test_node_allocatable_rejects_invalid_quantities(wrong):
     text = r"^invalid node_allocatable\['cpu'\] .*: expected a quantity of at least 0, such as 2, "
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(ValueError, match="^" + text):
         Settings(node_allocatable={"cpu": wrong})
 
 

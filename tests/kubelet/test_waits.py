@@ -120,7 +120,7 @@ def test_wait_for_event_that_happens_during_the_wait(kubelet: MockKubelet) -> No
 
 
 def test_wait_for_call_times_out(kubelet: MockKubelet) -> None:
-    with pytest.raises(WaitTimeout, match=r"waited 0 s for the call\(rpc='Allocate', code='OK'\)"):
+    with pytest.raises(WaitTimeout, match=r"^waited 0 s for the call\(rpc='Allocate', code='OK'\)"):
         kubelet.wait_for_call(rpc="Allocate", code="OK", timeout=0)
 
 
@@ -193,7 +193,7 @@ def test_timeout_mentions_a_match_before_the_wait(
 def test_invalid_arguments_are_rejected_at_once(
     wait: Callable[[MockKubelet], object], message: str, kubelet: MockKubelet
 ) -> None:
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(RequestError, match="^" + message):
         wait(kubelet)
 
 

@@ -1077,9 +1077,9 @@ def test_run_ends_if_no_resource_can_be_started(directory, fast):
         def new_plugin(self, last_name):
             return None
 
-    with pytest.raises(PluginError, match="no resource could be started"):
+    with pytest.raises(PluginError, match=r"^no resource could be started"):
         serve(Broken(), GPU, directory, fast)
-    with pytest.raises(PluginError, match="no resource could be started"):
+    with pytest.raises(PluginError, match=r"^no resource could be started"):
         Manager(WithoutPlugin(), directory, fast).run()
 
 

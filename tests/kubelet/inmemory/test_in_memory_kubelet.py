@@ -324,7 +324,7 @@ def test_restart_restores_the_last_checkpoint() -> None:
     node.terminate("train")
     node.restart()
     assert node.devices("other") == {"app": {GPU: ["gpu-1"]}}
-    with pytest.raises(RequestError, match="no pod has the UID"):
+    with pytest.raises(RequestError, match=r"^no pod has the UID"):
         node.devices("train")
     node.self_check()
 

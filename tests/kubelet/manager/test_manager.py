@@ -660,7 +660,7 @@ def test_hints_are_empty_after_the_grace_period():
     harness.manager.admit(pod("p", gpu=1))
     plugin.leave()
     harness.clock.advance(301.0)
-    with pytest.raises(Rejected, match="TopologyAffinityError"):
+    with pytest.raises(Rejected, match=r"^TopologyAffinityError"):
         harness.manager.admit(pod("q", gpu=1))
 
 

@@ -36,14 +36,14 @@ def test_pods_are_returned_in_order_of_arrival_during_a_removal():
 
 
 def test_unknown_uid_is_an_error():
-    with pytest.raises(RequestError, match="no pod has the UID 'x': it was not admitted"):
+    with pytest.raises(RequestError, match=r"^no pod has the UID 'x': it was not admitted"):
         PodStore().known("x")
 
 
 def test_uid_of_an_active_pod_is_an_error():
     store = PodStore()
     store.add(pod("p"))
-    with pytest.raises(RequestError, match="pod default/p is already admitted: terminate it"):
+    with pytest.raises(RequestError, match=r"^pod default/p is already admitted: terminate it"):
         store.add(pod("p"))
     other = Pod(SPEC.uid, "other", "default", ())
     with pytest.raises(RequestError, match="has the UID p of pod default/p: use a unique"):
@@ -126,7 +126,7 @@ def test_container_by_name():
     assert record.container("init") == (SPEC.init_containers[0], True)
     assert record.container("app") == (SPEC.containers[0], False)
     with pytest.raises(
-        RequestError, match="unknown container 'x' of pod default/p: use one of init, side"
+        RequestError, match=r"^unknown container 'x' of pod default/p: use one of init, side"
     ):
         record.container("x")
 

@@ -237,5 +237,5 @@ def test_allocated_resources_status_has_only_app_containers():
     ]
     assert node.admit(manifests.parse(manifest), start=True)
     assert set(node.workers.allocated_resources_status("p")) == {"main"}
-    with pytest.raises(RequestError, match="no pod has the UID 'x'"):
+    with pytest.raises(RequestError, match=r"^no pod has the UID 'x'"):
         node.workers.allocated_resources_status("x")

@@ -149,7 +149,7 @@ def test_plugin_without_options_counts_for_its_process(
             slow = registrar.run(registrar.connect(R, plugin.path, "p.sock"))
             assert called.wait(20)
             for name in ("q.sock", "r.sock"):
-                with pytest.raises(RegistrationRejected, match=full):
+                with pytest.raises(RegistrationRejected, match="^" + full):
                     registrar.run(registrar.connect(R, plugin.path, name)).result(20)
             answer.set()
             with pytest.raises(RegistrationRejected, match="on purpose"):

@@ -53,5 +53,5 @@ def test_cdi_devices_are_resolved(mock_kubelet: MockKubelet, tmp_path: Path) -> 
 def test_missing_host_device_is_named(mock_kubelet: MockKubelet) -> None:
     absent = DeviceSpec(container_path="/dev/gpu0", host_path="/dev/absent")
     container = admitted(mock_kubelet, ContainerSettings(devices=(absent,)))
-    with pytest.raises(OciError, match="device /dev/gpu0: /dev/absent on the host: No such file"):
+    with pytest.raises(OciError, match=r"^device /dev/gpu0: /dev/absent on the host: No such file"):
         container.oci()

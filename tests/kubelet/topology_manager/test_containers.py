@@ -255,7 +255,7 @@ def test_start_of_unknown_container_or_failed_pod_is_an_error() -> None:
     node.plugin(devices("a"))
     node.admit(pod("p", gpu=1))
     with pytest.raises(
-        RequestError, match="unknown container 'y' of pod default/p: use one of app"
+        RequestError, match=r"^unknown container 'y' of pod default/p: use one of app"
     ):
         node.start("p", "y")
     node.admit(pod("q", gpu=1))
