@@ -57,7 +57,11 @@ def test_rejection_is_explained_for_each_device():
         "rule": "the driver is not d.example.com",
         "devices": ["q/e", "q/f", "q/g", "q/h"],
     }
-    with pytest.raises(DoesNotFit, match="needs 3 devices, 2 can be used; 4: the driver is not d"):
+    with pytest.raises(
+        DoesNotFit,
+        match=r'^DeviceClaim "default/y", claims\[0\]: needs 3 devices, 2 '
+        r"can be used; 4: the driver is not d",
+    ):
         found.allocate(["default/y"], NODE)
 
 

@@ -50,7 +50,9 @@ def test_function_and_bandwidth_come_from_one_card():
         function = {"deviceClass": "nic-function"}
         taken = get(found, f"c{number}", function, share, matchAttributes=["card"])
         assert taken == [f"n1-nic-{number}/vf-0", f"n1-nic-{number}/uplink"]
-    with pytest.raises(DoesNotFit, match="bandwidth"):
+    with pytest.raises(
+        DoesNotFit, match=r'^DeviceClaim "default/c2", claims\[0\]: needs 90G of bandwidth'
+    ):
         get(found, "c2", {"deviceClass": "nic-bandwidth", "requests": {"bandwidth": "90G"}})
 
 

@@ -68,7 +68,9 @@ def test_rejected_object_leaves_the_old_one(store):
     assert store.classes == {"gpu": good}
     published = read(pool())
     store.publish(published)
-    with pytest.raises(InvalidObject, match="Duplicate value"):
+    with pytest.raises(
+        InvalidObject, match=r'^DevicePool "p": spec\.devices\[2\]\.name: Duplicate value'
+    ):
         store.publish(evolve(published, devices=published.devices * 2))
     assert store.pools == {"p": published}
     assert store.withdraw_class("gpu") and not store.withdraw_class("gpu")

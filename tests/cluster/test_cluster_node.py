@@ -286,7 +286,9 @@ def test_mock_kubelet_node_has_the_devices_of_its_plugin(world: World, tmp_path:
         plugin.send_list(numbered(GPU, (None, None)).values())
         world.pass_time(11.0)
         assert world.node()["status"]["allocatable"][GPU] == "2"
-        with pytest.raises(RequestError, match="its kubelet has real plugins"):
+        with pytest.raises(
+            RequestError, match=r"^cannot change devices of node n: its kubelet has real plugins"
+        ):
             node.fail_device(GPU, "gpu-0")
         uid = world.run("train")
         assert world.status("train")["phase"] == "Running"

@@ -105,7 +105,7 @@ def test_watch_ends_with_the_stream(kubelet: MockKubelet) -> None:
         kubelet.wait_for_resource(RAW, 1)
         lists = kubelet.watch(RAW)
         assert len(next(lists)) == 1
-        with pytest.raises(RpcError, match="DataLoss"):
+        with pytest.raises(RpcError, match=r"^rpc error: code = DataLoss"):
             next(lists)
         assert len(list(kubelet.watch(RAW))) == 1
 

@@ -69,7 +69,7 @@ def failing(code: grpc.StatusCode, text: str) -> Behaviour:
 
 
 def test_missing_socket(client, socket_path):
-    with pytest.raises(SocketNotFound, match=f"no socket at {socket_path}") as caught:
+    with pytest.raises(SocketNotFound, match=rf"^there is no socket at {socket_path}") as caught:
         client.list()
     assert isinstance(caught.value.__cause__, grpc.RpcError)
 

@@ -73,7 +73,7 @@ def test_control_api_is_served_on_the_same_server(mock_kubelet):
             server.start()
     assert server.address is control.address is None
     assert not control.socket_path.exists()
-    with pytest.raises(RequestError, match="start it first"):
+    with pytest.raises(RequestError, match=r"^the HTTP server is not running: start it first"):
         server.url  # noqa: B018
 
 

@@ -88,7 +88,9 @@ def test_escape_sequences_in_output_are_not_printed(plugin_process):
 
 
 def test_missing_resource_is_a_wait_timeout(plugin_process):
-    with pytest.raises(WaitTimeout, match=r"any devices of vendor\.com/gpu from sleep"):
+    with pytest.raises(
+        WaitTimeout, match=r"^waited 0\.2 s for any devices of vendor\.com/gpu from sleep"
+    ):
         plugin_process(["sleep", "300"], GPU, timeout=0.2)
 
 
