@@ -434,3 +434,18 @@ def test_transport_addresses(tmp_path):
             transport_to(text)
     with pytest.raises(ControlError, match=r"^cannot connect to the control API at"):
         MockKubeletClient(tmp_path).node()
+
+
+def test_invalid_checkpoint_is_a_conflict(client, raw, mock_kubelet):
+    path = mock_kubelet.checkpoint_path
+    path.write_text('{"a": ')
+    reply = raw.ask("GET", "/v1/checkpoint")
+    problem = json.loads(reply.body)
+    assert (reply.status, problem["reason"]) == (409, "conflict")
+    assert problem["detail"].startswith(f"{path}: not JSON: ")
+    path.unlink()
+    path.mkdir()
+    problem = json.loads(raw.ask("GET", "/v1/checkpoint").body)
+    text = f"{path}: cannot be read: it is a directory, not a regular file; "
+    assert (problem["status"], problem["detail"].startswith(text)) == (409, True)
+    path.rmdir()
