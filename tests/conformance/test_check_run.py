@@ -11,6 +11,7 @@ import pytest
 
 from devicemanager.conformance import Limits
 from devicemanager.conformance.check_run import CheckRun
+from devicemanager.conformance.checks.listandwatch import w10
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from protos import deviceplugin_v1beta1 as dp
@@ -196,3 +197,24 @@ def test_wait_without_registration_gives_advice_once(monkeypatch: pytest.MonkeyP
     assert run.until_registered(lambda: False, 30) is None
     text = "of 30 s: the plugin has not registered at /kubelet.sock"
     assert notes == [f"4 {text}; advice", f"14 {text}", f"24 {text}"]
+
+
+@pytest.mark.parametrize(
+    ("size", "result"),
+    [
+        (2, "2 bytes"),
+        (3, "a device list has 3 bytes, the kubelet's limit is 4194304"),
+        (4, "a device list has 4 bytes, the kubelet's limit is 4194304"),
+        (5, "a device list has 5 bytes, limit 5"),
+    ],
+)
+def test_size_of_device_lists_has_two_limits(size: int, result: str) -> None:
+    calls = [SimpleNamespace(response_bytes=b"x" * size), SimpleNamespace(response_bytes=None)]
+    run = Run(lists=lambda resource, since: calls)
+    run.limits = attrs.evolve(LIMITS, list_warn_bytes=3, list_bytes=5)
+    if size < 3:
+        assert w10.run(run) == result
+        return
+    with pytest.raises(Failed if size == 5 else Warned) as raised:
+        w10.run(run)
+    assert str(raised.value) == result

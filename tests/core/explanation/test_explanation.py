@@ -316,3 +316,17 @@ def test_resources_as_data() -> None:
     assert [len(place["devices"]) for place in places] == [2, 2, 1]
     text = render(explanation)
     assert "\n\nin use:\n  vendor.com/gpu gpu-000: pod b/v, container app\n" in text
+
+
+def test_advice_names_resources_with_too_few_free_devices() -> None:
+    policy = configure(TWO, "single-numa-node")
+    hints: dict[str, Hints | None] = {GPU: (), NIC: SECOND, "cpu": ()}
+    few = (resource(GPU, 3, "01"), resource(NIC, 1, "1"))
+    step = StepExplanation("main", few, explain_merge(policy, [hints]))
+    text = render(AdmissionExplanation(POD, policy, (step,), "TopologyAffinityError"))
+    assert "no other policy would help: not enough free: vendor.com/gpu, cpu\n" in text
+    enough = (resource(GPU, 2, "01"), resource(NIC, 1, "1"))
+    hints = {GPU: (Hint(3, True),), NIC: SECOND}
+    step = StepExplanation("main", enough, explain_merge(policy, [hints]))
+    text = render(AdmissionExplanation(POD, policy, (step,), "TopologyAffinityError"))
+    assert " would not reject the pod for this\n" in text
