@@ -9,8 +9,8 @@
 # h. After a text of n bytes the state is therefore ``h * PRIME**n + c mod 2**32``, where c depends
 # on the text and on the low byte of h, but on no other bit. Both operations use this:
 #
-# * ``extend``: to continue from state h, hash a *seed* of one or two bytes that leads to the low
-#   byte of h, followed by the text. The result differs from the wanted state by a known multiple of
+# * ``extend``: to continue from state h, hash a *seed* of two bytes that leads to the low byte
+#   of h, followed by the text. The result differs from the wanted state by a known multiple of
 #   ``PRIME**n``.
 # * ``Effect``: at most 256 constants c describe the effect of a text on all states. For an ASCII
 #   text, 128 constants are enough: no xor changes the top bit of h's low byte, and no lower bit
@@ -33,16 +33,14 @@ _SIZE: Final = 1 << 32
 
 
 def _seeds() -> dict[int, tuple[bytes, int]]:
-    # 255 low bytes have a seed of one byte. The seed of the remaining low byte would be a zero
-    # byte, which releases 1.x of fnv-hash-fast treat as the end of the text. Its seed has two
-    # bytes.
+    # One byte is not enough: the seed of one low byte would be a zero byte, which releases 1.x of
+    # fnv-hash-fast treat as the end of the text.
     seeds: dict[int, tuple[bytes, int]] = {}
-    for length in (1, 2):
-        for letters in product(range(1, 256), repeat=length):
-            state = _library(seed := bytes(letters))
-            seeds.setdefault(state & 0xFF, (seed, state))
-            if len(seeds) == 256:
-                return seeds
+    for letters in product(range(1, 256), repeat=2):
+        state = _library(seed := bytes(letters))
+        seeds.setdefault(state & 0xFF, (seed, state))
+        if len(seeds) == 256:
+            return seeds
     raise AssertionError("the low byte of PRIME is odd, so every low byte is reached")
 
 

@@ -3,7 +3,9 @@
 import gc
 import os
 import shutil
+import sys
 import tempfile
+import threading
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import hypothesis
 import pytest
 
 from tests.sessions import restore_signals
+from tests.signatures import OURS
 
 TESTS = Path(__file__).parent
 WIRE_ROOMS = ("plugin/typed", "podresources", "protos")
@@ -28,6 +31,19 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 restore_signals()
+
+_start_thread = threading.Thread.start
+
+
+def _start_daemon(thread):
+    """Start a thread. Those of our packages must be daemons: others delay the program's exit."""
+    caller = sys._getframe(1).f_globals.get("__name__", "")
+    if caller.partition(".")[0] in OURS:
+        assert thread.daemon, f"{caller} starts the thread {thread.name!r}, which is not a daemon"
+    _start_thread(thread)
+
+
+threading.Thread.start = _start_daemon
 
 
 def is_in(path, rooms):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from importlib import import_module
 from importlib.util import module_from_spec
+from pkgutil import walk_packages
 from types import ModuleType
 from typing import Any
 
@@ -220,3 +223,31 @@ def check_lazy_names(package: ModuleType) -> None:
     with pytest.raises(AttributeError) as raised:
         _ = copy.Nothing
     assert str(raised.value) == f"module {package.__name__!r} has no attribute 'Nothing'"
+
+
+def own_words(package: ModuleType) -> dict[str, str]:
+    """Return the words of the package's enums that are not the member's name in lower case, with
+    hyphens; by enum and member.
+
+    These words are part of the API: of JSON, of flags and of files.
+    """
+    modules = [
+        import_module(each.name)
+        for each in walk_packages(package.__path__, f"{package.__name__}.")
+        if not each.name.endswith(".__main__")
+    ]
+    enums = [
+        enum
+        for module in modules
+        for enum in vars(module).values()
+        if isinstance(enum, type)
+        and issubclass(enum, StrEnum)
+        and enum.__module__ == module.__name__
+    ]
+    assert enums, f"{package.__name__} has no enums"
+    return {
+        f"{enum.__name__}.{member.name}": member.value
+        for enum in enums
+        for member in enum
+        if member.value != member.name.lower().replace("_", "-")
+    }

@@ -80,6 +80,7 @@ class ListStream:
             self._call.cancel()
 
         timer = threading.Timer(seconds, give_up)
+        timer.daemon = True
         timer.start()
         try:
             message: dp.ListAndWatchResponse = next(self._call)

@@ -121,7 +121,6 @@ class FakeSysfs:
         _link(path / "subsystem", self.directory / "bus/pci")
         if driver is not None:
             drivers = self.directory / "bus/pci/drivers" / driver
-            drivers.mkdir(parents=True, exist_ok=True)
             _link(path / "driver", drivers)
             _link(drivers / address, path)
         return path

@@ -17,6 +17,7 @@ from checkpoint import (
     dumps,
     loads,
 )
+from checkpoint.decode import Problem
 
 ENTRY = PodDevicesEntry("u", "c", "vendor.com/r", {0: ("a",)}, b"\x01")
 ONE = Checkpoint((ENTRY,), {"vendor.com/r": ("a", "b")})
@@ -191,3 +192,8 @@ def test_errors_can_be_pickled(error):
     assert isinstance(error, CheckpointError)
     assert str(again) == str(error)
     assert vars(again) == vars(error)
+
+
+def test_problem_is_its_text():
+    problem = Problem("empty", 7)
+    assert (str(problem), problem.position) == ("empty", 7)

@@ -64,7 +64,7 @@ def test_replay_rejects_an_invalid_file(tmp_path, capsys, content, problem):
 
 @pytest.mark.parametrize("arguments", [[], ["checkpoint"], ["nonsense", "FILE"]])
 def test_replay_usage(arguments, capsys):
-    with pytest.raises(SystemExit, match="2"):
+    with pytest.raises(SystemExit, match=r"^2"):
         main(arguments)
     assert "usage: python -m tools.replay" in capsys.readouterr().err
 

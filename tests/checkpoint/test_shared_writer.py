@@ -214,7 +214,10 @@ def test_close_waits_for_the_write_in_progress(gate, clients):
     assert clients.outcomes["a"] is None
     assert isinstance(clients.outcomes["b"], CheckpointWriteError)
     assert gate.written == [b"a"]
-    with pytest.raises(CheckpointWriteError, match=r": the kubelet is stopping; "):
+    with pytest.raises(
+        CheckpointWriteError,
+        match=r"^kubelet_internal_checkpoint: cannot be written: the kubelet is stopping; ",
+    ):
         writer.flush()
     assert gate.begun == [b"a"]
 

@@ -37,5 +37,5 @@ def test_parts_of_a_version():
      "1.2.3 ", "1.2.3\n", "-1.2.3", "1.2.x", "\u0661.2.3", "1.2." + "3" * 300],
 )  # fmt: skip
 def test_parse_rejects_invalid_versions(text):
-    with pytest.raises(ValueError, match="semantic version"):
+    with pytest.raises(ValueError, match=r"^not a semantic version"):
         SemVer.parse(text)

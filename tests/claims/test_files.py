@@ -47,7 +47,7 @@ def test_read_source_accepts_paths(tmp_path, monkeypatch):
     ],
 )
 def test_read_source_rejects_anything_else(source, fault):
-    with pytest.raises(InvalidObject, match=fault):
+    with pytest.raises(InvalidObject, match="^" + fault):
         read_source(source)
 
 

@@ -288,7 +288,7 @@ def test_too_many_devices_are_one_line():
 
 def test_parser_stops_at_too_many_items():
     with pytest.raises(
-        InvalidObject, match=f"p.yaml: line 1: the list has more than {MAX_DEVICES}"
+        InvalidObject, match=f"^p.yaml: line 1: the list has more than {MAX_DEVICES}"
     ):
         read_text(f"[{'1,' * (MAX_DEVICES + 1)}}}", "p.yaml")
 
@@ -314,7 +314,7 @@ def test_device_status_must_name_an_allocated_device():
 
 def test_check_validates_objects_made_in_a_program():
     bad = api.DeviceClass(api.ObjectMeta("gpu"), "d.example.com")
-    with pytest.raises(InvalidObject, match=r'DeviceClass "gpu": spec.deviceType: Required value'):
+    with pytest.raises(InvalidObject, match=r'^DeviceClass "gpu": spec.deviceType: Required value'):
         check(bad)
     check(api.DeviceClass(api.ObjectMeta("gpu"), "d.example.com", "gpu"))
 

@@ -50,7 +50,9 @@ def test_function_and_bandwidth_come_from_one_card():
         function = {"deviceClass": "nic-function"}
         taken = get(found, f"c{number}", function, share, matchAttributes=["card"])
         assert taken == [f"n1-nic-{number}/vf-0", f"n1-nic-{number}/uplink"]
-    with pytest.raises(DoesNotFit, match="bandwidth"):
+    with pytest.raises(
+        DoesNotFit, match=r'^DeviceClaim "default/c2", claims\[0\]: needs 90G of bandwidth'
+    ):
         get(found, "c2", {"deviceClass": "nic-bandwidth", "requests": {"bandwidth": "90G"}})
 
 
@@ -93,3 +95,20 @@ def test_drivers_and_classes_have_the_names_of_the_docs():
         "nic-bandwidth": "nic.example.com",
         "nic-function": "nic.example.com",
     }
+
+
+def test_attributes_of_cards():
+    def attributes(thing):
+        return {each.name for each in thing.attributes}
+
+    gpu, nic, fpga = SimulatedHardware(1, 1, 1).pools("n1")
+    assert attributes(gpu) == {"card", "model", "numa"}
+    assert [each.string_value for each in gpu.attributes[:2]] == ["n1-gpu-0", "A100-SXM4-80GB"]
+    assert attributes(nic) == {"card", "linkSpeed", "numa"}
+    assert nic.attributes[0].string_value == "n1-nic-0"
+    assert [(each.name, each.string_value) for each in fpga.attributes] == [("model", "U250")]
+    assert {frozenset(attributes(each)) for each in gpu.devices} == {
+        frozenset({"profile", "memory"})
+    }
+    assert {frozenset(attributes(each)) for each in nic.devices} == {frozenset({"function"})}
+    assert {frozenset(attributes(each)) for each in fpga.devices} == {frozenset({"shell", "numa"})}

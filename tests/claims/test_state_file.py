@@ -85,5 +85,5 @@ def broken_claim(data):
     ids=range(12),
 )
 def test_parse_state_rejects_other_texts(data, complaint):
-    with pytest.raises(StateCorrupt, match=complaint):
+    with pytest.raises(StateCorrupt, match="^" + complaint):
         parse_state(data)

@@ -236,7 +236,7 @@ def test_crashed_container_restarts_with_backoff(world: World) -> None:
     assert world.status("train")["phase"] == "Running" and allocated(world) == 1
     world.pass_time(10.0)
     assert main(world, "train")["restartCount"] == 2
-    with pytest.raises(RequestError, match="unknown pod UID 'x' on node"):
+    with pytest.raises(RequestError, match=r"^unknown pod UID 'x' on node"):
         node.exit("x", "main", 1)
 
 

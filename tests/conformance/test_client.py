@@ -29,10 +29,14 @@ class Mute:
 
 
 def test_next_times_out_without_a_device_list() -> None:
-    with pytest.raises(CallFailed, match=r"no device list within 0.01 s"):
+    with pytest.raises(
+        CallFailed, match=r"^ListAndWatch failed with UNKNOWN: no device list within 0.01 s"
+    ):
         ListStream(Mute()).next(0.01)
 
 
 def test_next_fails_when_the_plugin_ends_the_stream() -> None:
-    with pytest.raises(CallFailed, match="the plugin ended the stream"):
+    with pytest.raises(
+        CallFailed, match=r"^ListAndWatch failed with UNKNOWN: the plugin ended the stream"
+    ):
         ListStream(iter(())).next()

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from devicemanager.conformance import Limits, Usage
-from devicemanager.conformance.process_checks import usage
+from devicemanager.conformance.process_checks import goroutines_in, is_go, usage
 
 MIB = 1 << 20
 BEFORE = Usage(
@@ -60,3 +60,42 @@ def test_listening_sockets_are_counted_with_any_path(tmp_path: Path) -> None:
         other.bind(str(tmp_path / "spaces and\nspaces 1 2 3 4 5 6"))
         other.listen()
         assert usage(os.getpid()).unix_listeners == before + 2
+
+
+def test_program_is_go_if_it_has_build_information(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not is_go(os.getpid())
+    assert not is_go(-1)
+    for content, wanted in [
+        (b"\xff Go buildinf:1", True),
+        (b"ELF \xff Go buildinf:1", True),
+        (b" Go buildinf:", False),
+    ]:
+        (tmp_path / "exe").write_bytes(content)
+        with monkeypatch.context() as patch:
+            patch.setattr("builtins.open", lambda *_, of=open: of(tmp_path / "exe", "rb"))
+            found = is_go(1)
+        assert found is wanted
+
+
+STACKS = """\
+SIGQUIT: quit
+goroutine 1 [running]:
+main.(*plugin).Allocate(0x1)
+\t/src/main.go:7 +0x1
+v1beta1._DevicePlugin_Allocate(0x1)
+\t/src/api.go:9 +0x1
+goroutine 2 [select]:
+v1beta1._DevicePlugin_Allocate_Handler.func1(0x1)
+\t/src/x.Allocate(1)
+created by main.Allocate(0x1)
+goroutine 3 [select]:
+main.(*plugin).Allocate(0x1)
+"""
+
+
+def test_goroutines_are_counted_once_per_method() -> None:
+    assert goroutines_in(STACKS.splitlines(), "Allocate") == 2
+    assert goroutines_in(STACKS.splitlines(), "Register") == 0
+    assert goroutines_in(["Allocate(", ""], "Allocate") is None

@@ -25,6 +25,7 @@ from devicemanager.conformance import (
     select,
     write,
 )
+from devicemanager.conformance.reports import check_place
 
 HOSTILE = "<script>alert(1)</script> \x1b[31m \x00 | `x` ]]> & \u202e \ud800"
 
@@ -164,8 +165,22 @@ def test_html_page_has_no_script_and_loads_nothing(tmp_path: Path) -> None:
 
 
 def test_unwritable_report_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(CheckError, match=r"cannot write report .*nowhere"):
+    with pytest.raises(CheckError, match=r"^cannot write report .*nowhere"):
         write(report(R01=Outcome.PASS), "json", tmp_path / "nowhere" / "x")
+
+
+def test_place_of_a_report_is_checked_before_the_checks(tmp_path: Path) -> None:
+    check_place("json", tmp_path / "report")
+    with pytest.raises(
+        CheckError,
+        match=r"^unknown report format 'pdf': use one of json, junit, html, markdown, badge$",
+    ):
+        check_place("pdf", tmp_path / "report")
+    for place in (tmp_path, tmp_path / "nowhere" / "report"):
+        with pytest.raises(CheckError) as raised:
+            check_place("json", place)
+        advice = "use a writable file in an existing directory"
+        assert str(raised.value) == f"cannot write report {place}: {advice}"
 
 
 TODAY = datetime.date(2026, 11, 1)

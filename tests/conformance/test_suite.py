@@ -65,7 +65,7 @@ def test_texts_name_the_real_limit_of_socket_paths() -> None:
 def test_select_chooses_ids_and_families() -> None:
     assert [each.id for each in select(["K01", "T"])] == ["K01", "T01", "T02", "T03"]
     assert {each.family for each in select(skip="KLWA")} == set("RTOPS")
-    with pytest.raises(CheckError, match="unknown check 'K99': use an ID such as K01"):
+    with pytest.raises(CheckError, match=r"^unknown check 'K99': use an ID such as K01"):
         select(["K99"])
 
 
@@ -81,7 +81,7 @@ def test_select_chooses_ids_and_families() -> None:
     ],
 )
 def test_invalid_limits_are_rejected(setting: str, message: str) -> None:
-    with pytest.raises(CheckError, match=message):
+    with pytest.raises(CheckError, match="^" + message):
         Limits().overridden([setting])
 
 
@@ -92,9 +92,9 @@ def test_limits_are_overridden_by_name() -> None:
 
 
 def test_invalid_plugins_are_rejected() -> None:
-    with pytest.raises(CheckError, match="the plugin's command is missing"):
+    with pytest.raises(CheckError, match=r"^the plugin's command is missing"):
         PluginUnderTest(command=[])
-    with pytest.raises(CheckError, match="unknown hook 'brake-device'"):
+    with pytest.raises(CheckError, match=r"^unknown hook 'brake-device'"):
         PluginUnderTest(command=["x"], hooks={"brake-device": "true"})
 
 
@@ -102,10 +102,10 @@ def test_failed_shell_hook_shows_status_and_output() -> None:
     broken = PluginUnderTest(
         command=["x"], hooks={"add-device": "echo no room in {plugin_dir}; exit 3"}
     )
-    with pytest.raises(Failed, match=r"status 3.*no room in /tmp/a b"):
+    with pytest.raises(Failed, match=r"^hook add-device failed with status 3.*no room in /tmp/a b"):
         broken.call("add-device", {"plugin_dir": "/tmp/a b"})
     silent = PluginUnderTest(command=["x"], hooks={"add-device": "exit 3"})
-    with pytest.raises(Failed, match=r"status 3: exit 3: no output$"):
+    with pytest.raises(Failed, match=r"^hook add-device failed with status 3: exit 3: no output$"):
         silent.call("add-device", {})
 
 
@@ -114,12 +114,12 @@ def test_exception_in_a_python_hook_is_a_failure() -> None:
         raise ProcessLookupError(3, "No such process")
 
     broken = PluginUnderTest(command=["x"], hooks={"add-device": gone})
-    with pytest.raises(Failed, match=r"hook add-device failed: ProcessLookupError: .*No such pro"):
+    with pytest.raises(Failed, match=r"^hook add-device failed: ProcessLookupError: .*No such pro"):
         broken.call("add-device", {})
 
 
 def test_unknown_source_is_rejected() -> None:
-    with pytest.raises(ValueError, match="invalid source 'unknown#3'"):
+    with pytest.raises(ValueError, match=r"^invalid source 'unknown#3'"):
         addresses("DOC, unknown#3")
 
 
@@ -146,7 +146,7 @@ def test_own_check_runs_and_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("id_", ["K99", "Z1", "z01"])
 def test_own_check_needs_an_id_outside_the_families(id_: str) -> None:
     with pytest.raises(
-        ValueError, match=f"invalid check ID '{id_}': use two digits after a letter"
+        ValueError, match=f"^invalid check ID '{id_}': use two digits after a letter"
     ):
         check(id_, Severity.INFO, "x", does="x", expects="x", production="x")
 
@@ -181,7 +181,9 @@ def test_failure_has_a_timeline() -> None:
 
 def test_plugin_that_exits_at_once_ends_the_run() -> None:
     silent = PluginUnderTest(command=[sys.executable, "-c", "print('no such device')"])
-    with pytest.raises(CheckError, match=r"exited before it .*: exit status 0.*no such dev"):
+    with pytest.raises(
+        CheckError, match=r"^the plugin exited before it .*: exit status 0.*no such dev"
+    ):
         run(silent, select(["R01"]), settings=SETTINGS)
 
 
@@ -294,7 +296,11 @@ def test_missing_command_ends_every_run(
 ) -> None:
     """Even a run of checks that need no registration, or that expect an exit."""
     absent = PluginUnderTest(command=["/nowhere/plugin"], resources=(RESOURCE,), restart=restart)
-    with pytest.raises(CheckError, match=r"127.*/nowhere/plugin: cannot be started: No such file"):
+    with pytest.raises(
+        CheckError,
+        match=r"^the plugin exited before it registered: exit status "
+        r"127.*/nowhere/plugin: cannot be started: No such file",
+    ):
         run(absent, select(only), settings=SETTINGS)
 
 
@@ -313,7 +319,10 @@ def test_exit_status_127_is_an_answer_if_the_plugin_starts_otherwise() -> None:
     assert verdict.seen == "exit status 127: it needs it"
     broken = attrs.evolve(picky, hooks={"misconfigure": "true"})
     patient = attrs.evolve(patient, start_seconds=20.0)
-    with pytest.raises(CheckError, match=r"exit status 127. It printed: it needs it"):
+    with pytest.raises(
+        CheckError,
+        match=r"^the plugin exited before it registered: exit status 127. It printed: it needs it",
+    ):
         run(broken, select(["L11"]), limits=patient, settings=SETTINGS)
 
 
@@ -427,5 +436,5 @@ def test_page_of_checks_is_up_to_date() -> None:
 def test_closed_stages_start_nothing() -> None:
     stages = Stages()
     stages.close()
-    with pytest.raises(CheckError, match="the run was ended"):
+    with pytest.raises(CheckError, match=r"^no stage can be opened: the run was ended"):
         run(plugin(), select(["R01"]), settings=SETTINGS, stages=stages)

@@ -82,7 +82,7 @@ def test_socket_and_token_are_private(tcp):
     tcp.start()
     assert tcp.token_path.read_text() != first
     assert len(first.strip()) >= 32
-    with pytest.raises(RequestError, match="is already served"):
+    with pytest.raises(RequestError, match=r"^the control API is already served"):
         tcp.start()
 
 
@@ -140,7 +140,7 @@ def test_invalid_tcp_addresses_are_rejected(mock_kubelet, text, problem):
 
 def test_remote_addresses_need_allow_remote(mock_kubelet):
     for address in ("0.0.0.0:0", "[::]:0", "192.0.2.1:0"):
-        with pytest.raises(ValueError, match="other hosts can reach"):
+        with pytest.raises(ValueError, match=r"^other hosts can reach"):
             ControlServer(mock_kubelet, tcp=address)
     with ControlServer(mock_kubelet, tcp="0.0.0.0:0", allow_remote=True) as server:
         port = server.address.rpartition(":")[2]
@@ -150,12 +150,14 @@ def test_remote_addresses_need_allow_remote(mock_kubelet):
         assert asked(server, "/v1/node", bearer, f"Host: evil.example:{port}")[0] == 403
     assert str(TcpAddress.parse("[::1]:80")) == "[::1]:80"
     assert TcpAddress.parse("localhost:80") == TcpAddress("127.0.0.1", 80)
-    with pytest.raises(StartError, match="cannot listen on 192"):
+    with pytest.raises(StartError, match=r"^the control API cannot start: cannot listen on 192"):
         ControlServer(mock_kubelet, tcp="192.0.2.1:0", allow_remote=True).start()
 
 
 def test_second_server_for_a_kubelet_is_rejected(mock_kubelet, server, make_mock_kubelet):
-    with pytest.raises(StartError, match="another server is listening on"):
+    with pytest.raises(
+        StartError, match=r"^the control API cannot start: another server is listening on"
+    ):
         ControlServer(mock_kubelet).start()
     assert MockKubeletClient(mock_kubelet.root).is_serving
     other = make_mock_kubelet()
@@ -174,7 +176,7 @@ def test_second_server_for_a_kubelet_is_rejected(mock_kubelet, server, make_mock
 
 
 def test_body_size_and_time_are_limited(client, server, monkeypatch):
-    with pytest.raises(ControlError, match="the body is too large: the limit is 4194304 bytes"):
+    with pytest.raises(ControlError, match=r"^the body is too large: the limit is 4194304 bytes"):
         client.ask("admitPod", body=b"x" * (5 << 20))
     with connected(server) as slow:
         monkeypatch.setattr("devicemanager.control.request.BODY_SECONDS", 0.05)
@@ -188,7 +190,13 @@ def test_memory_of_all_clients_is_limited(client, server, monkeypatch):
     budget = Budget(10)
     with budget.account() as account:
         account.take(9)
-        with pytest.raises(Exception, match="try again"), budget.account() as other:
+        with (
+            pytest.raises(
+                Exception,
+                match=r"^the memory for requests and responses in progress is used up: try again",
+            ),
+            budget.account() as other,
+        ):
             other.take(2)
     assert budget.used == 0
 
@@ -368,7 +376,7 @@ def test_unexpected_error_is_an_event_and_an_answer(client, mock_kubelet, monkey
         raise LookupError("a\nb")
 
     monkeypatch.setattr(mock_kubelet, "plugins", broken)
-    with pytest.raises(ControlError, match=r"unexpected LookupError: a b \(a bug\)"):
+    with pytest.raises(ControlError, match=r"^unexpected LookupError: a b \(a bug\)"):
         client.plugins()
     (event,) = mock_kubelet.events.recent(EventKind.SERVER_ERROR)
     assert "control API: unexpected LookupError" in event.message
@@ -379,7 +387,7 @@ def test_broken_stream_raises_control_error(client, mock_kubelet, monkeypatch):
         raise LookupError("x")
 
     monkeypatch.setattr("devicemanager.control.convert.event", broken)
-    with pytest.raises(ControlError, match=r"request to the control API at .* failed"):
+    with pytest.raises(ControlError, match=r"^request to the control API at .* failed"):
         client.events.recent()
     assert mock_kubelet.events.recent(EventKind.SERVER_ERROR)
 
@@ -401,14 +409,19 @@ def test_other_servers_raise_control_error(tmp_path):
         thread = threading.Thread(target=serve)
         thread.start()
         client = MockKubeletClient(path)
-        with pytest.raises(ControlError, match="of the control API with status 200"):
+        with pytest.raises(
+            ControlError,
+            match=r"^GET /v1/node: invalid response of the control API with status 200",
+        ):
             client.node()
-        with pytest.raises(ControlError, match=f"{path} does not serve the control API"):
+        with pytest.raises(
+            ControlError, match=rf"^the server at {path} does not serve the control API"
+        ):
             client.node()
-        with pytest.raises(ControlError, match=r"request to the control API at .* failed"):
+        with pytest.raises(ControlError, match=r"^request to the control API at .* failed"):
             client.node()
         thread.join()
-        with pytest.raises(ControlError, match=r"timeout: no response from the control API at"):
+        with pytest.raises(ControlError, match=r"^timeout: no response from the control API at"):
             MockKubeletClient(path, timeout=0.01).node()
 
 
@@ -417,7 +430,22 @@ def test_transport_addresses(tmp_path):
     assert transport_to(tmp_path / "s").address == str(tmp_path / "s")
     assert transport_to("http://127.0.0.1:1/").address == "http://127.0.0.1:1"
     for text in ("https://x", "http://", "http://x:y", "http://x/y", "ftp://x"):
-        with pytest.raises(ValueError, match="invalid address"):
+        with pytest.raises(ValueError, match=r"^invalid address"):
             transport_to(text)
-    with pytest.raises(ControlError, match="cannot connect to the control API at"):
+    with pytest.raises(ControlError, match=r"^cannot connect to the control API at"):
         MockKubeletClient(tmp_path).node()
+
+
+def test_invalid_checkpoint_is_a_conflict(client, raw, mock_kubelet):
+    path = mock_kubelet.checkpoint_path
+    path.write_text('{"a": ')
+    reply = raw.ask("GET", "/v1/checkpoint")
+    problem = json.loads(reply.body)
+    assert (reply.status, problem["reason"]) == (409, "conflict")
+    assert problem["detail"].startswith(f"{path}: not JSON: ")
+    path.unlink()
+    path.mkdir()
+    problem = json.loads(raw.ask("GET", "/v1/checkpoint").body)
+    text = f"{path}: cannot be read: it is a directory, not a regular file; "
+    assert (problem["status"], problem["detail"].startswith(text)) == (409, True)
+    path.rmdir()

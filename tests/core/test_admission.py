@@ -454,7 +454,7 @@ def test_node_check_counts_concurrent_pods():
         return allocation
 
     first = admit("first")
-    with pytest.raises(Rejected, match="OutOfpods"):
+    with pytest.raises(Rejected, match=r"^OutOfpods"):
         admit("second")
     give_back(first)
     assert admit("third").placed

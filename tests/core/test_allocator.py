@@ -251,7 +251,9 @@ def test_one_allocate_per_container_and_resource():
 
 def test_response_of_the_wrong_type_is_an_error():
     world = World({GPU: devices("a")}, preferred=False)
-    with pytest.raises(TypeError, match="AllocateAnswer"):
+    with pytest.raises(
+        TypeError, match=r"^invalid response to Allocate: \(\): expected an AllocateAnswer"
+    ):
         world.admit(pod("p", gpu=1), lambda _: ())
     world.check()
     assert not world.ledger.is_in_use(GPU)

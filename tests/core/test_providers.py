@@ -198,15 +198,19 @@ class TestMemory:
     @pytest.mark.parametrize(
         ("affinity", "text"),
         [
-            (None, "failed to get the default NUMA affinity, no NUMA nodes with enough memory is"),
-            (1, "failed to find NUMA nodes to extend the current topology hint"),
+            (
+                None,
+                r"\[memorymanager\] failed to get the default NUMA affinity, "
+                r"no NUMA nodes with enough memory is",
+            ),
+            (1, r"\[memorymanager\] failed to find NUMA nodes to extend the current topology hint"),
         ],
     )
     def test_too_much_memory_is_rejected_with_the_kubelets_message(
         self, affinity: int | None, text: str
     ) -> None:
         main = container("c", 1, 9 * GIB)
-        with pytest.raises(AllocationError, match=text):
+        with pytest.raises(AllocationError, match="^" + text):
             memory().allocate(pod(main), main, affinity)
         # Without hints the topology policy admits, and Allocate rejects.
         assert memory().hints(pod(main), main) == memory().pod_hints(pod(main)) == {}

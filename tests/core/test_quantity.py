@@ -116,7 +116,24 @@ def test_default_format_is_decimal():
     assert canonical(2000 * NANOS) == "2k"
 
 
-@pytest.mark.parametrize("text", ["", "x", ".", "-"])
-def test_errors_have_the_text_of_go(text):
-    with pytest.raises(ValueError, match=r"(^|[: ])(unable to parse|quantities must match)"):
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "quantities must match the regular expression "),
+        ("x", "quantities must match the regular expression "),
+        (".", "unable to parse numeric part of quantity"),
+        ("-", "unable to parse numeric part of quantity"),
+        ("1K", "unable to parse quantity's suffix"),
+        ("1e", "unable to parse quantity's suffix"),
+    ],
+)
+def test_errors_have_the_text_of_go(text, error):
+    go = "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    with pytest.raises(ValueError) as raised:  # the whole text is compared
         parse_quantity(text)
+    assert str(raised.value) == error + (go if error.endswith(" ") else "")
+
+
+def test_text_that_is_not_ascii_is_rejected():
+    with pytest.raises(ValueError, match=r"^quantities must match"):
+        parse_quantity("\u0661")

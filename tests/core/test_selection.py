@@ -226,7 +226,11 @@ def test_too_few_devices_are_left_after_the_call():
     steps = select(chosen, frozenset())
     next(steps)
     chosen.ledger.reserve(Draft(PodUid("third")), GPU, frozenset({DeviceId("a")}))
-    with pytest.raises(AllocationError, match="Requested: 1, Available: 0"):
+    with pytest.raises(
+        AllocationError,
+        match=r"^requested number of devices unavailable for "
+        r"vendor\.com/gpu\. Requested: 1, Available: 0",
+    ):
         steps.send((DeviceId("a"), DeviceId("b")))
 
 

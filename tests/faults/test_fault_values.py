@@ -128,9 +128,9 @@ def test_from_data_accepts_numbers_and_ignores_null() -> None:
     data = {"kind": "delay-call", "seconds": 1, "times": 2, "rpc": None}
     assert Fault.from_data(data) == Fault.of("delay-call", seconds=1.0, times="2")
     for invalid in (True, [1]):
-        with pytest.raises(FaultError, match="invalid seconds"):
+        with pytest.raises(FaultError, match=r"^delay-call: invalid seconds"):
             Fault.from_data({"kind": "delay-call", "seconds": invalid})
-        with pytest.raises(FaultError, match="invalid probability"):
+        with pytest.raises(FaultError, match=r"^reject-register: invalid probability"):
             Fault.from_data({"kind": "reject-register", "probability": invalid})
 
 

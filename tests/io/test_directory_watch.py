@@ -81,7 +81,7 @@ def test_failed_thread_start_ends_watch(tmp_path, monkeypatch):
         start(self)
 
     monkeypatch.setattr(threading.Thread, "start", fail_for_worker)
-    with pytest.raises(RuntimeError, match="can't start new thread"):
+    with pytest.raises(RuntimeError, match=r"^can't start new thread"):
         directory.start()
     assert directory._watch._observer is None
     directory.stop()

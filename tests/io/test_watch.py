@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from watchdog import events
 from watchdog.observers.inotify import InotifyObserver
 from watchdog.utils import BaseThread
 
@@ -189,7 +190,7 @@ def test_ensure_logs_missing_inotify_once(
     assert not watch.ensure()
     assert not watch.ensure()
     assert caplog.text.count("polling it instead") == 1
-    with pytest.raises(OSError, match="Too many open files"):
+    with pytest.raises(OSError, match=r"^\[Errno 24\] Too many open files"):
         watch.start()
     monkeypatch.undo()
     assert watch.ensure()
@@ -232,6 +233,19 @@ def test_forked_child_can_watch(tmp_path: Path, changes: Changes) -> None:
 
 
 @with_both_observers
+def test_attributes_have_an_event_of_their_own_since_watchdog_7(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class FileAttribEvent(events.FileSystemEvent):
+        pass
+
+    attributes = {ChangeKind.ATTRIBUTES}
+    monkeypatch.setattr(events, "FileAttribEvent", FileAttribEvent, raising=False)
+    assert io_watch._filter(attributes) == [events.DirDeletedEvent, FileAttribEvent]
+    monkeypatch.delattr(events, "FileAttribEvent")
+    assert io_watch._filter(attributes) == [events.DirDeletedEvent, events.FileModifiedEvent]
+
+
 def test_stop_during_events_logs_nothing(
     tmp_path: Path, changes: Changes, caplog: pytest.LogCaptureFixture
 ) -> None:

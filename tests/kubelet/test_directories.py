@@ -147,7 +147,7 @@ def test_directory_of_another_user_is_rejected(root, name, monkeypatch):
     (root / name).mkdir(exist_ok=True)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     wanted = f"^directory {root} belongs to user .*, but the kubelet runs as user 4711"
-    with pytest.raises(StartError, match=wanted):
+    with pytest.raises(StartError, match="^" + wanted):
         Directories(root).prepare()
     monkeypatch.undo()
     if os.geteuid() == 0:  # only root can change the owner
@@ -289,5 +289,5 @@ def test_start_reports_why_pod_resources_cannot_be_served(root):
         pass
     socket_path = Directories(root).pod_resources_socket
     socket_path.mkdir()
-    with pytest.raises(StartError, match=rf"{socket_path}"):
+    with pytest.raises(StartError, match=rf"^{socket_path}"):
         MockKubelet(root).start()

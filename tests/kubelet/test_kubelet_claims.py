@@ -193,7 +193,9 @@ def test_publish_accepts_every_kind_of_source(kubelet, tmp_path):
 
 def test_allocated_claim_cannot_be_changed(kubelet):
     kubelet.admit(manifest("p", "x"))
-    with pytest.raises(ClaimsError, match="spec: Forbidden: the claim is allocated"):
+    with pytest.raises(
+        ClaimsError, match=r'^DeviceClaim "default/x": spec: Forbidden: the claim is allocated'
+    ):
         kubelet.claim(claim("x", {"deviceClass": "gpu", "requests": {"count": 2}}))
     kubelet.terminate("p")
     kubelet.claim(claim("x", {"deviceClass": "gpu", "requests": {"count": 2}}))

@@ -369,7 +369,7 @@ def test_existing_directory_is_not_used_as_temporary_root():
 
 def test_second_with_block_does_not_close_a_running_kubelet():
     with MockKubelet() as kubelet:
-        with pytest.raises(RequestError, match="already running"), kubelet:
+        with pytest.raises(RequestError, match=r"^the kubelet is already running"), kubelet:
             pass
         assert kubelet.capacity() == {}
 

@@ -49,5 +49,5 @@ def test_back_off_and_deletion_follow_the_clock() -> None:
             kubelet.container_statuses,
             lambda uid: kubelet.exit_container(uid, "main"),
         ):
-            with pytest.raises(RequestError, match="no pod has the UID"):
+            with pytest.raises(RequestError, match=r"^no pod has the UID"):
                 method("train")

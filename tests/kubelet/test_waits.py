@@ -83,7 +83,7 @@ def test_wait_for_event_since_a_mark(kubelet: MockKubelet) -> None:
     assert (event.kind, event.pod) == (EventKind.ADMITTED, uid)
     assert kubelet.wait_for_event(since=mark.event, timeout=0).number == mark.event + 1
     assert kubelet.wait_for_event(after=0, timeout=0).number == 1
-    with pytest.raises(WaitTimeout, match="the event admitted"):
+    with pytest.raises(WaitTimeout, match=r"^waited 0 s for the event admitted"):
         kubelet.wait_for_event("admitted", timeout=0)
 
 
@@ -97,7 +97,8 @@ def test_wait_for_event_by_text_pod_and_predicate(kubelet: MockKubelet) -> None:
     assert find("admitted", pod=uid, since=mark, timeout=0).pod == uid
     assert find(where=lambda event: event.pod == uid, since=mark, timeout=0).pod == uid
     with pytest.raises(
-        WaitTimeout, match=r"the event devices-updated of vendor.com/gpu .*with 'x' where"
+        WaitTimeout,
+        match=r"^waited 0 s for the event devices-updated of vendor.com/gpu .*with 'x' where",
     ):
         find(
             "devices-updated",
@@ -120,7 +121,7 @@ def test_wait_for_event_that_happens_during_the_wait(kubelet: MockKubelet) -> No
 
 
 def test_wait_for_call_times_out(kubelet: MockKubelet) -> None:
-    with pytest.raises(WaitTimeout, match=r"waited 0 s for the call\(rpc='Allocate', code='OK'\)"):
+    with pytest.raises(WaitTimeout, match=r"^waited 0 s for the call\(rpc='Allocate', code='OK'\)"):
         kubelet.wait_for_call(rpc="Allocate", code="OK", timeout=0)
 
 
@@ -193,7 +194,7 @@ def test_timeout_mentions_a_match_before_the_wait(
 def test_invalid_arguments_are_rejected_at_once(
     wait: Callable[[MockKubelet], object], message: str, kubelet: MockKubelet
 ) -> None:
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(RequestError, match="^" + message):
         wait(kubelet)
 
 
@@ -356,16 +357,25 @@ def test_asynchronous_methods_share_an_event_loop(kubelet: MockKubelet) -> None:
 @pytest.mark.parametrize(
     ("wait", "words"),
     [
-        (lambda k: k.wait_for_event_async("stopped", timeout=0.01), "the event stopped; what did"),
-        (lambda k: k.wait_for_resource_async(GPU, 9, timeout=0.01), "9 allocatable devices"),
-        (lambda k: k.wait_for_async(lambda: False, 0.01, "a miracle"), "a miracle; what did"),
+        (
+            lambda k: k.wait_for_event_async("stopped", timeout=0.01),
+            r"waited 0\.01 s for the event stopped; what did",
+        ),
+        (
+            lambda k: k.wait_for_resource_async(GPU, 9, timeout=0.01),
+            r"waited 0\.01 s for 9 allocatable devices",
+        ),
+        (
+            lambda k: k.wait_for_async(lambda: False, 0.01, "a miracle"),
+            r"waited 0\.01 s for a miracle; what did",
+        ),
     ],
 )
 def test_asynchronous_waits_time_out(
     kubelet: MockKubelet, wait: Callable[[MockKubelet], Awaitable[object]], words: str
 ) -> None:
     async def test() -> None:
-        with pytest.raises(WaitTimeout, match=words):
+        with pytest.raises(WaitTimeout, match="^" + words):
             await wait(kubelet)
 
     asyncio.run(test())

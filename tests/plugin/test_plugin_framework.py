@@ -921,11 +921,15 @@ def test_plugin_instead_of_plugins_by_name_is_a_type_error():
 def test_unusable_directory_raises_configuration_error(directory, fast, monkeypatch):
     file = directory / "file"
     file.touch()
-    with pytest.raises(ConfigurationError, match=f"{file} is not a directory: set"):
+    with pytest.raises(
+        ConfigurationError, match=rf"^plugin directory {file} is not a directory: set"
+    ):
         serve(Gpus(), GPU, file, fast)
     # Not with real permissions, because tests can run as root.
     monkeypatch.setattr("devicemanager.plugin.common.sockets.os.access", lambda *_: False)
-    with pytest.raises(ConfigurationError, match=f"{directory} cannot be written to"):
+    with pytest.raises(
+        ConfigurationError, match=rf"^plugin directory {directory} cannot be written to"
+    ):
         manager_of(directory, fast).start()
 
 
@@ -1077,9 +1081,9 @@ def test_run_ends_if_no_resource_can_be_started(directory, fast):
         def new_plugin(self, last_name):
             return None
 
-    with pytest.raises(PluginError, match="no resource could be started"):
+    with pytest.raises(PluginError, match=r"^no resource could be started"):
         serve(Broken(), GPU, directory, fast)
-    with pytest.raises(PluginError, match="no resource could be started"):
+    with pytest.raises(PluginError, match=r"^no resource could be started"):
         Manager(WithoutPlugin(), directory, fast).run()
 
 

@@ -248,7 +248,7 @@ def test_equal_list_is_not_a_change():
 def test_invalid_device_is_rejected_and_the_list_stays():
     devices = DeviceList()
     devices.publish(["a"])
-    with pytest.raises(TypeError, match="invalid device 7: expected a Device or an ID"):
+    with pytest.raises(TypeError, match=r"^invalid device 7: expected a Device or an ID"):
         devices.publish(["b", 7])
     assert list(devices.current.devices) == ["a"]
 
@@ -391,7 +391,7 @@ def test_pool_without_new_threads(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", none)
-        with pytest.raises(RuntimeError, match="can't start new thread"):
+        with pytest.raises(RuntimeError, match=r"^can't start new thread"):
             pool.submit(made.append, "rejected")
     first = pool.submit(lambda: running.set() or gate.wait(TIMEOUT))
     assert running.wait(TIMEOUT)

@@ -84,9 +84,9 @@ def test_devices_can_be_changed_added_and_removed(kubelet, simulate):
         (A, True, (0,)),
         ("extra", False, (3,)),
     ]
-    with pytest.raises(UnknownDevice, match="unknown device nope: use one of gpu-n-0, extra"):
+    with pytest.raises(UnknownDevice, match=r"^unknown device nope: use one of gpu-n-0, extra"):
         plugin.set_health("nope", True)
-    with pytest.raises(ValueError, match="unknown health 'fine': use Healthy or Unhealthy"):
+    with pytest.raises(ValueError, match=r"^unknown health 'fine': use Healthy or Unhealthy"):
         plugin.set_health(A, "fine")
     kubelet.restart()
     kubelet.wait_devices({A: "Healthy", "extra": "Unhealthy"}, GPU)

@@ -234,7 +234,7 @@ def test_control_file_overrides_other_changes():
 
 
 def test_invalid_line_is_logged_and_the_others_apply(caplog):
-    text = "# comment\n\na Healthy\nb\nc Sick\nd gone\na Unhealthy\n"
+    text = "# gone\n\na Healthy\nb\nc Sick\nd gone\na Unhealthy\n#d Healthy\n"
     assert parse_control(text, "control") == {"a": "Unhealthy", "d": "gone"}
     assert "control:4" in caplog.text and "control:5" in caplog.text
 

@@ -50,7 +50,7 @@ def test_shortfall_below_nanosecond_is_ignored():
 
 @pytest.mark.parametrize(("qps", "burst"), [(0, 1), (-1, 1), (float("nan"), 1), (1, 0)])
 def test_invalid_limits_are_rejected(qps, burst):
-    with pytest.raises(ValueError, match=r"invalid (qps|burst)"):
+    with pytest.raises(ValueError, match=r"^invalid (qps|burst)"):
         TokenBucket(qps, burst)
 
 

@@ -159,7 +159,7 @@ def test_stopped_server_can_start_again(socket_path):
 
 def test_second_start_is_rejected(serve):
     server = serve()
-    with pytest.raises(ServeError, match="already serving"):
+    with pytest.raises(ServeError, match=r"^already serving"):
         server.start()
 
 
@@ -289,7 +289,7 @@ def test_read_only_directory(directory):
 
 def test_file_in_place_of_directory(socket_path):
     socket_path.write_text("")
-    with pytest.raises(ServeError, match="cannot use directory"):
+    with pytest.raises(ServeError, match=r"^cannot use directory"):
         PodResourcesServer(MemorySource(), socket_path / "kubelet.sock").start()
 
 
@@ -337,12 +337,12 @@ def test_many_clients_while_source_changes(serve, socket_path):
 )
 def test_memory_source_rejects_invalid_values(pods: Any, message: str) -> None:
     source = MemorySource()
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises(TypeError, match="^" + message):
         MemorySource(pods)
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises(TypeError, match="^" + message):
         source.replace(pods=pods)
-    with pytest.raises(TypeError, match=r"invalid allocatable .*: expected an Allocatable"):
+    with pytest.raises(TypeError, match=r"^invalid allocatable .*: expected an Allocatable"):
         source.replace(allocatable=pods)
-    with pytest.raises(TypeError, match="invalid device_ids"):
+    with pytest.raises(TypeError, match=r"^invalid device_ids"):
         source.replace(allocatable=Allocatable((ContainerDevices("v/gpu", "gpu-0"),)))
     assert (source.version(), source.pods()) == (1, ())

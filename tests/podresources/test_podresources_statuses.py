@@ -30,6 +30,7 @@ from podresources import (
     ServeError,
     SocketInUse,
     SocketNotFound,
+    server,
     sockets,
 )
 from podresources.backlog import LIMIT_ANSWERS, LIMIT_BYTES, Backlog
@@ -309,6 +310,17 @@ def test_server_uses_a_quarter_of_the_descriptors(
         ("grpc.max_allowed_incoming_connections", most),
         ("grpc.server_handshake_timeout_ms", 10_000),
     ]
+
+
+def test_server_limits_calls_and_pings_clients_that_do_not_read() -> None:
+    assert server._OPTIONS == (
+        ("grpc.max_concurrent_streams", 64),
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 5_000),
+    )
+    text = "too many responses wait for clients that do not read them: retry later"
+    assert text == server.UNREAD_TEXT
+    assert (server.DEFAULT_QPS, server.DEFAULT_BURST) == (100.0, 10)
 
 
 def test_connections_have_kubelets_options_and_preface() -> None:

@@ -18,6 +18,7 @@ from podresources import (
     decoding,
     encoding,
 )
+from podresources.view import _PerVersion
 from protos import podresources_v1 as v1
 from protos import podresources_v1alpha1 as v1alpha1
 
@@ -151,6 +152,13 @@ def test_change_after_reading_shows_in_next_response():
     assert [p.name for p in first + second] == ["old", "new"]
 
 
+def test_built_response_is_returned_while_another_is_built():
+    value = _PerVersion(lambda: 7, lambda: object())
+    built = value.get()
+    with value._lock:  # as while a response is built
+        assert value.get() is built
+
+
 class FailingOnce(MemorySource):
     failed = False
 
@@ -163,7 +171,7 @@ class FailingOnce(MemorySource):
 
 def test_failed_source_is_read_again():
     view = View(FailingOnce([pod("p", "a")]))
-    with pytest.raises(RuntimeError, match="no state yet"):
+    with pytest.raises(RuntimeError, match=r"^no state yet"):
         view.list_v1()
     assert decoding.pods_from_bytes(view.list_v1()) == (pod("p", "a"),)
 

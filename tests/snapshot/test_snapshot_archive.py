@@ -112,7 +112,9 @@ def test_unknown_files_and_fields_are_ignored():
 @pytest.mark.parametrize("schema", ["devicemanager.snapshot/v2", "other", ""])
 def test_unknown_schema_is_rejected(schema):
     data = pack({layout.INDEX: json.dumps(INDEX | {"schema": schema}).encode()}, 0)
-    with pytest.raises(SnapshotError, match=r"unknown schema .* reads devicemanager\.snapshot/v1"):
+    with pytest.raises(
+        SnapshotError, match=r"^x: unknown schema .* reads devicemanager\.snapshot/v1"
+    ):
         read_snapshot(data, "x")
 
 
@@ -190,7 +192,9 @@ def test_decompression_stops_at_the_limit(monkeypatch):
     monkeypatch.setattr(layout, "MAX_UNPACKED", 1 << 20)
     bomb = gzip.compress(b"\0" * (16 << 20), compresslevel=1)
     tracemalloc.start()
-    with pytest.raises(SnapshotError, match="decompressed size exceeds"):
+    with pytest.raises(
+        SnapshotError, match=r"^snapshot: not a snapshot: decompressed size exceeds"
+    ):
         read_snapshot(bomb)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -201,7 +205,7 @@ def test_number_of_files_is_limited():
     index = {layout.INDEX: b"{}"}
     most = index | {f"f{number}": b"" for number in range(63)}
     assert len(unpack(pack(most, 0), "s")) == layout.MAX_MEMBERS
-    with pytest.raises(SnapshotError, match="more than 64 files"):
+    with pytest.raises(SnapshotError, match=r"^s: not a snapshot: more than 64 files"):
         unpack(pack(most | {"one-more": b""}, 0), "s")
 
 

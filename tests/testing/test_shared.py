@@ -48,9 +48,13 @@ def test_closest_mark_takes_precedence():
     ("mark", "text"),
     [
         (((), {"colour": "red"}), "mark mock_kubelet: Settings has no field 'colour'"),
-        ((("1.30",), {}), "expected fields of Settings by name, such as strict=True, not '1.30'"),
+        (
+            (("1.30",), {}),
+            "mark mock_kubelet: expected fields of Settings by name, "
+            "such as strict=True, not '1.30'",
+        ),
     ],
 )
 def test_invalid_mark_is_rejected(mark, text):
-    with pytest.raises(TypeError, match=re.escape(text)):
+    with pytest.raises(TypeError, match="^" + re.escape(text)):
         with_marks(Settings(), [mark])

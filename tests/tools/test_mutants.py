@@ -98,6 +98,20 @@ def test_selection_orders_tests_by_line_then_module_then_cost():
     assert Selection({}, {}).for_mutant(first) == []
 
 
+def test_selection_adds_tests_of_the_wing_for_code_without_coverage():
+    source = "def f(a=1):\n    return 2\nclass C:\n    x = 3\ndef g():\n    h(4)\n"
+    found = mutants_of("devicemanager/core/m.py", source)
+    in_default, in_return, _, in_class, in_call, _ = found
+    assert [each.at_import for each in found] == [True, False, False, True, False, False]
+    seconds = {"tests/core/b": 2.0, "tests/core/a": 0.1, "tests/kubelet/c": 0.1}
+    lines = {2: frozenset({"tests/core/b"})}
+    selection = Selection({"devicemanager/core/m.py": lines}, seconds, same_wing=True)
+    assert selection.for_mutant(in_class) == ["tests/core/b", "tests/core/a"]
+    assert selection.for_mutant(in_default) == ["tests/core/b", "tests/core/a"]
+    assert selection.for_mutant(in_return) == ["tests/core/b"]
+    assert selection.for_mutant(in_call) == ["tests/core/b", "tests/core/a"]
+
+
 def test_selection_prefers_expensive_tests_that_run_few_lines():
     [mutant] = mutants_of("m.py", "x = 1\n")
     seconds = {"quick": 0.1, "much": LONGEST * 0.6, "about it": LONGEST * 0.7}
@@ -107,7 +121,7 @@ def test_selection_prefers_expensive_tests_that_run_few_lines():
 
 
 def test_selection_can_be_limited_to_the_wing_and_a_duration():
-    [mutant] = mutants_of("devicemanager/core/m.py", "x = 1\n")
+    [mutant] = mutants_of("devicemanager/core/m.py", "def f(): x = 1\n")
     lines = {1: frozenset({"tests/core/a", "tests/core/b", "tests/kubelet/c"})}
     seconds = {"tests/core/a": 1.0, "tests/core/b": 9.0, "tests/kubelet/c": 0.1}
     selection = Selection({mutant.file: lines}, seconds, same_wing=True)

@@ -42,7 +42,7 @@ class Mutant:
     """Small change of a source file: the text from ``start`` to ``end`` is replaced by ``new``.
 
     ``where`` is the enclosing function or class. ``first`` and ``last`` are the first and the last
-    line of the statement.
+    line of the statement. ``at_import`` is true if it is outside of functions.
     """
 
     file: str
@@ -54,6 +54,7 @@ class Mutant:
     end: int
     old: str
     new: str
+    at_import: bool
 
     def applied_to(self, source: str) -> str:
         """Return the mutated source. Raises ValueError if ``source`` is not the source of the
@@ -82,26 +83,29 @@ class _Finder:
 
     def find(self) -> Iterator[Mutant]:
         for statement in ast.parse(self._source).body:
-            yield from self._statement(statement, "")
+            yield from self._statement(statement, "", True)
 
-    def _statement(self, node: ast.stmt, where: str) -> Iterator[Mutant]:
+    def _statement(self, node: ast.stmt, where: str, at_import: bool) -> Iterator[Mutant]:
         if _is_left_alone(node):
             return
         for old, new in _instead_of_statement(node):
             # Skip the first assignment of an attribute: without it, any use of the attribute fails,
             # which proves nothing.
             if not (where.endswith(".__init__") and isinstance(node, ast.Assign)):
-                yield self._mutant(node, where, old, new)
+                yield self._mutant(node, where, at_import, old, new)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             where = f"{where}.{node.name}".lstrip(".")
+        inside = at_import and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for part in _parts(node):
             if isinstance(part, ast.stmt):
-                yield from self._statement(part, where)
+                yield from self._statement(part, where, inside)
             elif isinstance(part, ast.expr):
                 for old, new in _expressions(part):
-                    yield self._mutant(node, where, old, new)
+                    yield self._mutant(node, where, at_import, old, new)
 
-    def _mutant(self, statement: ast.stmt, where: str, old: ast.AST, new: ast.AST) -> Mutant:
+    def _mutant(
+        self, statement: ast.stmt, where: str, at_import: bool, old: ast.AST, new: ast.AST
+    ) -> Mutant:
         start, end = self._span(old)
         text = ast.unparse(new)
         if not isinstance(new, ast.stmt):
@@ -119,6 +123,7 @@ class _Finder:
             end=end,
             old=self._source[start:end],
             new=text,
+            at_import=at_import,
         )
 
     def _span(self, node: ast.AST) -> tuple[int, int]:

@@ -47,11 +47,13 @@ class Selection:
         """Return the tests that run the mutant's line, followed by other tests that run its module.
 
         The other tests are needed for code that runs only once in a process, at import or because
-        of a cache. Coverage records such code for the first test only, or for none.
+        of a cache. Coverage records such code for the first test only, or for none. Code that runs
+        at import or only in child processes can affect all tests of the mutant's wing, so these
+        are added.
         """
         lines = self.tests.get(mutant.file, {})
+        prefix = f"tests/{wing_of(mutant.file)}/"
         if self.same_wing:
-            prefix = f"tests/{wing_of(mutant.file)}/"
             lines = {
                 line: frozenset(test for test in tests if test.startswith(prefix))
                 for line, tests in lines.items()
@@ -60,7 +62,11 @@ class Selection:
         running = frozenset[str]().union(*(lines.get(line, frozenset()) for line in span))
         others = frozenset[str]().union(*lines.values()) - running
         chosen = self._best(running, self.longest)
-        return chosen + self._best(others, min(NEARBY, self.longest) if chosen else self.longest)
+        chosen += self._best(others, min(NEARBY, self.longest) if chosen else self.longest)
+        if mutant.at_import or not running:
+            wing = frozenset(test for test in self.seconds if test.startswith(prefix))
+            chosen += self._best(wing.difference(chosen), self.longest - self.expected(chosen))
+        return chosen
 
     def stages(self, tests: list[str]) -> list[list[str]]:
         """Divide the tests into two stages.

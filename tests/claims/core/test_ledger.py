@@ -133,11 +133,17 @@ def test_device_is_charged_once_from_first_claim_to_last() -> None:
         ([allocation("new", "c", memory=5)], "card/c has too little memory left"),
         ([allocation("new", "b", "c")], "pool card has too little units left"),
         ([allocation("new", "gone")], "card/gone is not published"),
+        ([allocation("new", "e")], "pool card has too little other left"),
     ],
 )
 def test_commit_rejects_contradictions_without_changes(new: list[Allocation], error: str) -> None:
     inventory = pool(
-        device("a"), device("b", units=1), device("c", 4, units=1), device("d", 4), units=1
+        device("a"),
+        device("b", units=1),
+        device("c", 4, units=1),
+        device("d", 4),
+        device("e", other=1),
+        units=1,
     )
     ledger = Ledger()
     ledger.commit(inventory, [allocation("old", "a")])

@@ -82,7 +82,7 @@ def test_add_fails_only_without_any_thread(leases, controller, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", fail)
-        with pytest.raises(RuntimeError, match="can't start new thread"):
+        with pytest.raises(RuntimeError, match=r"^can't start new thread"):
             controller.add("a", "uid-a")
     controller.remove("a")
     controller.add("b", "uid-b")

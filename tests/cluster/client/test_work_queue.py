@@ -189,7 +189,7 @@ def test_put_fails_only_without_any_thread(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_thread)
-        with pytest.raises(RuntimeError, match="can't start new thread"):
+        with pytest.raises(RuntimeError, match=r"^can't start new thread"):
             queue.put(Priority.EVENT, "k", lambda: done.append("rejected"))
     assert queue.pending == 0
     go = occupy(queue)

@@ -232,7 +232,9 @@ def test_deleted_node_leaves(cluster, peer):
 def test_join_rejects_existing_foreign_node(cluster, peer):
     name = f"{peer.name}-0"
     peer.request("POST", "/api/v1/nodes", {"metadata": {"name": name}})
-    with pytest.raises(ClusterError, match="devicemanager did not create"):
+    with pytest.raises(
+        ClusterError, match=r"^1 of the names belong to Nodes that devicemanager did not create"
+    ):
         cluster.join_in_memory(peer.name)
     assert not cluster.nodes
     peer.request("DELETE", node_path(name))

@@ -27,9 +27,9 @@ def test_valid_cdi_names(name: str) -> None:
 @pytest.mark.parametrize("name", BAD)
 def test_invalid_cdi_names(name: str) -> None:
     assert split_name(name) is None
-    with pytest.raises(CdiError, match="invalid CDI name"):
+    with pytest.raises(CdiError, match=r"^invalid CDI name"):
         parse_name(name)
-    with pytest.raises(ValueError, match="invalid CDI name"):
+    with pytest.raises(ValueError, match=r"^invalid CDI name"):
         ContainerSettings(cdi_devices=[name])
 
 

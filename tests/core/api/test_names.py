@@ -8,6 +8,7 @@ import pytest
 
 from devicemanager.core.api.names import (
     extended_resource_fault,
+    interface_name_fault,
     is_dns1123_subdomain,
     is_extended_resource_name,
     is_qualified_name,
@@ -111,3 +112,16 @@ def test_long_names_are_not_cached(name):
     before = sys.getrefcount(name)
     assert not is_extended_resource_name(name)
     assert sys.getrefcount(name) == before
+
+
+@pytest.mark.parametrize("name", ["eth0", "a", "x" * 15, "a.b", "...", "\u00fc" * 7])
+def test_interface_names_that_linux_accepts(name: str) -> None:
+    assert interface_name_fault(name) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "a/b", "a:b", "a\0", "a b", "a\t", "x" * 16, "\u00fc" * 8, "\ud800" * 16],
+)
+def test_interface_names_that_linux_rejects(name: str) -> None:
+    assert interface_name_fault(name) == "use 1 to 15 bytes without blanks, '/' and ':'"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -261,3 +264,69 @@ def test_every_result_that_is_not_preferred_has_a_fault(
         assert merge.candidates[0] == merge.affinity
     nowhere = {name for name, hints in hints.items() if hints == ()}
     assert nowhere == {n for n, f in merge.faults.items() if f is AlignmentFault.FITS_NOWHERE}
+
+
+def test_resources_as_data() -> None:
+    gpus = resource(GPU, 2, "01-B", in_use=0b0001, chosen=0b0010)
+    held: Any = SimpleNamespace(ids={"gpu-000", "gpu-001"})
+    explanation = AdmissionExplanation(
+        POD,
+        configure(TWO, "restricted", "pod"),
+        (StepExplanation(None, (gpus,), None, "no", {ResourceName("vendor.com/x"): 1}),),
+        "UnexpectedAdmissionError",
+        "message",
+        {PodUid("v"): {ContainerName("app"): {GPU: held, NIC: held}}, PodUid("u"): {}},
+        lambda uid: f"b/{uid}",
+    )
+    whole = as_dict(explanation)
+    assert whole["pod"] == {"namespace": "default", "name": "train", "uid": "u"}
+    assert (whole["admitted"], whole["reason"]) == (False, "UnexpectedAdmissionError")
+    assert whole["message"] == "message"
+    assert whole["policy"] == {
+        "name": "restricted",
+        "scope": "pod",
+        "prefer_closest_numa_nodes": False,
+        "max_allowable_numa_nodes": 8,
+        "numa_nodes": [0, 1],
+        "distances": [list(row) for row in TWO.distances],
+    }
+    assert whole["holders"] == [
+        {
+            "pod": "b/v",
+            "uid": "v",
+            "container": "app",
+            "resource": GPU,
+            "device_ids": ["gpu-000"],
+        }
+    ]
+    [step] = whole["steps"]
+    [shown] = step.pop("resources")
+    assert step == {
+        "container": None,
+        "unknown": {"vendor.com/x": 1},
+        "merge": None,
+        "error": "no",
+    }
+    places = shown.pop("places")
+    assert shown == {"resource": GPU, "request": 2, "free": 2, "chosen": ["gpu-001"]}
+    states = {"gpu-000": "in use", "gpu-001": "chosen", "gpu-002": "free", "gpu-003": "unhealthy"}
+    assert [(each["numa_node"], each["free"]) for each in places] == [(0, 0), (1, 1), (None, 1)]
+    for place in places:
+        assert place["devices"].items() <= states.items()
+    assert [len(place["devices"]) for place in places] == [2, 2, 1]
+    text = render(explanation)
+    assert "\n\nin use:\n  vendor.com/gpu gpu-000: pod b/v, container app\n" in text
+
+
+def test_advice_names_resources_with_too_few_free_devices() -> None:
+    policy = configure(TWO, "single-numa-node")
+    hints: dict[str, Hints | None] = {GPU: (), NIC: SECOND, "cpu": ()}
+    few = (resource(GPU, 3, "01"), resource(NIC, 1, "1"))
+    step = StepExplanation("main", few, explain_merge(policy, [hints]))
+    text = render(AdmissionExplanation(POD, policy, (step,), "TopologyAffinityError"))
+    assert "no other policy would help: not enough free: vendor.com/gpu, cpu\n" in text
+    enough = (resource(GPU, 2, "01"), resource(NIC, 1, "1"))
+    hints = {GPU: (Hint(3, True),), NIC: SECOND}
+    step = StepExplanation("main", enough, explain_merge(policy, [hints]))
+    text = render(AdmissionExplanation(POD, policy, (step,), "TopologyAffinityError"))
+    assert " would not reject the pod for this\n" in text

@@ -233,7 +233,7 @@ def test_a11_resource_provided_by_a_claim(
     ],
 )
 def test_a11_invalid_claim_status(status: object, field: str) -> None:
-    with pytest.raises(ManifestError, match=field):
+    with pytest.raises(ManifestError, match="^" + field):
         manifests.parse(pod_manifest("p", {GPU: 1}) | {"status": status})
 
 

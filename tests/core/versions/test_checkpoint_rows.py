@@ -68,7 +68,10 @@ def test_golden_file_equals_the_kubelets() -> None:
         data = (GOLDEN / golden).read_bytes()
         assert checkpoint.dumps(checkpoint.loads(data, v1=True)) == data
     data = (GOLDEN / V1).read_bytes()
-    with pytest.raises(checkpoint.CheckpointCorrupt, match="is a list without NUMA nodes"):
+    with pytest.raises(
+        checkpoint.CheckpointCorrupt,
+        match=r"^checkpoint: Data\.PodDeviceEntries\[0\]\.DeviceIDs is a list without NUMA nodes",
+    ):
         checkpoint.loads(data)
     assert checkpoint.loads(data, v1=True) == checkpoint.loads((GOLDEN / V2_ZERO).read_bytes())
 

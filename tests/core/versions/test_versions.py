@@ -14,7 +14,7 @@ from devicemanager import Settings
 from devicemanager.core.versions.behaviour import STEPS, Behaviour, StartRemoves, resolve
 from devicemanager.core.versions.changelog import describe
 from devicemanager.core.versions.gates import GATES
-from devicemanager.core.versions.quirks import QUIRKS
+from devicemanager.core.versions.quirks import QUIRKS, check_quirks, quirks_of
 from devicemanager.core.versions.table import HealthCheck, Level, MergeRule
 from devicemanager.core.versions.version import NEWEST_KNOWN, OLDEST, KubeletVersion, VersionError
 from tests.paths import ROOT
@@ -335,3 +335,18 @@ def test_every_version_resolves(minor, patch):
     behaviour = resolve(KubeletVersion(minor, patch))
     assert behaviour.get_enabled <= behaviour.has_get
     assert set(behaviour.gates) == set(GATES)
+
+
+def test_unknown_and_missing_quirks_are_rejected():
+    old = KubeletVersion.parse("1.20")
+    check_quirks((), old)
+    check_quirks(quirks_of(old), old)
+    with pytest.raises(VersionError) as raised:
+        check_quirks(["Q3", "Qx"], old)
+    assert str(raised.value) == f"unknown quirk Qx: use one of {', '.join(QUIRKS)}"
+    missing = min(QUIRKS.keys() - quirks_of(old))
+    with pytest.raises(VersionError) as raised:
+        check_quirks([missing], old)
+    existing = ", ".join(name for name in QUIRKS if name in quirks_of(old))
+    text = f"kubelet 1.20 does not have quirk {missing}: use one of {existing}"
+    assert str(raised.value) == text

@@ -317,7 +317,7 @@ def test_mismatch_shows_closest_call(calls_made: CallLog, criteria, words: list[
 
 
 def test_assert_not_called_shows_calls(calls_made: CallLog) -> None:
-    with pytest.raises(AssertionError, match=r"wanted 0 of .*found 2 among 3"):
+    with pytest.raises(AssertionError, match=r"^wanted 0 of .*found 2 among 3"):
         calls_made.assert_not_called(rpc="Allocate")
 
 

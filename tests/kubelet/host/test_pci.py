@@ -70,7 +70,9 @@ def test_missing_device_error_names_device_and_directory(sysfs: Sysfs) -> None:
 
 def test_too_few_devices_error_has_the_numbers(sysfs: Sysfs) -> None:
     root = sysfs(a01="8086:1572", a02="8086:1572")
-    with pytest.raises(PciUnavailable, match="2 needed, but 1 of 2 under"):
+    with pytest.raises(
+        PciUnavailable, match=r"^too few PCI devices 8086:1572: 2 needed, but 1 of 2 under"
+    ):
         resolve(wanting(NIC, NIC), root, in_use={"0000:01:00.0"})
 
 

@@ -324,7 +324,7 @@ def test_restart_restores_the_last_checkpoint() -> None:
     node.terminate("train")
     node.restart()
     assert node.devices("other") == {"app": {GPU: ["gpu-1"]}}
-    with pytest.raises(RequestError, match="no pod has the UID"):
+    with pytest.raises(RequestError, match=r"^no pod has the UID"):
         node.devices("train")
     node.self_check()
 
@@ -353,10 +353,10 @@ def test_stop_and_start_keep_pods() -> None:
         pass
     node.stop()
     assert not node.is_serving
-    with pytest.raises(RequestError, match="not running: call start"):
+    with pytest.raises(RequestError, match=r"^the in-memory kubelet is not running: call start"):
         node.capacity()
     node.start()
-    with pytest.raises(RequestError, match="already running"):
+    with pytest.raises(RequestError, match=r"^the in-memory kubelet is already running"):
         node.start()
     assert node.devices("train") and node.allocatable() == {GPU: 4}
 

@@ -121,7 +121,9 @@ def test_replay_uses_the_version_of_a_scenario(scenarios):
     assert not replay_scenario(zero).differences
     # Kubelets before 1.25.10 do not check health, so they do not have this message.
     assert "no healthy devices" in "".join(replay_scenario(zero | {"kubelet": "1.24"}).differences)
-    with pytest.raises(ReplayError, match=f"scenario {zero['id']}: unknown kubelet version '1.19'"):
+    with pytest.raises(
+        ReplayError, match=f"^scenario {zero['id']}: unknown kubelet version '1.19'"
+    ):
         replay_scenario(zero | {"kubelet": "1.19"})
 
 

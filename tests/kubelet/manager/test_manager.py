@@ -496,7 +496,10 @@ def test_running_containers_need_no_devices_until_sources_are_ready():
     assert not again.manager.is_sources_ready
     running = AdmissionContext(sources_ready=False, running=frozenset({ContainerName("app")}))
     again.manager.admit(pod("p", gpu=1), running)
-    with pytest.raises(Rejected, match="no healthy devices present"):
+    with pytest.raises(
+        Rejected,
+        match=r"^UnexpectedAdmissionError: Allocate failed due to no healthy devices present",
+    ):
         again.manager.admit(pod("q", gpu=1), AdmissionContext(sources_ready=False))
     again.manager.deactivate(PodUid("q"))
     with pytest.raises(Rejected):
@@ -660,7 +663,7 @@ def test_hints_are_empty_after_the_grace_period():
     harness.manager.admit(pod("p", gpu=1))
     plugin.leave()
     harness.clock.advance(301.0)
-    with pytest.raises(Rejected, match="TopologyAffinityError"):
+    with pytest.raises(Rejected, match=r"^TopologyAffinityError"):
         harness.manager.admit(pod("q", gpu=1))
 
 
@@ -865,7 +868,11 @@ def test_pre_start_failures_have_the_kubelets_texts():
         "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
     )
     gpu.leave()
-    with pytest.raises(AllocationError, match=r"endpoint plugin.sock has been stopped"):
+    with pytest.raises(
+        AllocationError,
+        match=r"^device plugin PreStartContainer rpc failed with err: "
+        r"endpoint plugin.sock has been stopped",
+    ):
         harness.manager.pre_start(PodUid("p"), ContainerName("app"))
 
 
@@ -913,7 +920,11 @@ def test_closed_manager_ignores_plugins_and_writes_nothing():
     plugin.leave()
     with pytest.raises(EndpointError, match=r"^the kubelet is stopping$"):
         FakePlugin(NIC).register(harness.manager.plugins)
-    with pytest.raises(Rejected, match=r"endpoint plugin.sock has been stopped"):
+    with pytest.raises(
+        Rejected,
+        match=r"^UnexpectedAdmissionError: Allocate failed due to endpoint "
+        r"plugin.sock has been stopped",
+    ):
         harness.manager.admit(pod("p", gpu=1))
     assert harness.store.writes == writes
     assert counts(harness) == ({GPU: 1}, {GPU: 1})
@@ -932,7 +943,7 @@ def test_quirks_leave_replaced_connections_open(quirks, closed):
 
 
 def test_fake_plugin_that_never_registered():
-    with pytest.raises(ValueError, match="has not registered"):
+    with pytest.raises(ValueError, match=r"^the fake plugin of vendor\.com/gpu has not registered"):
         FakePlugin("vendor.com/gpu").send_list([])
 
 

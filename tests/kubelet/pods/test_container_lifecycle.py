@@ -118,7 +118,7 @@ def test_pod_ends_with_its_last_container(
     assert node.admit(pod("another", gpu=2)).admitted, "its devices are free"
     assert kinds(node).count("finished") == 1
     with pytest.raises(
-        RequestError, match="app of pod default/train is terminated: expected a running"
+        RequestError, match=r"^container app of pod default/train is terminated: expected a running"
     ):
         crash(node)
 

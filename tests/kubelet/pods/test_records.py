@@ -36,17 +36,19 @@ def test_pods_are_returned_in_order_of_arrival_during_a_removal():
 
 
 def test_unknown_uid_is_an_error():
-    with pytest.raises(RequestError, match="no pod has the UID 'x': it was not admitted"):
+    with pytest.raises(RequestError, match=r"^no pod has the UID 'x': it was not admitted"):
         PodStore().known("x")
 
 
 def test_uid_of_an_active_pod_is_an_error():
     store = PodStore()
     store.add(pod("p"))
-    with pytest.raises(RequestError, match="pod default/p is already admitted: terminate it"):
+    with pytest.raises(RequestError, match=r"^pod default/p is already admitted: terminate it"):
         store.add(pod("p"))
     other = Pod(SPEC.uid, "other", "default", ())
-    with pytest.raises(RequestError, match="has the UID p of pod default/p: use a unique"):
+    with pytest.raises(
+        RequestError, match=r"^pod default/other has the UID p of pod default/p: use a unique"
+    ):
         store.add(other)
     assert len(store.records()) == 1
 
@@ -110,14 +112,24 @@ def test_phase_after_the_last_container(policy, exit_codes, phase):
 @pytest.mark.parametrize(
     ("policy", "exit_codes", "text"),
     [
-        (RestartPolicy.ALWAYS, {}, "restartPolicy Always the kubelet restarts every container"),
-        (RestartPolicy.ON_FAILURE, {"app": 1}, "OnFailure the kubelet restarts a failed container"),
+        (
+            RestartPolicy.ALWAYS,
+            {},
+            r"pod default/p cannot finish: with restartPolicy Always the "
+            r"kubelet restarts every container",
+        ),
+        (
+            RestartPolicy.ON_FAILURE,
+            {"app": 1},
+            r"pod default/p cannot finish: with restartPolicy OnFailure "
+            r"the kubelet restarts a failed container",
+        ),
         (RestartPolicy.NEVER, {"x": 1}, "unknown container 'x' of pod default/p"),
     ],
 )
 def test_pod_that_would_be_restarted_cannot_finish(policy, exit_codes, text):
     record = PodStore().add(attrs.evolve(SPEC, restart_policy=policy))
-    with pytest.raises(RequestError, match=text):
+    with pytest.raises(RequestError, match="^" + text):
         record.phase_after(exit_codes)
 
 
@@ -126,7 +138,7 @@ def test_container_by_name():
     assert record.container("init") == (SPEC.init_containers[0], True)
     assert record.container("app") == (SPEC.containers[0], False)
     with pytest.raises(
-        RequestError, match="unknown container 'x' of pod default/p: use one of init, side"
+        RequestError, match=r"^unknown container 'x' of pod default/p: use one of init, side"
     ):
         record.container("x")
 

@@ -124,7 +124,11 @@ def test_pod_deleted_during_an_allocation_frees_its_pci_devices(tmp_path):
     whole = pod("p", {GPU: 1}, {GPU: 1})
     manager.admit(attrs.evolve(whole, containers=whole.containers[:1]))
     plugin.before_answer = lambda _: manager.release(PodUid("p"))
-    with pytest.raises(Rejected, match="deleted during its admission"):
+    with pytest.raises(
+        Rejected,
+        match=r"^UnexpectedAdmissionError: Allocate failed due to the pod "
+        r"was deleted during its admission",
+    ):
         manager.allocate_now(whole, whole.containers[1], is_init=False)
     plugin.before_answer = lambda _: None
     manager.admit(pod("q", {GPU: 1}))  # the one PCI device is free again
@@ -177,9 +181,9 @@ def test_finished_pod_frees_its_devices_and_stays_known(node):
     assert [each.uid for each in node.pods.snapshot().inactive] == ["p"]
     assert [event.pod for event in node.events.recent(EventKind.FINISHED)] == ["p"]
     assert node.admit(pod("q", {GPU: 4}))
-    with pytest.raises(RequestError, match="cannot finish: it has already ended"):
+    with pytest.raises(RequestError, match=r"^pod default/p cannot finish: it has already ended"):
         node.workers.finish("p", {})
-    with pytest.raises(RequestError, match="pod default/p has failed"):
+    with pytest.raises(RequestError, match=r"^cannot start a container: pod default/p has failed"):
         node.workers.start_container("p", "main")
     node.terminate("p")
     assert node.pods.uids() == {"q"}
@@ -187,7 +191,9 @@ def test_finished_pod_frees_its_devices_and_stays_known(node):
 
 def test_pod_that_cannot_finish_keeps_its_devices(node):
     assert node.admit(pod("p", {GPU: 4}), start=True)
-    with pytest.raises(RequestError, match="restartPolicy Always"):
+    with pytest.raises(
+        RequestError, match=r"^pod default/p cannot finish: with restartPolicy Always"
+    ):
         node.workers.finish("p", {})
     assert node.manager.holdings(PodUid("p")) and node.pods.known("p").is_active
 
@@ -237,5 +243,5 @@ def test_allocated_resources_status_has_only_app_containers():
     ]
     assert node.admit(manifests.parse(manifest), start=True)
     assert set(node.workers.allocated_resources_status("p")) == {"main"}
-    with pytest.raises(RequestError, match="no pod has the UID 'x'"):
+    with pytest.raises(RequestError, match=r"^no pod has the UID 'x'"):
         node.workers.allocated_resources_status("x")

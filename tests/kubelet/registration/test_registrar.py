@@ -17,7 +17,7 @@ from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.registration.connection import Connection
 from devicemanager.kubelet.registration.dialer import Dialer
-from devicemanager.kubelet.registration.registrar import Registrar, RegistrationRejected
+from devicemanager.kubelet.registration.registrar import Registrar, RegistrationRejected, _check
 from devicemanager.kubelet.settings import Settings
 from tests.hostile import hostile, residue
 
@@ -149,7 +149,7 @@ def test_plugin_without_options_counts_for_its_process(
             slow = registrar.run(registrar.connect(R, plugin.path, "p.sock"))
             assert called.wait(20)
             for name in ("q.sock", "r.sock"):
-                with pytest.raises(RegistrationRejected, match=full):
+                with pytest.raises(RegistrationRejected, match="^" + full):
                     registrar.run(registrar.connect(R, plugin.path, name)).result(20)
             answer.set()
             with pytest.raises(RegistrationRejected, match="on purpose"):
@@ -221,3 +221,26 @@ def test_stop_waits_for_a_registration_in_progress(
     registrar.stop()
     held.go_on.set()  # in any case
     assert ended == [True]
+
+
+@pytest.mark.parametrize(
+    ("resource", "versions", "text"),
+    [
+        (
+            "gpu",
+            ("v1", 'v"2'),
+            'requested API version "v1,v\\"2" is not supported by kubelet. '
+            'Supported version is ["v1beta1"]',
+        ),
+        ("gpu", ("v1", "v1beta1"), 'the ResourceName "gpu" is invalid'),
+        ('g"u', ("v1beta1",), 'the ResourceName "g\\"u" is invalid'),
+        ("g" * 600, ("v1beta1",), f'the ResourceName "{"g" * 512}..." is invalid'),
+    ],
+)
+def test_version_is_checked_before_the_name(
+    resource: str, versions: tuple[str, ...], text: str
+) -> None:
+    with pytest.raises(RegistrationRejected) as raised:
+        _check(ResourceName(resource), versions)
+    assert str(raised.value) == text
+    _check(ResourceName("vendor.com/gpu"), ("v1beta1",))

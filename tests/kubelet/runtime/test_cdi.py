@@ -186,6 +186,16 @@ def changed(**fields: Any) -> dict[str, Any]:
     return {key: value for key, value in {**spec(a="a"), **fields}.items() if value is not None}
 
 
+@pytest.mark.parametrize(
+    "version",
+    ["0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0"],
+)
+def test_each_released_version_is_accepted(tmp_path: Path, version: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(changed(cdiVersion=version)))
+    assert [*load_spec(path).devices] == ["a"]
+
+
 def edits(**fields: Any) -> dict[str, Any]:
     return changed(containerEdits=fields)
 

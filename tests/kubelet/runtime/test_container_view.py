@@ -44,7 +44,10 @@ def test_settings_become_part_of_an_oci_configuration(mock_kubelet: MockKubelet)
 
 def test_cdi_devices_are_resolved(mock_kubelet: MockKubelet, tmp_path: Path) -> None:
     container = admitted(mock_kubelet, ContainerSettings(cdi_devices=("vendor.com/gpu=a",)))
-    with pytest.raises(UnresolvedCdiDevices, match="searched /etc/cdi, /var/run/cdi"):
+    with pytest.raises(
+        UnresolvedCdiDevices,
+        match=r"^unresolvable CDI devices vendor\.com/gpu=a: searched /etc/cdi, /var/run/cdi",
+    ):
         container.oci()
     (tmp_path / "gpu.json").write_text(json.dumps(CDI))
     assert container.oci(load([tmp_path])).config == {"process": {"env": ["FROM=cdi"]}}
@@ -53,5 +56,5 @@ def test_cdi_devices_are_resolved(mock_kubelet: MockKubelet, tmp_path: Path) -> 
 def test_missing_host_device_is_named(mock_kubelet: MockKubelet) -> None:
     absent = DeviceSpec(container_path="/dev/gpu0", host_path="/dev/absent")
     container = admitted(mock_kubelet, ContainerSettings(devices=(absent,)))
-    with pytest.raises(OciError, match="device /dev/gpu0: /dev/absent on the host: No such file"):
+    with pytest.raises(OciError, match=r"^device /dev/gpu0: /dev/absent on the host: No such file"):
         container.oci()

@@ -176,7 +176,9 @@ def test_too_many_numa_nodes_prevent_the_start() -> None:
     from devicemanager.core.topology import NumaTopology
 
     nine = NumaTopology.of(range(9))
-    with pytest.raises(TopologyConfigError, match="unsupported on machines with more than 8 NUMA"):
+    with pytest.raises(
+        TopologyConfigError, match=r"^unsupported on machines with more than 8 NUMA"
+    ):
         Node(topology_policy="restricted", numa=nine)
     Node(numa=nine)
     Node(

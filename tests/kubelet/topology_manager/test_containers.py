@@ -166,7 +166,11 @@ def test_pre_start_of_a_stopped_plugin_fails() -> None:
     plugin = node.plugin(devices("a"), pre_start_required=True)
     node.admit(pod("p", gpu=1))
     plugin.leave()
-    with pytest.raises(AllocationError, match=r"err: endpoint plugin\.sock has been stopped$"):
+    with pytest.raises(
+        AllocationError,
+        match=r"^device plugin PreStartContainer rpc failed with err: "
+        r"endpoint plugin\.sock has been stopped$",
+    ):
         node.start("p")
 
 
@@ -255,11 +259,14 @@ def test_start_of_unknown_container_or_failed_pod_is_an_error() -> None:
     node.plugin(devices("a"))
     node.admit(pod("p", gpu=1))
     with pytest.raises(
-        RequestError, match="unknown container 'y' of pod default/p: use one of app"
+        RequestError, match=r"^unknown container 'y' of pod default/p: use one of app"
     ):
         node.start("p", "y")
     node.admit(pod("q", gpu=1))
-    with pytest.raises(RequestError, match="pod default/q has failed: Allocate failed due to"):
+    with pytest.raises(
+        RequestError,
+        match=r"^cannot start a container: pod default/q has failed: Allocate failed due to",
+    ):
         node.start("q")
     assert node.manager.holdings(PodUid("q")).get(ContainerName("app")) is None
 

@@ -101,7 +101,7 @@ def test_typed_device_of_unknown_kind_is_rejected() -> None:
     message = dp.ContainerAllocateResponse()
     message.typed_devices.add(pci=dp.PciDevice(vendor_id="8086", product_id="1572"))
     message.typed_devices.add()
-    with pytest.raises(WireError, match="typed device 1 of the Allocate response"):
+    with pytest.raises(WireError, match=r"^typed device 1 of the Allocate response"):
         settings_from_bytes(message.SerializeToString())
 
 

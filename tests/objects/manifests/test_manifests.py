@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from devicemanager.core.pods import Container, Pod
-from devicemanager.objects.manifests import ManifestError, parse, stable_uid
+from devicemanager.objects.manifests import ManifestError, document, parse, stable_uid
 from devicemanager.objects.manifests.documents import MAX_SIZE, load_documents
 from devicemanager.objects.manifests.fields import CONTAINER, POD_SPEC
 
@@ -123,10 +123,10 @@ def test_parse_accepts_path_without_suffix(tmp_path: Path, monkeypatch: Any) -> 
     assert parse("train") == POD
 
 
-def test_parse_accepts_client_pod() -> None:
+def client_pod() -> Any:
     from kubernetes import client
 
-    pod = client.V1Pod(
+    return client.V1Pod(
         metadata=client.V1ObjectMeta(name="train", uid="u-1"),
         spec=client.V1PodSpec(
             containers=[
@@ -138,6 +138,10 @@ def test_parse_accepts_client_pod() -> None:
             ]
         ),
     )
+
+
+def test_parse_accepts_client_pod() -> None:
+    pod = client_pod()
     assert parse(pod) == POD
     assert line_of(pod.spec) == "expected a V1Pod, not V1PodSpec"
 
@@ -544,6 +548,32 @@ def test_invalid_files_are_rejected(tmp_path: Path) -> None:
     # The error of a long name depends on the Python version.
     long = line_of(tmp_path / ("x" * 300))
     assert long.endswith(("cannot be read: File name too long", "no such file"))
+
+
+def test_document_returns_manifest_without_validating_it(tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text("kind: Anything")
+    wrong = {"kind": 7}
+    assert document(wrong) is wrong
+    assert document("kind: Anything") == "kind: Anything"
+    assert document(file) == document(str(file)) == "kind: Anything"
+    client = document(client_pod())
+    assert isinstance(client, dict)
+    assert client["metadata"] == {"name": "train", "uid": "u-1"}
+
+
+def test_document_rejects_other_sources(tmp_path: Path) -> None:
+    expected = "invalid manifest: expected a dict, YAML text, a path or a V1Pod"
+    for source, line in [
+        (tmp_path / "none.yaml", f"{tmp_path}/none.yaml: no such file"),
+        (f"{tmp_path}/none.yaml", f"{tmp_path}/none.yaml: no such file"),
+        ("none", '"none" is neither an existing file nor a manifest'),
+        ([], f"{expected}, not a list"),
+        (parse(POD), f"{expected}, not a value of type Pod"),
+    ]:
+        with pytest.raises(ManifestError) as raised:
+            document(source)
+        assert str(raised.value) == line
 
 
 def test_files_that_could_block_are_rejected(tmp_path: Path) -> None:

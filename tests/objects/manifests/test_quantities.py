@@ -67,7 +67,7 @@ def test_parse_quantity_returns_nano_units(text: str, nanos: int) -> None:
     ],
 )
 def test_parse_quantity_rejects_other_texts(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="^" + message):
         parse_quantity(text)
 
 

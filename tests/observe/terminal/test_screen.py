@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devicemanager.observe.terminal import panes
 from devicemanager.observe.terminal.keys import ScreenState
 from devicemanager.observe.terminal.rows import NODE_PANES, LogLine, Pane, Shown
 from devicemanager.observe.terminal.screen import draw, whole
 from devicemanager.observe.terminal.text import ASCII, UNICODE
 from devicemanager.observe.view import ContainerInfo, NodeView, Pending, PodInfo
+from devicemanager.observe.view.values import Stream
 from tests.helpers import devices
 from tests.node import Node
 from tests.observe.terminal import views
@@ -208,3 +210,14 @@ def test_empty_panes_show_a_text() -> None:
     text = "\n".join(texts(NodeView(0, "here", plugins=()), lines=()))
     for words in ("no plugin has registered", "none has registered", "none yet"):
         assert words in text
+
+
+def test_styles_of_phases_and_streams() -> None:
+    """Green and cyan are for what works; rich ignores a style that it does not know."""
+    assert panes.PHASES == {
+        "Running": "green",
+        "Succeeded": "cyan",
+        "Pending": "yellow",
+        "Failed": "bold red",
+    }
+    assert panes._STREAMS == {Stream.SERVING: "green", Stream.STANDBY: "cyan"}

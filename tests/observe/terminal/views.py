@@ -6,6 +6,7 @@ import unicodedata
 from functools import cache
 
 from rich.cells import cell_len
+from rich.style import Style
 
 from devicemanager.core.ids import ContainerName, ResourceName
 from devicemanager.core.pods import Container
@@ -82,8 +83,12 @@ def texts(
     lines: tuple[LogLine, ...] | None = LINES,
     **state: object,
 ) -> list[str]:
-    """Return the lines of the screen without colours."""
+    """Return the lines of the screen without colours. The styles must be valid: rich ignores
+    unknown ones."""
     drawn = draw(view, ScreenState(pane=pane, **state), *size, Shown(lines))
+    for line in drawn.lines:
+        for style in (line.style, *(span.style for span in line.spans)):
+            assert isinstance(style, Style) or Style.parse(style) is not None
     return [line.plain for line in drawn.lines]
 
 

@@ -69,11 +69,11 @@ def test_control_api_is_served_on_the_same_server(mock_kubelet):
             client = MockKubeletClient(f"http://{address}", token=token)
             assert client.plugin_socket == mock_kubelet.plugin_socket
         assert MockKubeletClient(mock_kubelet.root).root == mock_kubelet.root
-        with pytest.raises(RequestError, match="HTTP is already served"):
+        with pytest.raises(RequestError, match=r"^HTTP is already served"):
             server.start()
     assert server.address is control.address is None
     assert not control.socket_path.exists()
-    with pytest.raises(RequestError, match="start it first"):
+    with pytest.raises(RequestError, match=r"^the HTTP server is not running: start it first"):
         server.url  # noqa: B018
 
 

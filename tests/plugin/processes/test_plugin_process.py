@@ -88,7 +88,9 @@ def test_escape_sequences_in_output_are_not_printed(plugin_process):
 
 
 def test_missing_resource_is_a_wait_timeout(plugin_process):
-    with pytest.raises(WaitTimeout, match=r"any devices of vendor\.com/gpu from sleep"):
+    with pytest.raises(
+        WaitTimeout, match=r"^waited 0\.2 s for any devices of vendor\.com/gpu from sleep"
+    ):
         plugin_process(["sleep", "300"], GPU, timeout=0.2)
 
 
@@ -97,23 +99,23 @@ def test_command_that_does_not_exit_is_a_wait_timeout(mock_kubelet, plugin_proce
     mock_kubelet.wait_for(process.output, what="a line")
     with pytest.raises(WaitTimeout, match=r"sh still runs after 0 s\n  \| ready"):
         process.wait(0)
-    with pytest.raises(WaitTimeout, match="sh still runs 0 s after SIGTERM"):
+    with pytest.raises(WaitTimeout, match=r"^sh still runs 0 s after SIGTERM"):
         process.terminate(0)
     assert process.kill() == -9
 
 
 def test_missing_command_is_an_error(plugin_process):
-    with pytest.raises(ProcessEnded, match="no-such-plugin exited with status 127"):
+    with pytest.raises(ProcessEnded, match=r"^no-such-plugin exited with status 127"):
         plugin_process(["no-such-plugin"], GPU)
 
 
 def test_invalid_uses_are_errors(mock_kubelet):
-    with pytest.raises(TypeError, match="expected a command as a list of words"):
+    with pytest.raises(TypeError, match=r"^expected a command as a list of words"):
         PluginProcess(mock_kubelet, "./plugin --flag")
-    with pytest.raises(ValueError, match="unknown restart 'sometimes': use 'never'"):
+    with pytest.raises(ValueError, match=r"^unknown restart 'sometimes': use 'never'"):
         PluginProcess(mock_kubelet, ["x"], restart="sometimes")
     process = PluginProcess(mock_kubelet, ["x"])
-    with pytest.raises(ProcessEnded, match="x was never started"):
+    with pytest.raises(ProcessEnded, match=r"^x was never started"):
         process.wait()
     process.stop()
 

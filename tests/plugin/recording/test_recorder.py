@@ -286,7 +286,7 @@ def test_full_disk_stops_only_the_recording(plugin_dir, kubelet, raw_plugin):
 )
 def test_invalid_arguments_are_rejected(directory, arguments, text):
     arguments = {"kubelet_dir": directory, **arguments}
-    with pytest.raises(RecordingError, match=text):
+    with pytest.raises(RecordingError, match="^" + text):
         Recorder(directory / "r", **arguments)
 
 

@@ -59,14 +59,14 @@ def test_unknown_api_type_is_an_error(given: object) -> None:
 
 
 def test_flat_device_is_checked_at_creation() -> None:
-    with pytest.raises(ValueError, match="host_path must be an absolute path"):
+    with pytest.raises(ValueError, match=r"^host_path must be an absolute path"):
         FlatDevice(identifier_container="/dev/x", identifier_host="dev/x")
-    with pytest.raises(ValueError, match="invalid interface_name 'a/b'"):
+    with pytest.raises(ValueError, match=r"^invalid interface_name 'a/b'"):
         FlatDevice(identifier_container="x", identifier_host="a/b", api_type="netlink")
 
 
 def test_interface_has_no_permissions() -> None:
-    with pytest.raises(ValueError, match="permissions are for PATH devices only"):
+    with pytest.raises(ValueError, match=r"^permissions are for PATH devices only"):
         FlatDevice(
             identifier_container="eth42",
             identifier_host="eth42",
@@ -88,9 +88,9 @@ def test_permissions_are_distinct_letters_of_r_w_m(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "a\tb", "a:b", "a\0b", "x" * 16])
 def test_invalid_interface_name_is_an_error(name: str) -> None:
-    with pytest.raises(ValueError, match="invalid interface_name "):
+    with pytest.raises(ValueError, match=r"^invalid interface_name "):
         NetlinkDevice(name)
-    with pytest.raises(ValueError, match="invalid container_name "):
+    with pytest.raises(ValueError, match=r"^invalid container_name "):
         NetlinkDevice("x" * 15, name)
 
 
@@ -172,6 +172,6 @@ def test_two_host_paths_for_one_container_path_change_nothing(devices: list[Type
     response = dp.ContainerAllocateResponse()
     response.devices.add(container_path="/dev/a", host_path="/dev/a", permissions="r")
     before = response.SerializeToString()
-    with pytest.raises(ValueError, match="two host paths for"):
+    with pytest.raises(ValueError, match=r"^two host paths for"):
         add_typed_devices(response, devices)
     assert response.SerializeToString() == before

@@ -146,6 +146,9 @@ def test_devices_can_be_given_by_count_and_index():
         ContainerDevices(GPU, (ids[2],), (0,)),
     )
     assert sum(len(each.device_ids) for each in script.allocatable.devices) == 5
+    named = {"device_id_prefix": "x", "node_name": "n", "resource_name": GPU, "count": 1}
+    (device,) = read_script({"allocatable": {"devices": [named]}}).allocatable.devices
+    assert device == ContainerDevices(GPU, ("x-n-0",))
     plain = read_script({"allocatable": {"devices": [{"resource_name": GPU, "count": 2}]}})
     assert plain.allocatable.devices == (ContainerDevices(GPU, ("gpu-mock-0", "gpu-mock-1")),)
 

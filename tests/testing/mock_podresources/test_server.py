@@ -228,3 +228,31 @@ def test_fixture_accepts_dicts_and_files(pod_resources_server, tmp_path):
     for script in ({"pod_resources": [{"name": "a"}]}, tmp_path / "s.yaml"):
         with PodResourcesClient(pod_resources_server(script).socket_path) as client:
             assert names(client) == ["a"]
+
+
+def test_step_that_serves_changes_nothing_while_the_server_runs(serve):
+    server, client = serve()
+    server.apply(Step(serving=True))
+    server.apply(Step(serving=False))
+    server.apply(Step(serving=False))
+    server.apply(Step(pods=(pod("a"),), serving=True))
+    assert [each.name for each in client.list()] == ["a"]
+
+
+class EarlyClock(ManualClock):
+    """Clock that calls the first timer one second early."""
+
+    early = 1.0
+
+    def call_at(self, when, callback):
+        when, self.early = when - self.early, 0.0
+        return super().call_at(when, callback)
+
+
+def test_step_is_not_applied_before_it_is_due(pod_resources_server):
+    clock = EarlyClock()
+    server = pod_resources_server(Script(steps=(Step(after=3.0, pods=(pod("a"),)),)), clock=clock)
+    clock.advance(2.5)
+    assert server.steps == 0
+    clock.advance(0.5)
+    assert server.steps == 1

@@ -200,7 +200,13 @@ def test_messages_in_progress_count_for_the_memory_budget():
     async def receive():
         await asyncio.Event().wait()
 
-    with budget.account() as account, pytest.raises(HttpError, match="try again"):
+    with (
+        budget.account() as account,
+        pytest.raises(
+            HttpError,
+            match=r"^the memory for requests and responses in progress is used up: try again",
+        ),
+    ):
         asyncio.run(_Messages(messages(), account)({"method": "GET"}, receive, send))
     assert sent[-1] == ("http.response.body", 8)
     assert budget.used == 0

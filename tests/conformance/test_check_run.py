@@ -1,0 +1,220 @@
+"""A check's actions and waits, without a kubelet and a plugin."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+import grpc
+import pytest
+
+from devicemanager.conformance import Limits
+from devicemanager.conformance.check_run import CheckRun
+from devicemanager.conformance.checks.listandwatch import w10
+from devicemanager.conformance.client import CallFailed
+from devicemanager.conformance.outcomes import Failed, Skipped, Warned
+from protos import deviceplugin_v1beta1 as dp
+
+GPU = "vendor.com/gpu"
+LIMITS = Limits(start_seconds=0.0, refresh_seconds=0.0, recover_seconds=0.0, settle_seconds=0.0)
+
+
+class Run(CheckRun):
+    """Run that records its steps and what it does to the plugin and the kubelet."""
+
+    def __init__(self, *devices: dp.Device, **observed: Any) -> None:
+        self.seen: list[Any] = []
+        known = {
+            "devices": lambda resource: [*devices],
+            "lists": lambda resource, since: [],
+            "is_registered": lambda since, resources: False,
+            "missing": lambda since, resource: "",
+            "registrations": lambda since: [],
+            "has_tried_to_register": True,
+        }
+        self.observed: Any = SimpleNamespace(**known | observed)
+        self.timeline: Any = SimpleNamespace(step=self.seen.append)
+        self.limits = LIMITS
+        self.resources = (GPU,)
+        self.stage: Any = SimpleNamespace(on_wait=None)
+        self.kubelet: Any = SimpleNamespace(
+            mark=lambda: "mark",
+            start=lambda: self.seen.append("kubelet.start"),
+            stop=lambda: self.seen.append("kubelet.stop"),
+            restart=lambda: self.seen.append("kubelet.restart"),
+            plugin_socket="/kubelet.sock",
+        )
+        self.plugin: Any = SimpleNamespace(
+            launch=lambda *before, hook: (before, hook),
+            call_hook=lambda name, id_: self.seen.append((name, id_)),
+            has_exited=False,
+            exit_text=lambda: "exit status 1",
+            under_test=SimpleNamespace(advice="advice"),
+        )
+
+
+def test_actions_are_steps_of_the_timeline() -> None:
+    run: Any = Run()
+    assert run.launch("nice") == (("nice",), "")
+    assert run.launch(hook="prepare") == ((), "prepare")
+    run.hook("reset")
+    run.hook("break-device", "a")
+    run.start_kubelet()
+    assert run.restart_kubelet() == "mark"
+    run.stop_kubelet()
+    run.settle()
+    assert run.seen == [
+        "start the plugin",
+        "start the plugin after the hook prepare",
+        "hook reset",
+        ("reset", ""),
+        "hook break-device a",
+        ("break-device", "a"),
+        "start the kubelet",
+        "kubelet.start",
+        "restart the kubelet",
+        "kubelet.restart",
+        "stop the kubelet",
+        "kubelet.stop",
+        "wait 0 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("do", "error", "text"),
+    [
+        (
+            lambda run: run.break_device("a", " at once"),
+            Failed,
+            "no device list with a unhealthy or missing after break-device of a at once within 0 s",
+        ),
+        (
+            lambda run: run.assume_broken("a"),
+            Skipped,
+            "no device list with a unhealthy or missing after break-device of a within 0 s: "
+            "see check W07",
+        ),
+        (
+            lambda run: run.assume_recovered("a"),
+            Skipped,
+            "no device list with a healthy after recover-device of a within 0 s: see check W08",
+        ),
+        (
+            lambda run: run.healthy_ids(least=3),
+            Skipped,
+            "needs 3 healthy devices, the plugin has 2",
+        ),
+        (
+            lambda run: run.restart_and_recover(),
+            Failed,
+            "not registered 0 s after the restart",
+        ),
+        (
+            lambda run: run.restart_and_wait(3),
+            Failed,
+            "not registered 0 s after restart 3",
+        ),
+    ],
+)
+def test_failures_name_what_was_expected(do: Any, error: type[Exception], text: str) -> None:
+    device = dp.Device
+    run = Run(
+        device(ID="a", health="Healthy"),
+        device(ID="a", health="Healthy"),
+        device(ID="b", health="Unhealthy"),
+        device(ID="c", health="Healthy"),
+    )
+    assert run.healthy_ids(least=2) == ["a", "c"]
+    with pytest.raises(error) as raised:
+        do(run)
+    assert str(raised.value) == text
+
+
+def test_failed_registration_says_what_happened_instead() -> None:
+    def text(**observed: Any) -> str:
+        with pytest.raises(Failed) as raised:
+            Run(**observed).wait_registered(None, 0, "x")  # type: ignore[arg-type]
+        return str(raised.value)
+
+    silence = "nothing called Register at /kubelet.sock; advice"
+    assert text(has_tried_to_register=False) == f"not registered 0 s after x: {silence}"
+    others = [SimpleNamespace(resource=name) for name in ("b/c", GPU, "a/b")]
+    assert text(registrations=lambda since: others) == (
+        "not registered 0 s after x; it registered a/b, b/c instead"
+    )
+    assert text(missing=lambda since, resource: f"no list of {resource}") == (
+        f"no list of {GPU} 0 s after x"
+    )
+
+
+def test_plugin_that_exits_fails_at_once() -> None:
+    run = Run()
+    run.plugin.has_exited = True
+    for wait in (
+        lambda: run.wait_registered(None, 9, "x"),  # type: ignore[arg-type]
+        lambda: run.check_alive("x"),
+    ):
+        with pytest.raises(Failed, match=r"^the plugin exited after x: exit status 1$"):
+            wait()
+
+
+def test_registration_is_a_step() -> None:
+    run = Run(is_registered=lambda since, resources: resources == (GPU,))
+    assert run.wait_registered(None, 0, "x") < 5  # type: ignore[arg-type]
+    assert [step.partition(" s ")[2] for step in run.seen] == ["after x"]
+
+
+def test_slow_recovery_is_a_warning() -> None:
+    run = Run()
+    run.limits = attrs.evolve(LIMITS, recover_warn_seconds=2)
+    run.warn_if_slow(2.0, "x")
+    with pytest.raises(Warned, match=r"^registered only 2\.1 s after x, more than 2 s$"):
+        run.warn_if_slow(2.1, "x")
+
+
+def test_failed_calls_are_named() -> None:
+    def fail(*_: object) -> None:
+        raise CallFailed("Allocate", grpc.RpcError("no"))
+
+    run, error = Run(), CallFailed("Allocate", grpc.RpcError("no"))
+    assert 0 <= run.timed(lambda: None, "x") < 5
+    with pytest.raises(Failed) as raised:
+        run.timed(fail, "x")
+    assert str(raised.value) == f"x: {error}"
+    with pytest.raises(Failed) as raised:
+        run.first_list(SimpleNamespace(next=fail))  # type: ignore[arg-type]
+    assert str(raised.value) == f"the first device list of a second stream: {error}"
+
+
+def test_wait_without_registration_gives_advice_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 1000, 2))
+    clock = SimpleNamespace(monotonic=lambda: next(now), sleep=lambda _: None)
+    monkeypatch.setattr("devicemanager.conformance.check_run.time", clock)
+    run = Run(has_tried_to_register=False)
+    notes: list[str] = []
+    run.stage.on_wait = notes.append
+    assert run.until_registered(lambda: False, 30) is None
+    text = "of 30 s: the plugin has not registered at /kubelet.sock"
+    assert notes == [f"4 {text}; advice", f"14 {text}", f"24 {text}"]
+
+
+@pytest.mark.parametrize(
+    ("size", "result"),
+    [
+        (2, "2 bytes"),
+        (3, "a device list has 3 bytes, the kubelet's limit is 4194304"),
+        (4, "a device list has 4 bytes, the kubelet's limit is 4194304"),
+        (5, "a device list has 5 bytes, limit 5"),
+    ],
+)
+def test_size_of_device_lists_has_two_limits(size: int, result: str) -> None:
+    calls = [SimpleNamespace(response_bytes=b"x" * size), SimpleNamespace(response_bytes=None)]
+    run = Run(lists=lambda resource, since: calls)
+    run.limits = attrs.evolve(LIMITS, list_warn_bytes=3, list_bytes=5)
+    if size < 3:
+        assert w10.run(run) == result
+        return
+    with pytest.raises(Failed if size == 5 else Warned) as raised:
+        w10.run(run)
+    assert str(raised.value) == result

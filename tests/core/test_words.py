@@ -1,0 +1,37 @@
+"""Words of enums, which are part of the API: of JSON, of flags and of files."""
+
+from __future__ import annotations
+
+from devicemanager import core
+from tests.helpers import own_words
+
+
+def test_words_are_the_names_in_lower_case() -> None:
+    assert own_words(core) == {
+        "ConditionType.CONTAINERS_READY": "ContainersReady",
+        "ConditionType.INITIALIZED": "Initialized",
+        "ConditionType.READY": "Ready",
+        "ConditionType.READY_TO_START_CONTAINERS": "PodReadyToStartContainers",
+        "ConditionType.SCHEDULED": "PodScheduled",
+        "Health.HEALTHY": "Healthy",
+        "Health.UNHEALTHY": "Unhealthy",
+        "Health.UNKNOWN": "Unknown",
+        "HealthCheck.LENIENT": "fails after the registration server has failed, with the cause",
+        "HealthCheck.STRICT": "fails until the registration server has started, "
+        "and after it has failed",
+        "Phase.FAILED": "Failed",
+        "Phase.PENDING": "Pending",
+        "Phase.RUNNING": "Running",
+        "Phase.SUCCEEDED": "Succeeded",
+        "Phase.UNKNOWN": "Unknown",
+        "Pressure.DISK": "DiskPressure",
+        "Pressure.MEMORY": "MemoryPressure",
+        "Pressure.PID": "PIDPressure",
+        "QosClass.BEST_EFFORT": "BestEffort",
+        "QosClass.BURSTABLE": "Burstable",
+        "QosClass.GUARANTEED": "Guaranteed",
+        "RestartPolicy.ALWAYS": "Always",
+        "RestartPolicy.NEVER": "Never",
+        "RestartPolicy.ON_FAILURE": "OnFailure",
+        "StartRemoves.ALL_BUT_DIRECTORIES": "everything but directories and the checkpoint",
+    }
