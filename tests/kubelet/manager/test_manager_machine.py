@@ -67,10 +67,12 @@ class Known:
     stopped_at: float | None = None
     is_listed: bool = False
     """True if a plugin has sent a list, or the checkpoint names the resource."""
+    has_stopped: bool = False
+    """True if its last plugin has disconnected, also if another one has connected since."""
 
     @property
     def is_counted(self) -> bool:
-        return self.is_listed or self.stopped_at is not None
+        return self.is_listed or self.has_stopped
 
     def show(self, rows: list[Device]) -> None:
         self.is_listed = True
@@ -83,7 +85,7 @@ class Known:
         self.connections.remove(connection)
         if not self.connections:
             self.shown = dict.fromkeys(self.shown, False)
-            self.stopped_at = now
+            self.has_stopped, self.stopped_at = True, now
         elif was_serving and self.connections[-1].rows is not None:
             self.show(self.connections[-1].rows)
 
