@@ -13,7 +13,7 @@ from devicemanager.kubelet.settings import Settings
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 SECONDS: dict[str, Any] = {"metavar": "SECONDS", "kind": float, "least": 0}
 TABLE: dict[str, dict[str, Any]] = {
-    "--kubelet-version": {"group": "version", "metavar": "VERSION", "default": "1.36"},
+    "--kubelet-version": {"group": "version", "metavar": "VERSION", "default": "1.37"},
     "--feature-gates": {
         "group": "version",
         "metavar": "NAME=true|false[,...]",

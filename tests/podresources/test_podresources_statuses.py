@@ -30,6 +30,7 @@ from podresources import (
     ServeError,
     SocketInUse,
     SocketNotFound,
+    running,
     server,
     sockets,
 )
@@ -313,7 +314,7 @@ def test_server_uses_a_quarter_of_the_descriptors(
 
 
 def test_server_limits_calls_and_pings_clients_that_do_not_read() -> None:
-    assert server._OPTIONS == (
+    assert running._OPTIONS == (
         ("grpc.max_concurrent_streams", 64),
         ("grpc.keepalive_time_ms", 10_000),
         ("grpc.keepalive_timeout_ms", 5_000),

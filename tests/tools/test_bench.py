@@ -272,4 +272,4 @@ def test_reference_table_shows_ratio_and_goal():
 
 def test_command_rejects_unsupported_reference_version(capsys):
     assert main(["--reference", "1.20"]) == 2
-    assert "'1.20' is not supported: use one of 1.29.6, " in capsys.readouterr().err
+    assert "'1.20' is not supported: use one of 1.25.16, " in capsys.readouterr().err
