@@ -253,7 +253,8 @@ class Search:
     def advance(self) -> float | None:
         """Find as many steps as possible among the collected events and calls.
 
-        Returns None if all steps are found, otherwise the seconds left for ``current``.
+        Returns None if all steps are found, otherwise the seconds left for the first step that
+        is missing (``current``).
         """
         while (wanted := self.current) is not None:
             # Search from the beginning: an entry with an earlier place may have arrived late.

@@ -78,7 +78,7 @@ class NodePods:
 
     @property
     def workers(self) -> PodWorkers:
-        """Pod workers of the running process."""
+        """Pod workers of the running kubelet process."""
         return self._serving().workers
 
     # -- pods ------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class FaultActions:
         _ACTIONS[fault.kind.effect](self, fault, context, self._stops)
 
     def start(self, fault: Fault, context: FaultContext) -> None:
-        """Execute an action on another thread, and report its errors to ``on_error``."""
+        """Execute the fault's action on another thread, and report its errors."""
         # Read before the thread starts: a stop after this moment cancels the action.
         stops = self._stops
         act = _ACTIONS[fault.kind.effect]

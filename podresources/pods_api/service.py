@@ -46,7 +46,8 @@ class PodsSource(Protocol):
         """Return a pod, or None if the UID is unknown."""
 
     def watch(self, watcher: Watcher) -> None:
-        """Send later events to this queue, until it is full or ``unwatch`` is called."""
+        """Send all events from now on to ``watcher``, until its queue is full or ``unwatch`` is
+        called."""
 
     def unwatch(self, watcher: Watcher) -> None:
         """Send no more events to this queue. Idempotent."""

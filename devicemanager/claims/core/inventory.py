@@ -1,4 +1,5 @@
-"""Inventory of a node for the search: numbered devices of published pools, grouped by kind."""
+"""Inventory of a node for the search: numbered devices of published pools, grouped by equal
+properties."""
 
 # The number of a device is its position in the order in which the search considers devices:
 # pools by driver and name, devices as published. A lower number always means "considered

@@ -462,8 +462,10 @@ def all_or_nothing(
 
 
 def _fail(allocation: PodAllocation) -> None:
-    """Undo a failed allocation. With quirk Q31, the draft keeps its devices, and the caller
-    turns them into ledger entries."""
+    """Free what a failed allocation has reserved.
+
+    With quirk Q31, the devices stay in ``allocation.draft``, and the caller allocates them to the
+    rejected pod."""
     if "Q31" not in allocation.rules.quirks:
         give_back(allocation)
         return

@@ -62,7 +62,8 @@ class PreferenceWanted(NamedTuple):
 class AllocateWanted(NamedTuple):
     """Request to call Allocate of a plugin for one container.
 
-    The caller sends an ``AllocateAnswer`` into the generator.
+    An allocation is a generator that yields this request; the result is sent back to it as an
+    ``AllocateAnswer``.
     """
 
     resource: ResourceName

@@ -66,7 +66,7 @@ def _size(call: Call) -> int:
 class CallLog(CallQueries):
     """Log of a kubelet's calls, over all restarts; thread-safe.
 
-    Calls made for pods are stored apart from all other calls. Both parts store up to ``keep``
+    Calls made for pods are stored apart from all other calls. Each part stores up to ``keep``
     calls and ``keep_bytes`` bytes. With ``keep`` 0 nothing is recorded.
     """
 

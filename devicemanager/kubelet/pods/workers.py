@@ -351,7 +351,8 @@ class PodWorkers:
     # -- sources ---------------------------------------------------------------------
 
     def sources_ready(self) -> None:
-        """Declare that all pods are known, and free the devices of unknown pods.
+        """Declare that the list of pods is complete, and free the devices of pods that are not in
+        it.
 
         A pod that was rejected after a reboot is known and keeps its devices until the next
         allocation.
