@@ -375,6 +375,9 @@ func (n *node) startPod(each *known) map[string]any {
 		options, err := runOptions(n.manager, each.pod, &container)
 		if err != nil {
 			started[container.Name] = map[string]string{"error": err.Error()}
+			if !n.ready && i < inits {
+				break // after a restart, a kubelet starts nothing after a failed init container
+			}
 			continue
 		}
 		started[container.Name] = plainOptions(options)
