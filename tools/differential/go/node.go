@@ -324,6 +324,8 @@ func (n *node) decide(each *known) Verdict {
 	for _, pod := range n.activePods() {
 		if pod.UID != each.pod.UID {
 			others = append(others, pod)
+		} else if !n.ready {
+			break // after a restart, a kubelet has admitted only older pods so far
 		}
 	}
 	attributes := &lifecycle.PodAdmitAttributes{Pod: each.pod, OtherPods: others}
