@@ -76,7 +76,8 @@ class Reference:
         if not line:
             words, self._process = self._last_words(), launch(self._program, self._directory)
             raise ReferenceError(f"the reference exited: {words}")
-        answer: Answer = json.loads(line)
+        # Error texts name the directory.
+        answer: Answer = json.loads(line.replace(f"{PLUGIN_DIR}/", "DIR/"))
         self._asked += 1
         if self._asked % _MOST_ASKED == 0 or any(
             run.get("panic") for run in answer.get("runs") or ()

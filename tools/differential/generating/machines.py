@@ -40,7 +40,8 @@ def machine(state: State) -> Plain:
     if state.chance(0.15):
         made["node"] = rng.choice(({"cpu": "3"}, {"memory": "1Gi"}, {"pods": "2"}))
         state.node = made["node"]
-    if state.chance(0.15):
+    # The reference has no CPUs and memory of whole pods, which 1.37 lists.
+    if state.chance(0.15) and not (state.version >= 37 and state.has_pod_level):
         made["other"] = _other(state)
         state.has_other = True
     return made

@@ -324,6 +324,8 @@ func (n *node) decide(each *known) Verdict {
 	for _, pod := range n.activePods() {
 		if pod.UID != each.pod.UID {
 			others = append(others, pod)
+		} else if !n.ready {
+			break // after a restart, a kubelet has admitted only older pods so far
 		}
 	}
 	attributes := &lifecycle.PodAdmitAttributes{Pod: each.pod, OtherPods: others}
@@ -375,6 +377,9 @@ func (n *node) startPod(each *known) map[string]any {
 		options, err := runOptions(n.manager, each.pod, &container)
 		if err != nil {
 			started[container.Name] = map[string]string{"error": err.Error()}
+			if !n.ready && i < inits {
+				break // after a restart, a kubelet starts nothing after a failed init container
+			}
 			continue
 		}
 		started[container.Name] = plainOptions(options)
