@@ -323,7 +323,7 @@ def test_close_drops_nodes_that_wait_to_join(apiserver, kubeconfig, until, monke
     assert over.wait(20)
     assert messages == ["node n-0: the cluster is closed (and 2 more)"]
     assert not [each for each in made if each.is_serving]
-    with pytest.raises(ClusterError, match=r"^node n-0: the cluster is closed"):
+    with pytest.raises(ClusterError, match=r"^node n-\d: the cluster is closed"):
         cluster.join_specs(specs)
     assert len(made) == 6 and not [each for each in made if each.is_serving]
 
@@ -371,7 +371,7 @@ def test_unexpected_error_during_join_ends_the_kubelet(
     monkeypatch.setattr(ClusterNode, "join", failing_join)
     monkeypatch.setattr(ClusterNode, "leave", failing_leave)
     with Cluster.connect(kubeconfig, warn=lines.append) as cluster:
-        with pytest.raises(ClusterError, match=r"^node n-1: 'uid'"):
+        with pytest.raises(ClusterError, match=r"^node n-\d: 'uid'"):
             cluster.join_specs(specs)
         joined = [cluster.nodes["n-0"].kubelet]
         assert [each for each in made if each.is_serving] == joined
@@ -476,7 +476,7 @@ def test_join_names_the_node_that_failed(apiserver, kubeconfig):
     apiserver.faults.fail(422, lambda request: request.verb == "create", times=1)
     cluster = Cluster.connect(kubeconfig)
     specs, made = recorded(NodeSpecs.numbered("n", 3, {}))
-    with pytest.raises(ClusterError, match=r"^node n-0: POST /api/v1/nodes: 422"):
+    with pytest.raises(ClusterError, match=r"^node n-\d: POST /api/v1/nodes: 422"):
         cluster.join_specs(specs)
     assert len(cluster.nodes) == 2
     joined = [node.kubelet for node in cluster.nodes.values()]
