@@ -1,4 +1,4 @@
-"""The messages and services of the device plugin, plugin registration, PodResources and Pods APIs.
+"""The messages and services of the kubelet's APIs for plugins, drivers and node agents.
 
 Theory of operation. A plugin author's program usually loads its own generated modules, such as
 ``api_pb2``, with the same message names. Protobuf allows a name only once per descriptor pool,

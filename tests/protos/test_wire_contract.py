@@ -9,6 +9,14 @@ from google.protobuf.descriptor import FieldDescriptor as F
 from protos import (
     deviceplugin_v1beta1,
     deviceplugin_v1beta1_grpc,
+    dra_v1,
+    dra_v1_grpc,
+    dra_v1beta1,
+    dra_v1beta1_grpc,
+    drahealth_v1,
+    drahealth_v1_grpc,
+    drahealth_v1alpha1,
+    drahealth_v1alpha1_grpc,
     pluginregistration_v1,
     pluginregistration_v1_grpc,
     podresources_v1,
@@ -18,6 +26,35 @@ from protos import (
     pods_v1alpha1,
     pods_v1alpha1_grpc,
 )
+
+CLAIMS = {
+    "NodePrepareResourcesRequest": ["1 claims: repeated Claim"],
+    "NodePrepareResourcesResponse": ["1 claims: map<string,NodePrepareResourceResponse>"],
+    "NodePrepareResourceResponse": ["1 devices: repeated Device", "2 error: string"],
+    "Device": [
+        "1 request_names: repeated string",
+        "2 pool_name: string",
+        "3 device_name: string",
+        "4 cdi_device_ids: repeated string",
+    ],
+    "NodeUnprepareResourcesRequest": ["1 claims: repeated Claim"],
+    "NodeUnprepareResourcesResponse": ["1 claims: map<string,NodeUnprepareResourceResponse>"],
+    "NodeUnprepareResourceResponse": ["1 error: string"],
+    "Claim": ["1 namespace: string", "2 uid: string", "3 name: string"],
+}
+
+HEALTH = {
+    "NodeWatchResourcesRequest": [],
+    "DeviceIdentifier": ["1 pool_name: string", "2 device_name: string"],
+    "DeviceHealth": [
+        "1 device: DeviceIdentifier",
+        "2 health: HealthStatus",
+        "3 last_updated_time: int64",
+        "4 health_check_timeout_seconds: int64",
+        "5 message: string",
+    ],
+    "NodeWatchResourcesResponse": ["1 devices: repeated DeviceHealth"],
+}
 
 MESSAGES = {
     deviceplugin_v1beta1: {
@@ -163,7 +200,25 @@ MESSAGES = {
         "ListPodsRequest": [],
         "GetPodRequest": ["1 podUID: string"],
     },
+    dra_v1: {**CLAIMS, "Device": [*CLAIMS["Device"], "5 share_id: optional string"]},
+    dra_v1beta1: CLAIMS,
+    drahealth_v1: HEALTH,
+    drahealth_v1alpha1: HEALTH,
 }
+
+
+def claim_methods(version):
+    service = f"/k8s.io.kubelet.pkg.apis.dra.{version}.DRAPlugin"
+    return {
+        f"{service}/Node{verb}Resources": (
+            f"Node{verb}ResourcesRequest",
+            f"Node{verb}ResourcesResponse",
+        )
+        for verb in ("Prepare", "Unprepare")
+    }
+
+
+WATCH = ("NodeWatchResourcesRequest", "stream NodeWatchResourcesResponse")
 
 METHODS = {
     deviceplugin_v1beta1_grpc: {
@@ -206,6 +261,10 @@ METHODS = {
         "/v1alpha1.Pods/ListPods": ("ListPodsRequest", "ListPodsResponse"),
         "/v1alpha1.Pods/GetPod": ("GetPodRequest", "GetPodResponse"),
     },
+    dra_v1_grpc: claim_methods("v1"),
+    dra_v1beta1_grpc: claim_methods("v1beta1"),
+    drahealth_v1_grpc: {"/v1.DRAResourceHealth/NodeWatchResources": WATCH},
+    drahealth_v1alpha1_grpc: {"/v1alpha1.DRAResourceHealth/NodeWatchResources": WATCH},
 }
 
 PACKAGES = {
@@ -214,9 +273,17 @@ PACKAGES = {
     podresources_v1alpha1: "v1alpha1",
     pluginregistration_v1: "pluginregistration",
     pods_v1alpha1: "v1alpha1",
+    dra_v1: "k8s.io.kubelet.pkg.apis.dra.v1",
+    dra_v1beta1: "k8s.io.kubelet.pkg.apis.dra.v1beta1",
+    drahealth_v1: "v1",
+    drahealth_v1alpha1: "v1alpha1",
 }
 
-ENUMS = {pods_v1alpha1: ["EventType"]}
+ENUMS = {
+    pods_v1alpha1: ["EventType"],
+    drahealth_v1: ["HealthStatus"],
+    drahealth_v1alpha1: ["HealthStatus"],
+}
 
 SCALARS = {
     F.TYPE_STRING: "string",
@@ -228,15 +295,19 @@ SCALARS = {
 }
 
 
+def kind_of(field):
+    return SCALARS.get(field.type) or (field.message_type or field.enum_type).name
+
+
 def described(field):
     """Return a field in the notation of the tables."""
     # protobuf 7 removed ``label``; older versions have no ``is_repeated``.
     repeated = getattr(field, "is_repeated", None)
     if repeated is None:
         repeated = field.label == F.LABEL_REPEATED
-    kind = SCALARS.get(field.type) or (field.message_type or field.enum_type).name
+    kind = kind_of(field)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        key, value = (SCALARS[part.type] for part in field.message_type.fields)
+        key, value = map(kind_of, field.message_type.fields)
         return f"{field.number} {field.name}: map<{key},{value}>"
     oneof = field.containing_oneof
     optional = oneof is not None and oneof.name == f"_{field.name}"
@@ -300,3 +371,8 @@ def test_event_types_of_the_pods_api():
         "DELETED": 3,
         "INITIAL_SYNC_COMPLETE": 4,
     }
+
+
+@pytest.mark.parametrize("module", [drahealth_v1, drahealth_v1alpha1], ids=by_name)
+def test_health_of_devices(module):
+    assert dict(module.HealthStatus.items()) == {"UNKNOWN": 0, "HEALTHY": 1, "UNHEALTHY": 2}
