@@ -76,19 +76,19 @@ def _loads(data: bytes, source: str, verify: bool, *, v1: bool) -> Checkpoint:
 def read_file(value: Value) -> tuple[list[Value] | None, Object | None, int]:
     """Return the JSON values of PodDeviceEntries and RegisteredDevices, and the checksum. The
     elements of both are not validated yet. Raises Problem."""
-    file = _fields(value, "the file", ("Data", "Checksum"))
-    data = _fields(file.get("Data"), "Data", ("PodDeviceEntries", "RegisteredDevices"))
+    file = read_fields(value, "the file", ("Data", "Checksum"))
+    data = read_fields(file.get("Data"), "Data", ("PodDeviceEntries", "RegisteredDevices"))
     # The kubelet unmarshals into a checkpoint with empty lists (readCheckpoint, v1.32), so an
     # absent field is empty, and only an explicit null is null.
-    entries = _list(data.get("PodDeviceEntries", []), "Data.PodDeviceEntries")
-    registered = _object(data.get("RegisteredDevices", {}), "Data.RegisteredDevices")
+    entries = read_list(data.get("PodDeviceEntries", []), "Data.PodDeviceEntries")
+    registered = read_object(data.get("RegisteredDevices", {}), "Data.RegisteredDevices")
     return entries, registered, _checksum(file.get("Checksum"))
 
 
 def read_resource(name: str, ids: Value) -> tuple[str, tuple[str, ...] | None]:
     """Parse an element of RegisteredDevices: return the resource name and its device IDs. Raises
     Problem."""
-    return _without_surrogates(name), _strings(ids, f"Data.RegisteredDevices[{shown(name)}]")
+    return _without_surrogates(name), read_strings(ids, f"Data.RegisteredDevices[{shown(name)}]")
 
 
 _ENTRY: Final = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp")
@@ -98,11 +98,11 @@ def read_entry(value: Value, index: int, *, v1: bool = False) -> PodDevicesEntry
     """Parse element number ``index`` of PodDeviceEntries. If ``v1`` is true, its devices are a list
     without NUMA nodes. Raises Problem."""
     where = f"Data.PodDeviceEntries[{index}]"
-    fields = _fields(value, where, _ENTRY)
+    fields = read_fields(value, where, _ENTRY)
     return PodDevicesEntry(
-        _string(fields.get("PodUID"), f"{where}.PodUID"),
-        _string(fields.get("ContainerName"), f"{where}.ContainerName"),
-        _string(fields.get("ResourceName"), f"{where}.ResourceName"),
+        read_string(fields.get("PodUID"), f"{where}.PodUID"),
+        read_string(fields.get("ContainerName"), f"{where}.ContainerName"),
+        read_string(fields.get("ResourceName"), f"{where}.ResourceName"),
         (_devices if v1 else _devices_per_numa)(fields.get("DeviceIDs"), f"{where}.DeviceIDs"),
         _bytes(fields.get("AllocResp"), f"{where}.AllocResp"),
     )
@@ -114,17 +114,17 @@ def _devices_per_numa(value: Value, where: str) -> dict[int, tuple[str, ...] | N
             f"{where} is a list without NUMA nodes, the format of kubelets before v1.20: "
             "of the later kubelets, only v1.22 to v1.30 can read it"
         )
-    nodes = _object(value, where)
+    nodes = read_object(value, where)
     if nodes is None:
         return None
-    devices = {_node(key, where): _strings(ids, where) for key, ids in nodes.items()}
+    devices = {_node(key, where): read_strings(ids, where) for key, ids in nodes.items()}
     if len(devices) != len(nodes):
         raise Problem(f"{where}: duplicate NUMA node: expected each node once")
     return devices
 
 
 def _devices(value: Value, where: str) -> dict[int, tuple[str, ...] | None] | None:
-    ids = _strings(value, where)
+    ids = read_strings(value, where)
     return None if ids is None else {NODE: ids}
 
 
@@ -150,18 +150,20 @@ def _bytes(value: Value, where: str) -> bytes | None:
         return None
     # Go ignores line breaks in base64. binascii accepts more padding than Go even in strict mode,
     # hence the regular expression.
-    text = _string(value, where).replace("\n", "").replace("\r", "")
+    text = read_string(value, where).replace("\n", "").replace("\r", "")
     if len(text) % 4 or not _BASE64.fullmatch(text):
         raise Problem(f"invalid {where}: expected base64")
     return a2b_base64(text)
 
 
-def _strings(value: Value, where: str) -> tuple[str, ...] | None:
-    items = _list(value, where)
-    return None if items is None else tuple([_string(item, where) for item in items])
+def read_strings(value: Value, where: str) -> tuple[str, ...] | None:
+    """Return a list of strings; None for null. ``where`` names it in errors. Raises Problem."""
+    items = read_list(value, where)
+    return None if items is None else tuple([read_string(item, where) for item in items])
 
 
-def _string(value: Value, where: str) -> str:
+def read_string(value: Value, where: str) -> str:
+    """Return a string, empty for null; lone surrogates become U+FFFD. Raises Problem."""
     if isinstance(value, str):
         return value if value.isascii() else _without_surrogates(value)
     if value is None:
@@ -173,13 +175,15 @@ def _without_surrogates(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
-def _list(value: Value, where: str) -> list[Value] | None:
+def read_list(value: Value, where: str) -> list[Value] | None:
+    """Return a list; None for null. Raises Problem."""
     if value is None or isinstance(value, list):
         return value
     _mistyped(value, where, "a list")
 
 
-def _object(value: Value, where: str) -> Object | None:
+def read_object(value: Value, where: str) -> Object | None:
+    """Return an object; None for null. Raises Problem."""
     if value is None or isinstance(value, dict):
         return value
     if isinstance(value, Repeated):
@@ -187,10 +191,10 @@ def _object(value: Value, where: str) -> Object | None:
     _mistyped(value, where, "an object")
 
 
-def _fields(value: Value, where: str, names: tuple[str, ...]) -> Object:
+def read_fields(value: Value, where: str, names: tuple[str, ...]) -> Object:
     """Return the fields of an object whose name is one of ``names``, regardless of case. The keys
     are written as in ``names``. Return an empty dict for null."""
-    found = _object(value, where) or {}
+    found = read_object(value, where) or {}
     # Usual case: all names match exactly. The loop below takes three times as long per entry.
     if all(map(found.__contains__, names)) and len(found) == len(names):
         return found

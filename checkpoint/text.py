@@ -61,8 +61,8 @@ def render_entry(entry: PodDevicesEntry) -> Rendered:
     json_ids, hashed_ids = _devices_per_numa(entry.device_ids)
     json_resp, hashed_resp = _bytes(entry.alloc_resp)
     json = (
-        f'{{"PodUID":{_quote(entry.pod_uid)},"ContainerName":{_quote(entry.container_name)},'
-        f'"ResourceName":{_quote(entry.resource_name)},"DeviceIDs":{json_ids},'
+        f'{{"PodUID":{quote(entry.pod_uid)},"ContainerName":{quote(entry.container_name)},'
+        f'"ResourceName":{quote(entry.resource_name)},"DeviceIDs":{json_ids},'
         f'"AllocResp":{json_resp}}}'
     )
     hashed = (
@@ -76,7 +76,7 @@ def render_entry(entry: PodDevicesEntry) -> Rendered:
 def render_resource(name: str, ids: Sequence[str] | None) -> Rendered:
     """Render an element of RegisteredDevices: a resource name and its device IDs."""
     json, hashed = _strings(ids)
-    return Rendered(f"{_quote(name)}:{json}".encode(), f"{name}:{hashed}".encode())
+    return Rendered(f"{quote(name)}:{json}".encode(), f"{name}:{hashed}".encode())
 
 
 def render_registered(resources: Sequence[Rendered] | None) -> Rendered:
@@ -146,7 +146,7 @@ def _strings(strings: Sequence[str] | None) -> tuple[str, str]:
     elif _SPECIAL.search(hashed) is None:
         json = '"' + '","'.join(strings) + '"'
     else:
-        json = ",".join(map(_quote, strings))
+        json = ",".join(map(quote, strings))
     return f"[{json}]", f"[{hashed}]"
 
 
@@ -157,7 +157,8 @@ def _bytes(data: bytes | None) -> tuple[str, str]:
     return f'"{json}"', f"[{' '.join([_DECIMAL[byte] for byte in data])}]"
 
 
-def _quote(text: str) -> str:
+def quote(text: str) -> str:
+    """Return a JSON string as Go writes it."""
     if _SPECIAL.search(text) is None:
         return f'"{text}"'
     # Go escapes the same characters as Python (\b and \f since Go 1.22), and also those with a

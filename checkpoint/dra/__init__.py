@@ -1,0 +1,39 @@
+"""The kubelet's file ``dra_manager_state``: model, exact text, checksum and storage.
+
+The file holds the claims that drivers have prepared on a node. It is a JSON object with ``Data``, a
+JSON text of its own, and ``Checksum``, the CRC-32 of that text.
+
+In:   claims, or the bytes of a file of a kubelet since v1.32.
+Out:  the bytes that a kubelet would write, or the claims of a file.
+
+Invariants: files are equal to the kubelet's, byte for byte, with the claims sorted by namespace and
+name (the kubelet's order is random). A damaged file is one error with one line.
+
+Where to start reading: ``model``, ``text``, then ``reading``. ``gojson`` has the texts of Go's JSON
+errors.
+"""
+
+from __future__ import annotations
+
+from checkpoint.dra.consistency import Finding, FindingKind, inconsistencies
+from checkpoint.dra.model import ClaimState, Device, DriverState, State
+from checkpoint.dra.reading import kubelet_error, loads
+from checkpoint.dra.store import STATE_NAME, StateStore
+from checkpoint.dra.text import StateDocument, checksum, dumps
+
+__all__ = [
+    "STATE_NAME",
+    "ClaimState",
+    "Device",
+    "DriverState",
+    "Finding",
+    "FindingKind",
+    "State",
+    "StateDocument",
+    "StateStore",
+    "checksum",
+    "dumps",
+    "inconsistencies",
+    "kubelet_error",
+    "loads",
+]

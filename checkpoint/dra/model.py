@@ -1,0 +1,95 @@
+"""Contents of the file as Python values. None stands for Go's nil.
+
+The protocols describe the same values of any type, so that a kubelet's own claims can be written
+without a conversion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+import attrs
+
+
+@attrs.frozen
+class Device:
+    """A prepared device (``Device``, pkg/kubelet/cm/dra/state/checkpoint.go)."""
+
+    pool: str
+    device: str
+    share_id: str | None = None
+    """ID of a share of the device; since v1.35."""
+    requests: tuple[str, ...] | None = None
+    """The claim's requests that the device serves; None and empty mean all."""
+    cdi: tuple[str, ...] | None = None
+    """CDI device names."""
+
+
+@attrs.frozen
+class DriverState:
+    """What one driver has prepared for a claim."""
+
+    devices: tuple[Device, ...] | None = None
+    """None before the driver's first answer."""
+    skips: tuple[str, ...] = ()
+    """``skipNodeOperations``, since v1.37: the calls that the devices do not need."""
+
+
+@attrs.frozen
+class ClaimState:
+    """A claim that a pod of the node holds (``ClaimInfoState``)."""
+
+    namespace: str
+    name: str
+    uid: str
+    pods: frozenset[str] = frozenset()
+    """The uids of the pods that hold the claim."""
+    drivers: Mapping[str, DriverState] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class State:
+    """Contents of ``dra_manager_state`` without the checksum."""
+
+    claims: tuple[ClaimState, ...] | None = None
+    """None in the file of a kubelet that has never held a claim."""
+
+
+class DeviceLike(Protocol):
+    """A device with the fields of ``Device``."""
+
+    @property
+    def pool(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def share_id(self) -> str | None: ...
+    @property
+    def requests(self) -> Sequence[str] | None: ...
+    @property
+    def cdi(self) -> Sequence[str] | None: ...
+
+
+class DriverLike(Protocol):
+    """A driver's state with the fields of ``DriverState``."""
+
+    @property
+    def devices(self) -> Sequence[DeviceLike] | None: ...
+    @property
+    def skips(self) -> Sequence[str]: ...
+
+
+class ClaimLike(Protocol):
+    """A claim with the fields of ``ClaimState``."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def pods(self) -> Collection[str]: ...
+    @property
+    def drivers(self) -> Mapping[str, DriverLike]: ...

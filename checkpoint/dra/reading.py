@@ -1,0 +1,183 @@
+"""Parse the file as the kubelet does.
+
+The kubelet unmarshals into an object that is preset with the text of an empty list and its
+checksum (``NewCheckpoint``, pkg/kubelet/cm/dra/state/checkpoint.go). So an absent field keeps the
+preset value: ``{}`` is a valid file, and a file of before v1.32 is corrupt.
+
+Unlike Go, the parser rejects bytes that are not UTF-8, and duplicate keys. No kubelet writes these.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from zlib import crc32
+
+from checkpoint.decode import Number, Object, Problem, Value, decode, decode_text, shown
+from checkpoint.dra.gojson import syntax_error
+from checkpoint.dra.model import ClaimState, Device, DriverState, State
+from checkpoint.dra.text import NULL_CHECKSUM, NULL_TEXT
+from checkpoint.errors import CheckpointCorrupt, ChecksumMismatch
+from checkpoint.parse import read_fields, read_list, read_object, read_string, read_strings
+
+_UINT32: Final = range(1 << 32)
+_OLD: Final = "the format of kubelets before v1.32, which no later kubelet can read"
+
+
+def loads(data: bytes, *, source: str = "dra_manager_state", verify: bool = True) -> State:
+    """Parse the contents of a file of a kubelet since v1.32. ``source`` is its name in errors.
+
+    If ``verify`` is false, ignore the checksum. Raises CheckpointCorrupt if the contents are not a
+    state file, or ChecksumMismatch.
+    """
+    try:
+        text, found = read_file(decode(data))
+        if verify and (expected := crc32(text.encode())) != found:
+            raise ChecksumMismatch(expected, found, source)
+        return read_data(text)
+    except Problem as problem:
+        raise CheckpointCorrupt(str(problem), source) from None
+
+
+def read_file(value: Value) -> tuple[str, int]:
+    """Return the inner text and the checksum in the file. Raises Problem."""
+    if isinstance(value, dict) and "entries" in value and "version" in value:
+        raise Problem(f"the file has {_OLD}")
+    fields = read_fields(value, "the file", ("Data", "Checksum"))
+    text, number = fields.get("Data"), fields.get("Checksum")
+    if text is None:
+        text = NULL_TEXT
+    if not isinstance(text, str):
+        raise Problem("Data: expected a string with JSON: this is not a DRA state file")
+    return read_string(text, "Data"), _checksum(number)
+
+
+def read_data(text: str) -> State:
+    """Parse the inner text. Raises Problem."""
+    if not text.strip():
+        raise Problem("Data is empty")
+    try:
+        value = decode_text(text)
+    except Problem as problem:
+        raise Problem(f"Data: {problem}") from problem
+    data = read_fields(value, "Data", ("ClaimInfoStateList",))
+    claims = read_list(data.get("ClaimInfoStateList"), "ClaimInfoStateList")
+    if claims is None:
+        return State()
+    return State(tuple([read_claim(item, number) for number, item in enumerate(claims)]))
+
+
+_CLAIM: Final = ("ClaimUID", "ClaimName", "Namespace", "PodUIDs", "DriverState")
+
+
+def read_claim(value: Value, number: int) -> ClaimState:
+    """Parse element ``number`` of ClaimInfoStateList. Raises Problem."""
+    where = f"ClaimInfoStateList[{number}]"
+    fields = read_fields(value, where, _CLAIM)
+    pods = _map(fields.get("PodUIDs"), f"{where}.PodUIDs")
+    for uid, mark in pods.items():
+        read_object(mark, f"{where}.PodUIDs[{shown(uid)}]")
+    drivers = _map(fields.get("DriverState"), f"{where}.DriverState")
+    return ClaimState(
+        read_string(fields.get("Namespace"), f"{where}.Namespace"),
+        read_string(fields.get("ClaimName"), f"{where}.ClaimName"),
+        read_string(fields.get("ClaimUID"), f"{where}.ClaimUID"),
+        frozenset([read_string(uid, where) for uid in pods]),
+        {
+            read_string(name, where): _driver(drivers[name], f"{where}.DriverState[{shown(name)}]")
+            for name in sorted(drivers)
+        },
+    )
+
+
+def _driver(value: Value, where: str) -> DriverState:
+    fields = read_fields(value, where, ("Devices", "skipNodeOperations"))
+    devices = read_list(fields.get("Devices"), f"{where}.Devices")
+    skips = read_strings(fields.get("skipNodeOperations"), f"{where}.skipNodeOperations")
+    return DriverState(
+        None
+        if devices is None
+        else tuple([_device(item, f"{where}.Devices[{i}]") for i, item in enumerate(devices)]),
+        skips or (),
+    )
+
+
+_DEVICE: Final = ("PoolName", "DeviceName", "ShareID", "RequestNames", "CDIDeviceIDs")
+
+
+def _device(value: Value, where: str) -> Device:
+    fields = read_fields(value, where, _DEVICE)
+    share = fields.get("ShareID")
+    return Device(
+        read_string(fields.get("PoolName"), f"{where}.PoolName"),
+        read_string(fields.get("DeviceName"), f"{where}.DeviceName"),
+        None if share is None else read_string(share, f"{where}.ShareID"),
+        read_strings(fields.get("RequestNames"), f"{where}.RequestNames"),
+        read_strings(fields.get("CDIDeviceIDs"), f"{where}.CDIDeviceIDs"),
+    )
+
+
+def _map(value: Value, where: str) -> Object:
+    return read_object(value, where) or {}
+
+
+def _checksum(value: Value) -> int:
+    if value is None:
+        return NULL_CHECKSUM
+    text = value.text if isinstance(value, Number) else ""
+    if text.isdecimal() and len(text) <= 10 and (number := int(text)) in _UINT32:
+        return number
+    shown_text = text[:40] or "of another type"
+    raise Problem(f"invalid Checksum {shown_text}: expected a whole number of 32 bits")
+
+
+# The kubelet's own errors.
+
+
+def kubelet_error(data: bytes) -> tuple[str, str] | None:
+    """Return the error with which a kubelet rejects the file; None if the kubelet accepts it.
+
+    The error is a pair: ``file`` or ``data`` for the text that is wrong, and Go's text. Files with
+    duplicate keys, or with bytes that are not UTF-8, have ``checkpoint is corrupted``.
+    """
+    if error := syntax_error(data):
+        return "file", error
+    try:
+        text, found = read_file(decode(data))
+    except Problem:
+        return "file", _mistyped(data)
+    if crc32(text.encode()) != found:
+        return "file", _CORRUPTED
+    if error := syntax_error(text.encode()):
+        return "data", error
+    try:
+        read_data(text)
+    except Problem as problem:
+        return "data", f"json: cannot unmarshal: {problem}"
+    return None
+
+
+_CORRUPTED: Final = "checkpoint is corrupted"
+_KINDS: Final = {str: "string", bool: "bool", list: "array", dict: "object"}
+_TYPES: Final = {"Data": "string", "Checksum": "uint32"}
+
+
+def _mistyped(data: bytes) -> str:
+    try:
+        value = decode(data)
+        fields = read_fields(value, "the file", tuple(_TYPES))
+    except Problem:
+        return _CORRUPTED
+    for name, expected in _TYPES.items():
+        found = fields.get(name)
+        kind = _KINDS.get(type(found))
+        if isinstance(found, Number):
+            kind = f"number {found.text}" if expected == "uint32" else "number"
+            if expected == "uint32" and found.text.isdecimal() and int(found.text) in _UINT32:
+                continue
+        if found is None or kind == expected:
+            continue
+        return (
+            f"json: cannot unmarshal {kind} into Go struct field Checkpoint.{name} "
+            f"of type {expected}"
+        )
+    return _CORRUPTED
