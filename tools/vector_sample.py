@@ -33,7 +33,9 @@ import attrs
 import yaml
 from coverage import Coverage, CoverageData
 
-from tools.replay import admission, checkpoint, claims, lively
+from devicemanager.core.versions.version import KubeletVersion
+from tools.replay import admission, checkpoint, claims, dra, lively
+from tools.replay.dra_expected import expected_steps
 from tools.replay.lively_behaviours import BEHAVIOURS
 
 ROOT: Final = Path(__file__).parents[1]
@@ -199,6 +201,38 @@ def _of_lively(scenario: dict[str, Any]) -> Iterator[Feature]:
             yield "message", kind, re.sub(r"\S*[\d/\"]\S*", "", text)
 
 
+def _dra(text: str) -> tuple[str, list[Vector]]:
+    scenarios = [json.loads(line) for line in text.split("\n") if line]
+    return "", [
+        Vector(
+            scenario["id"],
+            _json({name: v for name, v in scenario.items() if name not in _PROSE}),
+            partial(_replay_dra, scenario),
+            frozenset(_of_dra(scenario)),
+        )
+        for scenario in scenarios
+    ]
+
+
+def _replay_dra(scenario: dict[str, Any]) -> None:
+    for version in map(KubeletVersion.parse, ("1.37", "1.36", "1.34")):
+        steps = expected_steps(scenario, version)
+        if steps is not None:
+            dra.replay_vector(scenario["id"], scenario, steps, version)
+
+
+def _of_dra(scenario: dict[str, Any]) -> Iterator[Feature]:
+    """Iterate over the operations and messages of a scenario of the DRA manager."""
+    yield "settings", *scenario.get("gates", ()), len(scenario.get("kubelet", "default"))
+    versions = ("expect_1.37", "expect_1.34")
+    others = [step for version in versions for step in scenario.get(version, {}).values()]
+    for op, step in zip(scenario["ops"], scenario["expect"], strict=True):
+        yield "op", op["op"], *sorted(step)
+    for step in [*scenario["expect"], *others]:
+        if "error" in step:
+            yield "message", re.sub(r"\S*[\d/\"]\S*", "", step["error"])
+
+
 def _checkpoints(text: str) -> tuple[str, list[Vector]]:
     return "", [
         Vector(json.loads(line)["id"], line, partial(_replay_checkpoint, line))
@@ -242,6 +276,7 @@ SETS: Final = (
     VectorSet("checkpoint.jsonl", 120_000, _checkpoints, ("checkpoint",)),
     VectorSet("claims.yaml", 40_000, _claims, ("devicemanager/claims",)),
     VectorSet("claims-random.yaml", 140_000, _claims, ("devicemanager/claims",)),
+    VectorSet("dra-manager.jsonl", 130_000, _dra, ("devicemanager/core/dra", "checkpoint/dra")),
     VectorSet(
         "lively.jsonl", 300_000, _lively, ("devicemanager/core", "devicemanager/kubelet/manager")
     ),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.core.printable import LONGEST, listed, printable
+from devicemanager.core.printable import LONGEST, is_printable, listed, one_line, printable
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ from devicemanager.core.printable import LONGEST, listed, printable
         ("\x1b[2Jgone", r"\x1b[2Jgone"),
         ("tab\tbell\x07\x7f\x9b", r"tab\x09bell\x07\x7f\x9b"),
         ("\u202eevil\ud800", r"\u202eevil\ud800"),
+        ("\ufeffa\u200b\U000e0041\u2066", r"\ufeffa\u200b\U000e0041\u2066"),
         ("", ""),
     ],
 )
@@ -28,6 +29,16 @@ def test_unsafe_characters_are_escaped(text, shown):
 def test_long_text_is_cut():
     assert printable("x" * LONGEST) == "x" * LONGEST
     assert printable("abcdef", 4) == "abcd... (2 more characters)"
+
+
+def test_one_line_is_not_cut():
+    text = "x" * LONGEST + "\x85"
+    assert one_line(text) == "x" * LONGEST + r"\x85"
+
+
+def test_is_printable_allows_newlines_and_length():
+    assert is_printable("größe\n" * LONGEST)
+    assert not is_printable("a\r\n")
 
 
 def test_long_list_is_cut():

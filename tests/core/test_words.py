@@ -13,12 +13,17 @@ def test_words_are_the_names_in_lower_case() -> None:
         "ConditionType.READY": "Ready",
         "ConditionType.READY_TO_START_CONTAINERS": "PodReadyToStartContainers",
         "ConditionType.SCHEDULED": "PodScheduled",
+        "DraWording.V1_32": "as in v1.32",
+        "DraWording.V1_34": "as in v1.34",
+        "DraWording.V1_36": "as in v1.36",
         "Health.HEALTHY": "Healthy",
         "Health.UNHEALTHY": "Unhealthy",
         "Health.UNKNOWN": "Unknown",
         "HealthCheck.LENIENT": "fails after the registration server has failed, with the cause",
         "HealthCheck.STRICT": "fails until the registration server has started, "
         "and after it has failed",
+        "Operation.PREPARE": "NodePrepareResources",
+        "Operation.UNPREPARE": "NodeUnprepareResources",
         "Phase.FAILED": "Failed",
         "Phase.PENDING": "Pending",
         "Phase.RUNNING": "Running",
@@ -34,4 +39,8 @@ def test_words_are_the_names_in_lower_case() -> None:
         "RestartPolicy.NEVER": "Never",
         "RestartPolicy.ON_FAILURE": "OnFailure",
         "StartRemoves.ALL_BUT_DIRECTORIES": "everything but directories and the checkpoint",
+        "WipeRule.AT_ONCE": "when the driver deregisters",
+        "WipeRule.DEREGISTERED": "30 s after the last instance has deregistered",
+        "WipeRule.DISCONNECTED": "30 s after the last instance has lost its connection or "
+        "deregistered",
     }

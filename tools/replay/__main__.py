@@ -1,4 +1,4 @@
-"""``python -m tools.replay FORMAT FILE``, where FORMAT is checkpoint, admission or claims.
+"""``python -m tools.replay FORMAT FILE``; FORMAT is checkpoint, admission, claims, dra or lively.
 
 Exit status: 0 if every vector agrees, 1 if one does not, 2 if the file cannot be replayed.
 """
@@ -34,6 +34,10 @@ def _outcomes(options: argparse.Namespace) -> Iterable[Outcome]:
         from tools.replay import admission
 
         return admission.replay_file(options.file, options.policy)
+    if options.format == "dra":
+        from tools.replay import dra
+
+        return dra.replay_file(options.file, options.kubelet_version)
     if options.format == "claims":
         from tools.replay import claims
 
@@ -53,12 +57,20 @@ def _parser() -> argparse.ArgumentParser:
         ("checkpoint", "checkpoint files, one per line"),
         ("admission", "scenarios of pods, one per line"),
         ("claims", "a YAML file of structured claims"),
+        ("dra", "scenarios of the DRA manager, one per line"),
         ("lively", "scenarios in which pods live, one per line"),
     ):
         sub = formats.add_parser(name, help=help_text)
         sub.add_argument("file", type=Path, metavar="FILE")
         if name == "admission":
             sub.add_argument("--policy", help="only scenarios with this topology manager policy")
+        if name == "dra":
+            sub.add_argument(
+                "--kubelet-version",
+                default="1.37",
+                metavar="VERSION",
+                help="1.37 (default), 1.36 or 1.34",
+            )
         if name == "lively":
             sub.add_argument(
                 "--kubelet-version",

@@ -9,7 +9,15 @@ import attrs
 
 from devicemanager.core.versions.gates import resolve_gates
 from devicemanager.core.versions.steps import value_at
-from devicemanager.core.versions.table import STEPS, HealthCheck, Level, MergeRule, StartRemoves
+from devicemanager.core.versions.table import (
+    STEPS,
+    DraWording,
+    HealthCheck,
+    Level,
+    MergeRule,
+    StartRemoves,
+    WipeRule,
+)
 from devicemanager.core.versions.version import KubeletVersion
 
 __all__ = ["STEPS", "Behaviour", "HealthCheck", "Level", "StartRemoves", "resolve"]
@@ -160,6 +168,62 @@ class Behaviour:
     """The metrics of admissions, in addition to those of plugins."""
     scrape_errors: tuple[str, ...]
     """The metrics with which ``/metrics/resource`` reports a failed scrape."""
+    dra_enabled: bool
+    """True if the kubelet prepares ResourceClaims (Dynamic Resource Allocation)."""
+    dra_services: tuple[str, ...]
+    """The services of DRA drivers that the kubelet calls, in its own order."""
+    dra_plugin_chooses: bool
+    """True if the kubelet calls the first service in the driver's order that it knows. Otherwise
+    its own order decides, and a driver without a known service is called as ``v1alpha4``."""
+    dra_several_instances: bool
+    """True if several instances of a DRA driver can be registered; otherwise a new one replaces
+    the old one."""
+    dra_wipe: WipeRule
+    """When the kubelet deletes a driver's ResourceSlices of its node."""
+    dra_wording: DraWording
+    """The texts of the DRA manager's errors."""
+    dra_validates_first: bool
+    """True if all claims of a pod are validated before the first one enters the state file."""
+    dra_names_from_cache: bool
+    """True if unprepare takes the names of a pod's claims from the kubelet's cache; otherwise from
+    the pod's spec and status."""
+    dra_refuses_unpreparing: bool
+    """True if a claim cannot be prepared while it is unprepared."""
+    dra_unprepares_own: bool
+    """True if a pod unprepares only claims that it holds. Otherwise it also unprepares a claim
+    that one other pod holds."""
+    dra_stores_share_id: bool
+    """True if the kubelet stores and reports the share ID of a device."""
+    dra_skips_operations: bool
+    """True if the kubelet leaves out calls that the allocation names in ``skipNodeOperations``."""
+    dra_knows_skips: bool
+    """True if a pod fails whose claim needs ``skipNodeOperations`` while its gate is off."""
+    dra_extended: bool
+    """True if the kubelet prepares the claim behind a pod's extended resources."""
+    dra_all_mappings: bool
+    """True if a container gets the devices of all requests that are mapped to its extended
+    resource, which can also be named after its DeviceClass. Otherwise it gets those of the first
+    request, and never for such a name."""
+    dra_looks_up_names_first: bool
+    """True if the names of all claims of a container are looked up before the first claim."""
+    dra_pod_groups: bool
+    """True if a claim can be owned by and reserved for a PodGroup."""
+    dra_claim_per_request: bool
+    """True if PodResources lists a claim once per request that the container names, and nothing
+    while a claim of the pod does not exist. Otherwise once, and only claims that the container
+    uses matter."""
+    dra_health: bool
+    """True if the kubelet watches the health of DRA devices."""
+    dra_health_messages: bool
+    """True if the status of a DRA device has the driver's message."""
+    dra_health_services: tuple[str, ...]
+    """The health services that the kubelet calls if the driver lists them, the preferred one
+    first. Empty if it calls v1alpha1 of every driver."""
+    dra_health_forgets: bool
+    """True if a device that the driver no longer reports is forgotten after its timeout;
+    otherwise its health becomes unknown."""
+    dra_error_label_inverted: bool
+    """True if the label ``is_error`` of ``dra_operations_duration_seconds`` is inverted."""
 
 
 def resolve(version: KubeletVersion, chosen: Mapping[str, bool] | None = None) -> Behaviour:

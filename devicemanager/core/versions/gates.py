@@ -32,6 +32,8 @@ def _steps(
 # does not have or has locked, so the mock must reject it.
 GATES: Mapping[str, Stage] = {
     "DRAExtendedResource": _steps((34, False, "alpha"), (36, True, "beta"), (37, True, "GA", True)),
+    "DRAOptionalNodeOperations": _steps((37, False, "alpha")),
+    "DRAWorkloadResourceClaims": _steps((36, False, "alpha"), (37, False, "beta")),
     "DevicePluginCDIDevices": _steps(
         (28, False, "alpha"), (29, True, "beta"), (31, True, "GA", True), (34, True, _GONE)
     ),
@@ -42,6 +44,7 @@ GATES: Mapping[str, Stage] = {
         (35, True, "GA", True),
         (38, True, _GONE),
     ),
+    "GenericWorkload": _steps((35, False, "alpha"), (37, False, "beta")),
     "KubeletPodResourcesDynamicResources": _steps(
         (27, False, "alpha"), (34, True, "beta"), (36, True, "GA", True)
     ),
@@ -55,6 +58,7 @@ GATES: Mapping[str, Stage] = {
     "PodsAPI": _steps((36, False, "alpha"), (37, True, "beta")),
     "PodLevelResourceManagers": _steps((36, False, "alpha"), (37, False, "beta")),
     "ResourceHealthStatus": _steps((31, False, "alpha"), (36, True, "beta")),
+    "ResourceHealthStatusMessage": _steps((36, True, "beta")),
     "SidecarContainers": _steps(
         (28, False, "alpha"), (29, True, "beta"), (33, True, "GA", True), (37, True, _GONE)
     ),

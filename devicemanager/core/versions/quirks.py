@@ -133,6 +133,26 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             "it admits a pod again whose device is no longer listed, if others have a topology",
             (since("1.20", value=False), since("1.34", evidence="seen in 1.37.2")),
         ),
+        "Q34": Quirk(
+            "a pod with two entries for one ResourceClaim never starts",
+            (since("1.20", value=False), since("1.32", evidence="seen in 1.34.4")),
+        ),
+        "Q35": Quirk(
+            "when a claim is prepared again, its devices are added to those that it has",
+            (
+                since("1.20", value=False),
+                since("1.32", evidence="seen in 1.34.4"),
+                since("1.37", value=False, evidence="k/k#140274"),
+            ),
+        ),
+        "Q36": Quirk(
+            "after a failed unprepare, a claim cannot be prepared until an unprepare succeeds",
+            (since("1.20", value=False), since("1.37", evidence="seen in 1.37.2")),
+        ),
+        "Q37": Quirk(
+            "two pods that start at the same time both prepare their shared claim",
+            (since("1.20", value=False), since("1.32", evidence="seen in 1.36.3")),
+        ),
     }
 )
 """Map of a name to a quirk. No quirk is enabled by default."""

@@ -45,6 +45,22 @@ class HealthCheck(StrEnum):
     LENIENT = "fails after the registration server has failed, with the cause"
 
 
+class DraWording(StrEnum):
+    """Texts of the DRA manager's errors."""
+
+    V1_32 = "as in v1.32"
+    V1_34 = "as in v1.34"
+    V1_36 = "as in v1.36"
+
+
+class WipeRule(StrEnum):
+    """When the kubelet deletes a driver's ResourceSlices of its node."""
+
+    AT_ONCE = "when the driver deregisters"
+    DEREGISTERED = "30 s after the last instance has deregistered"
+    DISCONNECTED = "30 s after the last instance has lost its connection or deregistered"
+
+
 _CLOSEST, _MAX = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
 _GET_ALLOCATABLE = "KubeletPodResourcesGetAllocatable"
 _GET = "KubeletPodResourcesGet"
@@ -52,6 +68,7 @@ _TOPOLOGY = tuple(
     f"kubelet_topology_manager_admission_{what}"
     for what in ("requests_total", "errors_total", "duration_ms")
 )
+_DRA_PLUGIN = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
 _REJECTIONS = "kubelet_admission_rejections_total"
 _ALIGNED = "kubelet_container_aligned_compute_resources_count"
 _NOT_ALIGNED = "kubelet_container_aligned_compute_resources_failure_count"
@@ -326,6 +343,108 @@ STEPS: Mapping[str, Steps] = {
             "1.29", value=("scrape_error", "resource_scrape_error"), evidence="source", unsure=True
         ),
         since("1.30", value=("resource_scrape_error",), evidence="source", unsure=True),
+    ),
+    # Dynamic Resource Allocation. Most steps are differences between runs of 1.34.4, 1.36.3 and
+    # 1.37.2, and the source of 1.32.13.
+    "dra_enabled": (
+        since("1.20", value=False),
+        since("1.32", gate="DynamicResourceAllocation", evidence="source of 1.32.13"),
+    ),
+    "dra_services": (
+        since("1.20", value=("v1beta1.DRAPlugin", "v1alpha3.NodeService")),
+        since("1.34", value=_DRA_PLUGIN, evidence="k/k#132574"),
+    ),
+    "dra_plugin_chooses": (
+        since("1.20", value=False),
+        since("1.34", evidence="source of 1.34.4"),
+    ),
+    "dra_several_instances": (
+        since("1.20", value=False),
+        since("1.33", evidence="k/k#129832"),
+    ),
+    "dra_wipe": (
+        since("1.20", value=WipeRule.AT_ONCE),
+        since("1.33", value=WipeRule.DEREGISTERED, evidence="k/k#129832"),
+        since("1.34", value=WipeRule.DISCONNECTED, evidence="k/k#132058"),
+    ),
+    "dra_wording": (
+        since("1.20", value=DraWording.V1_32),
+        since("1.34", value=DraWording.V1_34, evidence="seen in 1.34.4"),
+        since("1.36", value=DraWording.V1_36, evidence="seen in 1.36.3", unsure=True),
+    ),
+    "dra_validates_first": (
+        since("1.20", value=False),
+        since("1.34", evidence="k/k#131957"),
+    ),
+    "dra_names_from_cache": (
+        since("1.20", value=False),
+        since("1.37", evidence="k/k#139772"),
+    ),
+    "dra_refuses_unpreparing": (
+        since("1.20", value=False),
+        since("1.37", evidence="k/k#140527"),
+    ),
+    "dra_unprepares_own": (
+        since("1.20", value=False),
+        since("1.37", evidence="k/k#140212"),
+    ),
+    "dra_stores_share_id": (
+        since("1.20", value=False),
+        since("1.35", evidence="seen in 1.36.3, not in 1.34.4", unsure=True),
+    ),
+    "dra_skips_operations": (
+        since("1.20", value=False),
+        since("1.37", gate="DRAOptionalNodeOperations", evidence="source of 1.37.2"),
+    ),
+    "dra_knows_skips": (
+        since("1.20", value=False),
+        since("1.37", evidence="source of 1.37.2"),
+    ),
+    "dra_extended": (
+        since("1.20", value=False),
+        since("1.34", gate="DRAExtendedResource", evidence="source of 1.34.4"),
+    ),
+    "dra_all_mappings": (
+        since("1.20", value=False),
+        since("1.36", evidence="seen in 1.36.3, not in 1.34.4", unsure=True),
+    ),
+    "dra_looks_up_names_first": (
+        since("1.20", value=False),
+        since("1.36", evidence="seen in 1.36.3, not in 1.34.4", unsure=True),
+    ),
+    "dra_pod_groups": (
+        since("1.20", value=False),
+        since(
+            "1.36", gate="DRAWorkloadResourceClaims & GenericWorkload", evidence="source of 1.36.3"
+        ),
+    ),
+    "dra_claim_per_request": (
+        since("1.20"),
+        since("1.36", value=False, evidence="seen in 1.36.3, not in 1.34.4", unsure=True),
+    ),
+    "dra_health": (
+        since("1.20", value=False),
+        since("1.34", gate="ResourceHealthStatus", evidence="source of 1.34.4"),
+    ),
+    "dra_health_messages": (
+        since("1.20", value=False),
+        since("1.36", gate="ResourceHealthStatusMessage", evidence="source of 1.36.3"),
+    ),
+    "dra_health_services": (
+        since("1.20", value=()),
+        since(
+            "1.37",
+            value=("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"),
+            evidence="k/k#139477",
+        ),
+    ),
+    "dra_health_forgets": (
+        since("1.20", value=False),
+        since("1.37", evidence="seen in 1.37.2, not in 1.36.3"),
+    ),
+    "dra_error_label_inverted": (
+        since("1.20"),
+        since("1.36", value=False, evidence="seen in 1.36.3, not in 1.34.4", unsure=True),
     ),
 }
 """Map of a ``Behaviour`` field to its steps."""

@@ -15,7 +15,7 @@ from devicemanager.core.versions.behaviour import STEPS, Behaviour, StartRemoves
 from devicemanager.core.versions.changelog import describe
 from devicemanager.core.versions.gates import GATES
 from devicemanager.core.versions.quirks import QUIRKS, check_quirks, quirks_of
-from devicemanager.core.versions.table import HealthCheck, Level, MergeRule
+from devicemanager.core.versions.table import DraWording, HealthCheck, Level, MergeRule, WipeRule
 from devicemanager.core.versions.version import NEWEST_KNOWN, OLDEST, KubeletVersion, VersionError
 from tests.paths import ROOT
 from tools.versions_page import PAGE, page
@@ -95,7 +95,31 @@ def test_page_is_up_to_date():
     assert PAGE.read_text() == page(), "run python -m tools.versions_page"
 
 
+DRA_1_33 = ("v1beta1.DRAPlugin", "v1alpha3.NodeService")
+DRA_1_34 = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+DRA_HEALTH = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+
 CHANGES = [
+    ("dra_services", "1.33", "1.34", (DRA_1_33, DRA_1_34)),
+    ("dra_plugin_chooses", "1.33", "1.34", (False, True)),
+    ("dra_several_instances", "1.32", "1.33", (False, True)),
+    ("dra_wipe", "1.32", "1.33", (WipeRule.AT_ONCE, WipeRule.DEREGISTERED)),
+    ("dra_wipe", "1.33", "1.34", (WipeRule.DEREGISTERED, WipeRule.DISCONNECTED)),
+    ("dra_wording", "1.33", "1.34", (DraWording.V1_32, DraWording.V1_34)),
+    ("dra_wording", "1.35", "1.36", (DraWording.V1_34, DraWording.V1_36)),
+    ("dra_validates_first", "1.33", "1.34", (False, True)),
+    ("dra_names_from_cache", "1.36", "1.37", (False, True)),
+    ("dra_refuses_unpreparing", "1.36", "1.37", (False, True)),
+    ("dra_unprepares_own", "1.36", "1.37", (False, True)),
+    ("dra_stores_share_id", "1.34", "1.35", (False, True)),
+    ("dra_knows_skips", "1.36", "1.37", (False, True)),
+    ("dra_all_mappings", "1.35", "1.36", (False, True)),
+    ("dra_looks_up_names_first", "1.35", "1.36", (False, True)),
+    ("dra_pod_groups", "1.35", "1.36", (False, False)),
+    ("dra_claim_per_request", "1.35", "1.36", (True, False)),
+    ("dra_health_services", "1.36", "1.37", ((), DRA_HEALTH)),
+    ("dra_health_forgets", "1.36", "1.37", (False, True)),
+    ("dra_error_label_inverted", "1.35", "1.36", (True, False)),
     ("start_removes", "1.32", "1.33", (StartRemoves.ALL_BUT_DIRECTORIES, StartRemoves.SOCKETS)),
     ("deprecation_file", "1.24", "1.25", (True, False)),
     ("register_waits", "1.24", "1.25", (False, True)),
@@ -233,6 +257,11 @@ CHANGES = [
 """Field, the versions just below and at a change, and the value of each."""
 
 GATED_CHANGES = [
+    ("dra_enabled", "1.31", "1.32", "DynamicResourceAllocation"),
+    ("dra_skips_operations", "1.36", "1.37", "DRAOptionalNodeOperations"),
+    ("dra_extended", "1.33", "1.34", "DRAExtendedResource"),
+    ("dra_health", "1.33", "1.34", "ResourceHealthStatus"),
+    ("dra_health_messages", "1.35", "1.36", "ResourceHealthStatusMessage"),
     ("backed_fit", "1.33", "1.34", "DRAExtendedResource"),
     ("backed_skip_plugins", "1.34", "1.35", "DRAExtendedResource"),
     ("sidecars", "1.27", "1.28", "SidecarContainers"),

@@ -14,6 +14,10 @@ import pytest
 
 import checkpoint
 import podresources
+from devicemanager.core.dra.cache import ClaimCache
+from devicemanager.core.dra.effects import AwaitClaims, CallDriver
+from devicemanager.core.dra.errors import DraError
+from devicemanager.core.dra.prepare import prepare
 from devicemanager.core.errors import EndpointError, KubeletPanic, RpcError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.topology import NumaTopology
@@ -24,6 +28,7 @@ from devicemanager.kubelet.registration.connection import Connection
 from devicemanager.kubelet.settings import KUBELET_LIST_LIMIT, QUIRKS, Settings
 from devicemanager.testing.fakes import ALLOCATE, FakeCall, FakePlugin, first
 from podresources import ClaimResource, DynamicResource
+from tests import dra_world
 from tests.helpers import container, device, devices, pod
 from tests.hostile import hostile
 from tests.node import GPU, NIC, Node, allocations
@@ -750,6 +755,70 @@ def test_health_of_a_device_that_two_pods_have(quirks: Quirks) -> None:
 
 
 # -- names of quirks -----------------------------------------------------------------------------
+
+
+@sides("Q34")
+def test_pod_with_two_entries_for_one_claim(quirks: Quirks) -> None:
+    world = dra_world.World(dra_world.rules("1.37", *quirks))
+    world.add(dra_world.claim("c1"))
+    if quirks:
+        with pytest.raises(DraError, match=r"NodePrepareResources skipped 1 ResourceClaims$"):
+            world.prepare(dra_world.pod("p", "c1", "c1"))
+    else:
+        world.prepare(dra_world.pod("p", "c1", "c1"))
+    asked = ("c1", "c1") if quirks else ("c1",)
+    assert world.calls() == [(dra_world.GPU, "NodePrepareResources", asked)]
+
+
+@sides("Q35")
+def test_devices_of_a_claim_that_is_prepared_again(quirks: Quirks) -> None:
+    world = dra_world.World(dra_world.rules("1.36", *quirks))
+    world.add(dra_world.claim("c1"))
+    world.prepare(dra_world.pod())
+    restarted = [attrs.evolve(each, prepared=False) for each in world.cache]
+    world.cache = ClaimCache(restarted)
+    world.prepare(dra_world.pod())
+    (claim,) = world.cache
+    assert len(claim.drivers[dra_world.GPU].devices or ()) == (2 if quirks else 1)
+
+
+@sides("Q36")
+def test_prepare_after_a_failed_unprepare(quirks: Quirks) -> None:
+    world = dra_world.World(dra_world.rules("1.37", *quirks))
+    world.add(dra_world.claim("c1"))
+    world.prepare(dra_world.pod())
+    world.fail(RpcError("Internal", "no"), lambda effect: isinstance(effect, CallDriver))
+    with pytest.raises(DraError, match="NodeUnprepareResources: rpc error"):
+        world.unprepare(dra_world.pod())
+    if quirks:
+        with pytest.raises(DraError, match=r"ResourceClaim c1 is being unprepared$"):
+            world.prepare(dra_world.pod())
+    else:
+        world.prepare(dra_world.pod())
+    world.unprepare(dra_world.pod())
+    assert not len(world.cache)
+
+
+@sides("Q37")
+def test_two_pods_that_prepare_a_claim_at_the_same_time(quirks: Quirks) -> None:
+    world = dra_world.World(dra_world.rules("1.37", *quirks))
+    world.add(dra_world.claim("c1", reserved=("p-uid", "q-uid")))
+
+    def start(name: str) -> dra_world.Run:
+        steps = prepare(dra_world.pod(name), world.cache, world.drivers, world.rules)
+        return dra_world.Run(world, steps)
+
+    first = start("p")
+    first.until(CallDriver)
+    second = start("q")
+    second.until(CallDriver if quirks else AwaitClaims)
+    first.finish()
+    if not quirks:
+        second.resume()
+    second.finish()
+    assert len(world.calls()) == 1 + len(quirks)
+    (claim,) = world.cache
+    assert claim.prepared and claim.pods == {"p-uid", "q-uid"}
 
 
 def test_every_quirk_is_tested_on_both_sides() -> None:

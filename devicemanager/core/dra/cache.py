@@ -1,0 +1,79 @@
+"""The claims that a node holds (``claimInfoCache``, pkg/kubelet/cm/dra/claiminfo.go)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from devicemanager.core.dra.model import ClaimInfo, ClaimKey
+
+
+class ClaimCache:
+    """The claims of a node by namespace and name. Not thread-safe: the caller has the lock."""
+
+    def __init__(self, claims: Iterable[ClaimInfo] = ()) -> None:
+        """``claims`` are those of the state file; of two with one name, the last one counts."""
+        self._claims: dict[ClaimKey, ClaimInfo] = {claim.key: claim for claim in claims}
+        self._preparing: dict[ClaimKey, object] = {}
+        self._snapshot: tuple[ClaimInfo, ...] | None = None
+
+    def __iter__(self) -> Iterator[ClaimInfo]:
+        """Iterate over all claims, sorted by namespace and name."""
+        return iter(self.snapshot())
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def get(self, key: ClaimKey) -> ClaimInfo | None:
+        """Return the claim, or None if the node does not hold it."""
+        return self._claims.get(key)
+
+    def put(self, claim: ClaimInfo) -> ClaimInfo:
+        """Add the claim, or replace the one with its name. Return it."""
+        self._claims[claim.key] = claim
+        self._snapshot = None
+        return claim
+
+    def remove(self, key: ClaimKey) -> None:
+        """Remove the claim; do nothing if the node does not hold it."""
+        if self._claims.pop(key, None) is not None:
+            self._snapshot = None
+
+    def snapshot(self) -> tuple[ClaimInfo, ...]:
+        """Return all claims, sorted by namespace and name."""
+        if self._snapshot is None:
+            self._snapshot = tuple(self._claims[key] for key in sorted(self._claims))
+        return self._snapshot
+
+    def of_pod(self, uid: str) -> tuple[ClaimInfo, ...]:
+        """Return the claims that the pod holds, sorted by namespace and name."""
+        return tuple(claim for claim in self.snapshot() if uid in claim.pods)
+
+    def might_need_unprepare(self, uid: str) -> bool:
+        """True if a claim names the pod (``PodMightNeedToUnprepareResources``, manager.go)."""
+        return any(uid in claim.pods for claim in self._claims.values())
+
+    # Claims that a generator prepares at the moment, with the generator's token.
+
+    def is_preparing(self, key: ClaimKey) -> bool:
+        """True while a pod prepares the claim; always false with quirk Q37."""
+        return key in self._preparing
+
+    def begin_preparing(self, keys: Iterable[ClaimKey], token: object) -> None:
+        """Note that the generator with ``token`` prepares the claims."""
+        self._preparing.update(dict.fromkeys(keys, token))
+
+    def end_preparing(self, token: object) -> None:
+        """Note that the generator with ``token`` prepares no claims any more."""
+        self._preparing = {key: each for key, each in self._preparing.items() if each is not token}
+
+
+def with_pod(claim: ClaimInfo, uid: str) -> ClaimInfo:
+    """Return the claim with a reference to the pod."""
+    return claim if uid in claim.pods else attrs.evolve(claim, pods=claim.pods | {uid})
+
+
+def without_pod(claim: ClaimInfo, uid: str) -> ClaimInfo:
+    """Return the claim without a reference to the pod."""
+    return attrs.evolve(claim, pods=claim.pods - {uid})

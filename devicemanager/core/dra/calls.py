@@ -1,0 +1,62 @@
+"""Calls to drivers: what is asked of which instance, and whether the answer is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from devicemanager.core.dra import messages
+from devicemanager.core.dra.drivers import Instance
+from devicemanager.core.dra.errors import DraError
+from devicemanager.core.dra.model import ClaimInfo, ClaimRef
+from devicemanager.core.dra.rules import DraRules
+
+Batches = dict[Instance, list[ClaimInfo]]
+"""Map of an instance to the claims that it is called with."""
+
+
+class _Result(Protocol):
+    @property
+    def error(self) -> str: ...
+
+
+_R = TypeVar("_R", bound=_Result)
+
+
+def add_to_batches(batches: Batches, claim: ClaimInfo, instances: Iterable[Instance]) -> None:
+    """Add the claim to the calls of the instances."""
+    for instance in instances:
+        batches.setdefault(instance, []).append(claim)
+
+
+def checked_entries(
+    method: str, asked: Sequence[ClaimRef], answer: Mapping[str, _R], rules: DraRules
+) -> Iterator[tuple[ClaimRef, _R]]:
+    """Iterate over the answer's entries in the order of the request.
+
+    Raises DraError when it reaches an entry with an error, or one for a claim that was not asked.
+    """
+    by_uid = {ref.uid: ref for ref in asked}
+    known = [uid for uid in by_uid if uid in answer]
+    for uid in [*known, *sorted(uid for uid in answer if uid not in by_uid)]:
+        ref = by_uid.get(uid)
+        if ref is None:
+            raise DraError(messages.UNKNOWN_UID.format(method=method, uid=uid))
+        if answer[uid].error:
+            text = rules.wording.entry.format(
+                method=method,
+                claim=ref.name,
+                key=f"{ref.namespace}/{ref.name}",
+                error=answer[uid].error,
+            )
+            raise DraError(text)
+        yield ref, answer[uid]
+
+
+def check_count(
+    method: str, asked: Sequence[ClaimRef], answer: Mapping[str, object], rules: DraRules
+) -> None:
+    """Raise DraError if the answer has another number of entries than were asked for."""
+    missing = len(asked) - len(answer)
+    if missing:
+        raise DraError(rules.wording.skipped.format(method=method, count=missing))

@@ -1,0 +1,225 @@
+"""What a container gets of the pod's claims, and what PodResources and the pod's status report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import attrs
+
+from devicemanager.core.api.names import is_extended_resource_name
+from devicemanager.core.dra import messages
+from devicemanager.core.dra.cache import ClaimCache
+from devicemanager.core.dra.errors import DraError
+from devicemanager.core.dra.health import HealthCache
+from devicemanager.core.dra.model import (
+    ClaimInfo,
+    ClaimKey,
+    ContainerClaims,
+    DriverName,
+    ExtendedClaim,
+    PodClaims,
+    PreparedDevice,
+)
+from devicemanager.core.dra.names import claim_name
+from devicemanager.core.dra.rules import DraRules
+from devicemanager.core.status import Health
+
+_DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
+
+
+class _Use(NamedTuple):
+    """A claim that a container uses."""
+
+    claim: str
+    request: str
+    """Empty for all requests."""
+    extended: bool = False
+    """True for the claim of the pod's extended resources."""
+
+
+@attrs.frozen
+class ClaimDevice:
+    """A device of a claim, as PodResources reports it."""
+
+    driver: DriverName
+    pool: str
+    device: str
+    cdi: tuple[str, ...]
+    share_id: str | None = None
+
+
+@attrs.frozen
+class ClaimDevices:
+    """A claim of a container, as PodResources reports it: all of its devices."""
+
+    namespace: str
+    name: str
+    devices: tuple[ClaimDevice, ...]
+
+
+@attrs.frozen
+class ClaimDeviceHealth:
+    """Health of one device in ``allocatedResourcesStatus``."""
+
+    resource_id: str
+    health: Health
+    message: str | None = None
+
+
+def container_cdi(
+    pod: PodClaims, container: str, cache: ClaimCache, rules: DraRules
+) -> tuple[str, ...]:
+    """Return the CDI devices that a container gets, in order and with repeats (``GetResources``).
+
+    Whether the claims are prepared is not checked. Raises DraError for a claim that the cache does
+    not have, and for a claim of the pod that does not exist yet.
+    """
+
+    wording = rules.wording
+    uses: Iterable[_Use] = _uses(pod, container, rules)
+    if rules.behaviour.dra_looks_up_names_first:
+        uses = list(uses)
+    found: list[str] = []
+    for use in uses:
+        text = wording.no_info_extended if use.extended else wording.no_info
+        claim = _held(cache, pod, use.claim, text)
+        for _, device in _devices(claim):
+            if device.serves(use.request):
+                found.extend(device.cdi or ())
+    return tuple(found)
+
+
+def dynamic_resources(
+    pod: PodClaims, container: str, cache: ClaimCache, rules: DraRules
+) -> tuple[ClaimDevices, ...]:
+    """Return what PodResources lists for a container: all devices of each claim, not only those of
+    the container's requests (``GetContainerClaimInfos``).
+
+    Raises DraError like ``container_cdi``; the kubelet then lists no claim for the container.
+    """
+
+    spec = _container(pod, container)
+    listed = []
+    for each in pod.claims:
+        uses = [used for used in spec.claims if used.name == each.name] if spec is not None else []
+        if not rules.behaviour.dra_claim_per_request:
+            if not uses:
+                continue
+            del uses[1:]
+        name = claim_name(pod, each, rules)
+        if name is not None:
+            for _ in uses:
+                claim = _held(cache, pod, name.name, messages.NO_INFORMATION)
+                listed.append(_listed(claim, rules))
+    extended = pod.extended
+    mapped = extended.mappings if extended is not None and rules.behaviour.dra_extended else ()
+    if extended is not None and any(mapping.container == container for mapping in mapped):
+        claim = _held(cache, pod, extended.claim, messages.NO_INFORMATION_EXTENDED)
+        listed.append(_listed(claim, rules))
+    return tuple(listed)
+
+
+def _listed(claim: ClaimInfo, rules: DraRules) -> ClaimDevices:
+    listed = []
+    cdi: tuple[str, ...] = ()
+    last = ""
+    for driver, device in _devices(claim):
+        # Q26: the list of CDI devices is carried from device to device of a driver.
+        grown = cdi if "Q26" in rules.quirks and driver == last else ()
+        cdi, last = grown + (device.cdi or ()), driver
+        listed.append(ClaimDevice(driver, device.pool, device.device, cdi, device.share_id))
+    return ClaimDevices(claim.namespace, claim.name, tuple(listed))
+
+
+def claims_status(
+    pod: PodClaims, cache: ClaimCache, health: HealthCache, rules: DraRules, now: float
+) -> Mapping[str, Mapping[str, Sequence[ClaimDeviceHealth]]]:
+    """Return ``allocatedResourcesStatus`` by container: map of ``claim:<name>`` or
+    ``claim:<name>/<request>`` to the health of its devices (``UpdateAllocatedResourcesStatus``).
+
+    Init containers and the claims of extended resources have none. A device is named by its first
+    CDI device, and a name occurs once. Empty if the kubelet does not watch health.
+    """
+    found: dict[str, dict[str, Sequence[ClaimDeviceHealth]]] = {}
+    if not rules.behaviour.dra_health:
+        return found
+    for container in pod.containers:
+        entries = {} if container.init else _container_status(pod, container, cache, health, now)
+        if entries:
+            found[container.name] = entries
+    return found
+
+
+def _container_status(
+    pod: PodClaims, container: ContainerClaims, cache: ClaimCache, health: HealthCache, now: float
+) -> dict[str, Sequence[ClaimDeviceHealth]]:
+    names = {each.name: each.claim or pod.statuses.get(each.name) for each in pod.claims}
+    entries: dict[str, Sequence[ClaimDeviceHealth]] = {}
+    for used in container.claims:
+        claim = cache.get(ClaimKey(pod.namespace, names.get(used.name) or ""))
+        if claim is None:
+            continue
+        resources: dict[str, ClaimDeviceHealth] = {}
+        for driver, device in _devices(claim):
+            if device.serves(used.request):
+                known = health.get(driver, device.pool, device.device, now)
+                own = f"{driver}/{device.pool}/{device.device}"
+                resource_id = device.cdi[0] if device.cdi else own
+                entry = ClaimDeviceHealth(resource_id, known.health, known.message or None)
+                resources.setdefault(resource_id, entry)
+        if resources:
+            suffix = f"/{used.request}" if used.request else ""
+            entries[f"claim:{used.name}{suffix}"] = tuple(resources.values())
+    return entries
+
+
+def _container(pod: PodClaims, name: str) -> ContainerClaims | None:
+    return next((each for each in pod.containers if each.name == name), None)
+
+
+def _uses(pod: PodClaims, container: str, rules: DraRules) -> Iterator[_Use]:
+    """Iterate over the claims that a container uses: in the order of the pod's spec, then that of
+    the container; the claim of extended resources last."""
+    spec = _container(pod, container)
+    if spec is None:
+        return
+    for claim in pod.claims:
+        name = claim_name(pod, claim, rules)
+        if name is not None:
+            for used in spec.claims:
+                if used.name == claim.name:
+                    yield _Use(name.name, used.request)
+    if pod.extended is not None and rules.behaviour.dra_extended:
+        for request in _extended_requests(pod.extended, spec, rules):
+            yield _Use(pod.extended.claim, request, extended=True)
+
+
+def _extended_requests(
+    extended: ExtendedClaim, spec: ContainerClaims, rules: DraRules
+) -> Iterator[str]:
+    every = rules.behaviour.dra_all_mappings
+    seen: set[str] = set()
+    for mapping in extended.mappings:
+        resource = mapping.resource
+        if mapping.container != spec.name or not spec.requests.get(resource):
+            continue
+        of_class = every and resource.startswith(_DEVICE_CLASS)
+        if of_class or is_extended_resource_name(resource):
+            if every or resource not in seen:
+                yield mapping.request
+            seen.add(resource)
+
+
+def _held(cache: ClaimCache, pod: PodClaims, name: str, missing: str) -> ClaimInfo:
+    """Return the claim; raise DraError with the text ``missing`` if the cache lacks it."""
+    claim = cache.get(ClaimKey(pod.namespace, name))
+    if claim is None:
+        raise DraError(missing.format(claim=name, namespace=pod.namespace))
+    return claim
+
+
+def _devices(claim: ClaimInfo) -> Iterator[tuple[DriverName, PreparedDevice]]:
+    for driver in sorted(claim.drivers):
+        for device in claim.drivers[driver].devices or ():
+            yield driver, device

@@ -1,0 +1,200 @@
+"""The registered drivers, and which instance of a driver is called.
+
+Follows ``DRAPluginManager`` (pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, v1.36).
+"""
+
+# A driver's ResourceSlices are deleted ("wiped") when none of its instances is usable for 30
+# seconds. The time starts with the first loss. An instance that never connected is not usable.
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+import attrs
+
+from devicemanager.core import messages as core_messages
+from devicemanager.core.dra import messages
+from devicemanager.core.dra.errors import DraError, RegistrationRefused
+from devicemanager.core.dra.model import DriverName, InstanceId
+from devicemanager.core.dra.rules import DraRules
+from devicemanager.core.versions.table import WipeRule
+
+WIPE_DELAY = 30.0
+"""Seconds until the slices of a driver without usable instance are deleted."""
+
+_SERVICE_OF = {
+    "v1.DRAPlugin": "v1",
+    "v1beta1.DRAPlugin": "v1beta1",
+    "v1alpha3.NodeService": "v1alpha4",
+}
+
+
+@attrs.define(eq=False)
+class Instance:
+    """A registered instance of a driver; its identity is (driver, endpoint)."""
+
+    id: InstanceId
+    driver: DriverName
+    endpoint: str
+    """Absolute path of the service socket."""
+    service: str
+    """The service that is called: ``v1``, ``v1beta1`` or ``v1alpha4``."""
+    health_service: str | None
+    """The health service that is called: ``v1``, ``v1alpha1``, or None."""
+    connected: bool = False
+
+
+class Drivers:
+    """All registered instances. Not thread-safe: the caller has the lock. Times are seconds."""
+
+    def __init__(self, rules: DraRules) -> None:
+        self._rules = rules
+        self._instances: dict[DriverName, list[Instance]] = {}
+        self._ids = count(1)
+        self._wipe_at: dict[DriverName, float] = {}
+
+    def __iter__(self) -> Iterator[Instance]:
+        """Iterate over all instances, by driver and age."""
+        return (each for name in sorted(self._instances) for each in self._instances[name])
+
+    def validate(self, driver: DriverName, endpoint: str, services: Sequence[str]) -> str:
+        """Return the service to call: ``v1``, ``v1beta1`` or ``v1alpha4``.
+
+        Raises RegistrationRefused, with stage ``validate``, if the kubelet supports none.
+        """
+        return self._service(driver, endpoint, services, "validate")
+
+    def register(
+        self, driver: DriverName, endpoint: str, services: Sequence[str], now: float
+    ) -> Instance:
+        """Register an instance and return it; the caller then connects to it.
+
+        Raises RegistrationRefused, with stage ``register``, for services that ``validate`` refuses
+        and for an endpoint that the driver has registered already.
+        """
+        service = self._service(driver, endpoint, services, "register")
+        instances = self._instances.setdefault(driver, [])
+        if self._rules.behaviour.dra_several_instances:
+            if any(each.endpoint == endpoint for each in instances):
+                text = messages.ENDPOINT_TAKEN.format(endpoint=endpoint, driver=driver)
+                raise RegistrationRefused(text, "register")
+        else:
+            instances.clear()
+        instance = Instance(
+            InstanceId(next(self._ids)),
+            driver,
+            endpoint,
+            service,
+            self._health_service(services),
+        )
+        instances.append(instance)
+        self._update_wipe(driver, now)
+        return instance
+
+    def deregister(self, driver: DriverName, endpoint: str, now: float) -> Instance | None:
+        """Remove an instance and return it; None if it is not registered."""
+        instances = self._instances.get(driver, [])
+        for instance in instances:
+            if instance.endpoint == endpoint:
+                instances.remove(instance)
+                if not instances:
+                    del self._instances[driver]
+                self._update_wipe(driver, now)
+                return instance
+        return None
+
+    def set_connected(self, instance: InstanceId, connected: bool, now: float) -> None:
+        """Note that the connection to an instance was made or lost."""
+        for each in self:
+            if each.id == instance:
+                each.connected = connected
+                self._update_wipe(each.driver, now)
+
+    def get(self, instance: InstanceId) -> Instance | None:
+        """Return the instance; None if it is no longer registered."""
+        return next((each for each in self if each.id == instance), None)
+
+    def lookup(self, driver: DriverName) -> Instance:
+        """Return the instance to call: the newest connected one, else the newest one (``get``).
+
+        Raises DraError if none is registered.
+        """
+        if not driver and self._rules.behaviour.dra_validates_first:
+            raise DraError(messages.DRIVER_NAME_EMPTY)
+        instances = self._instances.get(driver)
+        if not instances:
+            raise DraError(self._rules.wording.no_driver.format(driver=driver))
+        connected = [each for each in instances if each.connected]
+        return (connected or instances)[-1]
+
+    # Wiping of ResourceSlices.
+
+    def next_wipe(self) -> float | None:
+        """Return the time at which ``due_wipes`` next has a driver; None if it has none."""
+        return min(self._wipe_at.values(), default=None)
+
+    def due_wipes(self, now: float) -> list[DriverName]:
+        """Return the drivers whose ResourceSlices must be deleted now, each one once."""
+        due = sorted(name for name, at in self._wipe_at.items() if at <= now)
+        for name in due:
+            del self._wipe_at[name]
+        return due
+
+    def _update_wipe(self, driver: DriverName, now: float) -> None:
+        rule = self._rules.behaviour.dra_wipe
+        instances = self._instances.get(driver, [])
+        # Before 1.34, an instance counts as usable while it is registered.
+        connected = rule is not WipeRule.DISCONNECTED or any(each.connected for each in instances)
+        if instances and connected:
+            self._wipe_at.pop(driver, None)
+        else:
+            delay = 0.0 if rule is WipeRule.AT_ONCE else WIPE_DELAY
+            self._wipe_at.setdefault(driver, now + delay)
+
+    # Services.
+
+    def _service(
+        self, driver: DriverName, endpoint: str, services: Sequence[str], stage: str
+    ) -> str:
+        known = self._rules.behaviour.dra_services
+        if not self._rules.behaviour.dra_plugin_chooses:
+            if not services:
+                error = messages.NO_SERVICES
+                text = messages.INVALID_SERVICES_BEFORE.format(driver=driver, error=error)
+                raise RegistrationRefused(text, stage)
+            chosen = next((each for each in known if each in services), "v1alpha3.NodeService")
+            return _SERVICE_OF[chosen]
+        for each in services:
+            if each in known:
+                return _SERVICE_OF[each]
+        if services:
+            error = messages.NO_COMMON_SERVICE.format(
+                offered=_go_list(services), known=_go_list(known)
+            )
+        else:
+            error = messages.NO_SERVICES
+        text = messages.INVALID_SERVICES.format(driver=driver, endpoint=endpoint, error=error)
+        raise RegistrationRefused(text, stage)
+
+    def _health_service(self, services: Sequence[str]) -> str | None:
+        if not self._rules.behaviour.dra_health:
+            return None
+        known = self._rules.behaviour.dra_health_services
+        if not known:
+            return "v1alpha1"
+        chosen = next((each for each in known if each in services), None)
+        return chosen and chosen.partition(".")[0]
+
+
+def _go_list(texts: Sequence[str]) -> str:
+    return "[" + " ".join(map(core_messages.go_quoted, texts)) + "]"
+
+
+def wipe_selector(node: str, driver: DriverName | None = None) -> str:
+    """Return the field selector of the ResourceSlices to delete: of one driver, or of the node.
+
+    At each start, the kubelet deletes all ResourceSlices of its node.
+    """
+    of_driver = f"spec.driver={driver}," if driver is not None else ""
+    return f"{of_driver}spec.nodeName={node}"

@@ -1,0 +1,149 @@
+"""The health of DRA devices, as drivers report it (``healthInfoCache``,
+pkg/kubelet/cm/dra/healthinfo.go)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import attrs
+
+from devicemanager.core.dra.cache import ClaimCache
+from devicemanager.core.dra.model import DriverName
+from devicemanager.core.dra.rules import DraRules
+from devicemanager.core.status import Health
+
+DEFAULT_TIMEOUT = 30.0
+"""Seconds after which a health without own timeout becomes unknown."""
+MAX_DEVICES = 16384
+"""Devices of one driver whose health is stored, since v1.37; further new ones are ignored."""
+MAX_MESSAGE = 1024
+"""Longest message, in bytes; a longer one is cut to 1021 bytes and ``...``."""
+RETRY_PERIOD = 5.0
+"""Seconds after which the kubelet opens a health stream again that has ended."""
+UPDATE_CHANNEL = 100
+"""Pods that wait for an update of their status; further ones are dropped and logged."""
+
+
+class DeviceKey(NamedTuple):
+    """A device within its driver."""
+
+    pool: str
+    device: str
+
+
+@attrs.frozen
+class DeviceHealth:
+    """Reported health of one device."""
+
+    health: Health
+    message: str = ""
+    timeout: float = DEFAULT_TIMEOUT
+    """Seconds after ``updated`` until the health is unknown."""
+    updated: float = attrs.field(default=0.0, eq=False)
+    """Time of the report on the kubelet's clock, in seconds; not compared."""
+
+
+@attrs.frozen
+class ReportedDevice:
+    """An entry of a driver's health report."""
+
+    pool: str
+    device: str
+    health: Health = Health.UNKNOWN
+    """Values that the kubelet does not know are ``UNKNOWN``."""
+    message: str = ""
+    timeout: int = 0
+    """``health_check_timeout_seconds``; 0 and negative values mean ``DEFAULT_TIMEOUT``."""
+
+
+_UNKNOWN = DeviceHealth(Health.UNKNOWN)
+
+
+class HealthCache:
+    """Health of all devices by driver. Not thread-safe: the caller has the lock."""
+
+    def __init__(
+        self,
+        rules: DraRules,
+        devices: Mapping[DriverName, Mapping[DeviceKey, DeviceHealth]] | None = None,
+    ) -> None:
+        """``devices`` are those of the file ``dra_health_state``."""
+        self._rules = rules
+        self._devices = {name: dict(each) for name, each in (devices or {}).items()}
+
+    def snapshot(self) -> dict[DriverName, dict[DeviceKey, DeviceHealth]]:
+        """Return a copy of all entries, for the file ``dra_health_state``."""
+        return {name: dict(each) for name, each in self._devices.items()}
+
+    def get(self, driver: DriverName, pool: str, device: str, now: float) -> DeviceHealth:
+        """Return the health of a device at a time; unknown without a report within its timeout.
+
+        The message is empty if this kubelet version does not show messages.
+        """
+        found = self._devices.get(driver, {}).get(DeviceKey(pool, device))
+        if found is None or _is_stale(found, now):
+            return _UNKNOWN
+        if not self._rules.behaviour.dra_health_messages:
+            return attrs.evolve(found, message="")
+        return found
+
+    def clear(self, driver: DriverName) -> None:
+        """Forget the driver's devices, because one of its streams has ended."""
+        self._devices.pop(driver, None)
+
+    def report(
+        self, driver: DriverName, reported: Iterable[ReportedDevice], now: float
+    ) -> frozenset[DeviceKey]:
+        """Store a driver's report, and return the devices that have changed."""
+        known = self._devices.setdefault(driver, {})
+        forgets = self._rules.behaviour.dra_health_forgets
+        changed: set[DeviceKey] = set()
+        seen: set[DeviceKey] = set()
+        for each in reported:
+            key = DeviceKey(each.pool, each.device)
+            if forgets and key not in known and len(known) >= MAX_DEVICES:
+                continue
+            seen.add(key)
+            new = DeviceHealth(each.health, _cut(each.message), _timeout(each.timeout), now)
+            if known.get(key) != new:
+                changed.add(key)
+            known[key] = new
+        for key, old in list(known.items()):
+            if key in seen or not _is_stale(old, now):
+                continue
+            if old.health is not Health.UNKNOWN:
+                changed.add(key)
+                known[key] = attrs.evolve(old, health=Health.UNKNOWN, message="", updated=now)
+            if forgets:
+                del known[key]
+        return frozenset(changed)
+
+
+def holders(
+    cache: ClaimCache, driver: DriverName, changed: Collection[DeviceKey]
+) -> tuple[str, ...]:
+    """Return the uids of the pods that hold one of the devices, sorted: they get an update."""
+    found: set[str] = set()
+    if changed:
+        for claim in cache:
+            state = claim.drivers.get(driver)
+            devices = () if state is None else state.devices or ()
+            if any(DeviceKey(each.pool, each.device) in changed for each in devices):
+                found |= claim.pods
+    return tuple(sorted(found))
+
+
+def _is_stale(health: DeviceHealth, now: float) -> bool:
+    return now - health.updated > health.timeout
+
+
+def _timeout(seconds: int) -> float:
+    return float(seconds) if seconds > 0 else DEFAULT_TIMEOUT
+
+
+def _cut(message: str) -> str:
+    encoded = message.encode(errors="replace")
+    if len(encoded) <= MAX_MESSAGE:
+        return message
+    return encoded[: MAX_MESSAGE - 3].decode(errors="replace") + "..."

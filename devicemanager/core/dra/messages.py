@@ -1,0 +1,136 @@
+"""The kubelet's messages about claims and drivers, character by character.
+
+Source: pkg/kubelet/cm/dra and k8s.io/dynamic-resource-allocation/resourceclaim. ``Wording`` has the
+texts of one version; the other texts are the same in all versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from devicemanager.core.versions.table import DraWording
+
+# Names of claims (``resourceclaim.Name``).
+NOT_CREATED = 'pod "{pod}": ResourceClaim not created yet'
+NO_SOURCE = 'pod "{pod}", spec.resourceClaim "{claim}": none of the supported fields are set'
+
+DRIVER_NAME_EMPTY = "DRA driver name is empty"
+OLD_CLAIM = (
+    "old ResourceClaim with same name {claim} and different UID {uid} still exists "
+    "(previous pod force-deleted?!)"
+)
+BEING_UNPREPARED = "ResourceClaim {claim} is being unprepared"
+SKIP_GATE_OFF = (
+    "ResourceClaim {claim}: DRAOptionalNodeOperations feature gate is disabled on kubelet"
+)
+NEITHER_OWNER = (
+    "ResourceClaim {key} was not created for Pod {pod} "
+    "(neither Pod nor PodGroup {group} is the owner)"
+)
+UNKNOWN_UID = "{method} returned result for unknown claim UID {uid}"
+SAVE = "could not save checkpoint dra_manager_state: {error}"
+
+# PodResources (pkg/kubelet/cm/dra/manager.go GetContainerClaimInfos).
+NO_INFORMATION = "unable to get information for ResourceClaim {claim}"
+NO_INFORMATION_EXTENDED = "unable to get claim info for claim {claim} in namespace {namespace}"
+
+# Registration (plugin/dra_plugin_manager.go).
+INVALID_SERVICES = (
+    "invalid supported gRPC versions of DRA driver plugin {driver} at endpoint {endpoint}: {error}"
+)
+NO_SERVICES = "empty list of supported gRPC services (aka supported versions)"
+NO_COMMON_SERVICE = (
+    "none of services supported by the plugin ({offered}) are supported by the kubelet ({known})"
+)
+ENDPOINT_TAKEN = "endpoint {endpoint} already registered for DRA driver plugin {driver}"
+INVALID_SERVICES_BEFORE = "invalid versions of plugin {driver}: {error}"
+"""Up to v1.33."""
+
+CONNECTION_CLOSING = "grpc: the client connection is closing"
+"""Description of the code Canceled for a call whose instance was deregistered."""
+
+
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class Wording:
+    """The texts that differ between kubelet versions. The defaults are those since v1.36."""
+
+    prepare: str = "prepare dynamic resources: {error}"
+    """Wraps all errors of prepare."""
+    unprepare: str = "unprepare dynamic resources: {error}"
+    """Wraps all errors of unprepare."""
+    name: str = "{error}"
+    """Wraps the errors of claim names."""
+    fetch: str = "fetch ResourceClaim {claim}: {error}"
+    not_owner: str = "ResourceClaim {key} was not created for Pod {pod} (Pod is not owner)"
+    not_reserved: str = (
+        "pod {name} ({pod_uid}) is not allowed to use ResourceClaim {claim} ({claim_uid})"
+    )
+    not_allocated: str = "ResourceClaim {claim}: not allocated"
+    no_driver: str = "DRA driver {driver} is not registered"
+    call: str = "{method}: {error}"
+    entry: str = "{method} failed for ResourceClaim {claim}: {error}"
+    skipped: str = "{method} skipped {count} ResourceClaims"
+    write_before: str = "checkpoint ResourceClaim cache: {error}"
+    """The state file could not be written before the drivers were called."""
+    write_after: str = "checkpoint ResourceClaim state: {error}"
+    """The state file could not be written after the drivers were called."""
+    read: str = (
+        "create ResourceClaim cache: GetOrCreate() on checkpoint state: "
+        "failed to get checkpoint dra_manager_state: {error}"
+    )
+    """The kubelet does not start, because its state file is corrupt."""
+    entries: str = "create ResourceClaim cache: GetEntries() on checkpoint: {error}"
+    """The kubelet does not start, because the inner text of its state file is not valid JSON."""
+    no_info: str = (
+        "internal error: unable to get claim info for ResourceClaim {claim} "
+        "in namespace {namespace}"
+    )
+    no_info_extended: str = no_info
+    """The claim of a pod's extended resources."""
+
+
+_LOWER_NOT_OWNER = "ResourceClaim {key} was not created for pod {pod} (pod is not owner)"
+
+WORDINGS: Mapping[DraWording, Wording] = {
+    DraWording.V1_36: Wording(),
+    DraWording.V1_34: Wording(
+        not_owner=_LOWER_NOT_OWNER,
+        no_info="internal error: unable to get claim info for ResourceClaim {claim}",
+        no_info_extended=NO_INFORMATION_EXTENDED,
+    ),
+    DraWording.V1_32: Wording(
+        prepare="{error}",
+        unprepare="{error}",
+        name="prepare resource claim: {error}",
+        fetch="failed to fetch ResourceClaim {claim} referenced by pod {name}: {error}",
+        not_owner=_LOWER_NOT_OWNER,
+        not_reserved=(
+            "pod {name}({pod_uid}) is not allowed to use resource claim {claim}({claim_uid})"
+        ),
+        not_allocated="locked cache operation: claim {key}: not allocated",
+        no_driver=(
+            "failed to get gRPC client for driver {driver}: "
+            "plugin name {driver} not found in the list of registered DRA plugins"
+        ),
+        call="{method} failed: {error}",
+        entry="{method} failed for claim {key}: {error}",
+        skipped="{method} left out {count} claims",
+        write_before="locked cache operation: failed to checkpoint claimInfo state: {error}",
+        write_after="failed to checkpoint claimInfo state: {error}",
+        read=(
+            "failed to create claimInfo cache: error calling GetOrCreate() on checkpoint state: "
+            "failed to get checkpoint dra_manager_state: {error}"
+        ),
+        entries="failed to create claimInfo cache: failed to get entries: {error}",
+        no_info="unable to get claim info for claim {claim} in namespace {namespace}",
+    ),
+}
+"""Map of a wording to its texts."""
+
+
+def start_error(part: str, error: str, wording: Wording) -> str:
+    """Return the error of a kubelet that does not start; ``part`` of the state file, ``file`` or
+    ``data``, has Go's error (``checkpoint.dra.kubelet_error``)."""
+    return (wording.entries if part == "data" else wording.read).format(error=error)

@@ -1,0 +1,52 @@
+"""Names of the ResourceClaims that a pod or a container uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from devicemanager.core.dra import messages
+from devicemanager.core.dra.errors import DraError
+from devicemanager.core.dra.model import PodClaim, PodClaims
+from devicemanager.core.dra.rules import DraRules
+
+
+class ClaimName(NamedTuple):
+    """The ResourceClaim behind an entry of a pod."""
+
+    name: str
+    owned: bool
+    """True if the claim is made from a template, so that the pod must own it."""
+
+
+def claim_name(pod: PodClaims, claim: PodClaim, rules: DraRules) -> ClaimName | None:
+    """Return the claim behind an entry of the pod; None if the pod needs no claim for it.
+
+    Raises DraError if the claim does not exist yet (``resourceclaim.Name``).
+    """
+    if claim.claim is not None:
+        return ClaimName(claim.claim, False)
+    if claim.template is not None:
+        if claim.name not in pod.statuses:
+            raise DraError(_wrapped(messages.NOT_CREATED.format(pod=pod.label), rules))
+        name = pod.statuses[claim.name]
+        return None if name is None else ClaimName(name, True)
+    text = messages.NO_SOURCE.format(pod=pod.label, claim=claim.name)
+    raise DraError(_wrapped(text, rules))
+
+
+def claim_names(pod: PodClaims, rules: DraRules) -> Iterator[ClaimName]:
+    """Iterate over all claims of the pod, the one of its extended resources last.
+
+    Raises DraError when it reaches a claim that does not exist yet.
+    """
+    for claim in pod.claims:
+        name = claim_name(pod, claim, rules)
+        if name is not None:
+            yield name
+    if pod.extended is not None and rules.behaviour.dra_extended:
+        yield ClaimName(pod.extended.claim, False)
+
+
+def _wrapped(text: str, rules: DraRules) -> str:
+    return rules.wording.name.format(error=text)

@@ -1,0 +1,32 @@
+"""Rules of one kubelet version, with the enabled quirks."""
+
+from __future__ import annotations
+
+import attrs
+
+from devicemanager.core.dra.messages import WORDINGS, Wording
+from devicemanager.core.versions.behaviour import Behaviour
+
+
+@attrs.frozen(eq=False, repr=False)
+class DraRules:
+    """Rules of the DRA manager."""
+
+    behaviour: Behaviour
+    """The ``dra_*`` fields are used."""
+    quirks: frozenset[str] = frozenset()
+    """Enabled quirks, such as ``Q34``."""
+
+    @property
+    def wording(self) -> Wording:
+        """The texts of this version."""
+        return WORDINGS[self.behaviour.dra_wording]
+
+    @property
+    def enabled(self) -> bool:
+        """True if the kubelet prepares ResourceClaims; it does not before v1.32."""
+        return self.behaviour.dra_enabled
+
+    def error_label(self, failed: bool) -> str:
+        """Return the label ``is_error`` of ``dra_operations_duration_seconds``."""
+        return str(failed is not self.behaviour.dra_error_label_inverted).lower()

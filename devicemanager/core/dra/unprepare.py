@@ -1,0 +1,150 @@
+"""Unprepare the claims of a pod, and of pods that are gone (pkg/kubelet/cm/dra/manager.go).
+
+For each claim of the pod that the cache has: if other pods hold it, too, only the reference to the
+pod is removed. Otherwise each driver is called once, with all claims. Then the claims are removed
+from the cache, and the state file is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, cast
+
+import attrs
+
+from devicemanager.core.dra.cache import ClaimCache, without_pod
+from devicemanager.core.dra.calls import Batches, add_to_batches, check_count, checked_entries
+from devicemanager.core.dra.drivers import Drivers
+from devicemanager.core.dra.effects import Answer, CallDriver, Operation, Steps
+from devicemanager.core.dra.errors import DraError
+from devicemanager.core.dra.model import ClaimInfo, ClaimKey, PodClaims, UnprepareResult
+from devicemanager.core.dra.names import claim_names
+from devicemanager.core.dra.prepare import write_state
+from devicemanager.core.dra.rules import DraRules
+from devicemanager.core.errors import RpcError
+
+_UNPREPARE = Operation.UNPREPARE.value
+
+
+def unprepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules) -> Steps:
+    """Unprepare all claims of the pod, and yield the effects that this needs.
+
+    Raises DraError if a claim cannot be unprepared. The pod then cannot end, and unprepare is tried
+    again later.
+    """
+    try:
+        yield from unprepare_claims(
+            pod.uid, pod.namespace, _names(pod, cache, rules), cache, drivers, rules
+        )
+    except DraError as error:
+        raise DraError(rules.wording.unprepare.format(error=error)) from error
+
+
+def _names(pod: PodClaims, cache: ClaimCache, rules: DraRules) -> list[str]:
+    if rules.behaviour.dra_names_from_cache:
+        held = [claim.name for claim in cache.of_pod(pod.uid)]
+        if held:
+            return held
+    names = [name.name for name in claim_names(pod, rules)]
+    return names if "Q34" in rules.quirks else list(dict.fromkeys(names))
+
+
+def unprepare_claims(
+    uid: str,
+    namespace: str,
+    names: Sequence[str],
+    cache: ClaimCache,
+    drivers: Drivers,
+    rules: DraRules,
+) -> Steps:
+    """Unprepare the named claims for the pod with this uid (``unprepareResources``).
+
+    Raises DraError without the prefix ``unprepare dynamic resources``.
+    """
+    batches: Batches = {}
+    ending: dict[ClaimKey, ClaimInfo] = {}
+    try:
+        for name in names:
+            _begin(ClaimKey(namespace, name), uid, cache, drivers, rules, ending, batches)
+        for instance, claims in sorted(batches.items(), key=lambda item: item[0].driver):
+            refs = tuple(info.ref for info in claims)
+            try:
+                answer: Answer = yield CallDriver(
+                    Operation.UNPREPARE, instance.driver, instance.id, instance.service, refs
+                )
+            except RpcError as error:
+                text = rules.wording.call.format(method=_UNPREPARE, error=error)
+                raise DraError(text) from error
+            results = cast(Mapping[str, UnprepareResult], answer)
+            for _ in checked_entries(_UNPREPARE, refs, results, rules):
+                pass
+            check_count(_UNPREPARE, refs, results, rules)
+    except BaseException:
+        if "Q36" not in rules.quirks:
+            _unmark(ending, cache)
+        raise
+    for key in ending:
+        cache.remove(key)
+    yield from write_state(cache, rules.wording.write_after)
+
+
+def _begin(
+    key: ClaimKey,
+    uid: str,
+    cache: ClaimCache,
+    drivers: Drivers,
+    rules: DraRules,
+    ending: dict[ClaimKey, ClaimInfo],
+    batches: Batches,
+) -> None:
+    info = cache.get(key)
+    if info is None:
+        return
+    if rules.behaviour.dra_unprepares_own and uid not in info.pods:
+        return
+    if len(info.pods) > 1:
+        # Not written until the end: if a call for another claim fails, a restarted kubelet has the
+        # reference again.
+        cache.put(without_pod(info, uid))
+        return
+    if rules.behaviour.dra_refuses_unpreparing:
+        info = cache.put(attrs.evolve(info, unpreparing=True))
+    ending[key] = info
+    needed = [name for name, state in info.drivers.items() if not state.skipped(_UNPREPARE)]
+    add_to_batches(batches, info, map(drivers.lookup, needed))
+
+
+def _unmark(ending: Collection[ClaimKey], cache: ClaimCache) -> None:
+    for key in ending:
+        held = cache.get(key)
+        if held is not None and held.unpreparing:
+            cache.put(attrs.evolve(held, unpreparing=False))
+
+
+class InactivePod(NamedTuple):
+    """A pod that holds claims but is not active any more."""
+
+    uid: str
+    namespace: str
+    claims: tuple[str, ...]
+
+
+def inactive_pods(cache: ClaimCache, active: Collection[str]) -> list[InactivePod]:
+    """Return the pods for which the reconcile loop must run ``unprepare_claims``, sorted by uid.
+
+    ``active`` has the uids of all pods that are active. The kubelet does this every 60 seconds
+    (``reconcileLoop``), once it knows all pods. It logs errors and tries again.
+    """
+    found: dict[str, list[ClaimKey]] = {}
+    for claim in cache:
+        for uid in claim.pods:
+            if uid not in active:
+                found.setdefault(uid, []).append(claim.key)
+    return [
+        InactivePod(uid, keys[0].namespace, tuple(key.name for key in keys))
+        for uid, keys in sorted(found.items())
+    ]
+
+
+RECONCILE_PERIOD = 60.0
+"""Seconds between two runs of the reconcile loop."""
