@@ -3,14 +3,16 @@
 Theory of operation. Each socket in the directory (unless its name starts with ``.``) has one
 task on the registrar's event loop, which runs as long as the socket exists:
 
-1. Handshake: dial the socket, call GetInfo, register the plugin as ``registrar`` does for
-   Register, and report the result with NotifyRegistrationStatus.
+1. Handshake: dial the socket, call GetInfo, register the plugin, and report the result with
+   NotifyRegistrationStatus.
 2. If the handshake failed, wait and repeat it. The wait doubles up to two minutes.
 3. If it succeeded, wait until the task is cancelled.
 
+The handler of the plugin's type (``handlers``) checks and registers it in step 1.
+
 When the socket vanishes or is replaced by another socket (compared by file identity), the task is
 cancelled. Its ``finally`` block deregisters the plugin. This is possible at any step, because
-``_Plugin.endpoint`` is set as soon as the device manager has the registration. Kubelets before
+``_Plugin.registration`` is set as soon as the handler has registered the plugin. Kubelets before
 v1.36 do not retry every failure: if a plugin passed the checks but could not be connected, they
 retry only when its socket is replaced.
 
@@ -25,15 +27,15 @@ from __future__ import annotations
 import asyncio
 import stat
 import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 
 import attrs
 import grpc
 
-from devicemanager.core.api.deviceplugin import DEVICE_PLUGIN
 from devicemanager.core.errors import EndpointError, StartError
-from devicemanager.core.ids import EndpointId, ResourceName
+from devicemanager.core.ids import ResourceName
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.faults.injection_point import Effect, FaultContext, InjectionPoint, implements
 from devicemanager.faults.registry import Fired, first
@@ -42,6 +44,7 @@ from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 from devicemanager.kubelet.registration.connection import Calls, OnError
 from devicemanager.kubelet.registration.event_loop import sleep
 from devicemanager.kubelet.registration.fault_injection import not_made
+from devicemanager.kubelet.registration.handlers import Registration, TypeHandler
 from devicemanager.kubelet.registration.registrar import (
     NotConnected,
     Registrar,
@@ -68,18 +71,23 @@ class _Plugin:
     """A plugin's socket and its current registration, which a cancelled task must undo."""
 
     path: Path
-    endpoint: EndpointId | None = None
+    registration: Registration | None = None
     is_given_up: bool = False
     """True if the registration is not retried until the socket is replaced."""
 
 
 class PluginWatcher:
-    """Watcher that registers the plugins in one existing directory, from ``start`` to ``stop``."""
+    """Watcher that registers the plugins in one existing directory, from ``start`` to ``stop``.
+
+    ``handlers`` has a function for each supported type of plugins, which returns the handler. It
+    is called for each plugin, on a thread that may block.
+    """
 
     def __init__(
         self,
         directory: Path,
         registrar: Registrar,
+        handlers: Mapping[str, Callable[[], TypeHandler]],
         events: EventStream,
         on_error: OnError,
         dial_timeout: float,
@@ -87,6 +95,7 @@ class PluginWatcher:
     ) -> None:
         self._directory = directory
         self._registrar = registrar
+        self._handlers = handlers
         self._events = events
         self._on_error = on_error
         self._dial_timeout = dial_timeout
@@ -154,11 +163,12 @@ class PluginWatcher:
         finally:
             self._deregister(plugin)
 
-    def _deregister(self, plugin: _Plugin) -> None:
+    @staticmethod
+    def _deregister(plugin: _Plugin) -> None:
         # Cleared first, because this method is called again when the task is cancelled.
-        endpoint, plugin.endpoint = plugin.endpoint, None
-        if endpoint is not None:
-            self._registrar.deregister(endpoint)
+        registration, plugin.registration = plugin.registration, None
+        if registration is not None:
+            registration.deregister()
 
     async def _attempt(self, plugin: _Plugin) -> bool:
         """Make one handshake. Return False if it failed and must be retried."""
@@ -178,7 +188,7 @@ class PluginWatcher:
             if self._registrar.behaviour.watcher_retries:
                 self._deregister(plugin)
             await self._registrar.in_thread(self._report, plugin.path, error)
-        return plugin.endpoint is not None or plugin.is_given_up
+        return plugin.registration is not None or plugin.is_given_up
 
     async def _handshake(self, plugin: _Plugin, channel: grpc.Channel) -> None:
         """Call GetInfo, register the plugin, and notify it of the result.
@@ -193,7 +203,7 @@ class PluginWatcher:
         fired = await self._fired(plugin.path, info)
         try:
             await self._inject_rejection(info, fired)
-            plugin.endpoint = await self._register(plugin.path, info)
+            plugin.registration = await self._register(plugin.path, info)
         except RegistrationRejected as rejected:
             error = str(rejected)
             # Up to v1.35 the kubelet considers a plugin registered when it has passed the checks.
@@ -211,8 +221,8 @@ class PluginWatcher:
             NOTIFY_TIMEOUT,
             pr.RegistrationStatusResponse.FromString,
         )
-        if plugin.endpoint is not None:
-            await self._registrar.in_thread(self._registrar.answered, plugin.endpoint)
+        if plugin.registration is not None:
+            await self._registrar.in_thread(plugin.registration.answered)
 
     async def _fired(self, path: Path, info: pr.PluginInfo) -> tuple[Fired, ...]:
         faults = self._registrar.faults
@@ -228,17 +238,15 @@ class PluginWatcher:
             rejected = RegistrationRejected(fault["text"], str(fault))
             raise await self._registrar.reject(resource, rejected)
 
-    async def _register(self, path: Path, info: pr.PluginInfo) -> EndpointId:
-        resource = ResourceName(info.name)
-        if info.type != DEVICE_PLUGIN:
-            # The mock has no handler for other types, such as DRAPlugin and CSIPlugin.
+    async def _register(self, path: Path, info: pr.PluginInfo) -> Registration:
+        handler = self._handlers.get(info.type)
+        if handler is None:
+            # The mock has no handler for other types, such as CSIPlugin.
             text = f"no handler registered for plugin type: {shown(info.type)} at socket {path}"
-            raise await self._registrar.reject(resource, RegistrationRejected(text))
-        # A plugin can serve the device plugin API on another socket than the registration API.
-        socket = Path(info.endpoint) if info.endpoint else path
-        await self._registrar.check(resource, tuple(info.supported_versions), socket)
-        dial_failed = self._registrar.behaviour.watcher_dial_failed
-        return await self._registrar.connect(resource, socket, str(socket), dial_failed=dial_failed)
+            rejected = RegistrationRejected(text)
+            raise await self._registrar.reject(ResourceName(info.name), rejected)
+        # On the pool, because the first plugin of a type can load modules.
+        return await (await self._registrar.in_thread(handler)).register(path, info)
 
     def _report_given_up(self, path: Path) -> None:
         self._events.publish(

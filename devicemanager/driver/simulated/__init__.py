@@ -1,0 +1,29 @@
+"""A simulated DRA driver: virtual devices, CDI files, health, several instances, and faults.
+
+In:  :class:`DriverFaults`, changed at any time; ResourceClaims of the mock kubelet or of a
+     function of the caller.
+Out: a registered driver, its call log (:class:`DriverCall`), and CDI files.
+
+Start with ``driver``. The package does not depend on the mock kubelet: any object with its
+attributes ``root`` and ``resource_claim`` serves.
+"""
+
+from __future__ import annotations
+
+from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
+
+if TYPE_CHECKING:
+    from devicemanager.driver.simulated.driver import DriverCall, HasClaims, SimulatedDriver
+    from devicemanager.driver.simulated.faults import DriverFaults
+
+__all__ = ["DriverCall", "DriverFaults", "HasClaims", "SimulatedDriver"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "DriverCall": "driver",
+        "DriverFaults": "faults",
+        "HasClaims": "driver",
+        "SimulatedDriver": "driver",
+    },
+)

@@ -1,0 +1,66 @@
+"""What the plugin watcher does with a plugin after GetInfo, by the type of the plugin.
+
+The watcher dials a socket, calls GetInfo, and notifies the plugin. Between these calls it passes
+the plugin to the ``TypeHandler`` of its type, as the kubelet does (``PluginHandler``,
+pkg/kubelet/pluginmanager/cache/types.go, v1.36).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from devicemanager.core.ids import EndpointId, ResourceName
+from devicemanager.kubelet.registration.registrar import Registrar
+from protos import pluginregistration_v1 as pr
+
+
+class Registration(Protocol):
+    """One registered plugin, until ``deregister`` is called."""
+
+    def answered(self) -> None:
+        """Continue after the plugin was notified of its registration. Can block."""
+
+    def deregister(self) -> None:
+        """Remove the plugin, because its socket has vanished. Must not block."""
+
+
+class TypeHandler(Protocol):
+    """Handler of the plugins of one type. Its method runs on the event loop of the registrar."""
+
+    async def register(self, path: Path, info: pr.PluginInfo) -> Registration:
+        """Check and register the plugin whose registration socket is ``path``.
+
+        Raises RegistrationRejected with the text for the plugin. NotConnected means that the
+        plugin passed the checks: kubelets before 1.36 do not retry it.
+        """
+
+
+class DevicePluginHandler:
+    """Handler of plugins of the type ``DevicePlugin``."""
+
+    def __init__(self, registrar: Registrar) -> None:
+        self._registrar = registrar
+
+    async def register(self, path: Path, info: pr.PluginInfo) -> Registration:
+        resource = ResourceName(info.name)
+        # A plugin can serve the device plugin API on another socket than the registration API.
+        socket = Path(info.endpoint) if info.endpoint else path
+        await self._registrar.check(resource, tuple(info.supported_versions), socket)
+        dial_failed = self._registrar.behaviour.watcher_dial_failed
+        endpoint = await self._registrar.connect(
+            resource, socket, str(socket), dial_failed=dial_failed
+        )
+        return _RegisteredPlugin(self._registrar, endpoint)
+
+
+class _RegisteredPlugin:
+    def __init__(self, registrar: Registrar, endpoint: EndpointId) -> None:
+        self._registrar = registrar
+        self._endpoint = endpoint
+
+    def answered(self) -> None:
+        self._registrar.answered(self._endpoint)
+
+    def deregister(self) -> None:
+        self._registrar.deregister(self._endpoint)
