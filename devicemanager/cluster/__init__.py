@@ -13,15 +13,16 @@ Out: Node and Lease objects, pod statuses, Kubernetes events, deletions of stopp
   then in ``nodes.node`` and ``pods.pod_sync``.
 * ``preflight``: checks before anything changes. ``node_specs`` and ``options``: names, kubelets
   and options of nodes. ``container_behaviour``: when containers start and exit.
-* ``client``: requests, leases, LIST and WATCH, shared by all nodes (``connection``).
+* ``connection``: requests, leases, LIST and WATCH (``devicemanager.client``), shared by all nodes.
 * ``nodes``: the Node object of a node, and node faults. ``pods``: the pods of a node.
 * ``shard``: distribution of the nodes among several processes.
-* ``fake_apiserver``: an API server for tests and demos.
 
 The path of a pod: The scheduler binds the pod to a node. The shared watch delivers it to the node.
 The node's sync loop passes it to the kubelet, which admits or rejects it. The status manager
 writes the result. Later events of the kubelet cause further writes, until the pod is deleted or
 its containers have exited.
+
+``devicemanager.apiserver`` is an API server for tests and demos of all this.
 
 Invariants:
 * The state is in the API server. A process that takes over nodes reads from the pod statuses
@@ -37,11 +38,11 @@ from __future__ import annotations
 from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
-    from devicemanager.cluster.client.errors import ApiError, ClusterError
-    from devicemanager.cluster.client.lease_controller import LeaseLag
-    from devicemanager.cluster.client.protocol import JsonObject
-    from devicemanager.cluster.client.rate_limited_warning import Warn
-    from devicemanager.cluster.client.recorder import EventType
+    from devicemanager.client.errors import ApiError, ClusterError
+    from devicemanager.client.lease_controller import LeaseLag
+    from devicemanager.client.protocol import JsonObject
+    from devicemanager.client.rate_limited_warning import Warn
+    from devicemanager.client.recorder import EventType
     from devicemanager.cluster.cluster import Cluster
     from devicemanager.cluster.container_behaviour import (
         ContainerBehaviour,
@@ -90,17 +91,17 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "ApiError": "client.errors",
+        "ApiError": ".client.errors",
         "AsNodes": "options",
         "Cluster": "cluster",
-        "ClusterError": "client.errors",
+        "ClusterError": ".client.errors",
         "ClusterNode": "nodes.node",
         "ContainerBehaviour": "container_behaviour",
-        "EventType": "client.recorder",
+        "EventType": ".client.recorder",
         "Fault": "nodes.faults",
-        "JsonObject": "client.protocol",
+        "JsonObject": ".client.protocol",
         "Leave": "nodes.node",
-        "LeaseLag": "client.lease_controller",
+        "LeaseLag": ".client.lease_controller",
         "NodeCondition": "nodes.node",
         "NodeFaults": "nodes.faults",
         "NodeKubelet": "kubelet",
@@ -114,6 +115,6 @@ __getattr__, __dir__ = lazy_names(
         "Quantity": "options",
         "Range": "container_behaviour",
         "Shard": "shard",
-        "Warn": "client.rate_limited_warning",
+        "Warn": ".client.rate_limited_warning",
     },
 )

@@ -12,15 +12,15 @@ from functools import partial
 from types import MappingProxyType
 from typing import Self
 
+from devicemanager.client.api import ApiClient, ScopedApi
+from devicemanager.client.credentials import Credentials, load
+from devicemanager.client.errors import ClientClosing, ClusterError
+from devicemanager.client.lease_controller import LeaseLag
+from devicemanager.client.protocol import Api
+from devicemanager.client.rate_limited_warning import Warn
+from devicemanager.client.watches import check_descriptors
+from devicemanager.client.work_queue import Priority
 from devicemanager.cluster import preflight
-from devicemanager.cluster.client.api import ApiClient, ScopedApi
-from devicemanager.cluster.client.credentials import Credentials, load
-from devicemanager.cluster.client.errors import ClientClosing, ClusterError
-from devicemanager.cluster.client.lease_controller import LeaseLag
-from devicemanager.cluster.client.protocol import Api
-from devicemanager.cluster.client.rate_limited_warning import Warn
-from devicemanager.cluster.client.watches import check_descriptors
-from devicemanager.cluster.client.work_queue import Priority
 from devicemanager.cluster.connection import Connection
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import NodeKubelet

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from devicemanager.cluster.client.api import ApiClient
-from devicemanager.cluster.client.credentials import Credentials
-from devicemanager.cluster.client.lease_controller import THREADS, LeaseController
-from devicemanager.cluster.client.rate_limited_warning import RateLimitedWarning, Warn
-from devicemanager.cluster.client.watches import PerNodeWatches, SharedWatches
-from devicemanager.cluster.client.work_queue import WorkQueue
+from devicemanager.client.api import ApiClient
+from devicemanager.client.credentials import Credentials
+from devicemanager.client.lease_controller import THREADS, LeaseController
+from devicemanager.client.rate_limited_warning import RateLimitedWarning, Warn
+from devicemanager.client.watches import PerNodeWatches, SharedWatches
+from devicemanager.client.work_queue import WorkQueue
 from devicemanager.cluster.options import AsNodes
 
 __all__ = ["Connection"]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from devicemanager.cluster.client.rate_limited_warning import truncate
+from devicemanager.client.rate_limited_warning import truncate
 from devicemanager.cluster.options import PREFIX
 from devicemanager.core.podstatus.containers import STOPPED
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import attrs
 
-from devicemanager.cluster.client.errors import Forbidden
-from devicemanager.cluster.client.protocol import Api
-from devicemanager.cluster.client.rate_limited_warning import Warn
-from devicemanager.cluster.client.recorder import EventRecorder, EventType, ObjectReference
-from devicemanager.cluster.client.work_queue import WorkQueue
+from devicemanager.client.errors import Forbidden
+from devicemanager.client.protocol import Api
+from devicemanager.client.rate_limited_warning import Warn
+from devicemanager.client.recorder import EventRecorder, EventType, ObjectReference
+from devicemanager.client.work_queue import WorkQueue
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.options import NodeOptions

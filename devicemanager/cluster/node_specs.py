@@ -9,7 +9,7 @@ from typing import Final, Protocol, Self, cast
 
 import attrs
 
-from devicemanager.cluster.client.errors import ClusterError
+from devicemanager.client.errors import ClusterError
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.options import NodeOptions

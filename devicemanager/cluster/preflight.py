@@ -7,11 +7,11 @@ from typing import Final
 
 import attrs
 
-from devicemanager.cluster.client.api import ApiClient
-from devicemanager.cluster.client.errors import ApiError, ClusterError, Unauthorized, Unavailable
-from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.reflector import pages
-from devicemanager.cluster.client.validation import defect, list_items
+from devicemanager.client.api import ApiClient
+from devicemanager.client.errors import ApiError, ClusterError, Unauthorized, Unavailable
+from devicemanager.client.protocol import JsonObject
+from devicemanager.client.reflector import pages
+from devicemanager.client.validation import defect, list_items
 from devicemanager.cluster.options import AsNodes
 
 __all__ = [

@@ -23,10 +23,10 @@ from typing import Final
 
 import attrs
 
-from devicemanager.cluster.client.api import ApiClient
-from devicemanager.cluster.client.errors import ApiError, Conflict, NotFound, Unavailable
-from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.rate_limited_warning import RateLimitedWarning, Warn
+from devicemanager.client.api import ApiClient
+from devicemanager.client.errors import ApiError, Conflict, NotFound, Unavailable
+from devicemanager.client.protocol import JsonObject
+from devicemanager.client.rate_limited_warning import RateLimitedWarning, Warn
 from devicemanager.objects.status.node import lease_object
 
 __all__ = ["Shard", "ShardLeases", "ShardRunner", "shard_option"]

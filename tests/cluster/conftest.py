@@ -1,40 +1,5 @@
 """A fake API server and clients of it."""
 
-import pytest
+from tests.api_fixtures import api, apiserver, connect, until
 
-from devicemanager.cluster.client.api import ApiClient
-from devicemanager.cluster.client.credentials import load
-from devicemanager.cluster.fake_apiserver import FakeApiServer
-from tests.timing import wait_until
-
-
-@pytest.fixture
-def apiserver():
-    with FakeApiServer() as server:
-        yield server
-
-
-@pytest.fixture
-def connect(apiserver, tmp_path):
-    """Create clients, which are closed at the end."""
-    clients = []
-
-    def connect(**options):
-        client = ApiClient(load(apiserver.kubeconfig(tmp_path / "kubeconfig")), **options)
-        clients.append(client)
-        return client
-
-    yield connect
-    for client in clients:
-        client.close()
-
-
-@pytest.fixture
-def api(connect):
-    return connect()
-
-
-@pytest.fixture
-def until():
-    """``wait_until``, as a fixture."""
-    return wait_until
+__all__ = ["api", "apiserver", "connect", "until"]

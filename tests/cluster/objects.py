@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.fake_apiserver import Permission
+from devicemanager.apiserver import Permission
+from devicemanager.client.protocol import JsonObject
 from devicemanager.cluster.preflight import RequiredPermission
 
 GPU = "vendor.com/gpu"

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
+from devicemanager.apiserver import Permission
+from devicemanager.client.errors import Forbidden
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions
-from devicemanager.cluster.client.errors import Forbidden
-from devicemanager.cluster.fake_apiserver import Permission
 from devicemanager.cluster.preflight import required_permissions
 from tests.cluster.objects import GPU, gpu_pod, granted
 

@@ -6,11 +6,11 @@ from collections import Counter
 import attrs
 import pytest
 
+from devicemanager.apiserver import Controllers, Permission
+from devicemanager.client import api as api_module
+from devicemanager.client import reflector as reflector_module
+from devicemanager.client.work_queue import Priority
 from devicemanager.cluster import Cluster, ClusterError, ContainerBehaviour, NodeOptions, Range
-from devicemanager.cluster.client import api as api_module
-from devicemanager.cluster.client import reflector as reflector_module
-from devicemanager.cluster.client.work_queue import Priority
-from devicemanager.cluster.fake_apiserver import Controllers, Permission
 from devicemanager.cluster.node_specs import NodeSpecs
 from devicemanager.cluster.nodes.node import ClusterNode
 from devicemanager.cluster.preflight import required_permissions

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from devicemanager.cluster.client.errors import ClusterError
-from devicemanager.cluster.fake_apiserver.authorization import Permission
+from devicemanager.apiserver.authorization import Permission
+from devicemanager.client.errors import ClusterError
 from devicemanager.cluster.nodes.faults import Fault, parse_faults
 from devicemanager.cluster.nodes.status import NodeStatusUpdater
 from devicemanager.core.errors import RequestError

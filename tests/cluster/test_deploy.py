@@ -6,8 +6,8 @@ import tomllib
 import pytest
 import yaml
 
+from devicemanager.apiserver import Controllers, Permission, permissions_of
 from devicemanager.cluster import Cluster, NodeOptions
-from devicemanager.cluster.fake_apiserver import Controllers, Permission, permissions_of
 from devicemanager.cluster.preflight import lease_permissions, required_permissions
 from tests.cluster.objects import GPU, gpu_pod, granted
 from tests.paths import ROOT

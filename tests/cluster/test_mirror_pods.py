@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devicemanager.cluster.client.errors import NotFound
+from devicemanager.client.errors import NotFound
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from tests.cluster.world import GPU, World
 

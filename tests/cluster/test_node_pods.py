@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devicemanager.cluster.client.errors import ClusterError
+from devicemanager.client.errors import ClusterError
 from devicemanager.cluster.container_behaviour import ContainerBehaviour, Range
 from devicemanager.core.errors import RequestError
 from devicemanager.core.topology import NumaTopology

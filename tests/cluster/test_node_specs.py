@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from devicemanager.cluster.client.errors import ClusterError
-from devicemanager.cluster.client.rate_limited_warning import RateLimitedWarning
-from devicemanager.cluster.client.reflector import pages
+from devicemanager.client.errors import ClusterError
+from devicemanager.client.rate_limited_warning import RateLimitedWarning
+from devicemanager.client.reflector import pages
 from devicemanager.cluster.node_specs import NodeSpecs, address
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.cluster.pods.pod_manager import fake_ip

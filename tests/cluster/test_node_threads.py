@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from devicemanager.cluster.client.errors import ApiError
-from devicemanager.cluster.client.work_queue import WorkQueue
+from devicemanager.client.errors import ApiError
+from devicemanager.client.work_queue import WorkQueue
 from devicemanager.cluster.nodes.node import ClusterNode
 from devicemanager.io.clock import SystemClock
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devicemanager.cluster.fake_apiserver.authorization import Permission
+from devicemanager.apiserver.authorization import Permission
 from devicemanager.core.topology import NumaTopology
 from devicemanager.kubelet.settings import Settings
 from tests.cluster.world import GPU, World

@@ -2,10 +2,10 @@
 
 import pytest
 
-from devicemanager.cluster.client.api import ApiClient
-from devicemanager.cluster.client.credentials import load
-from devicemanager.cluster.client.errors import ClusterError
-from devicemanager.cluster.fake_apiserver import FakeApiServer, Permission
+from devicemanager.apiserver import FakeApiServer, Permission
+from devicemanager.client.api import ApiClient
+from devicemanager.client.credentials import load
+from devicemanager.client.errors import ClusterError
 from devicemanager.cluster.preflight import RequiredPermission, check, required_permissions
 from tests.cluster.objects import granted
 
@@ -79,7 +79,7 @@ def test_first_node_of_a_cloud_is_named(api, apiserver):
 
 
 def test_nodes_are_read_in_pages(api, apiserver, monkeypatch):
-    monkeypatch.setattr("devicemanager.cluster.client.reflector._PAGE_SIZE", 2)
+    monkeypatch.setattr("devicemanager.client.reflector._PAGE_SIZE", 2)
     for number in range(5):
         node(apiserver, f"n-{number}")
     with pytest.raises(ClusterError, match="n-4"):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.cluster.client.errors import Conflict, NotFound, Unavailable
+from devicemanager.client.errors import Conflict, NotFound, Unavailable
 from devicemanager.cluster.shard import DURATION, GIVE_UP, RENEWAL, Shard, ShardLeases, shard_option
 
 

@@ -11,16 +11,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from devicemanager.cluster.client.errors import ClientClosing, api_error
-from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.work_queue import Priority
+from devicemanager.apiserver.authorization import Permissions
+from devicemanager.apiserver.errors import StatusError
+from devicemanager.apiserver.faults import Faults
+from devicemanager.apiserver.handling import RequestHandler
+from devicemanager.apiserver.registry import Registry
+from devicemanager.apiserver.store import Store
+from devicemanager.client.errors import ClientClosing, api_error
+from devicemanager.client.protocol import JsonObject
+from devicemanager.client.work_queue import Priority
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
-from devicemanager.cluster.fake_apiserver.authorization import Permissions
-from devicemanager.cluster.fake_apiserver.errors import StatusError
-from devicemanager.cluster.fake_apiserver.faults import Faults
-from devicemanager.cluster.fake_apiserver.handling import RequestHandler
-from devicemanager.cluster.fake_apiserver.registry import Registry
-from devicemanager.cluster.fake_apiserver.store import Store
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.node_context import ServerFeatures
 from devicemanager.cluster.nodes.node import ClusterNode

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from devicemanager.cluster.client.rate_limited_warning import truncate
+from devicemanager.client.rate_limited_warning import truncate
 from devicemanager.cluster.options import PREFIX
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure

@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Literal, cast
 
-from devicemanager.cluster.client.api import node_path
-from devicemanager.cluster.client.errors import Conflict, Forbidden, Invalid, NotFound
-from devicemanager.cluster.client.lease_controller import LeaseController
-from devicemanager.cluster.client.protocol import Api, JsonObject
-from devicemanager.cluster.client.rate_limited_warning import Warn
-from devicemanager.cluster.client.recorder import EventRecorder, EventType
-from devicemanager.cluster.client.work_queue import Priority, WorkQueue
+from devicemanager.client.api import node_path
+from devicemanager.client.errors import Conflict, Forbidden, Invalid, NotFound
+from devicemanager.client.lease_controller import LeaseController
+from devicemanager.client.protocol import Api, JsonObject
+from devicemanager.client.rate_limited_warning import Warn
+from devicemanager.client.recorder import EventRecorder, EventType
+from devicemanager.client.work_queue import Priority, WorkQueue
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import DeviceFaults, NodeKubelet
 from devicemanager.cluster.node_context import NodeContext, ServerFeatures

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import attrs
 
-from devicemanager.cluster.client.api import node_path
-from devicemanager.cluster.client.errors import ClusterError, Conflict
-from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.validation import defect
+from devicemanager.client.api import node_path
+from devicemanager.client.errors import ClusterError, Conflict
+from devicemanager.client.protocol import JsonObject
+from devicemanager.client.validation import defect
 from devicemanager.cluster.node_context import NodeContext
 from devicemanager.cluster.nodes.runtime_state import RuntimeState
 from devicemanager.cluster.options import SHARD_LABEL, VIRTUAL_LABEL

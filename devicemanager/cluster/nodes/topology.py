@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from devicemanager.cluster.client.errors import ApiError, Conflict, Forbidden, NotFound
-from devicemanager.cluster.client.protocol import Api, JsonObject
-from devicemanager.cluster.client.rate_limited_warning import Warn
-from devicemanager.cluster.client.work_queue import Priority, WorkQueue
+from devicemanager.client.errors import ApiError, Conflict, Forbidden, NotFound
+from devicemanager.client.protocol import Api, JsonObject
+from devicemanager.client.rate_limited_warning import Warn
+from devicemanager.client.work_queue import Priority, WorkQueue
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.core.status import Health
 from devicemanager.core.topology import NumaTopology

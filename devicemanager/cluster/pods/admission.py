@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.client.protocol import JsonObject
 from devicemanager.cluster.node_context import NodeContext
 from devicemanager.cluster.pods.pod_manager import PodManager, PodState, Stage
 from devicemanager.cluster.pods.status_manager import StatusManager

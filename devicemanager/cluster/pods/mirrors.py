@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import attrs
 
-from devicemanager.cluster.client.api import pod_path
-from devicemanager.cluster.client.errors import ApiError, Conflict, Forbidden, NotFound
-from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.work_queue import Priority
+from devicemanager.client.api import pod_path
+from devicemanager.client.errors import ApiError, Conflict, Forbidden, NotFound
+from devicemanager.client.protocol import JsonObject
+from devicemanager.client.work_queue import Priority
 from devicemanager.cluster.node_context import NodeContext
 from devicemanager.cluster.pods.pod_manager import MIRROR, fake_ip
 from devicemanager.core.errors import RequestError

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import attrs
 
-from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.recorder import ObjectReference
+from devicemanager.client.protocol import JsonObject
+from devicemanager.client.recorder import ObjectReference
 from devicemanager.cluster.container_behaviour import PodBehaviour
 from devicemanager.cluster.node_context import NodeContext
 from devicemanager.core.errors import RequestError

@@ -46,7 +46,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from devicemanager.cluster.client.protocol import JsonObject
+from devicemanager.client.protocol import JsonObject
 from devicemanager.cluster.node_context import NodeContext
 from devicemanager.cluster.pods.admission import AdmitHandler, PodAdmission
 from devicemanager.cluster.pods.mirrors import Mirrors

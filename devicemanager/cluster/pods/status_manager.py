@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from devicemanager.cluster.client.api import pod_path
-from devicemanager.cluster.client.errors import Conflict, Forbidden, Invalid, NotFound
-from devicemanager.cluster.client.protocol import JsonObject
-from devicemanager.cluster.client.work_queue import Priority
+from devicemanager.client.api import pod_path
+from devicemanager.client.errors import Conflict, Forbidden, Invalid, NotFound
+from devicemanager.client.protocol import JsonObject
+from devicemanager.client.work_queue import Priority
 from devicemanager.cluster.node_context import NodeContext
 from devicemanager.cluster.pods.pod_manager import PodManager, PodState, Stage, fake_ip
 from devicemanager.core.errors import RequestError

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from devicemanager.cluster.client.work_queue import Priority
+from devicemanager.client.work_queue import Priority
 from devicemanager.cluster.node_context import NodeContext
 from devicemanager.core.errors import RequestError
 

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
+from devicemanager.apiserver import Controllers, FakeApiServer
+from devicemanager.client.api import ApiClient, pod_path
+from devicemanager.client.credentials import load
+from devicemanager.client.errors import ApiError, Conflict, NotFound
 from devicemanager.cluster import Cluster
-from devicemanager.cluster.client.api import ApiClient, pod_path
-from devicemanager.cluster.client.credentials import load
-from devicemanager.cluster.client.errors import ApiError, Conflict, NotFound
-from devicemanager.cluster.fake_apiserver import Controllers, FakeApiServer
 from tools.cluster.build import VARIABLE, BuildError, binaries
 
 GPU = "vendor.com/gpu"

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from devicemanager import cli
+from devicemanager.client.api import node_path, pod_path
+from devicemanager.client.errors import Forbidden
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions
-from devicemanager.cluster.client.api import node_path, pod_path
-from devicemanager.cluster.client.errors import Forbidden
 from devicemanager.kubelet.settings import Settings
 
 GPU = "vendor.com/gpu"

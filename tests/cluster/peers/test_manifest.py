@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from devicemanager.client import api as api_module
+from devicemanager.client.api import node_path
+from devicemanager.client.errors import Conflict, NotFound
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions, NodeSpecs
-from devicemanager.cluster.client import api as api_module
-from devicemanager.cluster.client.api import node_path
-from devicemanager.cluster.client.errors import Conflict, NotFound
 from devicemanager.testing import pod_manifest
 from tests.paths import ROOT
 

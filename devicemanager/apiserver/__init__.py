@@ -1,0 +1,58 @@
+"""An API server in Python for tests: nodes, pods, resource claims and slices, with faults.
+
+Theory of operation.
+
+In:  HTTP requests on loopback, and calls from tests.
+Out: responses and watch events, in the form and with the texts of a real API server.
+
+``FakeApiServer`` (``server``) accepts connections; each request goes through these steps:
+1. ``discovery`` answers the paths ``/api`` and ``/apis``. ``handling`` parses path, query and body
+   of all others (``kinds`` knows the resources and their versions). Bodies are JSON or protobuf
+   (``protobuf``); responses are JSON.
+2. ``authorization``: permissions of users, and the Node authorizer for impersonated nodes.
+3. ``faults``: an injected error replaces the response.
+4. ``conversion``: from the version of the request to the version in which objects are stored.
+5. ``registry``: rules for create, update and delete: generated names, graceful deletion,
+   finalizers, preconditions, subresources. ``resources`` has the defaults of resource.k8s.io.
+6. ``store``: objects in memory, one version counter, and the changes for watches.
+7. ``request_log``: requests and status codes, for assertions of tests.
+
+``Controllers`` (``controllers``, ``scheduler``) are node lifecycle, scheduler and Job controller.
+They run on threads of the same process.
+
+Invariants:
+* Stored objects are never modified: a change stores a new object with a new version.
+* Every change is made with the store's lock held, so a watch gets all changes in version order.
+* All data is in memory. All users have one role. The only admission rules are those for Nodes and
+  Pods. Use the server for tests and demos only.
+
+The tests in tests/cluster/peers run on this server and on a real control plane.
+"""
+
+from __future__ import annotations
+
+from devicemanager.apiserver.authorization import (
+    Permission,
+    Permissions,
+    permissions_of,
+)
+from devicemanager.apiserver.controllers import Controllers
+from devicemanager.apiserver.errors import StatusError
+from devicemanager.apiserver.faults import Faults, Request
+from devicemanager.apiserver.request_log import LoggedRequest, RequestLog
+from devicemanager.apiserver.server import FakeApiServer
+from devicemanager.apiserver.store import Object
+
+__all__ = [
+    "Controllers",
+    "FakeApiServer",
+    "Faults",
+    "LoggedRequest",
+    "Object",
+    "Permission",
+    "Permissions",
+    "Request",
+    "RequestLog",
+    "StatusError",
+    "permissions_of",
+]

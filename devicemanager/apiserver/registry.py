@@ -1,0 +1,281 @@
+"""The API server's rules for creating, changing and deleting objects (``pkg/registry/core``)."""
+
+from __future__ import annotations
+
+import copy
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from devicemanager.apiserver.errors import (
+    StatusError,
+    already_exists,
+    conflict,
+    invalid,
+    not_found,
+    precondition_failed,
+)
+from devicemanager.apiserver.kinds import KINDS, Kinds, Target
+from devicemanager.apiserver.resources import HAVE_GENERATION, prepare
+from devicemanager.apiserver.store import Object, Store, Stored
+from devicemanager.objects.status import times
+
+__all__ = ["NOT_READY", "Registry", "is_terminal", "timestamp"]
+
+NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+_GRACE: Final = 30
+_NAME_ATTEMPTS: Final = 8
+_NAME_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""Characters of generated names (``k8s.io/apimachinery/pkg/util/rand``)."""
+_LONGEST_BASE: Final = 58
+_MODIFIED: Final = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+_IMMUTABLE: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
+"""Fields of ``metadata`` that an update cannot change."""
+
+
+def timestamp(seconds: float = 0) -> str:
+    """Return the current time plus ``seconds``, as the text of a ``metav1.Time``."""
+    return times.timestamp(time.time() + seconds)
+
+
+def is_terminal(pod: Mapping[str, Any]) -> bool:
+    """True if the phase of the pod is Succeeded or Failed."""
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
+
+
+class Registry:
+    """Store of objects that applies the API server's rules to every change.
+
+    Methods raise StatusError if a rule is violated. Thread-safe.
+    """
+
+    def __init__(
+        self, store: Store, kinds: Kinds | None = None, *, stores_resource_health: bool = True
+    ) -> None:
+        """Create a registry on a store.
+
+        ``kinds``: the known resource types; None for the built-in ones.
+        ``stores_resource_health``: True if the feature gate ResourceHealthStatus is on.
+        """
+        self.store = store
+        self.kinds = kinds or Kinds()
+        self.stores_resource_health = stores_resource_health
+
+    # -- create ----------------------------------------------------------------------
+
+    def create(self, target: Target, given: Object) -> Stored:
+        """Create an object (POST) and return it."""
+        kind = target.kind
+        if kind.namespaced and not target.namespace:
+            raise StatusError(
+                405, "the server does not allow this method on the requested resource"
+            )
+        value = copy.deepcopy(given)
+        metadata = value.setdefault("metadata", {})
+        given_name = metadata.get("name")
+        value |= {"apiVersion": kind.api_version, "kind": kind.name}
+        metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
+        if kind.namespaced:
+            metadata["namespace"] = target.namespace
+        _set_defaults(kind.name, value)
+        prepare(target, value)
+        if kind.name in HAVE_GENERATION:
+            metadata["generation"] = 1
+        with self.store.lock:
+            # If a generated name is in use, another one is generated (``RetryGenerateName``,
+            # v1.32).
+            for _ in range(_NAME_ATTEMPTS):
+                name = metadata["name"] = given_name or _generated(target, metadata)
+                if self.store.get(kind, target.namespace, name) is None:
+                    self._define(value)
+                    return self.store.put(kind, value)
+                if given_name:
+                    break
+            raise already_exists(target, name)
+
+    def _define(self, value: Object) -> None:
+        """Serve the kind that a CustomResourceDefinition names."""
+        if value["kind"] == "CustomResourceDefinition":
+            try:
+                self.kinds.define(value)
+            except ValueError as error:
+                raise StatusError(422, str(error)) from None
+
+    def bind(self, target: Target, binding: Object) -> None:
+        """Bind a pod to a node (POST of ``pods/NAME/binding``)."""
+
+        def bound(pod: Object) -> Object:
+            if pod["spec"].get("nodeName"):
+                raise conflict(target, "pod is already assigned to a node")
+            pod["spec"]["nodeName"] = binding["target"]["name"]
+            scheduled = {"type": "PodScheduled", "status": "True"}
+            conditions = pod["status"].setdefault("conditions", [])
+            conditions.append({**scheduled, "lastTransitionTime": timestamp()})
+            return pod
+
+        self.change(target, bound)
+
+    # -- change ----------------------------------------------------------------------
+
+    def replace(self, target: Target, given: Object) -> Stored:
+        """Replace an object (PUT) and return the new object."""
+        metadata = given.get("metadata", {})
+        version = metadata.get("resourceVersion")
+        if metadata.get("name", target.name) != target.name:
+            raise StatusError(
+                400,
+                f"the name of the object ({metadata['name']}) does not match the name on the URL "
+                f"({target.name})",
+            )
+
+        def replaced(old: Object) -> Object:
+            return {**copy.deepcopy(given), "apiVersion": old["apiVersion"], "kind": old["kind"]}
+
+        return self.change(target, replaced, version)
+
+    def change(
+        self, target: Target, change: Callable[[Object], Object], version: str | None = None
+    ) -> Stored:
+        """Replace an object by the result of ``change`` on a copy of the object, atomically.
+
+        If the target is the status subresource, only changes of ``status`` are stored. If it is a
+        Pod or Node, all changes except those of ``status`` are stored. Raises the error 409 if
+        ``version``, or else the version in the result, is not the object's version.
+        """
+        kind = target.kind
+        with self.store.lock:
+            stored = self._get(target)
+            old = stored.value
+            # Copied, because readers and watches share stored objects.
+            given = change(copy.deepcopy(old))
+            version = version or given.get("metadata", {}).get("resourceVersion")
+            if version and version != old["metadata"]["resourceVersion"]:
+                raise conflict(target, _MODIFIED)
+            uid = given.get("metadata", {}).get("uid")
+            if uid and uid != old["metadata"]["uid"]:
+                raise precondition_failed(target, "UID", uid, old["metadata"]["uid"])
+            new = self._merged(target, old, given)
+            # As in etcd3 storage, a write without effect creates no version and no event.
+            if new == old:
+                return stored
+            if _can_be_removed(new):
+                return self._remove(target)
+            return self.store.put(kind, new)
+
+    def _merged(self, target: Target, old: Object, given: Object) -> Object:
+        if target.subresource == "status":
+            new = {**old, "metadata": dict(old["metadata"]), "status": given.get("status", {})}
+            if target.kind.name == "Pod" and not self.stores_resource_health:
+                _drop_resource_health(new["status"])
+            return new
+        new = dict(given)
+        metadata = {
+            **given.get("metadata", {}),
+            **{key: old["metadata"][key] for key in _IMMUTABLE if key in old["metadata"]},
+        }
+        new["metadata"] = {**metadata, "resourceVersion": old["metadata"]["resourceVersion"]}
+        if target.kind.has_status and target.subresource != "binding":
+            new.pop("status", None)
+            if "status" in old:
+                new["status"] = old["status"]
+        prepare(target, new, old)
+        if target.kind.name in HAVE_GENERATION and new.get("spec") != old.get("spec"):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        return new
+
+    def _get(self, target: Target) -> Stored:
+        stored = self.store.get(target.kind, target.namespace, target.name)
+        if stored is None:
+            raise not_found(target)
+        return stored
+
+    # -- delete ----------------------------------------------------------------------
+
+    def delete(self, target: Target, options: Mapping[str, Any]) -> Stored:
+        """Delete an object and return its last state.
+
+        If it has finalizers, or is a pod that a node must stop, only mark it for deletion
+        (``registry/core/pod/strategy.go``, CheckGracefulDelete).
+        """
+        with self.store.lock:
+            old = self._get(target).value
+            _check_preconditions(target, old, options.get("preconditions") or {})
+            is_pod = target.kind == KINDS["pods"]
+            grace = _grace(old, options.get("gracePeriodSeconds")) if is_pod else 0
+            before = old["metadata"].get("deletionGracePeriodSeconds")
+            # A second deletion can only shorten the grace period of the first one.
+            if before is not None and grace >= before > 0:
+                return self._get(target)
+            new = {**old, "metadata": {**old["metadata"]}}
+            new["metadata"] |= {
+                "deletionTimestamp": timestamp(grace),
+                "deletionGracePeriodSeconds": grace,
+            }
+            if _can_be_removed(new):
+                return self._remove(target)
+            return self.store.put(target.kind, new)
+
+    def _remove(self, target: Target) -> Stored:
+        if target.kind.name == "CustomResourceDefinition":
+            self.kinds.remove(target.name)
+        return self.store.remove(target.kind, target.namespace, target.name)
+
+
+def _check_preconditions(target: Target, old: Object, wanted: Mapping[str, Any]) -> None:
+    for key, field in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        if wanted.get(key) not in (None, old["metadata"][key]):
+            raise precondition_failed(target, field, wanted[key], old["metadata"][key])
+
+
+def _grace(pod: Object, requested: int | None) -> int:
+    seconds = pod["spec"].get("terminationGracePeriodSeconds") if requested is None else requested
+    # For such a pod, no kubelet has to stop containers.
+    if not pod["spec"].get("nodeName") or is_terminal(pod):
+        return 0
+    return _GRACE if seconds is None else max(0, int(seconds))
+
+
+def _can_be_removed(value: Object) -> bool:
+    """True if the object is marked for deletion and has no finalizers and no grace period."""
+    metadata = value["metadata"]
+    if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")
+
+
+def _generated(target: Target, metadata: Mapping[str, Any]) -> str:
+    base = str(metadata.get("generateName") or "")
+    if not base:
+        text = "Required value: name or generateName is required"
+        raise invalid(target, "", [("FieldValueRequired", "metadata.name", text)])
+    return base[:_LONGEST_BASE] + "".join(secrets.choice(_NAME_LETTERS) for _ in range(5))
+
+
+def _set_defaults(kind: str, value: Object) -> None:
+    if kind == "Pod":
+        value.setdefault("status", {}).setdefault("phase", "Pending")
+        spec = value.setdefault("spec", {})
+        spec.setdefault("restartPolicy", "Always")
+        spec.setdefault("terminationGracePeriodSeconds", _GRACE)
+    elif kind == "Node":
+        # The admission plugin TaintNodesByCondition also taints nodes that are created Ready.
+        taints = value.setdefault("spec", {}).setdefault("taints", [])
+        if NOT_READY["key"] not in (taint["key"] for taint in taints):
+            taints.append(dict(NOT_READY))
+
+
+def _drop_resource_health(status: Object) -> None:
+    for container in status.get("containerStatuses") or ():
+        container.pop("allocatedResourcesStatus", None)

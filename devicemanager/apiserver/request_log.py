@@ -1,0 +1,91 @@
+"""Log of requests, which tests can match against and wait for."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any, Final
+
+import attrs
+
+__all__ = ["LoggedRequest", "RequestLog"]
+
+_LIMIT: Final = 10_000
+
+
+@attrs.frozen
+class LoggedRequest:
+    """A request that the server has answered, or a watch that it has started."""
+
+    method: str
+    path: str
+    """Path with the query, as it was sent."""
+    code: int
+    """Status code of the response."""
+    verb: str = ""
+    """Verb as in RBAC, such as ``list``; empty if the path names no resource."""
+    resource: str = ""
+    """Plural name, such as ``pods``; empty if the path names no resource."""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    version: str = ""
+    """``apiVersion`` of the request, such as ``resource.k8s.io/v1``."""
+    selector: str = ""
+    """Field selector."""
+    agent: str = ""
+    """``User-Agent`` of the client."""
+    content: str = ""
+    """``Content-Type`` of the body."""
+    body: Any = attrs.field(default=None, repr=False)
+    """The body, decoded; None if there was none."""
+
+    def matches(self, fields: dict[str, Any]) -> bool:
+        """True if each field of ``fields`` has the given value."""
+        return all(getattr(self, name) == value for name, value in fields.items())
+
+
+class RequestLog:
+    """The last 10,000 requests, oldest first. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._requests: deque[LoggedRequest] = deque(maxlen=_LIMIT)
+
+    def add(self, request: LoggedRequest) -> None:
+        """Add a request."""
+        with self._changed:
+            self._requests.append(request)
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Remove all requests."""
+        with self._changed:
+            self._requests.clear()
+
+    def find(self, **fields: Any) -> list[LoggedRequest]:
+        """Return the requests whose attributes have these values, oldest first.
+
+        Example: ``log.find(verb="update", resource="resourceslices", code=409)``. Raises
+        AttributeError for an unknown name.
+        """
+        with self._changed:
+            return self._find(fields)
+
+    def wait_for(
+        self, count: int = 1, *, timeout: float = 10.0, **fields: Any
+    ) -> list[LoggedRequest]:
+        """Wait until at least ``count`` requests match, and return them.
+
+        Raises TimeoutError after ``timeout`` seconds.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._find(fields)) >= count, timeout):
+                found = len(self._find(fields))
+                raise TimeoutError(
+                    f"{found} of {count} requests with {fields} within {timeout:g} s"
+                )
+            return self._find(fields)
+
+    def _find(self, fields: dict[str, Any]) -> list[LoggedRequest]:
+        return [each for each in self._requests if each.matches(fields)]

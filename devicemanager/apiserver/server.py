@@ -1,0 +1,398 @@
+"""HTTP server of the fake API server: HTTP/1.1 on loopback, with a thread per connection."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from devicemanager.apiserver.authorization import Permission, Permissions
+from devicemanager.apiserver.discovery import document
+from devicemanager.apiserver.errors import StatusError
+from devicemanager.apiserver.faults import Faults
+from devicemanager.apiserver.handling import HttpRequest, RequestHandler
+from devicemanager.apiserver.kinds import KINDS, Kinds, Target
+from devicemanager.apiserver.registry import Registry
+from devicemanager.apiserver.request_log import LoggedRequest, RequestLog
+from devicemanager.apiserver.store import Object, Store
+
+__all__ = ["FakeApiServer"]
+
+_MAX_BODY: Final = 3 << 20
+# Paths that need no permission, as on a real server.
+_PLAIN: Final = {
+    "/healthz": b"ok",
+    "/readyz": b"ok",
+    "/version": b'{"major":"1","minor":"32","gitVersion":"v1.32.0+fake"}',
+}
+
+
+class FakeApiServer:
+    """A fake API server for tests, on a free port of 127.0.0.1. Thread-safe.
+
+    Use it as a context manager, or call ``start`` and ``stop``. After ``stop`` and another
+    ``start``, it has the same objects and port. ``wipe`` removes all objects, like a loss of etcd.
+    """
+
+    def __init__(
+        self,
+        *,
+        token: str | None = None,
+        allowed: Iterable[Permission] | None = None,
+        stores_resource_health: bool = True,
+        bookmark_every: float = 60.0,
+        hidden: Iterable[str] = (),
+        watch_list: bool = True,
+        definitions: Iterable[Mapping[str, Any]] = (),
+    ) -> None:
+        """Create a server; ``start`` opens its port.
+
+        ``token``: the only accepted bearer token; None accepts all requests.
+        ``allowed``: permissions that every client has; None grants all permissions.
+        ``stores_resource_health``: True if the feature gate ResourceHealthStatus is on.
+        ``bookmark_every``: interval of bookmarks in seconds.
+        ``hidden``: values of ``apiVersion`` that are not served, such as ``resource.k8s.io/v1``.
+        ``watch_list``: True if the feature gate WatchList is on.
+        ``definitions``: CustomResourceDefinitions, whose objects are stored unchecked.
+
+        Raises ValueError for an invalid definition.
+        """
+        self.faults = Faults()
+        self.permissions = Permissions(allowed)
+        self.bookmark_every = bookmark_every
+        self.requests: Counter[tuple[str, str]] = Counter()
+        """Number of requests by verb and resource, including those that failed."""
+        self.log = RequestLog()
+        """The last requests with their responses."""
+        self._hidden = tuple(hidden)
+        self._watch_list = watch_list
+        self._definitions = tuple(definitions)
+        self._stores_resource_health = stores_resource_health
+        self._token = token
+        self._port = 0
+        self._server: _Server | None = None
+        self._handler = self._empty()
+
+    def _empty(self) -> RequestHandler:
+        kinds = Kinds(self._hidden)
+        for definition in self._definitions:
+            kinds.define(definition)
+        registry = Registry(Store(), kinds, stores_resource_health=self._stores_resource_health)
+        for name in ("default", "kube-system", "kube-node-lease"):
+            registry.create(Target(KINDS["namespaces"]), {"metadata": {"name": name}})
+        return RequestHandler(
+            registry, self.faults, self.permissions, self._token, watch_list=self._watch_list
+        )
+
+    # -- start and stop --------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start to accept requests, on the same port as before if the server was stopped."""
+        self._server = _Server(("127.0.0.1", self._port), self)
+        self._port = self._server.server_address[1]
+        threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), name="fake-apiserver", daemon=True
+        ).start()
+
+    def stop(self) -> None:
+        """Stop accepting requests, and close all connections."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.end()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def cut_streams(self) -> None:
+        """Break all connections, even in the middle of a response."""
+        if self._server is not None:
+            self._server.cut()
+
+    def forget_changes(self) -> None:
+        """Remove stored changes, so that watches from older versions get 410 and must relist."""
+        self._store.forget()
+
+    def wipe(self) -> None:
+        """Remove all objects and count versions from 1 again, like an API server on a new etcd."""
+        self._handler = self._empty()
+        self.cut_streams()
+
+    # -- objects ---------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """URL of the server, such as ``http://127.0.0.1:41234``."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def kubeconfig(self, path: Path) -> Path:
+        """Write a kubeconfig for this server; return its path."""
+        user = {} if self._token is None else {"token": self._token}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
+            "users": [{"name": "fake", "user": user}],
+            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
+            "current-context": "fake",
+        }
+        path.write_text(json.dumps(config))  # JSON is valid YAML
+        return path
+
+    def create(self, plural: str, value: Object, namespace: str = "default") -> Object:
+        """Create an object and return the stored object.
+
+        Raises StatusError if the server rejects it.
+        """
+        return self._handler.registry.create(self._target(plural, namespace), value).value
+
+    def get(self, plural: str, name: str, namespace: str = "default") -> Object | None:
+        """Return an object; None if it does not exist."""
+        target = self._target(plural, namespace, name)
+        stored = self._store.get(target.kind, target.namespace, name)
+        return None if stored is None else stored.value
+
+    def all(self, plural: str) -> list[Object]:
+        """Return all objects of a resource type, such as ``pods``."""
+        return [
+            stored.value for stored in self._store.all(self._handler.registry.kinds.named(plural))
+        ]
+
+    def change(
+        self,
+        plural: str,
+        name: str,
+        change: Callable[[Object], Object],
+        namespace: str = "default",
+        *,
+        subresource: str = "",
+    ) -> Object:
+        """Replace an object by the result of ``change`` on a copy of the object, atomically.
+
+        Returns the new object. Raises StatusError if the server rejects it.
+        """
+        target = self._target(plural, namespace, name, subresource)
+        return self._handler.registry.change(target, change).value
+
+    def bind(self, pod: str, node: str, namespace: str = "default") -> None:
+        """Bind a pod to a node; raise StatusError if the server rejects the binding."""
+        target = self._target("pods", namespace, pod, "binding")
+        self._handler.registry.bind(target, {"target": {"kind": "Node", "name": node}})
+
+    def delete(self, plural: str, name: str, namespace: str = "default", **options: Any) -> None:
+        """Delete an object like a request of a user; ``options`` is a ``metav1.DeleteOptions``.
+
+        Raises StatusError if the server rejects the deletion.
+        """
+        self._handler.registry.delete(self._target(plural, namespace, name), options)
+
+    def _target(self, plural: str, namespace: str, name: str = "", subresource: str = "") -> Target:
+        kind = self._handler.registry.kinds.named(plural)
+        return Target(kind, namespace if kind.namespaced else "", name, subresource)
+
+    # -- versions --------------------------------------------------------------------
+
+    @property
+    def _store(self) -> Store:
+        return self._handler.registry.store
+
+    @property
+    def version(self) -> int:
+        """The newest resource version of any object."""
+        with self._store.lock:
+            return self._store.version
+
+    def wait_for_change(self, version: int, seconds: float, until: Callable[[], bool]) -> None:
+        """Wait up to ``seconds`` for a resource version newer than ``version``.
+
+        Returns earlier if ``until`` returns True. ``wake`` causes a call of ``until``.
+        """
+        self._store.after(version, seconds, until)
+
+    def wake(self) -> None:
+        """Make watches and ``wait_for_change`` check now whether they must end."""
+        self._store.wake()
+
+    # -- requests --------------------------------------------------------------------
+
+    def _serve(self, http: _HttpHandler, method: str) -> None:
+        """Read one HTTP request from a connection and respond to it."""
+        length = int(http.headers.get("Content-Length") or 0)
+        body = http.rfile.read(min(length, _MAX_BODY))
+        if http.path in _PLAIN:
+            http.respond(200, _PLAIN[http.path])
+            return
+        handler = self._handler
+        request = None
+        try:
+            found = document(urlsplit(http.path).path, handler.registry.kinds)
+            if method == "GET" and found is not None:
+                self._log(http, method, 200)
+                http.respond(200, json.dumps(found).encode())
+                return
+            request = handler.parse(method, http.path, dict(http.headers), body)
+            self.requests[request.verb, request.target.kind.plural] += 1
+            self._delay()
+            handler.authorize(request)
+            if request.verb == "watch":
+                self._stream(http, handler, request)
+            else:
+                code, text = handler.respond(request)
+                # Logged before the response, so that a client that has it finds the entry.
+                self._log(http, method, code, request)
+                http.respond(code, text)
+        except StatusError as error:
+            self._log(http, method, error.code, request)
+            wait = {"Retry-After": "1"} if error.code == 429 else {}
+            http.respond(error.code, json.dumps(error.body()).encode(), wait)
+
+    def _log(
+        self, http: _HttpHandler, method: str, code: int, request: HttpRequest | None = None
+    ) -> None:
+        fields: dict[str, Any] = {
+            "agent": http.headers.get("User-Agent", ""),
+            "content": http.headers.get("Content-Type", ""),
+        }
+        if request is not None:
+            named = request.target
+            fields |= {
+                "verb": request.verb,
+                "resource": named.kind.plural,
+                "subresource": named.subresource,
+                "namespace": named.namespace,
+                "name": named.name,
+                "version": named.api_version,
+                "selector": request.query.get("fieldSelector", ""),
+                "body": request.body or None,
+            }
+        self.log.add(LoggedRequest(method, http.path, code, **fields))
+
+    def _delay(self) -> None:
+        if self.faults.slow:
+            time.sleep(self.faults.slow)
+        # Polled, because tests set the attribute without a notification.
+        while self.faults.silent and self._server is not None:
+            time.sleep(0.05)
+
+    def _stream(self, http: _HttpHandler, handler: RequestHandler, request: HttpRequest) -> None:
+        server = self._server
+
+        def is_over() -> bool:
+            return server is None or server.is_cut(http.connection)
+
+        watch = handler.watch(request)
+        self._log(http, request.method, 200, request)
+        http.begin()
+        for line in watch.lines(self.bookmark_every, is_over):
+            self._delay()
+            http.chunk(line)
+        if not is_over():
+            http.chunk(b"")
+
+
+class _Server(ThreadingHTTPServer):
+    # Watches last for minutes, and neither ``stop`` nor the exit of the process may wait for them.
+    daemon_threads = True
+    block_on_close = False
+    # Hundreds of nodes connect at the same time.
+    request_queue_size = 256
+
+    def __init__(self, address: tuple[str, int], api: FakeApiServer) -> None:
+        self.api = api
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        super().__init__(address, _HttpHandler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Handle a connection on a thread, and let ``cut`` end it."""
+        with self._lock:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._lock:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def is_cut(self, connection: socket.socket) -> bool:
+        """True if a connection was cut and its thread must end."""
+        with self._lock:
+            return connection not in self._open
+
+    def cut(self) -> None:
+        """End all open connections. New connections are still accepted."""
+        with self._lock:
+            found, self._open = self._open, set()
+        for connection in found:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self.api.wake()
+
+    def end(self) -> None:
+        """Close the port and end all connections."""
+        self.shutdown()
+        self.server_close()
+        self.cut()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore broken connections."""
+
+
+class _HttpHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # Headers and body are separate writes, which Nagle's algorithm would delay by 40 ms.
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    server: _Server
+
+    def respond(self, code: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        """Send a response with headers and body."""
+        self.send_response_only(code)
+        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def begin(self) -> None:
+        """Send the headers of a chunked response."""
+        self.send_response_only(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.flush()
+
+    def chunk(self, data: bytes) -> None:
+        """Send a chunk of a response; an empty chunk ends the response."""
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+        self.wfile.flush()
+
+    def do_GET(self) -> None:
+        self.server.api._serve(self, "GET")
+
+    def do_POST(self) -> None:
+        self.server.api._serve(self, "POST")
+
+    def do_PUT(self) -> None:
+        self.server.api._serve(self, "PUT")
+
+    def do_PATCH(self) -> None:
+        self.server.api._serve(self, "PATCH")
+
+    def do_DELETE(self) -> None:
+        self.server.api._serve(self, "DELETE")
+
+    def log_message(self, *_: object) -> None:
+        """Log no requests."""

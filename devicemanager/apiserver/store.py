@@ -1,0 +1,138 @@
+"""Store of objects in memory, with one version counter and a log of changes."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import attrs
+
+from devicemanager.apiserver.kinds import Kind
+
+__all__ = ["Change", "Object", "Store", "Stored"]
+
+MAX_CHANGES: Final = 100_000
+"""Number of changes that are stored for watches. A watch from a version before the oldest stored
+change gets 410."""
+
+Object = dict[str, Any]
+"""A Kubernetes object as plain data."""
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+@attrs.frozen(eq=False)
+class Stored:
+    """One version of a stored object. ``value`` must not be modified."""
+
+    value: Object
+    version: int
+    text: bytes
+    """The object as JSON, encoded once for all readers."""
+
+
+@attrs.frozen(eq=False)
+class Change:
+    """A change of an object.
+
+    ``before`` is None for a new object, and ``after`` is None for a deleted object.
+    """
+
+    version: int
+    kind: Kind
+    before: Stored | None
+    after: Stored | None
+
+
+class Store:
+    """Store of all objects of the server. Thread-safe.
+
+    Use ``with store.lock`` to make several calls atomic.
+    """
+
+    def __init__(self) -> None:
+        # Reentrant, because a caller that holds the lock calls other methods.
+        self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
+        self._objects: dict[str, dict[Key, Stored]] = {}
+        self._changes: deque[Change] = deque()
+        self.version = 1
+        self.oldest = 1
+        """All changes after this version are stored."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Stored | None:
+        """Return an object; None if it does not exist."""
+        with self.lock:
+            return self._objects.get(kind.qualified, {}).get((namespace, name))
+
+    def all(self, kind: Kind, namespace: str = "") -> list[Stored]:
+        """Return all objects of a kind, sorted by namespace and name; with ``namespace``, only
+        those in this namespace."""
+        with self.lock:
+            objects = self._objects.get(kind.qualified, {})
+            return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
+
+    def put(self, kind: Kind, value: Object) -> Stored:
+        """Store a new or changed object with the next version, and return it.
+
+        The caller must not use ``value`` afterwards.
+        """
+        with self.lock:
+            metadata = value["metadata"]
+            key = metadata.get("namespace", ""), metadata["name"]
+            before = self._objects.setdefault(kind.qualified, {}).get(key)
+            after = self._next(value)
+            self._objects[kind.qualified][key] = after
+            self._note(Change(self.version, kind, before, after))
+            return after
+
+    def remove(self, kind: Kind, namespace: str, name: str) -> Stored:
+        """Delete an object; return its last state, with the version of the deletion."""
+        with self.lock:
+            before = self._objects[kind.qualified].pop((namespace, name))
+            value = {**before.value, "metadata": dict(before.value["metadata"])}
+            last = self._next(value)
+            self._note(Change(self.version, kind, last, None))
+            return last
+
+    def _next(self, value: Object) -> Stored:
+        self.version += 1
+        value["metadata"]["resourceVersion"] = str(self.version)
+        # Encoded without spaces, like a real server: the watch filter searches for `"nodeName":"`.
+        return Stored(value, self.version, json.dumps(value, separators=(",", ":")).encode())
+
+    def _note(self, change: Change) -> None:
+        self._changes.append(change)
+        if len(self._changes) > MAX_CHANGES:
+            self.oldest = self._changes.popleft().version
+        self._changed.notify_all()
+
+    def forget(self) -> None:
+        """Remove all stored changes, so that watches from an earlier version must relist."""
+        with self.lock:
+            self._changes.clear()
+            self.oldest = self.version
+
+    def wake(self) -> None:
+        """Make all calls of ``after`` check their condition ``until`` now."""
+        with self.lock:
+            self._changed.notify_all()
+
+    def after(self, version: int, seconds: float, until: Callable[[], bool]) -> Iterator[Change]:
+        """Return the changes after a version, oldest first.
+
+        If there is none, wait for a change, for up to ``seconds`` or until ``until`` returns True.
+        """
+        with self.lock:
+            self._changed.wait_for(lambda: self.version > version or until(), seconds)
+            found = []
+            # Searched from the newest change, because a watch usually needs only the last few.
+            for change in reversed(self._changes):
+                if change.version <= version:
+                    break
+                found.append(change)
+        return reversed(found)

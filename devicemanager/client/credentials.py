@@ -1,0 +1,202 @@
+"""Address and credentials of the API server, from a kubeconfig or the pod's service account.
+
+The Python package ``kubernetes`` reads them. It also runs exec plugins and renews tokens. This
+module uses only attributes of its class ``Configuration`` that all releases from 29 on have.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import (  # type: ignore[attr-defined]
+    getproxies,
+    proxy_bypass_environment,
+)
+
+import attrs
+
+from devicemanager.client.errors import ClusterError
+from devicemanager.io.kubeconfig import check_kubeconfig, client_errors
+
+if TYPE_CHECKING:
+    from urllib3 import HTTPConnectionPool
+
+__all__ = ["Credentials", "Server", "load"]
+
+_LOOPBACK = ("localhost", "::1")
+_IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+_HINT = "use --kubeconfig, or set KUBECONFIG"
+
+Token = Callable[[], str | None]
+"""Function that returns the value of the Authorization header, renewed if necessary; None for no
+header."""
+
+
+@attrs.frozen
+class Server:
+    """Address, TLS options and proxy of an API server."""
+
+    url: str
+    tls: tuple[tuple[str, Any], ...] = ()
+    """Arguments for urllib3's HTTPS pool, as sorted pairs."""
+    proxy: str | None = None
+
+    def pool(self, connections: int, *, block: bool = True) -> HTTPConnectionPool:
+        """Return a new pool of connections to the server.
+
+        With ``block``, a request waits for a free connection; otherwise it opens another one.
+        """
+        import urllib3
+
+        options: dict[str, Any] = {"maxsize": connections, "block": block}
+        if self.url.startswith("https:"):
+            options |= dict(self.tls)
+        # Each pool has a manager, because one manager would share its connections between leases
+        # and other requests.
+        manager = (
+            urllib3.ProxyManager(self.proxy, **options)
+            if self.proxy
+            else urllib3.PoolManager(**options)
+        )
+        return manager.connection_from_url(self.url)
+
+    @property
+    def prefix(self) -> str:
+        """Path before ``/api`` in URLs, without a trailing slash; empty if there is no gateway."""
+        return urlsplit(self.url).path.rstrip("/")
+
+
+@attrs.frozen
+class Credentials:
+    """An API server, with the token to authenticate."""
+
+    server: Server
+    token: Token
+    reload: Callable[[], Credentials]
+    """Reads the kubeconfig again and returns new credentials, after a response of 401."""
+
+
+def load(
+    kubeconfig: str | os.PathLike[str] | None = None, context: str | None = None
+) -> Credentials:
+    """Read a kubeconfig and return the credentials of a context.
+
+    Without a kubeconfig, use ``KUBECONFIG``, ``~/.kube/config`` or the pod's service account,
+    whichever exists first. Raises ClusterError if there is none, or if it is invalid.
+    """
+    # Imported here because it takes a fifth of a second.
+    from kubernetes.client.configuration import Configuration
+
+    found = Configuration()
+    found.refresh_api_key_hook = None
+    path = kubeconfig or os.environ.get("KUBECONFIG") or _default()
+    if path is None and _IN_CLUSTER in os.environ:
+        where = "the pod's service account"
+        _fill(where, lambda: _in_cluster(found))
+    else:
+        where = str(path or "~/.kube/config")
+        _check_file(path)
+        _fill(where, lambda: _from_file(found, path, context))
+    return Credentials(_server(found, where), _token(found), lambda: load(kubeconfig, context))
+
+
+def _default() -> str | None:
+    # Path.expanduser raises an error for a user ID without a name and without HOME, which occurs
+    # in container images.
+    usual = os.path.expanduser("~/.kube/config")  # noqa: PTH111
+    return usual if Path(usual).exists() else None
+
+
+def _check_file(path: str | os.PathLike[str] | None) -> None:
+    if path is None:
+        raise ClusterError(f"no kubeconfig at ~/.kube/config: {_HINT}")
+    # KUBECONFIG can name several files.
+    if os.pathsep in str(path):  # several files are merged; the client reports what is missing
+        return
+    try:
+        check_kubeconfig(path)
+    except OSError as error:
+        raise ClusterError(f"cannot read kubeconfig {path}: {error.strerror}: {_HINT}") from None
+    except ValueError as error:
+        raise ClusterError(f"kubeconfig {path}: {error}: {_HINT}") from None
+
+
+def _from_file(found: Any, path: str | os.PathLike[str] | None, context: str | None) -> None:
+    from kubernetes.config import load_kube_config
+
+    load: Callable[..., None] = load_kube_config
+    # Renewed tokens are not written to the file, because the file belongs to the user.
+    with client_errors() as errors:
+        load(str(path), context=context, client_configuration=found, persist_config=False)
+    # If an exec plugin fails, the client only logs it and continues with the user's other
+    # credentials. Without others, it is an error.
+    if errors and not (found.api_key or found.cert_file or found.username):
+        raise ValueError(f"cannot get the user's credentials: {errors[-1]}")
+
+
+def _in_cluster(found: Any) -> None:
+    from kubernetes.config import load_incluster_config
+
+    load: Callable[..., None] = load_incluster_config
+    load(client_configuration=found)
+
+
+def _fill(where: str, fill: Callable[[], None]) -> None:
+    try:
+        fill()
+    except Exception as error:  # the client raises many types for a malformed file
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ClusterError(f"kubeconfig {where}: {text}") from None
+
+
+def _server(found: Any, where: str) -> Server:
+    url = str(found.host).rstrip("/")
+    try:
+        parts = urlsplit(url)
+        # ``port`` raises ValueError for a number out of range.
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ClusterError(
+            f"kubeconfig {where}: invalid server {url!r}: expected https://HOST:PORT"
+        )
+    tls = {
+        "cert_reqs": ssl.CERT_REQUIRED if found.verify_ssl else ssl.CERT_NONE,
+        "ca_certs": found.ssl_ca_cert,
+        "cert_file": found.cert_file,
+        "key_file": found.key_file,
+        "assert_hostname": found.assert_hostname,
+        "server_hostname": found.tls_server_name,
+    }
+    # Options that are None are left to urllib3's defaults, because releases of the client differ
+    # in which options are None.
+    given = tuple(sorted((name, value) for name, value in tls.items() if value is not None))
+    return Server(url, given, _proxy(found, str(parts.hostname)))
+
+
+def _proxy(found: Any, host: str) -> str | None:
+    # A proxy cannot reach loopback addresses, and many networks set a proxy for all programs.
+    if host in _LOOPBACK or host.startswith("127."):
+        return None
+    # The oldest releases of the client ignore the environment variables.
+    environment = getproxies()
+    if proxy_bypass_environment(host, {"no": found.no_proxy or environment.get("no", "")}):
+        return None
+    return found.proxy or environment.get(urlsplit(str(found.host)).scheme)
+
+
+def _token(found: Any) -> Token:
+    def token() -> str | None:
+        # Reading the key also runs the hook that renews it. The name of the key depends on the
+        # release of the client, and the oldest releases have no alias.
+        for name in ("BearerToken", "authorization"):
+            if text := found.get_api_key_with_prefix(name):
+                return str(text)
+        return None
+
+    return token

@@ -1,0 +1,224 @@
+"""The watches of a process: two that all nodes share, or two for each node."""
+
+from __future__ import annotations
+
+import resource
+import threading
+from collections.abc import Callable, Collection
+from functools import partial
+
+from devicemanager.client.api import ApiClient, OpenStreams, node_path
+from devicemanager.client.errors import ClusterError, NotFound
+from devicemanager.client.protocol import JsonObject
+from devicemanager.client.rate_limited_warning import Warn
+from devicemanager.client.reflector import Reflector, pods_on
+from devicemanager.client.shared_informer import (
+    NodeHandler,
+    NodeInformer,
+    PodHandler,
+    PodInformer,
+)
+from devicemanager.client.validation import defect, list_items
+from devicemanager.client.work_queue import join_threads
+
+__all__ = ["PerNodeWatches", "SharedWatches", "check_descriptors"]
+
+_PODS = "/api/v1/pods"
+_NODES = "/api/v1/nodes"
+_OTHER_FILES = 128
+"""Number of open files of a process other than its watches."""
+
+
+class SharedWatches:
+    """Watches that all nodes share: one of all pods, one of all Nodes of devicemanager.
+
+    Thread-safe.
+    """
+
+    def __init__(self, api: ApiClient, node_selector: str, warn: Warn) -> None:
+        """Create the watches; ``expect`` starts them.
+
+        ``node_selector``: label of devicemanager's Nodes, as ``key=value``.
+        """
+        self._api = api
+        self._pods = PodInformer()
+        self._nodes = NodeInformer()
+        self._reflectors = (
+            Reflector(
+                api,
+                _PODS,
+                self._pods,
+                # Only bound pods, because pending pods belong to no node and can be thousands.
+                query={"fieldSelector": "spec.nodeName!="},
+                wants=pods_on(self._pods.names),
+                is_same=self._is_same,
+                warn=warn,
+            ),
+            Reflector(
+                api,
+                _NODES,
+                self._nodes,
+                query={"labelSelector": node_selector},
+                is_same=self._is_same,
+                warn=warn,
+            ),
+        )
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        """Threads of the reflectors that were started; the last ones may be missing."""
+        self._late: set[str] = set()
+
+    def expect(self, names: Collection[str]) -> None:
+        """Start to collect the pods of nodes that are going to join.
+
+        The first call starts the watches. The nodes of this call get their pods from the first
+        LIST. Each node of a later call needs another LIST.
+        """
+        for name in names:
+            self._pods.expect(name)
+        with self._lock:
+            # Read after ``expect``. If the first LIST ends between the two calls, it may include
+            # the nodes, and another LIST does no harm. In the other order, nodes could get no LIST.
+            if self._pods.has_listed:
+                self._late.update(names)
+            # This also starts the reflectors for which an earlier call could start no thread.
+            for reflector in self._reflectors[len(self._threads) :]:
+                self._threads.append(reflector.start())
+
+    def _is_same(self) -> bool:
+        """True if the API server still has one of our Nodes; False if it has lost its data."""
+        chosen = self._nodes.any()
+        if chosen is None:
+            return True
+        name, uid = chosen
+        return _exists(self._api.attempt, name, uid)
+
+    def add_handlers(self, name: str, node: NodeHandler, pods: PodHandler) -> None:
+        """Deliver the Node object and the pods of a node that has joined.
+
+        Raises ApiError if a LIST of its pods fails.
+        """
+        self._nodes.add_handler(name, node)
+        self._pods.add_handler(name, pods)
+        with self._lock:
+            is_late = name in self._late
+            self._late.discard(name)
+        if is_late:
+            query = {"fieldSelector": f"spec.nodeName={name}"}
+            # One page is enough, because a node has at most a few hundred pods.
+            found = self._api.request("GET", _PODS, query=query)
+            self._pods.complete(name, [each for each in list_items(found) if not defect(each)])
+
+    def drop(self, name: str) -> None:
+        """Stop delivering objects to a node."""
+        with self._lock:
+            self._late.discard(name)
+        self._nodes.drop(name)
+        self._pods.drop(name)
+
+    def close(self, seconds: float) -> None:
+        """Wait up to ``seconds`` until the watches have ended. The caller must close the client
+        first."""
+        join_threads(self._threads, seconds)
+
+
+class PerNodeWatches:
+    """Two watches for each node, which impersonate the node.
+
+    The Node authorizer lets a node read only its own pods and its own Node object.
+    """
+
+    def __init__(self, api: ApiClient, warn: Warn) -> None:
+        self._api = api
+        self._warn = warn
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._sources: dict[str, _NodeSource] = {}
+        self._ending: list[threading.Thread] = []
+
+    def expect(self, names: Collection[str]) -> None:
+        """Do nothing: the first LIST of a node is complete. See ``SharedWatches.expect``."""
+
+    def add_handlers(self, name: str, node: NodeHandler, pods: PodHandler) -> None:
+        """Start the watches of a node that has joined, and deliver its Node object and pods."""
+        source = _NodeSource(self._api, name)
+        with self._lock:
+            self._sources[name] = source
+        # The informers are those of shared watches, but have only one node.
+        node_informer, pod_informer = NodeInformer(), PodInformer()
+        node_informer.add_handler(name, node)
+        pod_informer.expect(name)
+        pod_informer.add_handler(name, pods)
+        # This is the current UID, because a node can re-register on a new, empty server.
+        is_same = partial(_exists, source.attempt, name, node.uid)
+        for path, sink, field in (
+            (_PODS, pod_informer, "spec.nodeName"),
+            (_NODES, node_informer, "metadata.name"),
+        ):
+            query = {"fieldSelector": f"{field}={name}"}
+            watch = Reflector(source, path, sink, query=query, is_same=is_same, warn=self._warn)
+            source.threads.append(watch.start())
+
+    def drop(self, name: str) -> None:
+        """Stop the watches of a node."""
+        with self._lock:
+            source = self._sources.pop(name, None)
+            if source is None:
+                return
+            self._ending = [each for each in self._ending if each.is_alive()] + source.threads
+        source.end()
+
+    def close(self, seconds: float) -> None:
+        """Stop all watches, and wait up to ``seconds`` until they have ended."""
+        for name in list(self._sources):
+            self.drop(name)
+        join_threads(self._ending, seconds)
+
+
+class _NodeSource:
+    """API client that impersonates one node, until ``end``."""
+
+    def __init__(self, api: ApiClient, node: str) -> None:
+        self._api = api
+        self._streams = OpenStreams()
+        self._ended = threading.Event()
+        self.attempt = partial(api.attempt, user=node)
+        self.stream = partial(api.stream, user=node, streams=self._streams)
+        self.threads: list[threading.Thread] = []
+        """Threads of the node's watches."""
+
+    @property
+    def is_closing(self) -> bool:
+        """True if the watches of the node must stop."""
+        return self._ended.is_set() or self._api.is_closing
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to ``seconds``; return True if the watches of the node must stop."""
+        return self._ended.wait(seconds) or self._api.is_closing
+
+    def end(self) -> None:
+        """End the streams of the node; its watches then stop."""
+        self._ended.set()
+        self._streams.close()
+
+
+def check_descriptors(nodes: int) -> None:
+    """Raise ClusterError if the limit of open files is too low for two watches per node."""
+    # Checked before nodes join, because a watch without a descriptor would only fail and retry.
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 2 * nodes + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        raise ClusterError(
+            f"separate watches for {nodes} nodes need {needed} open files, but the limit is "
+            f"{soft}: raise the limit (ulimit -n) or use fewer nodes"
+        )
+
+
+def _exists(attempt: Callable[[str, str], JsonObject], name: str, uid: str) -> bool:
+    """True if a Node with this name and UID exists on the API server."""
+    try:
+        found = attempt("GET", node_path(name))
+    except NotFound:
+        return False
+    return bool(found["metadata"]["uid"] == uid)

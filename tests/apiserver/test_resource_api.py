@@ -1,0 +1,494 @@
+"""The group resource.k8s.io over HTTP: versions, watches, collections, conflicts, discovery."""
+
+import json
+import threading
+
+import pytest
+
+from devicemanager.apiserver import FakeApiServer
+from devicemanager.apiserver.conversion import from_stored, to_stored
+from devicemanager.apiserver.kinds import KINDS, Kinds
+from devicemanager.client.errors import ApiError, Conflict, NotFound
+
+GROUP = "/apis/resource.k8s.io"
+SLICES = f"{GROUP}/v1/resourceslices"
+CLAIMS = f"{GROUP}/v1/namespaces/default/resourceclaims"
+INITIAL = {
+    "watch": "true",
+    "sendInitialEvents": "true",
+    "resourceVersionMatch": "NotOlderThan",
+    "allowWatchBookmarks": "true",
+}
+
+
+def device_slice(name="s", *, driver="gpu.example.com", node="n", **spec):
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": "gpu-0", "attributes": {"model": {"string": "A100"}}}]
+    spec = {"driver": driver, "nodeName": node, "pool": pool, "devices": devices, **spec}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def claim(name="c", **exactly):
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", **exactly}}
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+
+
+# -- versions --------------------------------------------------------------------------
+
+
+def test_device_of_v1beta1_has_its_fields_below_basic(api):
+    api.request("POST", SLICES, device_slice())
+    old = api.request("GET", f"{GROUP}/v1beta1/resourceslices/s")
+    assert old["apiVersion"] == "resource.k8s.io/v1beta1"
+    (device,) = old["spec"]["devices"]
+    assert device == {"name": "gpu-0", "basic": {"attributes": {"model": {"string": "A100"}}}}
+    device["basic"]["capacity"] = {"memory": {"value": "1Gi"}}
+    api.request("PUT", f"{GROUP}/v1beta1/resourceslices/s", old)
+    new = api.request("GET", f"{SLICES}/s")
+    assert new["apiVersion"] == "resource.k8s.io/v1"
+    assert new["spec"]["devices"][0]["capacity"] == {"memory": {"value": "1Gi"}}
+
+
+def test_request_of_v1beta1_has_no_exactly(api):
+    api.request("POST", CLAIMS, claim(adminAccess=True))
+    path = CLAIMS.replace("/v1/", "/v1beta1/")
+    (request,) = api.request("GET", f"{path}/c")["spec"]["devices"]["requests"]
+    assert request == {
+        "name": "gpu",
+        "deviceClassName": "gpu.example.com",
+        "adminAccess": True,
+        "allocationMode": "ExactCount",
+        "count": 1,
+    }
+    given = {"metadata": {"name": "d"}, "spec": {"devices": {"requests": [request]}}}
+    api.request("POST", path, given)
+    assert api.request("GET", f"{CLAIMS}/d")["spec"] == api.request("GET", f"{CLAIMS}/c")["spec"]
+    listed = api.request("GET", path)
+    assert {each["apiVersion"] for each in listed["items"]} == {"resource.k8s.io/v1beta1"}
+
+
+TEMPLATE = {
+    "metadata": {"name": "t"},
+    "spec": {
+        "spec": {
+            "devices": {
+                "requests": [
+                    {"name": "a", "exactly": {"deviceClassName": "x"}},
+                    {"name": "b", "firstAvailable": [{"name": "s", "deviceClassName": "x"}]},
+                ]
+            }
+        }
+    },
+}
+EVENT = {
+    "metadata": {"name": "e"},
+    "involvedObject": {"kind": "Pod"},
+    "message": "text",
+    "source": {"component": "c"},
+    "count": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("plural", "value", "version"),
+    [
+        ("resourceslices", device_slice(), "resource.k8s.io/v1beta1"),
+        ("resourceslices", device_slice(), "resource.k8s.io/v1beta2"),
+        ("resourceslices", device_slice(devices=None), "resource.k8s.io/v1beta1"),
+        ("resourceclaims", claim(count=2), "resource.k8s.io/v1beta1"),
+        ("resourceclaimtemplates", TEMPLATE, "resource.k8s.io/v1beta1"),
+        ("deviceclasses", {"metadata": {"name": "x"}, "spec": {}}, "resource.k8s.io/v1beta1"),
+        ("events", EVENT, "events.k8s.io/v1"),
+    ],
+)
+def test_conversion_there_and_back_changes_nothing(plural, value, version):
+    kind = KINDS[plural]
+    value = {**value, "apiVersion": kind.api_version, "kind": kind.name}
+    other = from_stored(kind, version, value)
+    assert other["apiVersion"] == version
+    assert to_stored(kind, version, other) == value
+
+
+def test_template_of_v1beta1_has_flat_requests():
+    old = from_stored(KINDS["resourceclaimtemplates"], "resource.k8s.io/v1beta1", TEMPLATE)
+    first, second = old["spec"]["spec"]["devices"]["requests"]
+    assert first == {"name": "a", "deviceClassName": "x"}
+    assert second == TEMPLATE["spec"]["spec"]["devices"]["requests"][1]
+
+
+def test_events_of_both_groups_are_the_same_objects(api):
+    path = "/apis/events.k8s.io/v1/namespaces/default/events"
+    given = {"metadata": {"name": "e"}, "note": "text", "regarding": {"name": "p"}}
+    api.request("POST", path, given)
+    event = api.request("GET", "/api/v1/namespaces/default/events/e")
+    assert (event["message"], event["involvedObject"]) == ("text", {"name": "p"})
+    assert api.request("GET", f"{path}/e")["note"] == "text"
+
+
+def test_patch_uses_the_version_of_the_request(api):
+    api.request("POST", CLAIMS, claim())
+    path = CLAIMS.replace("/v1/", "/v1beta1/")
+    labels = {"metadata": {"labels": {"a": "b"}}}
+    changed = api.request("PATCH", f"{path}/c", labels, patch="merge")
+    assert changed["spec"]["devices"]["requests"][0]["deviceClassName"] == "gpu.example.com"
+    stored = api.request("GET", f"{CLAIMS}/c")
+    assert stored["metadata"]["labels"] == {"a": "b"}
+    assert "exactly" in stored["spec"]["devices"]["requests"][0]
+
+
+def test_hidden_version_is_not_served(tmp_path):
+    hidden = Kinds(["resource.k8s.io/v1", "resource.k8s.io/v1beta2"])
+    assert hidden.target(SLICES) is None
+    named = hidden.target(f"{GROUP}/v1beta1/resourceslices")
+    assert named.api_version == "resource.k8s.io/v1beta1"
+    assert hidden.of("resource.k8s.io/v1", "ResourceSlice") is None
+    assert hidden.of("resource.k8s.io/v1beta1", "ResourceSlice")[0].plural == "resourceslices"
+
+
+def test_wrong_kind_version_or_name_in_a_body_is_an_error(api):
+    for given, text in (
+        ({"kind": "Pod"}, "cannot be handled as a ResourceSlice"),
+        ({"apiVersion": "resource.k8s.io/v1beta1"}, "does not match the expected API version"),
+    ):
+        with pytest.raises(ApiError, match=text) as caught:
+            api.request("POST", SLICES, {**device_slice(), **given})
+        assert caught.value.code == 400
+    api.request("POST", SLICES, device_slice())
+    with pytest.raises(ApiError, match="does not match the name on the URL"):
+        api.request("PUT", f"{SLICES}/s", device_slice("other"))
+
+
+# -- watches ---------------------------------------------------------------------------
+
+
+def watch(server, query, count, change=lambda: None):
+    """Return the first events of a watch; ``change`` runs after the start of the watch."""
+    kinds = server._handler.registry.kinds
+    text = "&".join(f"{key}={value}" for key, value in query.items())
+    request = server._handler.parse("GET", f"{SLICES}?{text}", {}, b"")
+    assert kinds.target(SLICES) == request.target
+    lines = server._handler.watch(request).lines(60, lambda: False)
+    found = [json.loads(next(lines))]
+    change()
+    return [*found, *(json.loads(next(lines)) for _ in range(count - 1))]
+
+
+def test_initial_events_end_with_a_bookmark(apiserver):
+    apiserver.create("resourceslices", device_slice("a"))
+    apiserver.create("resourceslices", device_slice("b", driver="other.example.com"))
+    query = {**INITIAL, "fieldSelector": "spec.driver=gpu.example.com,spec.nodeName=n"}
+    added, bookmark, later = watch(
+        apiserver, query, 3, lambda: apiserver.create("resourceslices", device_slice("c"))
+    )
+    assert (added["type"], added["object"]["metadata"]["name"]) == ("ADDED", "a")
+    assert bookmark["type"] == "BOOKMARK"
+    assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert bookmark["object"]["kind"] == "ResourceSlice"
+    assert (later["type"], later["object"]["metadata"]["name"]) == ("ADDED", "c")
+
+
+def test_watch_without_initial_events_starts_with_changes(apiserver):
+    apiserver.create("resourceslices", device_slice("a"))
+    query = {**INITIAL, "sendInitialEvents": "false", "timeoutSeconds": "5"}
+    thread = threading.Timer(0.05, apiserver.create, ["resourceslices", device_slice("b")])
+    thread.start()
+    (event,) = watch(apiserver, query, 1)
+    thread.join()
+    assert event["object"]["metadata"]["name"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        (
+            {"watch": "1", "sendInitialEvents": "true"},
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: '
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ),
+        (
+            {"watch": "1", "resourceVersionMatch": "NotOlderThan"},
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: '
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ),
+        (
+            {"sendInitialEvents": "true"},
+            'ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: '
+            "sendInitialEvents is forbidden for list",
+        ),
+        (
+            {"resourceVersionMatch": "Exact"},
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: '
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ),
+    ],
+)
+def test_options_that_contradict_each_other_are_invalid(api, query, text):
+    with pytest.raises(ApiError) as caught:
+        api.request("GET", SLICES, query=query)
+    assert (caught.value.code, caught.value.message) == (422, text)
+
+
+def test_server_without_watch_lists_refuses_initial_events(tmp_path):
+    server = FakeApiServer(watch_list=False)
+    with pytest.raises(Exception, match="WatchList feature gate") as caught:
+        watch(server, INITIAL, 1)
+    assert caught.value.code == 422
+
+
+# -- selectors and collections ---------------------------------------------------------
+
+
+def test_slices_are_selected_by_driver_and_node(api):
+    for name, driver, node in (("a", "x", "n"), ("b", "x", "m"), ("c", "y", "n")):
+        api.request("POST", SLICES, device_slice(name, driver=driver, node=node))
+    query = {"fieldSelector": "spec.driver=x,spec.nodeName=n"}
+    found = api.request("GET", SLICES, query=query)["items"]
+    assert [each["metadata"]["name"] for each in found] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (
+            SLICES,
+            "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: spec.pool",
+        ),
+        (
+            CLAIMS,
+            '"spec.pool" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
+    ],
+)
+def test_unknown_field_of_a_selector_is_an_error(api, path, text):
+    with pytest.raises(ApiError) as caught:
+        api.request("GET", path, query={"fieldSelector": "spec.pool=x"})
+    assert (caught.value.code, caught.value.message) == (400, text)
+
+
+def test_collection_is_deleted_by_selector(api, apiserver):
+    for name, driver in (("a", "x"), ("b", "y"), ("c", "x")):
+        api.request("POST", SLICES, device_slice(name, driver=driver))
+    query = {"fieldSelector": "spec.driver=x,spec.nodeName=n"}
+    deleted = api.request("DELETE", SLICES, query=query)
+    assert deleted["kind"] == "ResourceSliceList"
+    assert [each["metadata"]["name"] for each in deleted["items"]] == ["a", "c"]
+    assert [each["metadata"]["name"] for each in apiserver.all("resourceslices")] == ["b"]
+    (logged,) = apiserver.log.find(verb="deletecollection")
+    assert logged.selector == "spec.driver=x,spec.nodeName=n"
+
+
+def test_collection_of_all_namespaces_is_not_deleted(api):
+    with pytest.raises(ApiError) as caught:
+        api.request("DELETE", f"{GROUP}/v1/resourceclaims")
+    assert caught.value.code == 405
+
+
+# -- changes ---------------------------------------------------------------------------
+
+
+def test_conflict_has_the_text_of_the_api_server(api):
+    made = api.request("POST", SLICES, device_slice())
+    made["spec"]["pool"]["generation"] = 2
+    api.request("PUT", f"{SLICES}/s", made)
+    with pytest.raises(Conflict) as caught:
+        api.request("PUT", f"{SLICES}/s", made)
+    assert caught.value.message == (
+        'Operation cannot be fulfilled on resourceslices.resource.k8s.io "s": the object has been '
+        "modified; please apply your changes to the latest version and try again"
+    )
+
+
+def test_preconditions_of_a_deletion(api):
+    made = api.request("POST", SLICES, device_slice())["metadata"]
+    for wanted, text in (
+        ({"uid": "x"}, f"UID in precondition: x, UID in object meta: {made['uid']}"),
+        (
+            {"resourceVersion": "7"},
+            "ResourceVersion in precondition: 7, ResourceVersion in object meta: "
+            f"{made['resourceVersion']}",
+        ),
+    ):
+        with pytest.raises(Conflict, match=text):
+            api.request("DELETE", f"{SLICES}/s", {"preconditions": wanted})
+    api.request("DELETE", f"{SLICES}/s", {"preconditions": {"uid": made["uid"]}})
+    with pytest.raises(NotFound) as caught:
+        api.request("GET", f"{SLICES}/s")
+    assert caught.value.message == 'resourceslices.resource.k8s.io "s" not found'
+
+
+def test_generation_counts_changes_of_the_spec(api):
+    made = api.request("POST", SLICES, device_slice())
+    assert made["metadata"]["generation"] == 1
+    made["metadata"]["labels"] = {"a": "b"}
+    made = api.request("PUT", f"{SLICES}/s", made)
+    assert made["metadata"]["generation"] == 1
+    made["spec"]["pool"]["generation"] = 2
+    assert api.request("PUT", f"{SLICES}/s", made)["metadata"]["generation"] == 2
+
+
+def test_generated_name_has_five_letters(api):
+    given = device_slice()
+    given["metadata"] = {"generateName": "00000-gpu-n-"}
+    name = api.request("POST", SLICES, given)["metadata"]["name"]
+    assert name.startswith("00000-gpu-n-")
+    assert len(name) == len("00000-gpu-n-") + 5
+    assert set(name[-5:]) <= set("bcdfghjklmnpqrstvwxz2456789")
+    with pytest.raises(ApiError) as caught:
+        api.request("POST", SLICES, {**given, "metadata": {}})
+    assert caught.value.message == (
+        'ResourceSlice.resource.k8s.io "" is invalid: metadata.name: Required value: '
+        "name or generateName is required"
+    )
+
+
+def test_status_of_a_claim_is_a_subresource(api):
+    status = {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}
+    made = api.request("POST", CLAIMS, {**claim(), "status": status})
+    assert "status" not in made
+    changed = api.request("PUT", f"{CLAIMS}/c/status", {**made, "status": status, "spec": {}})
+    assert changed["status"] == status
+    assert changed["spec"] == made["spec"]
+    kept = api.request("PUT", f"{CLAIMS}/c", {**changed, "status": {}})
+    assert kept["status"] == status
+
+
+def test_defaults_of_a_claim(api):
+    given = claim(tolerations=[{"key": "a"}])
+    several = {"name": "b", "firstAvailable": [{"name": "s", "deviceClassName": "x"}]}
+    given["spec"]["devices"]["requests"].append(several)
+    made = api.request("POST", CLAIMS, given)
+    first, second = made["spec"]["devices"]["requests"]
+    assert first["exactly"] == {
+        "deviceClassName": "gpu.example.com",
+        "allocationMode": "ExactCount",
+        "count": 1,
+        "tolerations": [{"key": "a", "operator": "Equal"}],
+    }
+    assert second["firstAvailable"][0]["count"] == 1
+    templates = CLAIMS.replace("resourceclaims", "resourceclaimtemplates")
+    made = api.request("POST", templates, {"metadata": {"name": "t"}, "spec": {"spec": {}}})
+    assert made["spec"] == {"spec": {}}
+
+
+def test_taints_get_a_time(api):
+    taint = {"key": "k", "effect": "NoSchedule"}
+    spec = {"devices": [{"name": "d", "taints": [taint]}]}
+    made = api.request("POST", SLICES, device_slice(**spec))
+    assert made["spec"]["devices"][0]["taints"][0]["timeAdded"].endswith("Z")
+    rules = f"{GROUP}/v1/devicetaintrules"
+    made = api.request("POST", rules, {"metadata": {"name": "r"}, "spec": {"taint": taint}})
+    assert made["spec"]["taint"]["timeAdded"].endswith("Z")
+    assert api.request("GET", f"{GROUP}/v1alpha3/devicetaintrules/r")["spec"] == made["spec"]
+
+
+# -- discovery and CRDs ----------------------------------------------------------------
+
+WIDGETS = {
+    "metadata": {"name": "widgets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["w"]},
+        "versions": [
+            {"name": "v1alpha1", "served": True, "storage": False},
+            {"name": "v1", "served": True, "storage": True, "subresources": {"status": {}}},
+        ],
+    },
+}
+
+
+def test_discovery_lists_groups_versions_and_resources(api):
+    assert api.request("GET", "/api")["versions"] == ["v1"]
+    groups = {each["name"]: each for each in api.request("GET", "/apis")["groups"]}
+    assert groups["resource.k8s.io"]["preferredVersion"]["version"] == "v1"
+    assert [each["version"] for each in groups["resource.k8s.io"]["versions"]] == [
+        "v1",
+        "v1beta2",
+        "v1beta1",
+        "v1alpha3",
+    ]
+    assert api.request("GET", GROUP) == {
+        "kind": "APIGroup",
+        "apiVersion": "v1",
+        **groups["resource.k8s.io"],
+    }
+    listed = api.request("GET", f"{GROUP}/v1beta1")
+    assert listed["groupVersion"] == "resource.k8s.io/v1beta1"
+    rows = {each["name"]: each for each in listed["resources"]}
+    assert set(rows) == {
+        "resourceslices",
+        "resourceclaims",
+        "resourceclaims/status",
+        "resourceclaimtemplates",
+        "deviceclasses",
+    }
+    assert rows["resourceclaims"]["namespaced"] is True
+    assert "deletecollection" in rows["resourceclaims"]["verbs"]
+    core = {each["name"]: each for each in api.request("GET", "/api/v1")["resources"]}
+    assert core["pods"]["shortNames"] == ["po"]
+    for path in ("/apis/none.example.com", "/apis/resource.k8s.io/v9", "/api/v9"):
+        with pytest.raises(NotFound):
+            api.request("GET", path)
+
+
+def test_objects_of_a_crd_are_stored_as_they_are(api, apiserver):
+    api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", WIDGETS)
+    path = "/apis/example.com/v1/namespaces/default/widgets"
+    api.request("POST", path, {"metadata": {"name": "w"}, "spec": {"a": [1]}})
+    old = api.request("GET", path.replace("/v1/", "/v1alpha1/") + "/w")
+    assert (old["apiVersion"], old["spec"]) == ("example.com/v1alpha1", {"a": [1]})
+    changed = api.request("PUT", f"{path}/w/status", {"status": {"ready": True}})
+    assert changed["status"] == {"ready": True}
+    assert apiserver.get("widgets.example.com", "w")["spec"] == {"a": [1]}
+    assert len(apiserver.all("widgets")) == 1
+    api.request(
+        "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+    )
+    with pytest.raises(NotFound):
+        api.request("GET", path)
+    with pytest.raises(KeyError):
+        apiserver.all("widgets")
+
+
+def test_definitions_are_given_at_the_start(tmp_path):
+    server = FakeApiServer(definitions=[WIDGETS])
+    server.create("widgets", {"metadata": {"name": "w"}})
+    assert server.get("widgets", "w")["kind"] == "Widget"
+    with pytest.raises(ValueError, match=r"spec\.names\.plural"):
+        FakeApiServer(definitions=[{"spec": {"group": "example.com"}}])
+
+
+def test_invalid_definition_is_rejected(api):
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    with pytest.raises(ApiError) as caught:
+        api.request("POST", path, {"metadata": {"name": "x"}})
+    assert caught.value.code == 422
+
+
+# -- log -------------------------------------------------------------------------------
+
+
+def test_log_has_requests_with_responses(api, apiserver):
+    api.request("POST", SLICES, device_slice())
+    with pytest.raises(NotFound):
+        api.request("GET", f"{CLAIMS}/missing")
+    (made,) = apiserver.log.find(verb="create", resource="resourceslices", code=201)
+    assert made.body["spec"]["driver"] == "gpu.example.com"
+    assert made.version == "resource.k8s.io/v1"
+    (missing,) = apiserver.log.find(name="missing")
+    assert (missing.code, missing.namespace, missing.method) == (404, "default", "GET")
+    apiserver.log.clear()
+    assert apiserver.log.find() == []
+    with pytest.raises(AttributeError):
+        api.request("GET", SLICES)
+        apiserver.log.find(colour="red")
+
+
+def test_log_waits_for_requests(api, apiserver):
+    thread = threading.Timer(0.05, api.request, ["POST", SLICES, device_slice()])
+    thread.start()
+    (found,) = apiserver.log.wait_for(verb="create")
+    thread.join()
+    assert found.code == 201
+    with pytest.raises(TimeoutError, match="1 of 2 requests"):
+        apiserver.log.wait_for(2, timeout=0.01, verb="create")

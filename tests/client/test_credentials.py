@@ -1,0 +1,147 @@
+"""Credentials from a kubeconfig, and errors about one that cannot be used."""
+
+import json
+import ssl
+
+import pytest
+
+from devicemanager.client.credentials import load
+from devicemanager.client.errors import ClusterError
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """Hide the kubeconfig and environment of the machine."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def kubeconfig(tmp_path):
+    def write(cluster=None, user=None):
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": cluster or {"server": "https://h:6443"}}],
+            "users": [{"name": "u", "user": user or {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(config))
+        return path
+
+    return write
+
+
+def test_load_reads_server_and_token(kubeconfig):
+    found = load(kubeconfig({"server": "https://h:6443/behind/"}, {"token": "t"}))
+    assert found.server.url == "https://h:6443/behind"
+    assert found.server.prefix == "/behind"
+    assert found.token() == "Bearer t"
+    assert dict(found.server.tls)["cert_reqs"] == ssl.CERT_REQUIRED
+
+
+def test_user_without_token_has_none(kubeconfig):
+    assert load(kubeconfig()).token() is None
+
+
+def test_tls_options_are_read(kubeconfig):
+    cluster = {"server": "https://h", "insecure-skip-tls-verify": True, "tls-server-name": "n"}
+    tls = dict(load(kubeconfig(cluster)).server.tls)
+    assert tls == {"cert_reqs": ssl.CERT_NONE, "server_hostname": "n"}
+
+
+def test_proxy_is_used_except_for_loopback(kubeconfig, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:1")
+    monkeypatch.setenv("https_proxy", "http://proxy:1")
+    assert load(kubeconfig()).server.proxy == "http://proxy:1"
+    assert load(kubeconfig({"server": "https://127.0.0.1:1"})).server.proxy is None
+
+
+def test_reload_reads_the_current_file(kubeconfig):
+    found = load(kubeconfig(user={"token": "old"}))
+    kubeconfig(user={"token": "new"})
+    assert found.reload().token() == "Bearer new"
+
+
+def test_kubeconfig_variable_is_used(kubeconfig, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(user={"token": "t"})))
+    assert load().token() == "Bearer t"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "No such file or directory"),
+        ("{", "kubeconfig"),
+        ("[]", "not a kubeconfig file: expected the keys clusters, contexts and users"),
+        (
+            "hello",
+            "not a kubeconfig file: expected the keys clusters, contexts and users: "
+            "use --kubeconfig",
+        ),
+        ('{"current-context": "x"}', "kubeconfig"),
+        ("", "not a kubeconfig file: expected the keys clusters, contexts and users"),
+        ("\0", "kubeconfig"),
+    ],
+)
+def test_invalid_kubeconfig_is_a_one_line_error(tmp_path, text, message):
+    path = tmp_path / "bad"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ClusterError) as caught:
+        load(path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_kubeconfig_must_be_utf8(tmp_path):
+    path = tmp_path / "bad"
+    path.write_bytes(b"a: \xff")
+    with pytest.raises(ClusterError, match=r"bad: .*UTF-8 text \(byte 3\): use --kubeconfig"):
+        load(path)
+
+
+def test_failing_exec_plugin_is_an_error_without_other_credentials(kubeconfig, caplog):
+    program = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/such/program"}
+    with pytest.raises(ClusterError, match=r"cannot get the user's credentials: .*no/such/prog"):
+        load(kubeconfig(user={"exec": program}))
+    found = load(kubeconfig(user={"exec": program, "username": "a", "password": "b"}))
+    assert found.token().startswith("Basic ")
+
+
+def test_unknown_context_is_an_error(kubeconfig):
+    with pytest.raises(ClusterError, match="nowhere"):
+        load(kubeconfig(), context="nowhere")
+
+
+@pytest.mark.parametrize("server", ["h:6443", "ftp://h", "https://", "https://h:port"])
+def test_invalid_server_is_an_error(kubeconfig, server):
+    with pytest.raises(ClusterError, match=r"invalid server .*: expected https://HOST:PORT"):
+        load(kubeconfig({"server": server}))
+
+
+def test_missing_kubeconfig_is_an_error():
+    with pytest.raises(ClusterError, match=r"^no kubeconfig at ~/\.kube/config"):
+        load()
+
+
+def test_missing_service_account_is_an_error(monkeypatch):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(ClusterError, match=r"^kubeconfig the pod's service account"):
+        load()
+
+
+def test_user_id_without_name_and_home_is_supported(monkeypatch):
+    """As in images that set only a user number."""
+
+    def unknown(number):
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    with pytest.raises(ClusterError, match=r"^no kubeconfig at ~/\.kube/config"):
+        load()
