@@ -27,6 +27,7 @@ from devicemanager.claims.core.inventory import DeviceKey
 from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.core.model import Allocation
 from devicemanager.claims.errors import ClaimsError
+from devicemanager.claims.snapshot import Found
 from devicemanager.claims.state_file import ClaimRecord, ClaimsState
 from devicemanager.claims.store import ObjectStore
 from devicemanager.claims.v1alpha1 import objects as api
@@ -132,6 +133,7 @@ class AllocatedClaims:
         # By pod: the version at which its claims last changed.
         self.pod_versions: dict[str, int] = {}
         self._released: list[ReleasedClaim] = []
+        self.allocator = Allocator(store, admin_namespaces=admin_namespaces)
         self.restore(ClaimsState())
 
     # -- the state file ------------------------------------------------------------------
@@ -142,9 +144,12 @@ class AllocatedClaims:
         Raises LedgerError, and changes nothing, for a contradictory state.
         """
         # First, because only this step can fail.
+        ledger = Ledger.restore(state.ledger())
+        # A running search must notice that its ledger was replaced.
+        ledger.version = self.allocator.ledger.version + 1
         self.allocator = Allocator(
             self._store,
-            ledger=Ledger.restore(state.ledger()),
+            ledger=ledger,
             allocated=[record.claim for record in state.records],
             admin_namespaces=self._admin_namespaces,
         )
@@ -188,16 +193,30 @@ class AllocatedClaims:
         for pod in pods:
             self.pod_versions[pod] = self.version
 
-    def reserve(self, uid: str, name: str, claims: Sequence[str]) -> None:
-        """Allocate those of a pod's claims that are pending, all or none; then reserve all.
+    def allocate(self, found: Found | None) -> tuple[str, ...]:
+        """Record the devices that a search found, if any, and return the claims.
 
-        Raises ClaimsError if a claim is being deleted or cannot be allocated.
+        Raises TryAgain, and changes nothing, if changes since the search contradict its result.
         """
+        new = self.allocator.commit(found) if found is not None else ()
+        self.mark_changed()
+        return new
+
+    def check_not_deleted(self, uid: str, claims: Iterable[str]) -> None:
+        """Raise ClaimsError if a claim is being deleted, so that a pod (UID) cannot use it."""
         # A pod that uses a deleted claim can be admitted again, after a restart of the kubelet.
         for claim in claims:
             if claim in self._deleted and uid not in self.reservations.users(claim):
                 raise ClaimsError(f'DeviceClaim "{claim}" is being deleted')
-        new = self.allocator.allocate(claims, self._node)
+
+    def reserve(self, uid: str, name: str, claims: Sequence[str], found: Found | None) -> None:
+        """Record the devices that a search found for a pod's claims, then reserve all claims.
+
+        Raises ClaimsError, and changes nothing, if a claim is being deleted, or if changes since
+        the search contradict its result.
+        """
+        self.check_not_deleted(uid, claims)
+        new = self.allocate(found)
         if new:
             self._new[uid] = new
         for claim in claims:
@@ -320,13 +339,16 @@ class AllocatedClaims:
         allocation = self.allocator.ledger.allocation(claim)
         return tuple([grant.device for grant in allocation.grants]) if allocation else ()
 
-    def missing_devices(self) -> MissingDevices:
-        """Return the allocated devices that no pool offers any more, by claim."""
+    def missing_devices(self, *claims: str) -> MissingDevices:
+        """Return the allocated devices that no pool offers any more, by claim.
+
+        Without arguments, of all claims.
+        """
         # Reads the pools, not the inventory: publishing many pools would rebuild the inventory
         # once for each pool.
         offered: dict[str, frozenset[DeviceKey]] = {}
         found = {}
-        for claim in self.allocator.ledger.claims():
+        for claim in claims or self.allocator.ledger.claims():
             devices = self.devices(claim)
             for pool in {key.pool for key in devices} - offered.keys():
                 offered[pool] = self._offered(pool)
@@ -345,7 +367,7 @@ class AllocatedClaims:
     def view(self, claim: str) -> ClaimView:
         """Return a snapshot of one claim. Raises ClaimsError if the claim does not exist."""
         found = self.allocator.claim(claim)
-        return self._view(found, self.missing_devices())
+        return self._view(found, self.missing_devices(claim))
 
     def views(self) -> tuple[ClaimView, ...]:
         """Return snapshots of all claims, sorted by ``namespace/name``."""

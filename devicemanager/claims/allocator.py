@@ -4,10 +4,10 @@ In:  the objects of a store, a ledger, and names of claims.
 Out: claims with ``status.allocations``, or an error that leaves everything unchanged.
 """
 
-# The steps of ``allocate``: ``Resolver`` turns claims into requests, ``solve`` finds devices,
-# ``_status`` makes the status with its configs, and only then ``Ledger.commit`` records the
-# devices. Steps that can fail come first. The module uses no locks, files or clocks, because
-# ``AllocatedClaims``, the CLI and replays all use it.
+# The steps of ``allocate``: ``snapshot`` copies what a search reads, ``Snapshot.search`` finds
+# devices, and only then ``commit`` records them. The steps are separate because ``ClaimManager``
+# holds its lock for the first and the last one only. The module uses no locks, files or clocks,
+# because ``AllocatedClaims``, the CLI and replays all use it.
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from devicemanager.claims.core.inventory import Inventory
-from devicemanager.claims.core.ledger import Ledger
-from devicemanager.claims.core.model import Allocation, Error, Infeasible, Limits, Undecided
-from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
-from devicemanager.claims.errors import ClaimsError, DoesNotFit, TryAgain
-from devicemanager.claims.explanation import Explanation, explain, rejection_line, undecided_message
+from devicemanager.claims.core.ledger import Ledger, LedgerError
+from devicemanager.claims.core.model import Limits
+from devicemanager.claims.core.solve import DEFAULT_LIMITS
+from devicemanager.claims.errors import ClaimsError, TryAgain
+from devicemanager.claims.explanation import Explanation
+from devicemanager.claims.snapshot import Found, Snapshot
 from devicemanager.claims.store import ObjectStore
 from devicemanager.claims.v1alpha1 import objects as api
-from devicemanager.claims.v1alpha1.convert import allocations_of
-from devicemanager.claims.v1alpha1.resolve import ResolvedAlternative, ResolvedClaim, Resolver
 
 
 class Allocator:
@@ -72,8 +70,8 @@ class Allocator:
         """True if the ledger has an allocation of the claim (``namespace/name``)."""
         return self.ledger.allocation(claim) is not None
 
-    def submit(self, claim: api.DeviceClaim) -> None:
-        """Create or replace a claim; ignore its status.
+    def submit(self, claim: api.DeviceClaim, *, checked: bool = False) -> None:
+        """Create or replace a claim; ignore its status. ``checked``: the claim is known valid.
 
         Raises InvalidObject for an invalid claim, and ClaimsError if the claim is allocated and
         its spec would change.
@@ -84,7 +82,7 @@ class Allocator:
                 f'DeviceClaim "{claim.id}": spec: Forbidden: the claim is allocated and cannot'
                 " be changed until it is released"
             )
-        self.store.submit(claim)
+        self.store.submit(claim, checked=checked)
 
     def allocate(self, ids: Sequence[str], node: str) -> tuple[str, ...]:
         """Allocate claims together on a node; return the claims that were not allocated before.
@@ -92,19 +90,52 @@ class Allocator:
         Raises DoesNotFit, TryAgain, or ClaimsError for a claim that can never be allocated.
         An error leaves everything unchanged.
         """
-        new = [self.claim(claim) for claim in dict.fromkeys(ids) if not self.is_allocated(claim)]
-        if not new:
-            return ()
-        inventory, resolved = self._resolve(new, node)
-        found = self._solve(inventory, resolved)
-        statuses = [
-            self._status(claim, each, allocation, inventory)
-            for claim, each, allocation in zip(new, resolved, found, strict=True)
-        ]
-        self.ledger.commit(inventory, found)
-        for claim, status in zip(new, statuses, strict=True):
-            self._allocated[claim.id] = attrs.evolve(claim, status=status)
-        return tuple([claim.id for claim in new])
+        new = self.pending(ids)
+        return self.commit(self.snapshot(new, node).search()) if new else ()
+
+    def pending(self, ids: Iterable[str]) -> tuple[api.DeviceClaim, ...]:
+        """Return those of the claims that are not allocated.
+
+        Raises ClaimsError if one of them does not exist.
+        """
+        new = [claim for claim in dict.fromkeys(ids) if not self.is_allocated(claim)]
+        return tuple(map(self.claim, new))
+
+    def snapshot(self, claims: Iterable[api.DeviceClaim], node: str) -> Snapshot:
+        """Return what a search for the devices of claims reads, as it is now."""
+        return Snapshot(
+            tuple(claims),
+            self.store.offer(node),
+            dict(self.store.classes),
+            dict(self.store.configs),
+            self.ledger.copy(),
+            self._limits,
+            self._admin_namespaces,
+            (self.store.version, self.ledger.version),
+        )
+
+    def is_current(self, snapshot: Snapshot) -> bool:
+        """True if nothing has changed since the snapshot that its search reads."""
+        return snapshot.version == (self.store.version, self.ledger.version) and all(
+            self.store.claims.get(claim.id) == claim for claim in snapshot.claims
+        )
+
+    def commit(self, found: Found) -> tuple[str, ...]:
+        """Record the devices that a search found; return the claims.
+
+        Raises TryAgain, and changes nothing, if changes since the search contradict its result.
+        """
+        for claim in found.claims:
+            now = self.store.claims.get(claim.id)
+            if now is None or not now.same_spec(claim):
+                raise TryAgain(f'DeviceClaim "{claim.id}" changed during the search: try again')
+        try:
+            self.ledger.commit(found.inventory, found.allocations)
+        except LedgerError as error:
+            raise TryAgain(f"allocations changed during the search: {error}: try again") from error
+        for claim in found.claims:
+            self._allocated[claim.id] = claim
+        return tuple([claim.id for claim in found.claims])
 
     def explain(self, ids: Sequence[str], node: str) -> Explanation:
         """Explain claims on a node: why they have or would get their devices, or do not fit.
@@ -112,7 +143,7 @@ class Allocator:
         Raises ClaimsError for a claim that can never be allocated.
         """
         claims = [self.claim(claim) for claim in dict.fromkeys(ids)]
-        return explain(*self._resolve(claims, node), self.ledger, self._limits)
+        return self.snapshot(claims, node).explain()
 
     def release(self, *claims: str) -> tuple[str, ...]:
         """Release claims and return the claims that were allocated. Idempotent."""
@@ -139,55 +170,3 @@ class Allocator:
         if device_statuses is not None:
             status = attrs.evolve(status, device_statuses=device_statuses)
         self._allocated[claim] = attrs.evolve(old, status=status)
-
-    def _resolve(
-        self, claims: Iterable[api.DeviceClaim], node: str
-    ) -> tuple[Inventory, list[ResolvedClaim]]:
-        constraints = self.store.constraints(node)
-        resolver = Resolver(constraints, self.store.classes, self._admin_namespaces)
-        return constraints.inventory, [resolver.resolve(claim) for claim in claims]
-
-    def _solve(
-        self, inventory: Inventory, resolved: Sequence[ResolvedClaim]
-    ) -> tuple[Allocation, ...]:
-        claims = [each.claim for each in resolved]
-        outcome = solve(inventory, self.ledger, claims, self._limits)
-        if isinstance(outcome, Error):
-            raise ClaimsError(f'DeviceClaim "{outcome.claim}": {outcome.message}')
-        if isinstance(outcome, Infeasible):
-            reasons = [rejection_line(each, resolved) for each in outcome.reasons]
-            raise DoesNotFit("; ".join(reasons))
-        if isinstance(outcome, Undecided):
-            raise TryAgain(undecided_message(outcome))
-        return outcome.allocations
-
-    def _status(
-        self,
-        claim: api.DeviceClaim,
-        resolved: ResolvedClaim,
-        allocation: Allocation,
-        inventory: Inventory,
-    ) -> api.ClaimStatus:
-        # Configs are copied, so that later changes do not affect a prepared device. Only configs
-        # of the alternative and the class that a device was allocated through are copied.
-        class_configs: dict[api.ConfigReference, api.ConfigObject] = {}
-        claim_configs: dict[api.ConfigReference, api.ConfigObject] = {}
-        try:
-            for grant in allocation.grants:
-                choice = resolved.choices[grant.request][grant.alternative]
-                device_class = choice.class_of(inventory.index[grant.device])
-                for reference in device_class.configs:
-                    class_configs[reference] = self.store.config(reference)
-                for reference in _in_namespace(choice, claim.metadata.namespace):
-                    claim_configs[reference] = self.store.config(reference)
-        except ClaimsError as error:
-            raise ClaimsError(f'DeviceClaim "{claim.id}": {error}') from None
-        return api.ClaimStatus(
-            allocations_of(allocation, self.store.pools),
-            tuple(class_configs.values()),
-            tuple(claim_configs.values()),
-        )
-
-
-def _in_namespace(choice: ResolvedAlternative, namespace: str) -> list[api.ConfigReference]:
-    return [attrs.evolve(each, namespace=namespace) for each in choice.detail.configs]

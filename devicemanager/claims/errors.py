@@ -37,7 +37,14 @@ class DoesNotFit(ClaimsError):
 
 
 class TryAgain(ClaimsError):
-    """A search for devices that reached its limits before it had a result."""
+    """A search for devices that reached its limits before it had a result.
+
+    This does not mean that the claims do not fit. ``unexamined`` names what was not examined.
+    """
+
+    def __init__(self, message: str, unexamined: tuple[str, ...] = ()) -> None:
+        self.unexamined = unexamined
+        super().__init__(message)
 
 
 def one_line(text: str, most: int = _MAX_TEXT) -> str:

@@ -32,10 +32,13 @@ from devicemanager.claims.core.model import (
     Undecided,
 )
 from devicemanager.claims.core.reasons import leftovers
-from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
+from devicemanager.claims.core.solve import DEFAULT_LIMITS, budget_of, solve
+from devicemanager.claims.core.step_budget import StepBudget
+from devicemanager.claims.errors import TryAgain
 from devicemanager.claims.v1alpha1 import objects as api
-from devicemanager.claims.v1alpha1.resolve import ResolvedClaim
+from devicemanager.claims.v1alpha1.resolve import ConstraintsCutOff, ResolvedClaim
 from devicemanager.core import bitset
+from devicemanager.core.printable import one_line
 from devicemanager.core.quantity import Quantity
 
 _SHOWN = 3
@@ -75,15 +78,18 @@ class Explanation:
 
     claims: tuple[str, ...]
     """Names of the claims as ``namespace/name``."""
-    fits: bool
+    fits: bool | None
+    """True or False; None if the search reached its limits before it had a result."""
     message: str
     """Result for all claims together, in one line."""
     requests: tuple[RequestExplanation, ...] = ()
+    unexamined: tuple[str, ...] = ()
+    """What was not examined because the limits were reached; empty otherwise."""
 
     def text(self) -> str:
         """Return the explanation as lines of text for people."""
         lines = [line for each in self.requests for line in _lines(each)]
-        return "\n".join([self.message, *lines])
+        return "\n".join(map(one_line, [self.message, *lines]))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as a dict for JSON, with all devices."""
@@ -95,8 +101,11 @@ def explain(
     resolved: Sequence[ResolvedClaim],
     ledger: Ledger,
     limits: Limits = DEFAULT_LIMITS,
+    steps: StepBudget | None = None,
 ) -> Explanation:
     """Explain claims together, on the node of ``inventory``, without allocating devices.
+
+    ``steps``: the budget of the call, if a part of it is spent already (``budget_of``).
 
     The explanation shows the devices of allocated claims, and those that pending claims would
     get.
@@ -104,19 +113,23 @@ def explain(
     allocated = [ledger.allocation(each.claim.id) for each in resolved]
     new = [each.claim for each, has in zip(resolved, allocated, strict=True) if has is None]
     names = tuple([each.claim.id for each in resolved])
-    outcome = solve(inventory, ledger, new, limits)
+    steps = steps or budget_of(limits)
+    outcome = solve(inventory, ledger, new, limits, steps)
     if isinstance(outcome, Infeasible):
         rejections = [_rejected(inventory, resolved, each) for each in outcome.reasons]
-        return Explanation(names, False, _together(names, "does not fit"), tuple(rejections))
+        message = _together(names, "does not fit")
+        open_ = [f"why {_named(r)} is rejected" for r in outcome.reasons if _is_open(r)]
+        return Explanation(names, False, message, tuple(rejections), tuple(open_))
     if isinstance(outcome, Error):
         return Explanation(names, False, f'DeviceClaim "{outcome.claim}": {outcome.message}')
     if isinstance(outcome, Undecided):
-        return Explanation(names, False, undecided_message(outcome))
+        cut = cut_off_search(outcome)
+        return Explanation(names, None, str(cut), unexamined=cut.unexamined)
     found = iter(outcome.allocations)
     allocations = [has or next(found) for has in allocated]
     # Explain against a ledger without these claims: otherwise rules would exclude the devices of
     # an allocated claim as allocated to that claim.
-    before = Ledger.restore(ledger.state())
+    before = ledger.copy()
     before.release(*names)
     claims = [each.claim for each in resolved]
     left = leftovers(LedgerView.of(inventory, before), before, claims, allocations)
@@ -125,12 +138,42 @@ def explain(
     return Explanation(names, True, _together(names, what), tuple(served))
 
 
-def undecided_message(outcome: Undecided) -> str:
-    """Return the message for a search that reached its limits."""
-    return (
-        f"the search for devices was cut off after {outcome.steps} steps without a result: try"
-        " again, or simplify the claims"
+def cut_off_search(outcome: Undecided) -> TryAgain:
+    """Return the error for a search that reached its limits."""
+    names = [f"{claim}, {label}" for claim, label in outcome.unexamined]
+    limit = _limit(outcome.steps, outcome.is_out_of_time)
+    what = tuple([f"all combinations of devices for {name}" for name in names])
+    text = f"; not examined: all combinations of devices for {_some(names)}" if names else ""
+    return TryAgain(
+        f"the search for devices was cut off {limit} without a result{text}: try again, or"
+        " simplify the claims",
+        what,
     )
+
+
+def cut_off_constraints(claim: str, cut: ConstraintsCutOff, steps: StepBudget) -> TryAgain:
+    """Return the error for constraints whose evaluation reached the limits."""
+    limit = _limit(steps.spent, steps.is_out_of_time)
+    what = f"the constraints of {claim}, {cut.label} on {cut.left} of {_count(cut.of)}"
+    return TryAgain(
+        f"the search for devices was cut off {limit} without a result; not examined: {what},"
+        " and what follows: try again, or simplify the constraints",
+        (what,),
+    )
+
+
+def _limit(steps: int, is_out_of_time: bool) -> str:
+    return (
+        f"by its limit of time, after {steps} steps," if is_out_of_time else f"after {steps} steps"
+    )
+
+
+def _named(rejection: Rejection) -> str:
+    return f"{rejection.claim}, {rejection.label}"
+
+
+def _is_open(rejection: Rejection) -> bool:
+    return rejection.cause is Cause.UNEXAMINED
 
 
 def rejection_line(rejection: Rejection, resolved: Sequence[ResolvedClaim]) -> str:
@@ -215,6 +258,8 @@ def _summary(rejection: Rejection, detail: api.ClaimDetail) -> str:
         return f"{needs}: {usable} can be used, but not that many within the budgets of their pools"
     if rejection.cause is Cause.MATCH:
         return "needs all devices, but their matched attributes differ"
+    if rejection.cause is Cause.UNEXAMINED:
+        return f"{needs}; not examined further, because the limit of steps was reached"
     return f"{needs}, which fit alone but not with the other requests"
 
 

@@ -9,9 +9,17 @@ Out: views of claims, explanations, events, and the state file.
 """
 
 # Locks. One reentrant lock guards the objects, the allocations and the drivers. Decisions are
-# made with the lock held. File writes, driver calls and event callbacks come after the lock is
-# released: they can block, or call the manager. The writer of the state file takes this lock
+# recorded with the lock held. File writes, driver calls and event callbacks come after the lock
+# is released: they can block, or call the manager. The writer of the state file takes this lock
 # while it renders, so a write with this lock held could deadlock.
+#
+# Objects are validated without the lock: constraints are compiled, which can take long.
+#
+# Searches. A search can take a second, so it runs on a snapshot, without the lock. One search
+# runs at a time, in the order of the calls (``_turns``). Its result is recorded if nothing that
+# it read has changed, else it searches again. After ``_SEARCHES`` attempts, the last result
+# counts if the ledger accepts it: then the allocation took place before the other changes. A
+# thread that waits for its turn must not hold the lock.
 #
 # Order of writes. An allocation is decided under the lock, then written to the state file, and
 # only then returned and published as an event. If the write fails, the allocation is undone, so
@@ -28,19 +36,31 @@ Out: views of claims, explanations, events, and the state file.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import attrs
 
 from devicemanager.claims.allocated_claims import AllocatedClaims, ClaimView, MissingDevices
 from devicemanager.claims.drivers import ClaimDriver
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.explanation import Explanation
+from devicemanager.claims.pace import Pace
 from devicemanager.claims.persistence import ClaimsFile
 from devicemanager.claims.preparing import Drivers
+from devicemanager.claims.snapshot import Found, Snapshot
 from devicemanager.claims.store import ObjectStore
+from devicemanager.claims.turns import Turns
 from devicemanager.claims.v1alpha1 import objects as api
+from devicemanager.claims.v1alpha1.reading import check
 from devicemanager.events.stream import EventKind, EventStream
 
 __all__ = ["ClaimManager"]
+
+_T = TypeVar("_T")
+
+_SEARCHES = 4
+"""Maximum number of searches of one call, if objects or allocations change during each search."""
 
 
 class ClaimManager:
@@ -59,6 +79,9 @@ class ClaimManager:
         self.node = node
         self._events = events
         self._lock = threading.RLock()
+        self._turns = Turns()
+        # Whether the current thread has removed claims and must flush.
+        self._caller = threading.local()
         # Guarded by the lock.
         self._store = ObjectStore()
         self._allocated = AllocatedClaims(self._store, node, admin_namespaces)
@@ -94,10 +117,11 @@ class ClaimManager:
 
     def publish(self, pool: api.DevicePool) -> None:
         """Create or replace a pool. Allocated claims keep their devices."""
+        check(pool)
         # Missing devices are compared before and after, so that each one is reported once.
         with self._lock:
             before = self._allocated.missing_devices()
-            self._store.publish(pool)
+            self._store.publish(pool, checked=True)
             missing = self._allocated.missing_devices()
             self._allocated.mark_changed()
         text = f"{pool.driver} publishes pool {pool.name}: {len(pool.devices)} devices"
@@ -108,8 +132,9 @@ class ClaimManager:
 
     def define(self, device_class: api.DeviceClass) -> None:
         """Create or replace a class. Allocated claims are not affected."""
+        check(device_class)
         with self._lock:
-            self._store.define(device_class)
+            self._store.define(device_class, checked=True)
             self._allocated.mark_changed()
 
     def submit(self, claim: api.DeviceClaim) -> None:
@@ -118,14 +143,17 @@ class ClaimManager:
         Raises InvalidObject for an invalid claim, and ClaimsError if the claim is allocated and
         its spec would change.
         """
+        claim = attrs.evolve(claim, status=api.ClaimStatus())
+        check(claim)
         with self._lock:
-            self._allocated.allocator.submit(claim)
+            self._allocated.allocator.submit(claim, checked=True)
             self._allocated.mark_changed()
 
     def configure(self, config: api.ConfigObject) -> None:
         """Create or replace a config object, which classes and claims can refer to."""
+        check(config)
         with self._lock:
-            self._store.configure(config)
+            self._store.configure(config, checked=True)
 
     def withdraw(self, found: api.Object) -> bool:
         """Delete an object by kind and name. Return False if it does not exist.
@@ -175,10 +203,12 @@ class ClaimManager:
 
         Raises DoesNotFit, TryAgain or another ClaimsError. An error leaves everything unchanged.
         """
-        with self._lock:
-            file = self._serving()
-            new = self._allocated.allocator.allocate(claims, self.node)
-            self._allocated.mark_changed()
+
+        def record(found: Found | None) -> tuple[ClaimsFile, tuple[str, ...]]:
+            return self._serving(), self._allocated.allocate(found)
+
+        self._serving()
+        file, new = self._search(claims, record)
         try:
             file.write()
         except ClaimsError:
@@ -188,6 +218,33 @@ class ClaimManager:
             self._drivers.unprepare_released()
             raise
         self._report_allocated(new)
+
+    def _search(self, claims: Sequence[str], record: Callable[[Found | None], _T]) -> _T:
+        """Find devices for those of the claims that are pending; return what ``record`` returns.
+
+        ``record`` is called with the lock held; its argument is None if no claim is pending. It
+        must change nothing if it raises an error.
+        """
+        with self._lock:
+            if not self._allocated.allocator.pending(claims):
+                return record(None)
+        with self._turns.turn():
+            # All attempts of a call share the limit of time.
+            attempts, pace = 0, Pace()
+            while True:
+                attempts += 1
+                with self._lock:
+                    allocator = self._allocated.allocator
+                    if not (pending := allocator.pending(claims)):
+                        return record(None)
+                    snapshot = allocator.snapshot(pending, self.node)
+                result = _result(snapshot, pace)
+                with self._lock:
+                    is_current = self._allocated.allocator.is_current(snapshot)
+                    if is_current or attempts == _SEARCHES:
+                        if isinstance(result, ClaimsError):
+                            raise result
+                        return record(result)
 
     def release(self, *claims: str) -> None:
         """Release claims; ignore claims that are not allocated.
@@ -253,8 +310,12 @@ class ClaimManager:
 
         Raises ClaimsError for claims that can never be allocated.
         """
-        with self._lock:
-            return self._allocated.allocator.explain(claims, self.node)
+        with self._turns.turn():
+            with self._lock:
+                allocator = self._allocated.allocator
+                found = [allocator.claim(claim) for claim in dict.fromkeys(claims)]
+                snapshot = allocator.snapshot(found, self.node)
+            return snapshot.explain(Pace())
 
     # -- the state file and events ---------------------------------------------------------
 
@@ -286,3 +347,10 @@ class ClaimManager:
                     text = f"claim {claim} has device {key.pool}/{key.name}"
                     text = f"{text}, which no pool offers any more"
                     self._events.publish(EventKind.CLAIM_DEVICE_GONE, text)
+
+
+def _result(snapshot: Snapshot, pace: Pace) -> Found | ClaimsError:
+    try:
+        return snapshot.search(pace)
+    except ClaimsError as error:
+        return error

@@ -16,7 +16,9 @@ Out: devices, CDI names and health, for PodResources, run options and pod status
 # After a restart, the state file can name pods that no longer exist. They keep their claims
 # until the kubelet knows all pods (``remove_other_pods``), as the kubelet does with devices.
 #
-# The rules for locks and writes in ``manager`` also apply to this module.
+# The rules for locks and writes in ``manager`` also apply to this module. In addition, no method
+# takes the lock or writes the file for a pod without claims. Such a method looks the pod up in a
+# dict, which needs no lock.
 
 from __future__ import annotations
 
@@ -27,6 +29,7 @@ from devicemanager.claims.core.ledger import LedgerError
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.manager import ClaimManager
 from devicemanager.claims.persistence import ClaimsFile, StateFile
+from devicemanager.claims.snapshot import Found
 from devicemanager.claims.state_file import ClaimsState
 from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
 from devicemanager.core.pods import Pod
@@ -79,8 +82,7 @@ class PodClaims(ClaimManager):
 
     def pods(self) -> frozenset[str]:
         """Return the UIDs of the pods that use claims."""
-        with self._lock:
-            return self._allocated.reservations.pods()
+        return self._allocated.reservations.pods()
 
     # -- the life of a pod ---------------------------------------------------------------
 
@@ -126,15 +128,23 @@ class PodClaims(ClaimManager):
                     f'resource claim "{name}" uses a template, which is not supported:'
                     " name a DeviceClaim with resourceClaimName"
                 )
-        with self._lock:
+        claims = claims_of(pod)
+
+        def record(found: Found | None) -> ClaimsFile:
             file = self._serving()
-            self._allocated.reserve(pod.uid, pod.name, claims_of(pod))
+            self._allocated.reserve(pod.uid, pod.name, claims, found)
             return file
+
+        with self._lock:
+            self._serving()
+            self._allocated.check_not_deleted(pod.uid, claims)
+        return self._search(claims, record)
 
     def admitted(self, pod: str) -> None:
         """Finish a successful admission: the pod (UID) keeps its claims."""
-        with self._lock:
-            self._allocated.admitted(pod)
+        if self._allocated.newly_allocated(pod):
+            with self._lock:
+                self._allocated.admitted(pod)
 
     def unreserve(self, pod: str) -> None:
         """Undo ``admit`` of a pod (UID): release only the claims that it allocated."""
@@ -147,9 +157,13 @@ class PodClaims(ClaimManager):
         For a pod that was never admitted, pass ``also_allocated_before=False`` to keep claims
         that were allocated before its admission. Then call ``flush``, with no lock held.
         """
+        with_claims = [pod for pod in pods if self._allocated.reservations.claims(pod)]
+        if not with_claims:
+            return
         with self._lock:
-            if self._allocated.remove_pods(pods, also_allocated_before):
+            if self._allocated.remove_pods(with_claims, also_allocated_before):
                 self._mark_unwritten()
+                self._caller.must_flush = True
 
     def remove_other_pods(self, pods: Iterable[str]) -> None:
         """Remove all users of claims except ``pods`` (UIDs): the kubelet knows all pods now."""
@@ -158,8 +172,13 @@ class PodClaims(ClaimManager):
             self.remove_pods(*self._allocated.reservations.others(frozenset(pods)))
 
     def flush(self) -> None:
-        """Let drivers unprepare devices of released claims, and write pending changes."""
-        self._flush()
+        """Let drivers unprepare devices of released claims, and write pending changes.
+
+        Do nothing if ``remove_pods`` removed no claims in this thread since the last call.
+        """
+        if getattr(self._caller, "must_flush", False):
+            self._caller.must_flush = False
+            self._flush()
 
     def prepare(self, pod: Pod) -> None:
         """Let drivers prepare the devices of the pod's claims that are not prepared yet.
@@ -170,7 +189,7 @@ class PodClaims(ClaimManager):
         if self._drivers.prepare(pod.uid):
             with self._lock:
                 self._mark_unwritten()
-            self.flush()
+            self._flush()
 
     # -- what PodResources, run options and pod status show --------------------------------
 
@@ -205,14 +224,14 @@ class PodClaims(ClaimManager):
         is unhealthy (``UpdateAllocatedResourcesStatus``, pkg/kubelet/cm/dra/manager.go, v1.34).
         """
         with self._lock:
-            offered = self._store.constraints(self.node).inventory.index
             reserved = self._allocated.reservations.claims(pod.uid)
             found = []
             for name in _names_of(pod, container):
                 claim = f"{pod.namespace}/{pod.resource_claims[name]}"
                 devices = self._allocated.devices(claim) if claim in reserved else ()
                 if devices:
-                    health = tuple([_health(key, key in offered) for key in sorted(devices)])
+                    missing = self._allocated.missing_devices(claim).get(claim, ())
+                    health = tuple([_health(key, key not in missing) for key in sorted(devices)])
                     found.append(ResourceStatus(ResourceName(f"claim:{name}"), health))
         return tuple(found)
 

@@ -1,7 +1,7 @@
 """Store of pools, classes, claims and configs, with the rules for replacing them."""
 
 # Every method validates first and then applies, so a rejected object does not replace the old
-# one.
+# one. With ``checked``, the caller has validated the object (``reading.check``).
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from types import MappingProxyType
 import attrs
 
 from devicemanager.claims.errors import ClaimsError
+from devicemanager.claims.snapshot import Offer, config_of
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.convert import Converter
 from devicemanager.claims.v1alpha1.reading import check
@@ -25,8 +26,10 @@ class ObjectStore:
         self._classes: dict[str, api.DeviceClass] = {}
         self._claims: dict[str, api.DeviceClaim] = {}
         self._configs: dict[api.ConfigReference, api.ConfigObject] = {}
+        # Grows with every change that can affect a search for devices, except changes of claims.
+        self.version = 0
         self._converter = Converter()
-        self._by_node: dict[str, Constraints] = {}
+        self._by_node: dict[str, Offer] = {}
 
     @property
     def pools(self) -> Mapping[str, api.DevicePool]:
@@ -55,19 +58,23 @@ class ObjectStore:
 
         It caches results, and exists until a pool changes, so claims of a class share results.
         """
+        return self.offer(node).constraints
+
+    def offer(self, node: str) -> Offer:
+        """Return the pools as a node can use them; the same object until a pool changes."""
         found = self._by_node.get(node)
         if found is None:
-            found = Constraints(self._converter.inventory_of(self._pools.values(), node))
-            self._by_node[node] = found
+            found = self._by_node[node] = Offer(self._pools, node, self._converter)
         return found
 
-    def publish(self, pool: api.DevicePool) -> None:
+    def publish(self, pool: api.DevicePool, *, checked: bool = False) -> None:
         """Create or replace a pool.
 
         Raises InvalidObject for an invalid pool, and ClaimsError if the pool exists and belongs
         to another driver.
         """
-        check(pool)
+        if not checked:
+            check(pool)
         old = self._pools.get(pool.name)
         if old is not None and old.driver != pool.driver:
             raise ClaimsError(
@@ -79,53 +86,58 @@ class ObjectStore:
         # available devices must not cause all constraints to be evaluated again.
         if old is None or not _offer_the_same(old, pool):
             self._by_node.clear()
+            self.version += 1
 
     def withdraw_pool(self, name: str) -> bool:
         """Remove a pool. Return False if it does not exist. Allocated claims keep its devices."""
         self._converter.forget(name)
         self._by_node.clear()
+        self.version += 1
         return self._pools.pop(name, None) is not None
 
-    def define(self, device_class: api.DeviceClass) -> None:
+    def define(self, device_class: api.DeviceClass, *, checked: bool = False) -> None:
         """Create or replace a class. Raises InvalidObject for an invalid class."""
-        check(device_class)
+        if not checked:
+            check(device_class)
+        if self._classes.get(device_class.name) != device_class:
+            self.version += 1
         self._classes[device_class.name] = device_class
 
     def withdraw_class(self, name: str) -> bool:
         """Remove a class. Return False if it does not exist. Allocated claims are not affected."""
+        self.version += 1
         return self._classes.pop(name, None) is not None
 
-    def submit(self, claim: api.DeviceClaim) -> None:
+    def submit(self, claim: api.DeviceClaim, *, checked: bool = False) -> None:
         """Create or replace a claim; ignore its status, which only the allocator writes.
 
         Raises InvalidObject for an invalid claim.
         """
         claim = attrs.evolve(claim, status=api.ClaimStatus())
-        check(claim)
+        if not checked:
+            check(claim)
         self._claims[claim.id] = claim
 
     def withdraw_claim(self, claim: str) -> bool:
         """Remove a claim by ``namespace/name``. Return False if it does not exist."""
         return self._claims.pop(claim, None) is not None
 
-    def configure(self, config: api.ConfigObject) -> None:
+    def configure(self, config: api.ConfigObject, *, checked: bool = False) -> None:
         """Create or replace a config object, which classes and claims can refer to."""
-        check(config)
+        if not checked:
+            check(config)
+        if self._configs.get(config.reference) != config:
+            self.version += 1
         self._configs[config.reference] = config
 
     def withdraw_config(self, reference: api.ConfigReference) -> bool:
         """Remove a config object. Return False if it does not exist."""
+        self.version += 1
         return self._configs.pop(reference, None) is not None
 
     def config(self, reference: api.ConfigReference) -> api.ConfigObject:
         """Return the config object of a reference. Raises ClaimsError if it does not exist."""
-        found = self._configs.get(reference)
-        if found is None:
-            raise ClaimsError(
-                f'the config {reference.kind} "{reference.namespace}/{reference.name}"'
-                f" ({reference.api_version}) does not exist"
-            )
-        return found
+        return config_of(self._configs, reference)
 
 
 def _offer_the_same(one: api.DevicePool, other: api.DevicePool) -> bool:

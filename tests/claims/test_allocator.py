@@ -107,7 +107,8 @@ def test_cut_off_search_raises_try_again():
     found = allocator(pool(), device_class(), claim("x"), limits=Limits(first_fit=0, total=0))
     with pytest.raises(
         TryAgain,
-        match=r"^the search for devices was cut off after 0 steps without a result: try again",
+        match=r"^the search for devices was cut off after 0 steps without a result; not examined:"
+        r" all combinations of devices for default/x, claims\[0\]: try again",
     ):
         allocate(found, "x")
     assert devices(found, "x") == []

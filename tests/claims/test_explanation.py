@@ -6,8 +6,11 @@ import pytest
 
 from devicemanager.claims.allocator import Allocator
 from devicemanager.claims.core.model import Limits
-from devicemanager.claims.errors import ClaimsError, DoesNotFit
+from devicemanager.claims.core.solve import budget_of
+from devicemanager.claims.errors import ClaimsError, DoesNotFit, TryAgain
 from devicemanager.claims.store import ObjectStore
+from devicemanager.claims.v1alpha1 import resolve
+from devicemanager.claims.v1alpha1.resolve import Constraints
 from tests.claims.documents import claim, device, device_class, pool, read
 
 NODE = "n0"
@@ -185,3 +188,76 @@ def test_impossible_claims_have_a_one_line_explanation():
     assert "cut off after 0 steps" in explain(few, "x").message
     with pytest.raises(ClaimsError, match=r'^DeviceClaim "default/nosuch" does not exist'):
         explain(found, "nosuch")
+
+
+def cut_off(**limits):
+    """An allocator whose constraint must be evaluated for each of 20 devices, and its claim."""
+    devices = [device(f"d{number}", serial=number) for number in range(20)]
+    gpu = device_class(constraints="device.serial == 19")
+    return node(pool(devices=devices), gpu, claim("x"), limits=Limits(**limits))
+
+
+def test_a_search_without_a_result_neither_fits_nor_does_not_fit():
+    found = node(pool(), device_class(), claim("x"), limits=Limits(first_fit=0, total=0))
+    explanation = explain(found, "x")
+    assert explanation.fits is None
+    assert explanation.unexamined == ("all combinations of devices for default/x, claims[0]",)
+    assert json.loads(json.dumps(explanation.as_dict()))["fits"] is None
+
+
+def test_constraints_spend_the_steps_of_the_call():
+    explanation = explain(cut_off(total=42), "x")
+    assert explanation.fits is None
+    assert explanation.unexamined == (
+        "the constraints of default/x, claims[0] on 10 of 20 devices",
+    )
+    assert explanation.message == (
+        "the search for devices was cut off after 42 steps without a result; not examined: the"
+        " constraints of default/x, claims[0] on 10 of 20 devices, and what follows: try again,"
+        " or simplify the constraints"
+    )
+
+
+def test_evaluated_constraints_need_no_further_steps():
+    found = cut_off(total=42)
+    for _ in range(2):
+        with pytest.raises(TryAgain, match="cut off after 42 steps") as caught:
+            found.allocate(["default/x"], NODE)
+        assert "on 10 of 20 devices" in str(caught.value) or "search" in str(caught.value)
+    assert explain(cut_off(total=200), "x").fits
+    found.allocate(["default/x"], NODE)
+    assert found.claim("default/x").status.allocations[0].device_name == "d19"
+
+
+def test_a_costly_constraint_spends_more_steps():
+    listed = str(list(range(14)))
+    costly = f"{listed}.all(x, {listed}.all(y, {listed}.all(z, x + y + z >= 0)))"
+    steps = {}
+    for text in ("device.serial == 19", costly):
+        budget = budget_of(Limits())
+        Constraints(cut_off().store.constraints(NODE).inventory).apply(text, 1, budget)
+        steps[text] = budget.spent
+    assert steps["device.serial == 19"] < 10
+    assert steps[costly] > 200
+
+
+def test_a_slow_machine_ends_a_search_by_time():
+    found = cut_off()
+    claims = [found.claim("default/x")]
+    snapshot = found.snapshot(claims, NODE)
+    explanation = snapshot.explain(lambda: False)
+    assert explanation.fits is None
+    assert "cut off by its limit of time, after 4 steps, without a result" in explanation.message
+    with pytest.raises(TryAgain, match="by its limit of time"):
+        snapshot.search(lambda: False)
+    assert snapshot.search(lambda: True).claims[0].id == "default/x"
+
+
+def test_results_of_constraints_are_limited_in_number(monkeypatch):
+    monkeypatch.setattr(resolve, "_MAX_ANSWERS", 30)
+    constraints = Constraints(cut_off().store.constraints(NODE).inventory)
+    texts = [f"device.serial == {number}" for number in range(4)]
+    for text in texts:
+        constraints.apply(text, constraints.inventory.everything, budget_of(Limits()))
+        assert sum(map(len, constraints._answers.values())) <= 30
+    assert list(constraints._answers) == texts[-1:]

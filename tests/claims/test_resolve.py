@@ -3,7 +3,8 @@
 import pytest
 
 from devicemanager.claims import cel
-from devicemanager.claims.core.model import AccessMode, Match
+from devicemanager.claims.core.model import AccessMode, Limits, Match
+from devicemanager.claims.core.solve import budget_of
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.store import ObjectStore
 from devicemanager.claims.v1alpha1.resolve import Resolver
@@ -17,7 +18,7 @@ def resolver(pools, classes, admin_namespaces=None):
         store.publish(read(each))
     for each in classes:
         store.define(read(each))
-    return Resolver(store.constraints("n0"), store.classes, admin_namespaces)
+    return Resolver(store.constraints("n0"), store.classes, admin_namespaces, budget_of(Limits()))
 
 
 def names(found, devices):

@@ -51,6 +51,8 @@ class Expression:
     text: str
     reads: frozenset[str] | None
     """The names of the attributes that the constraint can read; None is all attributes."""
+    steps: int
+    """Upper bound of the steps of one evaluation, for a device of typical size (``cost``)."""
     _program: Any = attrs.field(repr=False)
     _tree: Node = attrs.field(repr=False)
     _variable: str = attrs.field(repr=False)
@@ -129,7 +131,7 @@ def _compile(text: str, environment: library.Environment) -> Expression:
     reads = keys_read(tree.root, environment.variable)
     _coerce_equality(tree.root)
     program = environment.running.deserialize(tree.serialize())
-    return Expression(text, reads, program, tree.root, environment.variable)
+    return Expression(text, reads, steps, program, tree.root, environment.variable)
 
 
 def _steps(tree: Node, variable: str, number: int, longest: int) -> int:

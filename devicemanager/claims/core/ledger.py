@@ -33,40 +33,50 @@ class LedgerError(Exception):
     """Contradiction in a ledger, or between an allocation and a ledger. Nothing was changed."""
 
 
-@attrs.define
+@attrs.frozen
 class _DeviceUse:
-    """Claims and charge of one device in use."""
+    """Claims and charge of one device in use. Immutable, so that ledgers can share it."""
 
     charge: Amounts
     """Charge of the device when it was allocated to its first claim."""
-    grants: dict[str, Grant] = attrs.field(factory=dict)
+    grants: Mapping[str, Grant] = attrs.field(factory=dict)
     """Grant of each claim: one exclusive grant, or any number of shared grants."""
-    allocated: dict[str, int] = attrs.field(factory=dict)
+    allocated: Amounts = attrs.field(factory=dict)
     """Resource to the sum of its shared grants, in nano-units; sums of 0 are omitted."""
 
-    def add(self, claim: str, grant: Grant) -> None:
-        self.grants[claim] = grant
-        for name, amount in grant.amounts.items():
-            self.allocated[name] = self.allocated.get(name, 0) + amount
+    def plus(self, claim: str, grant: Grant) -> _DeviceUse:
+        allocated = Counter(self.allocated)
+        allocated.update(grant.amounts)
+        return _DeviceUse(self.charge, {**self.grants, claim: grant}, dict(allocated))
 
-    def remove(self, claim: str) -> None:
-        for name, amount in self.grants.pop(claim).amounts.items():
-            rest = self.allocated[name] - amount
-            if rest:
-                self.allocated[name] = rest
-            else:
-                del self.allocated[name]
+    def without(self, claim: str) -> _DeviceUse:
+        allocated = Counter(self.allocated)
+        allocated.subtract(self.grants[claim].amounts)
+        grants = {name: grant for name, grant in self.grants.items() if name != claim}
+        return _DeviceUse(self.charge, grants, {n: a for n, a in allocated.items() if a})
 
 
 class Ledger:
     """Ledger of allocations, by claim and by device. Not thread-safe."""
 
     def __init__(self) -> None:
+        # Grows with every commit and every release of an allocated claim.
+        self.version = 0
         self._allocations: dict[str, Allocation] = {}
         # Derived from the allocations and the recorded charges; ``self_check`` compares them.
         self._in_use: dict[DeviceKey, _DeviceUse] = {}
-        # The sum of the charges, by pool and resource; no zeros.
-        self._charged: dict[PoolKey, Counter[str]] = {}
+        # The sum of the charges, by pool and resource; no zeros. Mappings are replaced, never
+        # changed, because copies of the ledger share them.
+        self._charged: dict[PoolKey, Mapping[str, int]] = {}
+
+    def copy(self) -> Ledger:
+        """Return an independent ledger with the same allocations, charges and version."""
+        found = Ledger()
+        found.version = self.version
+        found._allocations = self._allocations.copy()
+        found._in_use = self._in_use.copy()
+        found._charged = self._charged.copy()
+        return found
 
     def allocation(self, claim: str) -> Allocation | None:
         """Return the allocation of a claim; None if the claim is not allocated."""
@@ -120,6 +130,7 @@ class Ledger:
         for device in fresh:
             self._charge(device.key, device.charge)
         self._record(new, by_device)
+        self.version += 1
 
     def release(self, *claims: str) -> tuple[str, ...]:
         """Release claims, and return those of them that were allocated. Idempotent.
@@ -135,6 +146,7 @@ class Ledger:
             for grant in allocation.grants:
                 if grant.mode is not AccessMode.ADMIN:
                     self._release_device(claim, grant.device)
+        self.version += bool(released)
         return tuple(released)
 
     def state(self) -> LedgerState:
@@ -212,30 +224,29 @@ class Ledger:
             self._allocations[allocation.claim] = allocation
         for key, grants in by_device.items():
             for claim, grant in grants:
-                self._in_use[key].add(claim, grant)
+                self._in_use[key] = self._in_use[key].plus(claim, grant)
 
     def _charge(self, key: DeviceKey, charge: Amounts) -> None:
         recorded = {name: amount for name, amount in charge.items() if amount}
         self._in_use[key] = _DeviceUse(recorded)
         if recorded:
-            self._charged.setdefault(key.pool_key, Counter()).update(recorded)
+            charged = Counter(self._charged.get(key.pool_key, {}))
+            charged.update(recorded)
+            self._charged[key.pool_key] = dict(charged)
 
     def _release_device(self, claim: str, key: DeviceKey) -> None:
-        use = self._in_use[key]
-        use.remove(claim)
+        use = self._in_use[key].without(claim)
         if use.grants:
+            self._in_use[key] = use
             return
         del self._in_use[key]
-        charged = self._charged.get(key.pool_key)
-        if charged is None:
+        if not use.charge:
             return
+        charged = Counter(self._charged.pop(key.pool_key))
         charged.subtract(use.charge)
         # Zeros are removed, so that after a release the ledger equals the one before the commit.
-        for name in use.charge:
-            if not charged[name]:
-                del charged[name]
-        if not charged:
-            del self._charged[key.pool_key]
+        if left := {name: amount for name, amount in charged.items() if amount}:
+            self._charged[key.pool_key] = left
 
 
 def _any_exclusive(grants: Iterable[Grant]) -> bool:

@@ -122,7 +122,10 @@ class Limits:
     first_fit: int = 2_000
     """Number of picks after which first fit stops and ``decide`` takes over, if it can."""
     total: int = 100_000
-    """Maximum number of steps of the call; then the outcome is ``Undecided``."""
+    """Maximum number of steps to evaluate constraints and search; then the outcome is
+    ``Undecided``."""
+    explanation: int = 10_000
+    """Additional steps, after those that the search has left, to find the reasons of a refusal."""
 
 
 @attrs.frozen
@@ -147,6 +150,9 @@ class Cause(enum.Enum):
     """The alternative requests all devices, but they differ in a matched attribute."""
     TOGETHER = "together"
     """The alternative fits alone, but not together with the other requests of the call."""
+    UNEXAMINED = "unexamined"
+    """The steps ran out before the reason was found. The claims do not fit, for this reason or
+    for those of the other rejections."""
 
 
 @attrs.frozen
@@ -202,6 +208,11 @@ class Undecided:
     """
 
     steps: int
+    unexamined: tuple[tuple[str, str], ...] = ()
+    """Claims, each with the label of a request or alternative for which the search had not yet
+    ruled out all devices, or combinations of devices."""
+    is_out_of_time: bool = False
+    """True if the caller's limit of time ended the search, not the number of steps."""
 
 
 @attrs.frozen

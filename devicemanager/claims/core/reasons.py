@@ -9,13 +9,16 @@ Out: if the claims do not fit, ``Rejection`` values for alternatives of their re
 # claims, capacity, budgets, matched attributes. Each device counts for one rule only, so the
 # numbers of an explanation add up to all devices.
 #
-# This module runs after the search with a separate step budget: the explanation of a rejection
-# must not depend on the steps that the search has left. It runs first fit and the exact decision
-# again for each request, to distinguish "does not fit" from "not with the other requests".
+# This module spends the steps that the search has left, and those that are reserved for it. The
+# cheap rules come first, for all requests: they find what is missing for most refusals. Then
+# first fit and the exact decision run again for each request, to distinguish "does not fit" from
+# "not with the other requests". What remains when the steps run out is ``Cause.UNEXAMINED``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
 
 from devicemanager.claims.core import decide, first_fit
 from devicemanager.claims.core.ledger import Ledger
@@ -32,25 +35,40 @@ from devicemanager.claims.core.model import (
     Rejection,
 )
 from devicemanager.claims.core.problem import Choice, Problem, Slot, largest_amount
-from devicemanager.claims.core.step_budget import FirstFitCutOffError, OutOfStepsError, StepBudget
+from devicemanager.claims.core.step_budget import (
+    FirstFitCutOffError,
+    OutOfStepsError,
+    StepBudget,
+)
 from devicemanager.core import bitset
 
 
 def rejections(
-    view: LedgerView, ledger: Ledger, claims: Sequence[Claim], limits: Limits
+    view: LedgerView,
+    ledger: Ledger,
+    claims: Sequence[Claim],
+    limits: Limits,
+    steps: StepBudget,
 ) -> tuple[Rejection, ...]:
     """Explain why claims do not fit: return a rejection for each alternative of some requests.
 
-    These are the requests that do not fit even alone; if every request fits alone, they are all
-    requests.
+    These are the requests that do not fit even alone, and those that were not examined because
+    the steps ran out. If every request fits alone, they are all requests.
     """
-    by_request = [
-        [_rejection(view, ledger, claims, choice, limits) for choice in choices]
-        for choices in _choices(claims)
-    ]
+    call = _Reasons(view, ledger, claims, limits, steps)
+    sieved = [[call.sieve(choice) for choice in choices] for choices in _choices(claims)]
+    by_request = [[call.rejection(each) for each in found] for found in sieved]
     alone = [
-        found for found in by_request if all(each.cause is not Cause.TOGETHER for each in found)
+        found
+        for found in by_request
+        if all(each.cause not in (Cause.TOGETHER, Cause.UNEXAMINED) for each in found)
     ]
+    if alone:
+        alone = [
+            found
+            for found in by_request
+            if found in alone or any(each.cause is Cause.UNEXAMINED for each in found)
+        ]
     return tuple([rejection for found in alone or by_request for rejection in found])
 
 
@@ -61,30 +79,72 @@ def _choices(claims: Sequence[Claim]) -> Iterator[list[Choice]]:
             yield [(place, number, index) for index in range(len(request.alternatives))]
 
 
-def _rejection(
-    view: LedgerView, ledger: Ledger, claims: Sequence[Claim], choice: Choice, limits: Limits
-) -> Rejection:
-    claim = claims[choice[0]]
-    alternative = claim.requests[choice[1]].alternatives[choice[2]]
-    problem = Problem.of(view, claims, [choice], limits.devices, StepBudget(limits.total))
-    slot = problem.slots[0]
-    sieve = _Sieve(view, alternative)
-    sieve.exclude_unavailable(ledger)
-    sieve.exclude_unmatched(problem, slot, _most_useful(problem, slot))
-    reachable = {
-        name: largest_amount(tiers, sieve.rest, slot.most) for name, tiers in slot.tiers.items()
-    }
-    slot.usable = sieve.rest
-    cause = _cause(problem, slot, reachable, limits)
-    return Rejection(
-        claim.id,
-        alternative.label,
-        cause,
-        slot.least,
-        sieve.rest,
-        tuple(sieve.exclusions),
-        reachable,
-    )
+@attrs.frozen(eq=False)
+class _Sieved:
+    """An alternative after the cheap rules."""
+
+    problem: Problem
+    rejection: Rejection
+    """With the cause that the cheap rules found, or UNEXAMINED."""
+    is_examined: bool
+    """False if the steps ran out before all cheap rules were applied."""
+
+
+@attrs.frozen(eq=False)
+class _Reasons:
+    """Search for the reasons of one refusal."""
+
+    view: LedgerView
+    ledger: Ledger
+    claims: Sequence[Claim]
+    limits: Limits
+    steps: StepBudget
+
+    def sieve(self, choice: Choice) -> _Sieved:
+        """Apply the rules that only count devices to an alternative."""
+        claim = self.claims[choice[0]]
+        alternative = claim.requests[choice[1]].alternatives[choice[2]]
+        problem = Problem.of(self.view, self.claims, [choice], self.limits.devices, self.steps)
+        slot = problem.slots[0]
+        rejection = Rejection(
+            claim.id, alternative.label, Cause.UNEXAMINED, slot.least, slot.usable, ()
+        )
+        sieve = _Sieve(self.view, alternative)
+        try:
+            self.steps.spend(4 + _size(self.view, alternative))
+            sieve.exclude_unavailable(self.ledger)
+            sieve.exclude_unmatched(problem, slot, _most_useful(problem, slot))
+        except OutOfStepsError:
+            return _Sieved(problem, rejection, False)
+        reachable = {
+            name: largest_amount(tiers, sieve.rest, slot.most) for name, tiers in slot.tiers.items()
+        }
+        slot.usable = sieve.rest
+        rejection = attrs.evolve(
+            rejection,
+            cause=_cheap_cause(slot, reachable),
+            usable=sieve.rest,
+            exclusions=tuple(sieve.exclusions),
+            reachable=reachable,
+        )
+        return _Sieved(problem, rejection, True)
+
+    def rejection(self, sieved: _Sieved) -> Rejection:
+        """Return the rejection of an alternative, with its cause if the steps suffice."""
+        found = sieved.rejection
+        if found.cause is not Cause.UNEXAMINED or not sieved.is_examined:
+            return found
+        try:
+            cause = _cause(sieved.problem, self.limits)
+        except OutOfStepsError:
+            return found
+        return attrs.evolve(found, cause=cause)
+
+
+def _size(view: LedgerView, alternative: Alternative) -> int:
+    """Return the steps that the rules of a sieve cost for an alternative."""
+    in_use = (alternative.eligible & view.in_use).bit_count()
+    return (in_use + len(view.inventory.kinds) * (1 + len(alternative.amounts))) // 8
 
 
 def _most_useful(problem: Problem, slot: Slot) -> int:
@@ -99,25 +159,27 @@ def _most_useful(problem: Problem, slot: Slot) -> int:
     return enough or max(cells, key=int.bit_count, default=0)
 
 
-def _cause(problem: Problem, slot: Slot, reachable: dict[str, int], limits: Limits) -> Cause:
+def _cheap_cause(slot: Slot, reachable: Mapping[str, int]) -> Cause:
     if slot.usable.bit_count() < slot.least:
         return Cause.DEVICES
     if any(reachable[name] < amount for name, amount in slot.alternative.amounts.items()):
         return Cause.AMOUNTS
+    return Cause.UNEXAMINED
+
+
+def _cause(problem: Problem, limits: Limits) -> Cause:
     if _fits_alone(problem, limits):
         return Cause.TOGETHER
-    return Cause.MATCH if slot.alternative.every else Cause.BUDGET
+    return Cause.MATCH if problem.slots[0].alternative.every else Cause.BUDGET
 
 
 def _fits_alone(problem: Problem, limits: Limits) -> bool:
+    if not decide.is_decidable(problem, [0]):
+        return first_fit.search(problem, [0], None) is not None
     try:
         return first_fit.search(problem, [0], limits.first_fit) is not None
     except FirstFitCutOffError:
-        pass  # the exact decision below continues
-    try:
-        return not decide.is_decidable(problem, [0]) or decide.decide(problem, [0]) is not None
-    except OutOfStepsError:
-        return True
+        return decide.decide(problem, [0]) is not None
 
 
 def leftovers(

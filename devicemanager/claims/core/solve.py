@@ -23,12 +23,13 @@ The docstring of the package ``claims.core`` defines slot, demand and all other 
 # 6. ``decide`` takes over for whole devices if first fit needs too many picks. It decides
 #    exactly if the component fits; its answer need not be the first one in order.
 #
-# All layers count steps in one ``StepBudget``. A spent budget ends the call as ``Undecided``,
-# which does not mean "does not fit".
+# All layers count steps in one ``StepBudget``, which also counts the evaluation of constraints
+# before the search, and the reasons of a refusal after it. A spent budget ends the search as
+# ``Undecided``, which does not mean "does not fit".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -69,8 +70,11 @@ def solve(
     ledger: Ledger,
     claims: Sequence[Claim],
     limits: Limits = DEFAULT_LIMITS,
+    steps: StepBudget | None = None,
 ) -> Outcome:
     """Find devices on one node for claims that are not allocated yet.
+
+    ``steps``: the budget of the call, if a part of it is spent already (``budget_of``).
 
     ``Infeasible`` and ``Error`` are certain; ``Undecided`` means that the search reached its
     limits without a result.
@@ -79,16 +83,26 @@ def solve(
     for claim in claims:
         if (error := _too_many(claim, limits.devices)) is not None:
             return error
-    call = _Call(LedgerView.of(inventory, ledger), claims, limits)
+    steps = steps or budget_of(limits)
+    call = _Call(LedgerView.of(inventory, ledger), claims, limits, steps)
     try:
         found = call.run()
     except OutOfStepsError:
-        return Undecided(call.steps.spent)
+        return Undecided(steps.spent, call.unexamined(), steps.is_out_of_time)
     if found is not None:
         return Solution(call.allocations(found), call.steps.spent)
     if call.too_many is not None:
         return call.too_many
-    return Infeasible(reasons.rejections(call.view, ledger, claims, limits), call.steps.spent)
+    searched = steps.spent
+    steps.reserve(0)
+    return Infeasible(reasons.rejections(call.view, ledger, claims, limits, steps), searched)
+
+
+def budget_of(limits: Limits, may_continue: Callable[[], bool] | None = None) -> StepBudget:
+    """Return the step budget of a call; ``StepBudget`` describes ``may_continue``."""
+    steps = StepBudget(limits.total + limits.explanation, may_continue)
+    steps.reserve(limits.explanation)
+    return steps
 
 
 def _too_many(claim: Claim, most: int) -> Error | None:
@@ -107,9 +121,13 @@ def _error(claim: Claim, count: int, most: int) -> Error:
 class _Call:
     """One call of ``solve``: its claims, limits and step budget."""
 
-    def __init__(self, view: LedgerView, claims: Sequence[Claim], limits: Limits) -> None:
+    def __init__(
+        self, view: LedgerView, claims: Sequence[Claim], limits: Limits, steps: StepBudget
+    ) -> None:
         self.view = view
-        self.steps = StepBudget(limits.total)
+        self.steps = steps
+        # The choices, or requests with index 0, that the search has not decided yet.
+        self._open: Sequence[Choice] = ()
         # The error for the first claim that would fit if a claim could have more devices.
         self.too_many: Error | None = None
         self._claims = claims
@@ -120,11 +138,15 @@ class _Call:
 
         Return None if there is no answer.
         """
-        options = [
-            self._options(claim, request)
+        requests = [
+            (claim, request, 0)
             for claim in range(len(self._claims))
             for request in range(len(self._claims[claim].requests))
         ]
+        options = []
+        for place, (claim, request, _) in enumerate(requests):
+            self._open = requests[place:]
+            options.append(self._options(claim, request))
         if not all(options):
             return None
         # The first preferences are the usual answer, and the cheapest one to try.
@@ -196,6 +218,7 @@ class _Call:
 
     def _fill(self, choices: list[Choice]) -> list[Answer] | None:
         """Return each choice with devices for it; None if the choices do not fit together."""
+        self._open = choices
         problem = self._problem(choices)
         # The cost of creating the problem, in steps.
         self.steps.spend(len(choices) * (4 + len(self.view.inventory.kinds) // 64))
@@ -203,7 +226,9 @@ class _Call:
         if not problem.reduce():
             self._note_too_many(problem)
             return None
-        for slots in _components(problem):
+        components = _components(problem)
+        for place, slots in enumerate(components):
+            self._open = [choices[slot] for each in components[place:] for slot in each]
             found = self._fill_component(problem, slots)
             if found is None:
                 self._note_too_many(problem)
@@ -232,6 +257,12 @@ class _Call:
                 claim = self._claims[slot.claim]
                 room = self._limits.devices - slot.most
                 self.too_many = _error(claim, count + room, self._limits.devices)
+
+    def unexamined(self) -> tuple[tuple[str, str], ...]:
+        """Return the claim and label of each choice that the search has not decided yet."""
+        return tuple(
+            [(self._claims[each[0]].id, self._alternative(each).label) for each in self._open]
+        )
 
     def allocations(self, answers: Sequence[Answer]) -> tuple[Allocation, ...]:
         """Return the allocation of each claim for an answer."""

@@ -1,13 +1,19 @@
-"""Limits of one search for devices, counted in steps."""
+"""Budget of one call: steps for constraints, search and explanation together."""
 
-# A step is work that costs about as much as picking one device. Steps are counted instead of
-# time, so a search stops at the same point on every machine, and tests are reproducible.
+# A step is work that costs about as much as picking one device, 8 µs on a usual machine. Steps
+# are counted instead of time, so a search stops at the same point on every machine, and tests
+# are reproducible. The caller can add a limit of time, which only a slow machine reaches first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+_PERIOD = 24
+"""Number of steps after which the caller's function is called again."""
+
 
 class OutOfStepsError(Exception):
-    """The step budget of a search is spent, so the search has no result."""
+    """The step budget of a call is spent, so the current part of it has no result."""
 
 
 class FirstFitCutOffError(Exception):
@@ -15,12 +21,26 @@ class FirstFitCutOffError(Exception):
 
 
 class StepBudget:
-    """Step budget of one search, which counts device picks and other work."""
+    """Step budget of one call, which counts device picks and other work."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, may_continue: Callable[[], bool] | None = None) -> None:
+        """Create a budget of ``total`` steps.
+
+        ``may_continue`` is called every few steps. If it returns False, the budget is spent.
+        """
         self.spent = 0
+        self.is_out_of_time = False
+        self._may_continue = may_continue
         self._total = total
+        # Steps that only the explanation of a refusal can use.
+        self._reserved = 0
+        self._next = 0
         self._picks_end = total
+
+    def reserve(self, amount: int) -> None:
+        """Reserve steps for later; 0 makes them available."""
+        self._reserved = amount
+        self._next = min(self._next, self._total - amount)
 
     def begin_first_fit(self, picks: int | None) -> None:
         """Start first fit: let ``pick`` raise FirstFitCutOffError after ``picks`` picks.
@@ -40,6 +60,16 @@ class StepBudget:
     def spend(self, amount: int) -> None:
         """Count ``amount`` steps of work. Raises OutOfStepsError if the budget is spent."""
         self.spent += amount
-        if self.spent > self._total:
-            self.spent = self._total
+        if self.spent > self._next:
+            self._check()
+
+    def _check(self) -> None:
+        most = self._total - self._reserved
+        if self.spent > most:
+            self.spent = max(0, most)
             raise OutOfStepsError
+        if self._may_continue is not None and not (self.is_out_of_time or self._may_continue()):
+            self.is_out_of_time = True
+        if self.is_out_of_time:
+            raise OutOfStepsError
+        self._next = min(most, self.spent + _PERIOD) if self._may_continue is not None else most

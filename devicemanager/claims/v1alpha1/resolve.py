@@ -8,9 +8,13 @@ Out: a ``core.model.Claim`` with the eligible devices of each alternative, and t
 # Evaluating CEL takes most of the time of an allocation. A constraint is therefore evaluated
 # once for each combination of values of the attributes that it reads, not once per device:
 # thousands of devices have only a few combinations. The results are cached with the inventory.
+#
+# Each evaluation spends steps of the call's budget, so a call with many costly constraints ends
+# without a result. The results so far stay in the cache: the next call continues from there.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 
 import attrs
@@ -26,11 +30,20 @@ from devicemanager.claims.core.model import (
     Match,
     Request,
 )
+from devicemanager.claims.core.step_budget import OutOfStepsError, StepBudget
 from devicemanager.claims.errors import ClaimsError, EvaluationError, one_line
 from devicemanager.claims.v1alpha1 import objects as api
+from devicemanager.core import bitset
 from devicemanager.core.quantity import NANOS
 
 Classes = Mapping[str, api.DeviceClass]
+
+_BASE_STEPS = 4
+"""Steps of the call's budget that an evaluation of the simplest constraint costs."""
+_STEP = 500
+"""Steps of the CEL cost estimate that cost one step of the call's budget, at 8 µs a step."""
+_MAX_ANSWERS = 100_000
+"""Maximum number of cached results, without those of the last constraint."""
 
 _SHOWN = 200
 """Maximum number of characters of a constraint that a reason quotes."""
@@ -77,6 +90,8 @@ class Constraints:
     _answers: dict[str, dict[tuple[object, ...], str | None]] = attrs.field(
         factory=dict, init=False
     )
+    _count: list[int] = attrs.field(factory=lambda: [0], init=False)
+    """Number of answers, as the only element."""
 
     @_names.default
     def _all_names(self) -> tuple[str, ...]:
@@ -85,10 +100,11 @@ class Constraints:
             names.update(attributes)
         return tuple(sorted(names))
 
-    def apply(self, text: str, devices: int) -> tuple[int, dict[str, int]]:
+    def apply(self, text: str, devices: int, steps: StepBudget) -> tuple[int, dict[str, int]]:
         """Return the subset of ``devices`` that satisfy the constraint ``text``.
 
         Also return the sets of the other devices, by the reason why they do not satisfy it.
+        Raises ConstraintsCutOff if the steps are spent before all devices are evaluated.
         """
         expression = cel.compile_v1alpha1(text)
         if expression is None:
@@ -96,19 +112,35 @@ class Constraints:
         names = self._names if expression.reads is None else tuple(sorted(expression.reads))
         answers = self._answers.setdefault(text, {})
         passed, failed = 0, dict[str, int]()
+        price = _BASE_STEPS + expression.steps // _STEP
         # Evaluate once for all devices with equal values, and cache the result for later claims.
         for values, members in self.inventory.partition(names).items():
             affected = members & devices
             if not affected:
                 continue
             if values not in answers:
-                answers[values] = _fault(expression, dict(zip(names, values, strict=True)))
+                try:
+                    steps.spend(price)
+                except OutOfStepsError:
+                    left = devices & ~passed & ~bitset.union(failed.values())
+                    raise ConstraintsCutOff(left.bit_count(), devices.bit_count()) from None
+                fault = _fault(expression, dict(zip(names, values, strict=True)))
+                answers[values] = fault if fault is None else sys.intern(fault)
+                self._note_answer(text)
             fault = answers[values]
             if fault is None:
                 passed |= affected
             else:
                 failed[fault] = failed.get(fault, 0) | affected
         return passed, failed
+
+    def _note_answer(self, text: str) -> None:
+        """Forget the answers of the oldest constraint if there are too many; ``text`` is new."""
+        self._count[0] += 1
+        if self._count[0] > _MAX_ANSWERS:
+            oldest = next(iter(self._answers))
+            if oldest != text:
+                self._count[0] -= len(self._answers.pop(oldest))
 
 
 def _fault(expression: cel.Expression, values: Mapping[str, object]) -> str | None:
@@ -126,6 +158,17 @@ def _fault(expression: cel.Expression, values: Mapping[str, object]) -> str | No
         return f"{text} fails: {error}"
 
 
+class ConstraintsCutOff(Exception):
+    """The steps of a call ran out while a constraint was evaluated."""
+
+    def __init__(self, left: int, of: int) -> None:
+        """``left``: number of devices, ``of`` those concerned, without a result."""
+        self.left = left
+        self.of = of
+        self.label = ""
+        """Label of the alternative whose constraints were evaluated."""
+
+
 class Resolver:
     """Translator of claims into inputs of the search, for one inventory and set of classes."""
 
@@ -133,12 +176,15 @@ class Resolver:
         self,
         constraints: Constraints,
         classes: Classes,
-        admin_namespaces: frozenset[str] | None = None,
+        admin_namespaces: frozenset[str] | None,
+        steps: StepBudget,
     ) -> None:
         """Create a resolver.
 
         ``admin_namespaces`` can use classes with admin access; None is all namespaces.
+        ``steps``: the budget of the call.
         """
+        self._steps = steps
         self._constraints = constraints
         self.inventory = constraints.inventory
         self._classes = classes
@@ -149,6 +195,7 @@ class Resolver:
 
         Raises ClaimsError for a class that does not exist or has another type, and for a
         forbidden use of a class with admin access. No change of pools can fix these errors.
+        Raises ConstraintsCutOff if the steps of the call are spent.
         """
         labelled = [_labelled(number, each) for number, each in enumerate(claim.claims)]
         # Find all classes first: a missing class is an error even in an unneeded alternative.
@@ -202,7 +249,11 @@ class Resolver:
     def _choice(
         self, label: str, detail: api.ClaimDetail, classes: tuple[api.DeviceClass, ...]
     ) -> ResolvedAlternative:
-        accepted, exclusions = self._qualify(detail, classes)
+        try:
+            accepted, exclusions = self._qualify(detail, classes)
+        except ConstraintsCutOff as error:
+            error.label = label
+            raise
         eligible = 0
         for each in accepted:
             eligible |= each.devices
@@ -221,9 +272,9 @@ class Resolver:
         accepted = []
         for each in classes:
             devices = self.inventory.of_driver(each.driver) & rest.devices
-            by_class, failed = self._constraints.apply(each.constraints, devices)
+            by_class, failed = self._constraints.apply(each.constraints, devices, self._steps)
             rest.note({f"{fault} (DeviceClass {each.name})": s for fault, s in failed.items()})
-            passed, failed = self._constraints.apply(detail.constraints, by_class)
+            passed, failed = self._constraints.apply(detail.constraints, by_class, self._steps)
             rest.note(failed)
             rest.devices &= ~passed
             accepted.append(AcceptedDevices(each, passed))

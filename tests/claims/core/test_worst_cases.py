@@ -12,6 +12,7 @@ from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.core.model import (
     AccessMode,
     Alternative,
+    Cause,
     Claim,
     Infeasible,
     Limits,
@@ -20,7 +21,7 @@ from devicemanager.claims.core.model import (
     Solution,
     Undecided,
 )
-from devicemanager.claims.core.solve import solve
+from devicemanager.claims.core.solve import budget_of, solve
 from tools.bench import claimcases
 from tools.bench.claimcases import ClaimCase
 
@@ -117,12 +118,13 @@ def test_search_is_cut_off_at_the_same_step_every_time(
     made = case()
     for total in (5_000, 20_000):
         outcome = solve(made.inventory, Ledger(), made.claims, Limits(total=total))
-        assert outcome == Undecided(total)
+        assert outcome == Undecided(total, (("default/c", "claims[0]"),))
 
 
 def test_default_limits_cut_a_search_off() -> None:
     made = claimcases.independent_set()
-    assert solve(made.inventory, Ledger(), made.claims) == Undecided(Limits().total)
+    outcome = solve(made.inventory, Ledger(), made.claims)
+    assert outcome == Undecided(Limits().total, (("default/c", "claims[0]"),))
 
 
 def test_partitions_fill_a_node_exactly() -> None:
@@ -150,3 +152,35 @@ def test_decide_agrees_with_first_fit() -> None:
             assert type(searched) is type(decided)
             if isinstance(decided, Solution):
                 Ledger().commit(inventory, decided.allocations)
+
+
+@pytest.mark.parametrize("hard", [1, 4])
+def test_the_reasons_of_a_refusal_share_the_steps_of_the_call(hard: int) -> None:
+    """Requests that are hard to decide, beside one that no device can serve."""
+    made = claimcases.independent_set()
+    found = made.claims[0].requests[0].alternatives[0]
+    impossible = evolve(found, label="impossible", eligible=0)
+    labels = [f"hard-{number}" for number in range(hard)]
+    claims = [
+        Claim(each.label, (Request((each,)),))
+        for each in (*(evolve(found, label=label) for label in labels), impossible)
+    ]
+    limits = Limits(total=8_000, explanation=2_000)
+    steps = budget_of(limits)
+    outcome = solve(made.inventory, Ledger(), claims, limits, steps)
+    assert isinstance(outcome, Infeasible)
+    assert steps.spent == limits.total + limits.explanation
+    causes = {each.label: each.cause for each in outcome.reasons}
+    assert causes == dict.fromkeys(labels, Cause.UNEXAMINED) | {"impossible": Cause.DEVICES}
+
+
+def test_a_search_leaves_steps_for_the_reasons_of_its_refusal() -> None:
+    limits = Limits(total=12, explanation=100)
+    made = claimcases.one_too_few()
+    outcome = solve(made.inventory, Ledger(), made.claims, limits)
+    assert isinstance(outcome, Infeasible)
+    assert outcome.steps == 12
+    assert Cause.UNEXAMINED not in {each.cause for each in outcome.reasons}
+    without = solve(made.inventory, Ledger(), made.claims, Limits(total=12, explanation=0))
+    assert isinstance(without, Infeasible)
+    assert {each.cause for each in without.reasons} == {Cause.UNEXAMINED}
