@@ -1,6 +1,7 @@
 """``python -m tools.conformance``: run the conformance suite on good and broken plugins.
 
-The good plugin must pass all checks, with three seeds. The breakable plugin has switches, each of
+The good plugin must pass all checks, with three seeds, and so must correct plugins of other kinds,
+such as one whose first device list is empty. The breakable plugin has switches, each of
 which adds one bug. With a switch, the checks for this bug must fail, and no others. The last line
 is a summary. The exit status is 0 if all results are as expected. With ``--own``, only the checks
 for the bug of a switch are run, which takes 3 minutes.
@@ -22,7 +23,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 from devicemanager.conformance import Outcome, Report, Verdict, run, select
 from devicemanager.conformance.reports.text import explain
 from devicemanager.kubelet.settings import Settings
-from tests.conformance.matrix import CASES, GOOD, Case, broken, limits, plugin
+from tests.conformance.matrix import CASES, GOOD, SUBJECTS, Case, broken, limits, plugin
 
 _SETTINGS = Settings(durability="process", dial_timeout=1.0)
 _SEEDS = (1, 2, 3)
@@ -37,10 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begin = time.monotonic()
     reports = [_good(seed) for seed in seeds]
     wrong = sum(len(report.of(*_BAD)) for report in reports) + _changes(reports)
+    kinds = [] if options.switch else list(SUBJECTS)
+    wrong += sum(_correct(kind, options.own) for kind in kinds)
     wrong += sum(_broken(case, options.own) for case in cases)
     result = f"{wrong} unexpected results" if wrong else "all as expected"
     print(
-        f"conformance: {len(seeds)} runs of the good plugin, {len(cases)} switches"
+        f"conformance: {len(seeds)} runs of the good plugin, {len(kinds)} other correct plugins, "
+        f"{len(cases)} switches"
         f"{' with only their own checks' if options.own else ''}, {result}, "
         f"{time.monotonic() - begin:.0f} s"
     )
@@ -56,6 +60,22 @@ def _good(seed: int) -> Report:
             print(f"  {each.check.id} {each.outcome.value:5} {each.seconds:6.2f} s")
     print(f"good plugin, seed {seed}: {report.seconds:.1f} s", flush=True)
     return report
+
+
+def _correct(kind: str, own: bool) -> int:
+    """Check a correct plugin of another kind, and return the number of wrong results."""
+    subject = SUBJECTS[kind]
+    report = run(
+        plugin(*subject.switches),
+        select(subject.checks if own else ()),
+        limits=limits(subject),
+        settings=_SETTINGS,
+    )
+    wrong = [each for each in report.of(*_BAD) if each.check.id not in subject.waived]
+    for each in wrong:
+        print(f"correct plugin, {kind}:\n{_explained(each)}")
+    print(f"correct plugin, {kind}: {report.summary}", flush=True)
+    return len(wrong)
 
 
 def _changes(reports: Sequence[Report]) -> int:

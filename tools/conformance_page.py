@@ -8,7 +8,8 @@ from pathlib import Path
 import attrs
 
 from devicemanager.conformance import Check, Limits, all_checks
-from devicemanager.conformance.registry import FAMILIES
+from devicemanager.conformance.clients import ClientLimits, client_checks
+from devicemanager.conformance.registry import CLIENT_FAMILY, FAMILIES
 
 PAGE = Path(__file__).parents[1] / "docs" / "conformance-checks.md"
 
@@ -47,6 +48,17 @@ def _lines() -> Iterator[str]:
     for field in attrs.fields(Limits):
         values = [f"{getattr(limits, field.name):g}" for limits in (quick, thorough)]
         yield f"| `{field.name}` | {values[0]} | {values[1] if values[1] != values[0] else ''} |"
+    yield ""
+    yield f"## {CLIENT_FAMILY}: PodResources clients\n"
+    yield "`devicemanager check --client` runs [these checks](conformance-clients.md).\n"
+    yield "| ID | | the client | steps and expectation | on a node, if it fails |"
+    yield "|---|---|---|---|---|"
+    yield from map(_row, client_checks())
+    yield ""
+    yield "| limit of clients | default |"
+    yield "|---|---|"
+    for field in attrs.fields(ClientLimits):
+        yield f"| `{field.name}` | {getattr(ClientLimits(), field.name):g} |"
     yield ""
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         CheckError,
         Failed,
         Line,
+        Lost,
         Outcome,
         Profile,
         Scene,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from devicemanager.conformance.process_checks import Usage
     from devicemanager.conformance.pytest import ConformanceWarning, pytest_checks
     from devicemanager.conformance.registry import Check, CheckFunction, check
-    from devicemanager.conformance.report import Report, Verdict
+    from devicemanager.conformance.report import Cause, Report, Verdict
     from devicemanager.conformance.reports import FORMS, write
     from devicemanager.conformance.runner import OnVerdict, run
     from devicemanager.conformance.running_plugin import RunningPlugin
@@ -66,6 +67,7 @@ __all__ = [
     "FORMS",
     "HOOKS",
     "CallFailed",
+    "Cause",
     "Check",
     "CheckError",
     "CheckFunction",
@@ -76,6 +78,7 @@ __all__ = [
     "Limits",
     "Line",
     "ListStream",
+    "Lost",
     "Observations",
     "OnVerdict",
     "OnWait",
@@ -108,6 +111,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "CallFailed": "client",
+        "Cause": "report",
         "Check": "registry",
         "CheckError": "outcomes",
         "CheckFunction": "registry",
@@ -120,6 +124,7 @@ __getattr__, __dir__ = lazy_names(
         "Limits": "limits",
         "Line": "outcomes",
         "ListStream": "client",
+        "Lost": "outcomes",
         "Observations": "observations",
         "OnVerdict": "runner",
         "OnWait": "stage",

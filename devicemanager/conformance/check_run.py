@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator
 
 from devicemanager.conformance.client import CallFailed, ListStream, PluginClient
 from devicemanager.conformance.observations import EVER, Observations, Timeline, parsed_list
-from devicemanager.conformance.outcomes import Failed, Skipped, Warned
+from devicemanager.conformance.outcomes import Failed, Lost, Skipped, Warned
 from devicemanager.conformance.stage import Stage
 from devicemanager.events.calls import Mark
 from devicemanager.testing.processes import PluginProcess
@@ -47,13 +47,17 @@ _FIRST_NOTE_SECONDS, _NEXT_NOTE_SECONDS = 3.0, 10.0
 class CheckRun:
     """One run of one check on one stage (a mock kubelet with the plugin)."""
 
+    subject: str | None = None
+    """Resource that ``resource`` returns; None for the plugin's first one."""
+
     def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
         self.stage = stage
         self.kubelet = stage.kubelet
         self.plugin = stage.plugin
         self.limits = stage.limits
         self.resources = resources
-        """Resources of the plugin; empty while the suite still discovers them."""
+        """Resources of the plugin, those with devices first; empty while the suite still discovers
+        them."""
         self.observed = Observations(stage.kubelet)
         self.timeline = Timeline(stage.kubelet, stage.plugin.processes)
         # Each check has its own generator: with a shared one, parallel checks would not be
@@ -63,8 +67,8 @@ class CheckRun:
 
     @property
     def resource(self) -> str:
-        """Name of the plugin's first resource."""
-        return self.resources[0]
+        """Name of the resource that the check is about, by default the plugin's first one."""
+        return self.subject or self.resources[0]
 
     @property
     def process(self) -> PluginProcess:
@@ -88,6 +92,7 @@ class CheckRun:
         since = self.kubelet.mark()
         self.launch()
         self.wait_registered(since, self.limits.start_seconds, after)
+        self.wait_devices()
 
     def launch(self, *before: str, hook: str = "") -> PluginProcess:
         """Start an instance of the plugin and return without waiting. ``before`` are words to put
@@ -214,6 +219,17 @@ class CheckRun:
         with contextlib.closing(PluginClient(socket)) as client:
             yield client
 
+    def clients_with_devices(self) -> Iterator[tuple[str, PluginClient]]:
+        """Iterate like ``clients`` over the resources that have healthy devices.
+
+        Raises Skipped if there are none.
+        """
+        if not any(device.health == "Healthy" for _, device in self.every_device()):
+            raise Skipped("needs 1 healthy device, the plugin has none")
+        for resource, client in self.clients():
+            if any(device.health == "Healthy" for device in self.devices(resource)):
+                yield resource, client
+
     def clients(self) -> Iterator[tuple[str, PluginClient]]:
         """Iterate over the resources, as pairs of resource and an open connection to its socket."""
         for resource in self.resources:
@@ -256,6 +272,15 @@ class CheckRun:
                 due += _NEXT_NOTE_SECONDS
             time.sleep(_POLL_SECONDS)
         return time.monotonic() - begin
+
+    def series(self, count: int) -> Iterator[int]:
+        """Iterate over ``range(count)``, but not longer than ``series_seconds``. At least one
+        number is returned."""
+        begin = time.monotonic()
+        for number in range(count):
+            if number and time.monotonic() - begin > self.limits.series_seconds:
+                return
+            yield number
 
     def settle(self, seconds: float | None = None) -> None:
         """Wait for ``seconds``, by default ``Limits.settle_seconds``.
@@ -304,13 +329,34 @@ class CheckRun:
         # Stop waiting if the plugin exits, to report the crash immediately.
         took = self.until_registered(is_done, seconds)
         if self.plugin.has_exited:
-            raise Failed(f"the plugin exited after {after}: {self.plugin.exit_text()}")
+            raise Lost(f"the plugin exited after {after}: {self.plugin.exit_text()}")
         if took is None:
             missing = (self.observed.missing(since, resource) for resource in self.resources)
             reason = next(filter(None, missing), "not registered")
-            raise Failed(f"{reason} {seconds:g} s after {after}{self._instead(since)}")
+            raise Lost(f"{reason} {seconds:g} s after {after}{self._instead(since)}")
         self.step(f"registered {took:.2f} s after {after}")
         return took
+
+    def wait_devices(self) -> None:
+        """Wait until the device lists are complete: the first one may be empty or have only some
+        devices.
+
+        They are complete if they have as many devices as on an earlier stage. If that number is not
+        known, wait until they have devices and have not changed for ``settle_seconds``. After
+        ``refresh_seconds``, return in any case.
+        """
+        counts = self.stage.device_counts
+
+        def are_complete() -> bool:
+            if counts:
+                return all(len(self.devices(name)) >= counts[name] for name in counts)
+            devices = [self.devices(name) for name in self.resources]  # Failed without a list
+            if not any(devices):
+                return False
+            newest = max(self.observed.lists(name, EVER)[-1].time for name in self.resources)
+            return self.kubelet.clock.time() - newest >= self.limits.settle_seconds
+
+        self.until(are_complete, self.limits.refresh_seconds)
 
     def wait_recovered(self, since: Mark, after: str) -> float:
         """Wait like ``wait_registered``, up to ``recover_seconds``. Return the seconds.

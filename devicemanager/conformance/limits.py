@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Self
 
 import attrs
 
-from devicemanager.conformance.outcomes import CheckError
+from devicemanager.conformance.limit_values import limit, overridden
 
 __all__ = ["Limits"]
-
-
-def _check_number(_: object, field: attrs.Attribute[Any], value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        raise CheckError(f"invalid limit {field.name} {value!r}: expected a number of at least 0")
-    if isinstance(field.default, int) and not isinstance(value, int):
-        raise CheckError(f"invalid limit {field.name} {value!r}: expected a whole number")
-
-
-def _limit(default: float) -> Any:
-    return attrs.field(default=default, validator=_check_number)
 
 
 @attrs.frozen(kw_only=True)
@@ -33,85 +21,91 @@ class Limits:
 
     # If the kubelet has a deadline or limit, it is used here. The other numbers are defaults of the
     # suite, for what an operator tolerates.
-    start_seconds: float = _limit(30.0)
+    start_seconds: float = limit(30.0)
     """Time from the plugin's start to its registration and first device list (R01, W01)."""
-    recover_warn_seconds: float = _limit(10.0)
+    recover_warn_seconds: float = limit(10.0)
     """Like ``recover_seconds``, but a longer time is only a warning."""
-    recover_seconds: float = _limit(60.0)
+    recover_seconds: float = limit(60.0)
     """Time from a kubelet restart, or another event that the plugin must notice, to its
     registration."""
-    first_list_warn_seconds: float = _limit(5.0)
-    refresh_seconds: float = _limit(10.0)
+    first_list_warn_seconds: float = limit(5.0)
+    refresh_seconds: float = limit(10.0)
     """Time from a device change to the device list that reports it."""
     # The next times are short, because a run must fit into a CI job. ``thorough`` has realistic
     # ones.
-    idle_seconds: float = _limit(15.0)
+    idle_seconds: float = limit(15.0)
     """Idle time before the checks of an idle plugin; 60 s in a thorough run."""
-    away_seconds: float = _limit(5.0)
+    away_seconds: float = limit(5.0)
     """Time without a kubelet (K04, R08); 60 s in a thorough run."""
-    settle_seconds: float = _limit(1.5)
+    settle_seconds: float = limit(1.5)
     """Waiting time before a check verifies that something has not happened; 5 s in a thorough
     run."""
-    restarts: int = _limit(20)
+    restarts: int = limit(20)
     """Number of kubelet restarts in a row (K02, L04)."""
-    warm_restarts: int = _limit(3)
+    warm_restarts: int = limit(3)
     """Number of kubelet restarts before the first measurement (L04)."""
     # The API has no Deallocate. A plugin that reserves something in each call fails only after many
     # calls.
-    allocations: int = _limit(1000)
+    allocations: int = limit(1000)
     """Number of consecutive Allocate calls (A07, L06)."""
-    parallel_allocations: int = _limit(8)
-    parallel_rounds: int = _limit(20)
+    parallel_allocations: int = limit(8)
+    parallel_rounds: int = limit(20)
     """Number of rounds of parallel allocations (A08)."""
-    single_devices: int = _limit(64)
+    single_devices: int = limit(64)
     """Maximum number of devices that are checked one by one."""
-    streams: int = _limit(10)
-    """Number of ListAndWatch streams to open and close (W15)."""
-    changes: int = _limit(50)
+    streams: int = limit(10)
+    """Number of ListAndWatch streams to open and close in a batch (W15)."""
+    stream_batches: int = limit(5)
+    """Most batches of ``streams`` streams (W15). A plugin leaks only if each batch adds to its
+    resource use: a thread pool that fills is not a leak."""
+    changes: int = limit(50)
     """Number of device changes in a row (W13, L06)."""
-    repeats: int = _limit(3)
+    series_seconds: float = limit(15.0)
+    """Longest time for a series of calls or changes; then the check continues with fewer (A07,
+    W13, L06)."""
+    repeats: int = limit(3)
     """Number of identical calls that must all succeed (O01, S02)."""
     # The kubelet sets no deadlines for these calls, but the admission of all pods waits for them.
-    options_seconds: float = _limit(1.0)
-    allocate_warn_seconds: float = _limit(1.0)
-    allocate_seconds: float = _limit(10.0)
-    preferred_seconds: float = _limit(1.0)
+    options_seconds: float = limit(1.0)
+    allocate_warn_seconds: float = limit(1.0)
+    allocate_seconds: float = limit(10.0)
+    preferred_seconds: float = limit(1.0)
     # The kubelet's deadline: KubeletPreStartContainerRPCTimeoutInSecs
     # (deviceplugin/v1beta1/constants.go).
-    pre_start_seconds: float = _limit(30.0)
-    stop_seconds: float = _limit(10.0)
+    pre_start_seconds: float = limit(30.0)
+    stop_seconds: float = limit(10.0)
     """Time from SIGTERM to the exit of the process."""
-    stream_end_seconds: float = _limit(10.0)
+    stream_end_seconds: float = limit(10.0)
     """Time from the end of a ListAndWatch stream until the plugin has freed its resources."""
-    register_attempts: int = _limit(30)
+    register_attempts: int = limit(30)
     """Maximum number of Register calls in 30 s (R06)."""
-    register_window_seconds: float = _limit(5.0)
+    register_window_seconds: float = limit(5.0)
     """Time in which Register calls are counted; 30 s in a thorough run. ``register_attempts`` is
     scaled to this time."""
     # Just below the 10 s after which a kubelet stops dialing the plugin.
-    register_delay_seconds: float = _limit(9.0)
+    register_delay_seconds: float = limit(9.0)
     """Delay of the response to Register (R07)."""
     # gRPC receives messages of up to 4 MiB by default, and the kubelet does not change this limit.
-    list_warn_bytes: int = _limit(1 << 20)
-    list_bytes: int = _limit(4 << 20)
-    messages_per_minute: float = _limit(1.0)
+    list_warn_bytes: int = limit(1 << 20)
+    list_bytes: int = limit(4 << 20)
+    messages_per_minute: float = limit(1.0)
     # Some growth is normal: connections that are still closing, threads in a pool.
-    extra_descriptors: int = _limit(2)
-    extra_threads: int = _limit(4)
-    extra_memory_share: float = _limit(0.2)
-    extra_memory_bytes: int = _limit(8 << 20)
+    extra_descriptors: int = limit(2)
+    extra_threads: int = limit(4)
+    extra_memory_share: float = limit(0.2)
+    extra_memory_bytes: int = limit(8 << 20)
     """Number of bytes by which memory may grow.
 
     A growth within ``extra_memory_share`` is accepted, too: of the two limits, the larger one
     applies. In a small program, garbage collection alone changes the memory by more than that
     share.
     """
-    idle_cpu_share: float = _limit(0.01)
-    away_cpu_share: float = _limit(0.05)
-    inotify_instances: int = _limit(1)
-    random_preferences: int = _limit(30)
+    idle_cpu_share: float = limit(0.01)
+    away_cpu_share: float = limit(0.05)
+    inotify_instances: int = limit(1)
+    random_preferences: int = limit(30)
     """Number of random GetPreferredAllocation requests (P01)."""
-    same_preferences: int = _limit(10)
+    same_preferences: int = limit(10)
     """Number of identical GetPreferredAllocation requests (P05). After only a few, random responses
     could be equal by chance."""
 
@@ -130,14 +124,4 @@ class Limits:
     def overridden(self, settings: Iterable[str]) -> Self:
         """Return a copy with changed limits. Each setting has the form ``NAME=NUMBER``. Raises
         CheckError for any other text."""
-        names = [field.name for field in attrs.fields(type(self))]
-        changes: dict[str, Any] = {}
-        for setting in settings:
-            name, _, value = setting.partition("=")
-            if name not in names:
-                raise CheckError(f"unknown limit {name!r}: use one of {', '.join(names)}")
-            try:
-                changes[name] = int(value) if value.isdigit() else float(value)
-            except ValueError:
-                raise CheckError(f"invalid limit {setting!r}: expected {name}=NUMBER") from None
-        return attrs.evolve(self, **changes)
+        return overridden(self, settings)

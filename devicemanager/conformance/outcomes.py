@@ -13,6 +13,7 @@ __all__ = [
     "CheckError",
     "Failed",
     "Line",
+    "Lost",
     "Outcome",
     "Profile",
     "Scene",
@@ -78,6 +79,10 @@ class Profile(StrEnum):
 class Failed(AssertionError):
     """Exception of a check whose expectation the plugin does not meet. The text says what was
     seen."""
+
+
+class Lost(Failed):
+    """Failure of a check because the plugin did not register, or did not register again."""
 
 
 class Warned(AssertionError):

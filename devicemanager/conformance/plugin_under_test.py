@@ -28,6 +28,9 @@ HOOKS = {
 }
 """Purpose of each hook, by the hook's name."""
 
+HOOKS_OF_STARTS = ("prepare", "cleanup")
+"""Hooks that run with every check."""
+
 Hook = str | Callable[[Mapping[str, str]], object]
 """A shell command with placeholders, or a function that gets a mapping with their values.
 

@@ -16,7 +16,16 @@ from devicemanager.conformance.outcomes import Profile, Scene, Severity
 if TYPE_CHECKING:
     from devicemanager.conformance.check_run import CheckRun
 
-__all__ = ["FAMILIES", "Check", "CheckFunction", "addresses", "builtin", "check", "ids"]
+__all__ = [
+    "CLIENT_FAMILY",
+    "FAMILIES",
+    "Check",
+    "CheckFunction",
+    "addresses",
+    "builtin",
+    "check",
+    "ids",
+]
 
 FAMILIES = {
     "R": "Registration",
@@ -30,6 +39,9 @@ FAMILIES = {
     "L": "Life cycle and hygiene",
 }
 """Title of each family of checks, by the family's letter."""
+
+CLIENT_FAMILY = "C"
+"""Letter of the checks of PodResources clients, which are not checks of plugins."""
 
 # Families that are part of the profile `resilient`, but not of `core`.
 _RESILIENCE = frozenset("KL")
@@ -66,7 +78,17 @@ class Check:
     """Names of the hooks that the check requires."""
     needs_registration: bool
     """False if the check can also run for a plugin that does not register."""
-    run: CheckFunction = attrs.field(eq=False, repr=False)
+    # A check of a PodResources client gets a ``ClientRun`` instead of a ``CheckRun``.
+    run: Callable[[Any], str | None] = attrs.field(eq=False, repr=False)
+    each_resource: bool = False
+    """True if the check is about one resource, and is run for each that has devices."""
+    repeats: tuple[str, ...] = ()
+    """IDs of checks. If one of them fails, this check can only repeat its failure, and is
+    skipped."""
+    effect_of: tuple[str, ...] = ()
+    """IDs of checks. If one of them fails, too, a failure of this check has the same cause."""
+    optional_hooks: tuple[str, ...] = ()
+    """Names of hooks that the check uses if they are defined."""
 
     @property
     def family(self) -> str:
@@ -83,6 +105,10 @@ class Check:
             case Severity.SHOULD, Profile.COMPLETE:
                 return True
         return False
+
+    def may_use(self, hook: str) -> bool:
+        """True if the check uses the hook with this name if it is defined."""
+        return hook in self.hooks or hook in self.optional_hooks
 
     def data(self) -> dict[str, Any]:
         """Return the description as JSON data, as described in docs/json.md."""
@@ -117,10 +143,10 @@ def check(
     separated by commas: URLs, or short forms (see ``addresses``). Raises ValueError for an invalid
     ID or source.
     """
-    if not _ID.fullmatch(id_) or id_[0] in FAMILIES:
+    if not _ID.fullmatch(id_) or id_[0] in (*FAMILIES, CLIENT_FAMILY):
         raise ValueError(
             f"invalid check ID {id_!r}: use two digits after a letter other than "
-            f"{', '.join(FAMILIES)}"
+            f"{', '.join((*FAMILIES, CLIENT_FAMILY))}"
         )
     return lambda run: Check(
         id_,
@@ -149,7 +175,11 @@ def builtin(run: CheckFunction) -> Check:
         links=addresses(row.pop("links", "")),
         scene=Scene(row.pop("scene", Scene.REGISTERED)),
         hooks=tuple(row.pop("hooks", ())),
+        repeats=tuple(row.pop("repeats", ())),
+        effect_of=tuple(row.pop("effect_of", ())),
+        optional_hooks=tuple(row.pop("optional_hooks", ())),
         needs_registration=row.pop("needs_registration", True),
+        each_resource=row.pop("each_resource", False),
         run=run,
         **row,
     )
@@ -174,6 +204,7 @@ _RULES = {
     "DOC": "https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/",
     "PROTO": "https://github.com/kubernetes/kubelet/blob/master/pkg/apis/deviceplugin/v1beta1/api.proto",
     "DM": "https://github.com/kubernetes/kubernetes/tree/master/pkg/kubelet/cm/devicemanager",
+    "PODRESOURCES": "https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources",
     "WATCHER": "https://github.com/kubernetes/kubernetes/tree/master/pkg/kubelet/pluginmanager",
 }
 _REPOSITORIES = {

@@ -1,22 +1,34 @@
-"""Result of a run: a verdict per check, and the profile that the plugin has passed."""
+"""Result of a run: a verdict per check, the causes of failures, and the profile that the plugin has
+passed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
-from devicemanager.conformance.outcomes import Line, Outcome, Profile
+from devicemanager.conformance.checks import all_checks
+from devicemanager.conformance.outcomes import Line, Outcome, Profile, Severity
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
 from devicemanager.conformance.registry import FAMILIES, Check
 
-__all__ = ["SCHEMA", "Report", "Verdict"]
+__all__ = ["SCHEMA", "Cause", "Report", "Verdict"]
 
 SCHEMA = "devicemanager.check/v1"
 
 _BAD = (Outcome.FAIL, Outcome.ERROR)
+_LEAST: Mapping[Profile, Mapping[str, int]] = {
+    Profile.CORE: {"R": 7, "W": 6, "O": 1, "A": 10},
+    Profile.RESILIENT: {"K": 6, "L": 3},
+    Profile.COMPLETE: {"R": 9, "K": 10, "W": 7, "A": 11, "L": 6},
+}
+"""Least number of checks that must be carried out for a profile, by family.
+
+Skipped checks show nothing, so a plugin cannot earn a profile with them. A good plugin without
+hooks, without optional calls and with one device reaches these numbers.
+"""
 _WORDS = {
     Outcome.PASS: "passed",
     Outcome.FAIL: "failed",
@@ -43,6 +55,8 @@ class Verdict:
     """The last lines that the plugin printed during the check."""
     reproduce: str = ""
     """Command that runs only this check, with the options of the run."""
+    cause: str = ""
+    """ID of the failed check because of which this one was skipped; empty for other verdicts."""
 
     def data(self) -> dict[str, Any]:
         """Return the verdict as JSON data, as described in docs/json.md."""
@@ -61,6 +75,34 @@ class Verdict:
             "timeline": [attrs.asdict(line) for line in self.timeline],
             "output": list(self.output),
             "reproduce": self.reproduce,
+            "cause": self.cause,
+        }
+
+
+@attrs.frozen
+class Cause:
+    """Failure with all verdicts that have the same cause."""
+
+    verdict: Verdict
+    """The failed check that shows the cause best."""
+    effects: tuple[Verdict, ...]
+    """Other failed checks."""
+    skipped: tuple[Verdict, ...]
+    """Checks that were skipped because they would have failed, too."""
+
+    @property
+    def severity(self) -> Severity:
+        """Highest severity of the failed checks."""
+        severities = {each.check.severity for each in (self.verdict, *self.effects)}
+        return next(each for each in Severity if each in severities)
+
+    def data(self) -> dict[str, Any]:
+        """Return the cause as JSON data, as described in docs/json.md."""
+        return {
+            "check": self.verdict.check.id,
+            "severity": self.severity.value,
+            "effects": [each.check.id for each in self.effects],
+            "skipped": [each.check.id for each in self.skipped],
         }
 
 
@@ -109,16 +151,73 @@ class Report:
         return [each for each in self.of(*_BAD) if each.check.belongs_to(profile)]
 
     @property
+    def causes(self) -> list[Cause]:
+        """Causes of the failures, the most severe first."""
+        bad = {each.check.id: each for each in self.failed()}
+        groups: dict[str, list[Verdict]] = {}
+        for id_, verdict in bad.items():
+            groups.setdefault(_root(id_, bad), []).append(verdict)
+        skipped = self.of(Outcome.SKIP)
+        causes = [
+            Cause(
+                bad[root],
+                tuple(each for each in group if each.check.id != root),
+                tuple(each for each in skipped if _root(each.cause, bad) == root),
+            )
+            for root, group in groups.items()
+        ]
+        order = list(Severity)
+        return sorted(
+            causes,
+            key=lambda each: (order.index(each.severity), -len(each.effects + each.skipped)),
+        )
+
+    @property
     def profile(self) -> Profile | None:
-        """Highest profile that the plugin passes with the checks of this run; None if it passes
-        none."""
+        """Highest profile that the plugin passes; None if it passes none.
+
+        A run of only some checks passes none, and so does a run in which too few checks were
+        carried out.
+        """
         # A profile includes all earlier ones, so the first failure decides.
         passed = None
         for profile in Profile:  # each includes the one before
-            if self.failed(profile):
+            if self.obstacle(profile):
                 break
             passed = profile
         return passed
+
+    def obstacle(self, profile: Profile) -> str:
+        """Return the reason for which the plugin does not pass the profile; empty if it passes."""
+        if failed := [each.check.id for each in self.failed(profile)]:
+            return f"{', '.join(failed)} failed"
+        run = {verdict.check.id for verdict in self.verdicts}
+        wanted = [each for each in all_checks() if each.belongs_to(profile)]
+        if left_out := sum(each.id not in run for each in wanted):
+            return f"{left_out} of {len(wanted)} checks of {profile.value} were not selected"
+        carried_out = Counter(
+            each.check.family
+            for each in self.verdicts
+            if each.outcome is not Outcome.SKIP and each.check.belongs_to(profile)
+        )
+        for family, least in _LEAST[profile].items():
+            if carried_out[family] < least:
+                return (
+                    f"only {carried_out[family]} of at least {least} checks of {FAMILIES[family]} "
+                    "were carried out"
+                )
+        return ""
+
+    @property
+    def profile_text(self) -> str:
+        """Text about the passed profile and the next one, such as ``profile core passed; not
+        resilient: K01 failed``."""
+        passed = self.profile
+        next_one = next(filter(self.obstacle, Profile), None)
+        if passed is None:
+            return f"no profile passed: {self.obstacle(Profile.CORE)}"
+        text = f"profile {passed.value} passed"
+        return f"{text}; not {next_one.value}: {self.obstacle(next_one)}" if next_one else text
 
     def exit_status(self, profile: Profile = Profile.COMPLETE) -> int:
         """Return 0 if the plugin passes the profile. Return 2 if the suite failed to run a check of
@@ -138,6 +237,17 @@ class Report:
             "seed": self.seed,
             "seconds": round(self.seconds, 3),
             "profile": None if self.profile is None else self.profile.value,
+            "profile_text": self.profile_text,
             "counts": {outcome.value: count for outcome, count in self.counts.items()},
+            "causes": [each.data() for each in self.causes],
             "checks": [verdict.data() for verdict in self.verdicts],
         }
+
+
+def _root(id_: str, bad: Mapping[str, Verdict]) -> str:
+    """Return the ID of the failed check that shows the cause of a failure best."""
+    if id_ in bad:
+        for cause in bad[id_].check.effect_of:
+            if cause in bad:
+                return _root(cause, bad)
+    return id_

@@ -2,23 +2,29 @@
 
 Theory of operation. A run takes four steps.
 
-1. *Resources.* Checks need the names of the plugin's resources. If the user has not named them,
-   start the plugin once and read what it registers. If it registers nothing, raise CheckError.
+1. *Resources.* Checks need the names of the plugin's resources, and how many devices they have. If
+   the user has not named them, start the plugin once and read what it registers. If it registers
+   nothing, raise CheckError.
 2. *First start.* R01, the check of registration, runs first. If it fails, all checks that need a
    registered plugin would wait and fail for the same reason, so they are skipped. If R01 is not
-   selected, the plugin is started once; if it does not register, all checks that need a registered
-   plugin fail.
+   selected, the plugin is started once; if it does not register, the first check that needs a
+   registered plugin fails, and the others are skipped.
 3. *Lanes.* The remaining checks are distributed to lanes, which run in parallel (``jobs``). One
    lane has the checks of scene IDLE, on a shared stage that has been idle for some time. One lane
    has the checks of scene REGISTERED, which run one after another on the stage of step 2. Each
    check of scene OWN has a separate lane and stage.
-4. *Verdicts.* The exception that a check raises decides the outcome (``_run_check``). Then waivers
-   are applied, and a failure or warning gets the timeline.
+4. *Verdicts.* The exception that a check raises decides the outcome (``_judge``). Then waivers are
+   applied, and a failure or warning gets the timeline.
 
-Two cases need care:
+Some cases need care:
 
-* After a failure on a shared stage, the plugin may be broken. The next check gets a new stage, so
-  that one fault does not look like many.
+* A check may only be able to repeat the failure of another one (``Check.repeats``). It waits for
+  the verdict of the other check, and is skipped if that check failed. Lanes are ordered so that
+  the other check has begun before.
+* On a shared stage, a plugin may be broken by an earlier check. A check that fails there is run
+  again on a new stage, and only that result counts. After a failure, the next check gets a new
+  stage, too.
+* A check that passes while the plugin exits has not passed (``_judge``).
 * The plugin's command may not exist. Some checks expect that the plugin exits, and exit status 127
   would satisfy them. Therefore, after exit status 127, the plugin is started normally. If it exits
   with 127 again, the run ends with an error (``_check_command``).
@@ -31,8 +37,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import TypeAlias
 
 import attrs
 
@@ -43,6 +47,7 @@ from devicemanager.conformance.outcomes import (
     CheckError,
     Failed,
     Line,
+    Lost,
     Outcome,
     Scene,
     Severity,
@@ -56,6 +61,7 @@ from devicemanager.conformance.stage import OnWait, Stage, Stages
 from devicemanager.conformance.waivers import Waivers
 from devicemanager.core.printable import printable
 from devicemanager.kubelet.settings import Settings
+from devicemanager.testing.processes import ProcessEnded
 
 __all__ = ["FIRST", "OnVerdict", "run"]
 
@@ -66,10 +72,27 @@ concurrently."""
 FIRST = "R01"
 """ID of the check of registration. Most other checks are pointless if it fails."""
 
-_WITH_TIMELINE = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR, Outcome.WAIVED)
+_RESTARTS = "K"
+"""Letter of the family of checks about restarts."""
 
-_Failure: TypeAlias = tuple[Outcome, str, CheckRun]
-"""Failed start of the plugin: outcome, text and run."""
+
+@attrs.frozen
+class _Result:
+    """What a check, or a start of the plugin, has shown. The time is in seconds."""
+
+    outcome: Outcome
+    seen: str
+    run: CheckRun
+    seconds: float = 0.0
+    is_lost: bool = False
+    """True if the plugin did not register."""
+    crash: str = ""
+    """How the plugin has exited, at the end of a check that does not stop it."""
+    timeline: tuple[Line, ...] = ()
+    output: tuple[str, ...] = ()
+
+
+_BAD = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR)
 
 
 def run(
@@ -131,10 +154,17 @@ class _Runner:
     on_wait: OnWait | None
     stages: Stages
     resources: tuple[str, ...] = ()
+    _device_counts: dict[str, int] = attrs.field(factory=dict)
+    """Number of devices by resource. Empty while it is not known."""
+    _causes: dict[str, str] = attrs.field(factory=dict)
+    """ID of the check that shows the cause, by ID of a check that failed or was skipped for it."""
+    _decided: dict[str, threading.Event] = attrs.field(factory=dict)
+    """Event for each check that other checks may repeat. It is set when the check has ended."""
     _publishing: threading.Lock = attrs.field(factory=threading.Lock)
 
     def run(self, checks: Sequence[Check], jobs: int) -> tuple[Verdict, ...]:
         self.resources = self.plugin.resources or self._discover_resources()
+        self._decided = {each.id: threading.Event() for each in checks}
         verdicts: list[Verdict] = []
         stage = None
         # The stage of R01 is shared with later checks, so it is closed only on an exception.
@@ -146,10 +176,15 @@ class _Runner:
                     verdicts.append(self._run_check(first, self._new_run(first, stage)))
                     run = CheckRun(stage, self.resources, "start")
                     is_silent = not run.observed.has_tried_to_register
+                    if verdicts[0].outcome in (Outcome.PASS, Outcome.WARN):
+                        self._learn_devices(run)
         failed = any(verdict.outcome is Outcome.FAIL for verdict in verdicts)
         rest = [each for each in checks if each.id != FIRST]
         reasons = {each.id: self._why_skipped(each, failed, is_silent) for each in rest}
-        verdicts += [self._skipped(each, reasons[each.id]) for each in rest if reasons[each.id]]
+        for each in rest:
+            if reason := reasons[each.id]:
+                cause = FIRST if reason.endswith(FIRST) else ""
+                verdicts.append(self._skipped(each, reason, cause))
         rest = [each for each in rest if not reasons[each.id]]
         needing = [each for each in rest if each.needs_registration]
         if stage is None and self.plugin.resources and len(needing) > 1:
@@ -158,8 +193,15 @@ class _Runner:
             stage, failure = self._registered_stage(self.on_wait)
             if failure is not None:
                 with _closed_on_error(stage):
-                    verdicts += [self._verdict(each, *failure) for each in needing]
+                    verdicts += self._repeated(needing, failure)
                 rest = [each for each in rest if not each.needs_registration]
+            else:
+                with _closed_on_error(stage):
+                    self._learn_devices(CheckRun(stage, self.resources, "start"))
+        chosen = {each.id for each in rest}
+        for id_, decided in self._decided.items():
+            if id_ not in chosen:
+                decided.set()
         lanes = self._lanes(rest, stage)
         # Threads are enough: checks mostly wait. They also share the lock of `on_verdict`.
         with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="check") as pool:
@@ -193,11 +235,24 @@ class _Runner:
             while len(registered()) > len(known):
                 known = registered()
                 run.settle()
-            return tuple(sorted(known))
+            run.resources = self.resources = tuple(sorted(known))
+            # Check R01 reports a plugin that sends no list.
+            with contextlib.suppress(Failed):
+                self._learn_devices(run)
+            return self.resources
         except Failed as failed:  # raised if the hook `prepare` fails
             raise CheckError(str(failed)) from None
         finally:
             stage.close()
+
+    def _learn_devices(self, run: CheckRun) -> None:
+        """Wait for the devices of a plugin that has registered, and count them. Resources with
+        devices become the first ones."""
+        run.wait_devices()
+        if not self._device_counts:
+            counts = {name: len(run.devices(name)) for name in self.resources}
+            self.resources = tuple(sorted(self.resources, key=lambda name: not counts[name]))
+            self._device_counts = counts
 
     def _why_skipped(self, check: Check, unregistered: bool, silent: bool) -> str:
         """Return the reason to skip a check without running it; empty if the check can run.
@@ -213,10 +268,37 @@ class _Runner:
         missing = [hook for hook in check.hooks if not self.plugin.has(hook)]
         return f"needs the hook {' and '.join(missing)}" if missing else ""
 
-    def _skipped(self, check: Check, reason: str) -> Verdict:
-        verdict = Verdict(check, Outcome.SKIP, reason)
+    def _skipped(self, check: Check, reason: str, cause: str = "") -> Verdict:
+        """Create a verdict for a check that was not run. ``cause`` is the ID of the check that has
+        failed instead, if there is one."""
+        verdict = Verdict(check, Outcome.SKIP, reason, cause=cause)
+        if cause:
+            self._causes[check.id] = cause
+        if check.id in self._decided:
+            self._decided[check.id].set()
         self._publish(verdict)
         return verdict
+
+    def _repeated(self, checks: Sequence[Check], failure: _Result) -> list[Verdict]:
+        """Create verdicts for checks whose plugin did not start: one failure, and skipped checks
+        that refer to it."""
+        first, *others = checks
+        # A waiver is for one check. It must not hide the failure of all.
+        verdict = self._verdict(first, failure)
+        if verdict.outcome is not Outcome.FAIL:
+            return [verdict, *(self._verdict(each, failure) for each in others)]
+        reason = f"the plugin does not register: see check {first.id}"
+        return [verdict, *(self._skipped(each, reason, first.id) for each in others)]
+
+    def _cause(self, check: Check) -> str:
+        """Wait for the checks that ``check`` may repeat. Return the ID of the one that has failed;
+        empty if none has."""
+        for id_ in check.repeats:
+            if id_ in self._decided:
+                self._decided[id_].wait()
+                if id_ in self._causes:
+                    return self._causes[id_]
+        return ""
 
     # -- lanes -------------------------------------------------------------------------
 
@@ -229,29 +311,57 @@ class _Runner:
         first, because they take longest and need no CPU.
         """
         if idle := [each for each in checks if each.scene is Scene.IDLE]:
-            yield partial(self._run_idle, idle)
+            yield self._lane(self._run_idle, idle)
         registered = [each for each in checks if each.scene is Scene.REGISTERED]
         if registered or stage is not None:
-            yield partial(self._run_one_after_another, registered, stage)
-        for check in checks:
-            if check.scene is Scene.OWN:
-                yield partial(self._run_alone, check)
+            yield self._lane(self._run_one_after_another, _in_order(registered), stage)
+        for check in _in_order([each for each in checks if each.scene is Scene.OWN]):
+            yield self._lane(self._run_alone, [check])
+
+    def _lane(
+        self, run: Callable[..., Iterable[Verdict]], checks: Sequence[Check], *more: Stage | None
+    ) -> Callable[[], Iterable[Verdict]]:
+        """Return a function that runs a lane. At its end, no check waits for one of its checks."""
+
+        def lane() -> Iterator[Verdict]:
+            try:
+                yield from run(checks, *more)
+            finally:
+                for check in checks:
+                    self._decided[check.id].set()
+
+        return lane
 
     def _run_one_after_another(
         self, checks: Sequence[Check], stage: Stage | None
     ) -> Iterable[Verdict]:
+        is_used, waiting = False, list(checks)
         try:
-            for check in checks:
+            while waiting:
+                check = waiting.pop(0)
+                if cause := self._cause(check):
+                    yield self._skipped(check, _repeats(cause), cause)
+                    continue
                 if stage is None:
                     stage, failure = self._registered_stage()
+                    is_used = False
                     if failure is not None and check.needs_registration:
+                        # The plugin has registered before, and every other start would wait again.
+                        needing = [each for each in waiting if each.needs_registration]
+                        yield from self._repeated([check, *needing], failure)
+                        waiting = [each for each in waiting if not each.needs_registration]
                         stage.close()
                         stage = None
-                        yield self._verdict(check, *failure)
                         continue
-                verdict = self._run_check(check, self._new_run(check, stage))
-                yield verdict
-                if verdict.outcome not in (Outcome.PASS, Outcome.SKIP):
+                result = self._judge(check, self._new_run(check, stage))
+                if result.outcome in _BAD and is_used:
+                    stage.close()
+                    stage, failure = self._registered_stage()
+                    if failure is None:
+                        result = self._alone(check, stage, result)
+                yield self._verdict(check, result)
+                is_used = True
+                if result.outcome not in (Outcome.PASS, Outcome.SKIP):
                     # The fault that this check has found may break the next check, too.
                     stage.close()
                     stage = None
@@ -259,23 +369,40 @@ class _Runner:
             if stage is not None:
                 stage.close()
 
+    def _alone(self, check: Check, stage: Stage, shared: _Result) -> _Result:
+        """Run a check that has failed on a used stage again, on a new one, and return its result.
+
+        If it passes, the plugin was broken before. ``shared`` is the result on the used stage.
+        """
+        result = self._judge(check, self._new_run(check, stage))
+        if result.outcome not in (Outcome.PASS, Outcome.SKIP) or not shared.crash:
+            return result
+        seen = (
+            "passes alone, but the plugin exited after other checks on the same kubelet: "
+            f"{shared.crash}"
+        )
+        return attrs.evolve(shared, outcome=Outcome.WARN, seen=seen)
+
     def _run_idle(self, checks: Sequence[Check]) -> Iterable[Verdict]:
         stage, failure = self._registered_stage()
         try:
             if failure is not None:
-                for check in checks:
-                    yield self._verdict(check, *failure)
+                yield from self._repeated(checks, failure)
                 return
             # All runs begin before the idle time, so that each check sees all of it.
             runs = [self._new_run(check, stage) for check in checks]
             stage.plugin.begin_idle()
             runs[0].settle(self.limits.idle_seconds)
             for check, run in zip(checks, runs, strict=True):
-                yield self._run_check(check, run)
+                yield self._verdict(check, self._judge(check, run))
         finally:
             stage.close()
 
-    def _run_alone(self, check: Check) -> Iterable[Verdict]:
+    def _run_alone(self, checks: Sequence[Check]) -> Iterable[Verdict]:
+        [check] = checks
+        if cause := self._cause(check):
+            yield self._skipped(check, _repeats(cause), cause)
+            return
         stage = self._stage()
         try:
             yield self._run_check(check, self._new_run(check, stage))
@@ -285,9 +412,11 @@ class _Runner:
     # -- stages ------------------------------------------------------------------------
 
     def _stage(self, on_wait: OnWait | None = None) -> Stage:
-        return self.stages.open(lambda: Stage(self.plugin, self.limits, self.settings, on_wait))
+        return self.stages.open(
+            lambda: Stage(self.plugin, self.limits, self.settings, on_wait, self._device_counts)
+        )
 
-    def _registered_stage(self, on_wait: OnWait | None = None) -> tuple[Stage, _Failure | None]:
+    def _registered_stage(self, on_wait: OnWait | None = None) -> tuple[Stage, _Result | None]:
         """Start a kubelet and the plugin. Return the stage, and the failure if the plugin does not
         register."""
         stage = self._stage(on_wait)
@@ -295,11 +424,11 @@ class _Runner:
         try:
             run.start()
         except (Failed, Warned) as failed:
-            return stage, (Outcome.FAIL, str(failed), run)
+            return stage, _result(Outcome.FAIL, str(failed), run, is_lost=True)
         # For example, there is no disk space for the kubelet's directory. The plugin has not
         # failed.
         except Exception as error:
-            return stage, (Outcome.ERROR, f"{type(error).__name__}: {error}", run)
+            return stage, _result(Outcome.ERROR, f"{type(error).__name__}: {error}", run)
         return stage, None
 
     def _check_command(self) -> None:
@@ -318,39 +447,76 @@ class _Runner:
         return CheckRun(stage, self.resources, f"{self.seed} {check.id}")
 
     def _run_check(self, check: Check, run: CheckRun) -> Verdict:
+        return self._verdict(check, self._judge(check, run))
+
+    def _judge(self, check: Check, run: CheckRun) -> _Result:
+        """Run a check, for each resource with devices if it is about one resource."""
+        subjects: list[str | None] = []
+        if check.each_resource and len(self.resources) > 1:
+            subjects = [name for name in self.resources if self._device_counts.get(name)]
         begin = time.monotonic()
+        results = []
+        for run.subject in subjects or [None]:
+            results.append(self._judge_one(check, run))
+            if results[-1].outcome in _BAD:
+                break
+        bad, passed = (
+            [each for each in results if each.outcome in outcomes]
+            for outcomes in (_BAD, (Outcome.PASS,))
+        )
+        [result, *_] = bad or passed or results
+        if bad and len(subjects) > 1 and run.subject is not None and run.subject not in result.seen:
+            result = attrs.evolve(result, seen=f"{run.subject}: {result.seen}")
+        return attrs.evolve(result, seconds=time.monotonic() - begin)
+
+    def _judge_one(self, check: Check, run: CheckRun) -> _Result:
+        is_lost = False
         try:
             outcome, seen = Outcome.PASS, check.run(run) or ""
         except Failed as failed:
-            outcome, seen = _failure(check), str(failed)
+            outcome, seen, is_lost = _failure(check), str(failed), isinstance(failed, Lost)
         except Warned as warned:
             outcome, seen = Outcome.WARN, str(warned)
         except Skipped as skipped:
             outcome, seen = Outcome.SKIP, str(skipped)
         except CallFailed as failed:
             outcome, seen = _failure(check), f"a call that should succeed: {failed}"
+        except ProcessEnded:
+            outcome, seen = _failure(check), f"the plugin exited: {run.plugin.exit_text()}"
         except Exception as error:
             outcome, seen = Outcome.ERROR, f"{type(error).__name__}: {error}"
-        return self._verdict(check, outcome, seen, run, time.monotonic() - begin)
+        # Other checks stop the plugin themselves.
+        is_shared = check.scene is Scene.REGISTERED and check.needs_registration
+        if is_shared and outcome in (Outcome.PASS, Outcome.SKIP) and run.plugin.has_crashed:
+            how = run.plugin.exit_text()
+            outcome, seen = _failure(check), f"the plugin exited during the check: {how}"
+        return _result(outcome, seen, run, is_lost=is_lost)
 
-    def _verdict(
-        self, check: Check, outcome: Outcome, seen: str, run: CheckRun, seconds: float = 0.0
-    ) -> Verdict:
+    def _verdict(self, check: Check, result: _Result) -> Verdict:
         """Create a verdict and pass it to ``on_verdict``. Raises CheckError if the plugin's command
         does not exist."""
         # Test this even if the check passed: the check may have expected an exit.
-        if run.plugin.could_not_start:
+        if result.run.plugin.could_not_start:
             self._check_command()
+        outcome, seen = result.outcome, result.seen
+        # A plugin that restarts correctly, but with other devices, can be tested further.
+        if outcome is Outcome.FAIL and (result.is_lost or check.family != _RESTARTS):
+            self._causes[check.id] = check.id
         if outcome in (Outcome.FAIL, Outcome.WARN):
             outcome, seen = self.waivers.applied(check.id, outcome, seen)
-        timeline: tuple[Line, ...] = ()
-        output: tuple[str, ...] = ()
-        if outcome in _WITH_TIMELINE:
-            timeline, output = run.timeline.lines(), run.timeline.output()
         verdict = Verdict(
-            check, outcome, printable(seen), seconds, timeline, output, self.reproduce(check)
+            check,
+            outcome,
+            printable(seen),
+            result.seconds,
+            result.timeline,
+            result.output,
+            self.reproduce(check),
         )
         self._publish(verdict)
+        # Set at once, for checks of the same lane.
+        if check.id in self._decided:
+            self._decided[check.id].set()
         return verdict
 
     def _publish(self, verdict: Verdict) -> None:
@@ -367,6 +533,33 @@ def _closed_on_error(stage: Stage) -> Iterator[None]:
     except BaseException:
         stage.close()
         raise
+
+
+def _result(outcome: Outcome, seen: str, run: CheckRun, *, is_lost: bool = False) -> _Result:
+    """Return a result with the timeline up to now, if the outcome is not good."""
+    if outcome not in _BAD:
+        return _Result(outcome, seen, run)
+    plugin = run.plugin
+    crash = plugin.exit_text() if plugin.processes and plugin.has_crashed else ""
+    timeline, output = run.timeline.lines(), run.timeline.output()
+    return _Result(outcome, seen, run, 0.0, is_lost, crash, timeline, output)
+
+
+def _in_order(checks: Sequence[Check]) -> list[Check]:
+    """Return checks of lanes in an order in which none waits for a later one. Those for which
+    others wait come first."""
+    by_id = {each.id: each for each in checks}
+    awaited = {id_ for each in checks for id_ in each.repeats}
+
+    def depth(check: Check) -> int:
+        before = [by_id[id_] for id_ in check.repeats if id_ in by_id]
+        return 1 + max(map(depth, before)) if before else 0
+
+    return sorted(checks, key=lambda each: (depth(each), each.id not in awaited))
+
+
+def _repeats(cause: str) -> str:
+    return f"would repeat a failure: see check {cause}"
 
 
 def _failure(check: Check) -> Outcome:

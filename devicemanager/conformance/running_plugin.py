@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from devicemanager.conformance.crash import crash_line
 from devicemanager.conformance.outcomes import Skipped
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
+from devicemanager.core.printable import printable
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.testing.processes import PluginProcess
+from devicemanager.testing.processes import PluginProcess, ProcessEnded
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -38,6 +40,7 @@ class RunningPlugin:
         self.processes: list[PluginProcess] = []
         self._kubelet = kubelet
         self._idle_since = self._idle_cpu = 0.0
+        self._idle_starts = 0
 
     @property
     def process(self) -> PluginProcess:
@@ -104,16 +107,24 @@ class RunningPlugin:
         return self.process.starts > 1 or not self.process.is_running
 
     @property
+    def has_crashed(self) -> bool:
+        """True if an instance has exited at least once. For checks that do not stop the plugin."""
+        return any(each.starts > 1 or not each.is_running for each in self.processes)
+
+    @property
     def could_not_start(self) -> bool:
         """True if the latest instance exited because the plugin's command does not exist."""
         return bool(self.processes) and self.process.exit_status == _COMMAND_NOT_FOUND
 
     def exit_text(self) -> str:
-        """Return a text about the plugin's exit, such as ``exit status 1``."""
+        """Return a text about the plugin's exit, such as ``exit status 1``, with the line of a
+        crash if it has printed one."""
         status = self.process.exit_status
         if status is None:
             return "the plugin is still running"
-        return f"ended by signal {-status}" if status < 0 else f"exit status {status}"
+        text = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
+        crash = crash_line(self.process.output())
+        return f"{text}: {printable(crash)}" if crash else text
 
     def path(self, path: str) -> Path:
         """Return the path on this machine for a path as the plugin sees it.
@@ -138,17 +149,24 @@ class RunningPlugin:
     def begin_idle(self) -> None:
         """Begin the measurement for ``idle_cpu_share``."""
         self._idle_since = time.monotonic()
+        self._idle_starts = self.process.starts
         with contextlib.suppress(Skipped):
             self._idle_cpu = self._cpu_seconds()
 
     @property
     def idle_cpu_share(self) -> float:
-        """Share of one CPU core that the plugin has used since ``begin_idle``. Raises Skipped if
-        psutil is not installed."""
-        return (self._cpu_seconds() - self._idle_cpu) / (time.monotonic() - self._idle_since)
+        """Share of one CPU core that the plugin has used since ``begin_idle``; 0 if it has exited
+        since. Raises Skipped if psutil is not installed."""
+        used = self._cpu_seconds() - self._idle_cpu
+        if not self.process.is_running or self.process.starts != self._idle_starts:
+            return 0.0
+        return used / (time.monotonic() - self._idle_since)
 
     def _cpu_seconds(self) -> float:
-        return float(_process_checks().cpu_seconds(self.process.pid))
+        try:
+            return float(_process_checks().cpu_seconds(self.process.pid))
+        except ProcessEnded:
+            return 0.0
 
 
 def _process_checks() -> ModuleType:

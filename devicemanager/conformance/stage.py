@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -42,9 +42,12 @@ class Stage:
         limits: Limits,
         settings: Settings,
         on_wait: OnWait | None = None,
+        device_counts: Mapping[str, int] | None = None,
     ) -> None:
         self.limits = limits
         self.on_wait = on_wait
+        self.device_counts = device_counts or {}
+        """Number of devices by resource, as far as it is known from an earlier stage."""
         self.kubelet = MockKubelet(settings=attrs.evolve(settings, quirks=settings.quirks | {"Q3"}))
         self.plugin = RunningPlugin(plugin, self.kubelet)
         self._closing = threading.Lock()

@@ -34,6 +34,7 @@ from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc as pr_grpc
 
 RESOURCE = "conformance.example.com/device"
+EMPTY = "conformance.example.com/a-resource-without-devices"
 _POLL = 0.05
 
 
@@ -41,6 +42,11 @@ def die(text: str) -> NoReturn:
     """Exit as after an uncaught error, from any thread."""
     print(text, file=sys.stderr, flush=True)
     os._exit(1)
+
+
+def card(id_: str) -> int:
+    """Return the number of the card of a device."""
+    return int(id_.rpartition("-")[2]) // 2
 
 
 class Devices:
@@ -70,6 +76,9 @@ class Devices:
         if health is None:
             count = 4
             health = {f"{self.prefix}-{number}": "Healthy" for number in range(count)}
+        if "shared-cards" in self.switches:  # two IDs on each card
+            broken = {card(id_) for id_, each in health.items() if each != "Healthy"}
+            health = {id_: "Unhealthy" if card(id_) in broken else "Healthy" for id_ in health}
         if "no-break" in self.switches:
             health = dict.fromkeys(health, "Healthy")
         if "no-heal" in self.switches:
@@ -107,6 +116,8 @@ class Service(dp_grpc.DevicePluginServicer):
     def list(self, health: dict[str, str]) -> dp.ListAndWatchResponse:
         on = self.switches
         response = dp.ListAndWatchResponse()
+        if self.resource == EMPTY:
+            return response
         for number, (id_, state) in enumerate(health.items()):
             if "lowercase-health" in on:
                 state = state.lower()
@@ -149,10 +160,20 @@ class Service(dp_grpc.DevicePluginServicer):
                                                           daemon=True).start())  # fmt: skip
         if "stale-handlers" in on:
             yield from self.shared_lists()
+        if "empty-first" in on:
+            yield dp.ListAndWatchResponse()
+            ended.wait(0.3)
         sent = -1
         shown: dict[str, str] = {}
         began = time.monotonic()
-        while not ended.is_set():
+        while not ended.is_set() or "slow-handlers" in on:
+            if "slow-handlers" in on and sent >= 0:
+                # It notices the end of its stream only now and then, as with time.sleep.
+                time.sleep(1.0)
+                if not context.is_active():
+                    return
+                if devices.version == sent:
+                    continue
             with devices.changed:
                 if devices.version == sent:
                     timeout = 0.2 if "chatty" in on or "short-stream" in on else 3600
@@ -266,6 +287,12 @@ class Service(dp_grpc.DevicePluginServicer):
                 answer.devices.add(
                     host_path=path, container_path=f"/dev/mock/{id_}", permissions="rw"
                 )
+            if "shared-cards" in on:
+                path = ("/dev/null", "/dev/zero", "/dev/full")[card(id_) % 3]
+                answer.devices.add(host_path=path, container_path=path, permissions="rw")
+            if "two-hosts" in on:
+                path = ("/dev/null", "/dev/zero")[ids.index(id_) % 2]
+                answer.devices.add(host_path=path, container_path="/dev/card", permissions="rw")
             if "no-device" in on:
                 path = f"/nowhere/{id_}"
                 answer.devices.add(host_path=path, container_path=path, permissions="rw")
@@ -368,6 +395,8 @@ class Plugin:
         self.resources = [RESOURCE]
         if switches & {"two", "same-variable", "all-or-nothing"}:
             self.resources.append(RESOURCE + "-2")
+        if "three" in switches:
+            self.resources = [EMPTY, RESOURCE, RESOURCE + "-2"]
         self.servers: dict[str, tuple[grpc.Server, Service, Path]] = {}
         self.own: dict[Path, sockets.FileIdentity | None] = {}
         self.identity: sockets.FileIdentity | None = None
@@ -415,7 +444,7 @@ class Plugin:
         if "fixed-socket" in self.switches:  # replaced at once: the other instance must see no gap
             bound = path.with_name(f".{os.getpid()}")
         bound.unlink(missing_ok=True)
-        server = grpc.server(ThreadPoolExecutor(16))
+        server = grpc.server(ThreadPoolExecutor(40 if "slow-handlers" in self.switches else 16))
         service = Service(self, resource)
         dp_grpc.add_DevicePluginServicer_to_server(service, server)
         if "answers-anything" in self.switches:
@@ -515,7 +544,11 @@ class Plugin:
             return
         self.come_up()
         quiet = 0.0
+        polled = time.monotonic()
         while not self.stopping.wait(_POLL):
+            if "polls" in on and time.monotonic() - polled > 2.0:
+                polled = time.monotonic()
+                self.devices.read()
             if "leaky-idle" in on or ("spin-when-away" in on and self.kubelet() is None):
                 until = time.monotonic() + 0.2
                 while time.monotonic() < until:
@@ -532,6 +565,8 @@ class Plugin:
                     os._exit(0)
                 if "exit-1-on-loss" in on:
                     os._exit(1)
+                if "dies-by-panic" in on:
+                    die("panic: close of closed channel")
             if self.is_lost():
                 quiet = 0.0
                 if "never-back" in on or ("third-fails" in on and self.registrations > 2):
@@ -557,6 +592,8 @@ class Plugin:
         if "ignores-own" not in on and any(
             not path.exists() for _, _, path in self.servers.values()
         ):
+            return True
+        if "any-stream" in on and self.streams_ended.is_set():
             return True
         return "ignores-stream" not in on and self.streams_ended.is_set() and self.no_stream()
 
@@ -616,6 +653,9 @@ def main() -> None:
     if not args.dir.is_dir():
         if "silent" in switches:
             os._exit(3)
+        if "panics" in switches:
+            print("panic: stat: not a directory\n\ngoroutine 1 [running]:", file=sys.stderr)
+            sys.exit(2)
         sys.exit(f"{args.dir} is not a directory")
     plugin = Plugin(args.dir, switches)
     libc = ctypes.CDLL(None)
@@ -631,7 +671,7 @@ def main() -> None:
     worker.start()
     gc.freeze()
     while (number := signal.sigwait(signals)) == signal.SIGUSR1 or "stubborn" in switches:
-        if number == signal.SIGUSR1:
+        if number == signal.SIGUSR1 and "polls" not in switches:
             plugin.devices.read()
     plugin.end()
     os._exit(0)

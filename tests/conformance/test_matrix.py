@@ -26,6 +26,7 @@ from tests.conformance.matrix import (
     CASES,
     GOOD,
     NOTHING_FAILS,
+    SUBJECTS,
     Case,
     broken,
     limits,
@@ -41,7 +42,7 @@ _ALONE = (
     "no-unlink", "unlink-by-name", "random-ids", "mount-removed",
     "delta", "no-break", "no-heal", "drop-broken", "no-empty", "leak-handlers",
     "accept-broken", "late-allocatable", "prepare-needs-allocate",
-    "leaves-socket", "removes-others", "two-watches", "silent",
+    "leaves-socket", "removes-others", "two-watches", "silent", "panics",
 )  # fmt: skip
 """Switches of checks that start a plugin for themselves. Left out are those that take long, and
 those whose fault is a race that a busy machine can lose."""
@@ -55,6 +56,7 @@ _TOGETHER = (
     ("numa-moves", "no-device", "no-edges", "one-preference", "prepare-unknown", "prepare-once",
      "answers-anything", "slots"),
     ("same-variable", "random-preference", "large-list", "accept-partly", "exit-on-empty"),
+    ("two-hosts",),
     ("ignores-must", "slow-options", "needs-all", "exit-on-infeasible"),
     ("exit-on-odd-call",),
 )  # fmt: skip
@@ -80,6 +82,23 @@ def test_good_plugin_passes() -> None:
     bad = report.of(Outcome.FAIL, Outcome.WARN, Outcome.ERROR)
     assert [(each.check.id, each.seen) for each in bad] == []
     assert {each.check.id for each in report.of(Outcome.SKIP)} == {"O04", "K15"}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_correct_plugins_of_all_kinds_pass(kind: str) -> None:
+    """The suite has judged each of them wrongly before."""
+    subject = SUBJECTS[kind]
+    report = run(
+        plugin(*subject.switches),
+        select(subject.checks),
+        limits=limits(subject),
+        settings=_SETTINGS,
+    )
+    outcomes = {each.check.id: each.outcome for each in report.verdicts}
+    assert outcomes == {
+        id_: Outcome.FAIL if id_ in subject.waived else Outcome.PASS for id_ in subject.checks
+    }, [each.seen for each in report.verdicts]
 
 
 @pytest.mark.timeout(120)

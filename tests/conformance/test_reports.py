@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
+import attrs
 import pytest
 
 from devicemanager.conformance import (
@@ -19,13 +20,17 @@ from devicemanager.conformance import (
     PluginUnderTest,
     Profile,
     Report,
+    Severity,
     Verdict,
     Waiver,
     Waivers,
     select,
     write,
 )
+from devicemanager.conformance.report import Cause
 from devicemanager.conformance.reports import check_place
+from devicemanager.conformance.reports.folding import fold
+from devicemanager.conformance.reports.text import explain, name_cause
 
 HOSTILE = "<script>alert(1)</script> \x1b[31m \x00 | `x` ]]> & \u202e \ud800"
 
@@ -48,6 +53,11 @@ def report(**outcomes: Outcome) -> Report:
     )
 
 
+def full_report(**outcomes: Outcome) -> Report:
+    """Return a report of all checks; those without an outcome have passed."""
+    return report(**{each.id: outcomes.get(each.id, Outcome.PASS) for each in select()})
+
+
 @pytest.mark.parametrize(
     ("outcomes", "profile", "status"),
     [
@@ -62,9 +72,102 @@ def report(**outcomes: Outcome) -> Report:
 def test_profile_and_exit_status(
     outcomes: dict[str, Outcome], profile: Profile | None, status: int
 ) -> None:
-    made = report(**outcomes)
+    made = full_report(**outcomes)
     assert made.profile == profile
     assert made.exit_status() == status
+
+
+def test_run_of_some_checks_earns_no_profile() -> None:
+    made = report(**{each.id: Outcome.PASS for each in select(skip=["A18"])})
+    assert made.profile is None
+    assert made.exit_status() == 0
+    assert made.profile_text == "no profile passed: 1 of 45 checks of core were not selected"
+
+
+def _skipped(family: str, count: int, severity: Severity = Severity.MUST) -> dict[str, Outcome]:
+    """Return that all but ``count`` checks of a family and severity are skipped."""
+    of_family = [each.id for each in select([family]) if each.severity is severity]
+    return dict.fromkeys(of_family[count:], Outcome.SKIP)
+
+
+@pytest.mark.parametrize(
+    ("skipped", "text"),
+    [
+        (_skipped("A", 10), "profile complete passed"),
+        (
+            _skipped("A", 9),
+            "no profile passed: only 9 of at least 10 checks of Allocate were carried out",
+        ),
+        (_skipped("P", 0) | _skipped("S", 0) | _skipped("T", 0), "profile complete passed"),
+        (
+            _skipped("K", 5),
+            "profile core passed; not resilient: only 5 of at least 6 checks of Restarts and "
+            "upgrades were carried out",
+        ),
+        (
+            _skipped("L", 0, Severity.SHOULD),
+            "profile resilient passed; not complete: only 5 of at least 6 checks of Life cycle "
+            "and hygiene were carried out",
+        ),
+    ],
+)
+def test_profile_needs_checks_that_were_carried_out(skipped: dict[str, Outcome], text: str) -> None:
+    assert full_report(**skipped).profile_text == text
+
+
+def test_profile_text_names_the_failures() -> None:
+    assert full_report(K01=Outcome.FAIL).profile_text == (
+        "profile core passed; not resilient: K01 failed"
+    )
+    made = full_report(A01=Outcome.FAIL, A02=Outcome.FAIL)
+    assert made.profile_text == "no profile passed: A01, A02 failed"
+
+
+def test_causes_group_failures_by_severity() -> None:
+    """K15 fails because of K01, K09 because of W15, and L06 has a cause of its own."""
+    fail = dict.fromkeys(("K15", "L06", "K09", "W15", "K01"), Outcome.FAIL)
+    made = full_report(**fail, K02=Outcome.SKIP)
+    verdicts = tuple(
+        attrs.evolve(each, cause="K01" if each.check.id == "K02" else "") for each in made.verdicts
+    )
+    causes = [each.data() for each in attrs.evolve(made, verdicts=verdicts).causes]
+    assert causes == [
+        {"check": "K01", "severity": "MUST", "effects": ["K15"], "skipped": ["K02"]},
+        {"check": "W15", "severity": "MUST", "effects": ["K09"], "skipped": []},
+        {"check": "L06", "severity": "SHOULD", "effects": [], "skipped": []},
+    ]
+
+
+def test_cause_has_three_lines() -> None:
+    verdict = Verdict(check_of("K01"), Outcome.FAIL, "it did not notice")
+    others = [(Verdict(check_of(id_), Outcome.FAIL),) for id_ in ("K15", "K02")]
+    assert name_cause(3, Cause(verdict, *others)).splitlines() == [
+        "  3. K01 MUST re-registers after a kubelet restart",
+        "     it did not notice",
+        f"     on a node: {verdict.check.production}; also fails: K15; skipped for it: K02",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "folded"),
+    [
+        (["a", "b", "a"], ["a", "b", "a"]),
+        (["a 1", "a 2"], ["a 1", "a 2"]),
+        (["a 1", "a 0x2f", "a 3.5", "b"], ["a 1", "(2 more like this)", "b"]),
+        (["x", *["a", "b"] * 4, "a"], ["x", "a", "b", "(3 more times the last 2 lines)", "a"]),
+        (["a", "a", "b"] * 3, ["a", "a", "b", "(2 more times the last 3 lines)"]),
+        ([], []),
+    ],
+)
+def test_repeated_lines_are_folded(lines: list[str], folded: list[str]) -> None:
+    assert list(fold(lines)) == folded
+
+
+def test_explanation_folds_timeline_and_output() -> None:
+    timeline = tuple(Line(float(second), "call", f"Register {second}") for second in range(14))
+    text = explain(Verdict(check_of("K01"), Outcome.FAIL, "", 1.0, timeline, ("no",) * 5))
+    assert text.count("Register") == 1 + check_of("K01").does.count("Register")
+    assert "(13 more like this)" in text and "| (4 more like this)" in text
 
 
 def test_exit_status_depends_only_on_checks_of_the_profile() -> None:
@@ -110,7 +213,9 @@ def test_json_report_has_every_field(tmp_path: Path) -> None:
         "seed": 7,
         "seconds": 3.457,
         "profile": None,
+        "profile_text": "no profile passed: R01 failed",
         "counts": {"fail": 1},
+        "causes": [{"check": "R01", "severity": "MUST", "effects": [], "skipped": []}],
         "checks": [
             {
                 "id": "R01",
@@ -126,6 +231,7 @@ def test_json_report_has_every_field(tmp_path: Path) -> None:
                 "timeline": [{"time": 0.5, "source": "plugin", "text": "text"}],
                 "output": ["out"],
                 "reproduce": "repeat",
+                "cause": "",
             }
         ],
     }

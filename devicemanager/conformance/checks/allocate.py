@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import stat
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -103,7 +102,7 @@ def _every_response(run: CheckRun) -> Iterator[tuple[str, dp.ContainerAllocateRe
 
     Each response comes with a text that names resource and devices.
     """
-    for resource, client in run.clients():
+    for resource, client in run.clients_with_devices():
         ids = _single_ids(run, resource)
         for group in (*([id_] for id_ in ids), ids):
             yield f"{resource} {listed(group, _MOST_SHOWN)}", _allocate(run, client, group)
@@ -166,7 +165,8 @@ def a04(run: CheckRun) -> None:
 
 @builtin
 def a05(run: CheckRun) -> str:
-    for resource, client in run.clients():
+    count = 0
+    for resource, client in run.clients_with_devices():
         ids = _single_ids(run, resource)
         for group in (*([id_] for id_ in ids), ids):
             _allocate(run, client, group)
@@ -179,12 +179,13 @@ def a05(run: CheckRun) -> str:
                 f"{resource}: the Allocate response contains {kind} {text} for only one order of "
                 "the same IDs"
             )
-    return f"{len(ids)} devices"
+        count += len(ids)
+    return f"{count} devices"
 
 
 @builtin
 def a06(run: CheckRun) -> None:
-    for resource, client in run.clients():
+    for resource, client in run.clients_with_devices():
         # Kubelets repeat Allocate: after a lost checkpoint, for a retried admission, and when an
         # app container reuses the device of an init container.
         ids = run.healthy_ids(resource)[:2]
@@ -200,8 +201,7 @@ def a06(run: CheckRun) -> None:
 @builtin
 def a07(run: CheckRun) -> str:
     with run.client() as client:
-        allocate_many(run, client)
-    return f"{run.limits.allocations} allocations"
+        return f"{allocate_many(run, client)} allocations"
 
 
 @builtin
@@ -225,7 +225,7 @@ def a08(run: CheckRun) -> None:
 @builtin
 def a09(run: CheckRun) -> str:
     longest = 0.0
-    for resource, client in run.clients():
+    for resource, client in run.clients_with_devices():
         ids = run.healthy_ids(resource)
         for group in (ids[:1], ids):
             took = run.timed(partial(_allocate, run, client, group), "Allocate")
@@ -247,7 +247,7 @@ def a10(run: CheckRun) -> None:
                 raise Failed(
                     f"{what}: {device.host_path} has invalid permissions {letters!r}: use r, w, m"
                 )
-        _check_unique(what, "device", [device.container_path for device in response.devices])
+        _check_unambiguous(what, "device", response.devices)
 
 
 @builtin
@@ -287,7 +287,7 @@ def a12(run: CheckRun) -> None:
                 raise Failed(f"{what}: the response mounts the plugin directory {mount.host_path}")
             if not run.plugin.path(mount.host_path).exists():
                 raise Failed(f"{what}: the mount {mount.host_path} does not exist on the host")
-        _check_unique(what, "mount", [mount.container_path for mount in response.mounts])
+        _check_unambiguous(what, "mount", response.mounts)
 
 
 def _check_absolute(what: str, *paths: str) -> None:
@@ -296,10 +296,20 @@ def _check_absolute(what: str, *paths: str) -> None:
             raise Failed(f"{what}: invalid path {path!r}: expected an absolute path")
 
 
-def _check_unique(what: str, kind: str, paths: list[str]) -> None:
-    for path, count in Counter(paths).items():
-        if count > 1:
-            raise Failed(f"{what}: the response has {count} {kind}s for the container path {path}")
+def _check_unambiguous(what: str, kind: str, given: Iterable[dp.DeviceSpec | dp.Mount]) -> None:
+    """Raise Failed if a container path has two different host paths.
+
+    The same pair of paths may repeat, for example if several device IDs have one device node: the
+    kubelet skips the repetition (deviceRunContainerOptions, 1.36.3).
+    """
+    known: dict[str, str] = {}
+    for each in given:
+        before = known.setdefault(each.container_path, each.host_path)
+        if before != each.host_path:
+            raise Failed(
+                f"{what}: the response has two {kind}s for the container path "
+                f"{each.container_path}: {before} and {each.host_path}"
+            )
 
 
 @builtin
@@ -312,7 +322,7 @@ def a13(run: CheckRun) -> None:
                 )
             if "\0" in value:
                 raise Failed(f"{what}: the value of variable {name} contains a NUL character")
-    for resource, client in run.clients():
+    for resource, client in run.clients_with_devices():
         ids = run.healthy_ids(resource)[:2]
         if len(ids) == 2:
             alone = [dict(_allocate(run, client, [id_]).envs) for id_ in ids]
@@ -380,7 +390,7 @@ def a16(run: CheckRun) -> None:
     # If the responses of two resources conflict, the kubelet uses one value and only logs the
     # conflict. Different plugins cannot avoid conflicts, but one plugin with two resources can.
     known: dict[tuple[str, str], tuple[str, str]] = {}
-    for resource, client in run.clients():
+    for resource, client in run.clients_with_devices():
         response = _allocate(run, client, run.healthy_ids(resource)[:1])
         given = {("variable", name): value for name, value in response.envs.items()}
         given |= {("mount", each.container_path): each.host_path for each in response.mounts}
@@ -412,7 +422,7 @@ def _request(*ids: str) -> bytes:
 @builtin
 def a18(run: CheckRun) -> str:
     count = 0
-    for resource, client in run.clients():
+    for resource, client in run.clients_with_devices():
         ids = _single_ids(run, resource)
         users: dict[str, list[str]] = {}
         for id_ in ids:

@@ -61,15 +61,19 @@ def pre_start_client(run: CheckRun) -> Iterator[tuple[PluginClient, list[str]]]:
         yield client, ids
 
 
-def allocate_many(run: CheckRun, client: PluginClient) -> None:
-    """Make ``Limits.allocations`` Allocate calls, each for one device. Raises Failed if a call
-    fails."""
+def allocate_many(run: CheckRun, client: PluginClient) -> int:
+    """Make ``Limits.allocations`` Allocate calls, each for one device. Return the number of calls,
+    which is smaller if they take longer than ``Limits.series_seconds``.
+
+    Raises Failed if a call fails.
+    """
     ids = run.healthy_ids()
-    for number in range(run.limits.allocations):
+    for number in run.series(run.limits.allocations):
         try:
             client.allocate([ids[number % len(ids)]], seconds=run.limits.allocate_seconds)
         except CallFailed as error:
             raise Failed(f"Allocate call {number + 1}: {error}") from None
+    return number + 1
 
 
 def devices_by_resource(run: CheckRun) -> Devices:
@@ -82,7 +86,19 @@ def devices_by_resource(run: CheckRun) -> Devices:
 
 def check_same_devices(run: CheckRun, before: Devices, *, health: bool = True) -> None:
     """Raise Failed if device IDs have changed since ``before``. If ``health`` is true, also compare
-    the health of devices."""
+    the health of devices.
+
+    The first list after a start may be empty or incomplete, so this waits up to
+    ``refresh_seconds`` for equal devices.
+    """
+
+    def is_same() -> bool:
+        now = devices_by_resource(run)
+        if health:
+            return now == before
+        return all(now[resource].keys() == before[resource].keys() for resource in now)
+
+    run.until(is_same, run.limits.refresh_seconds)
     # Compare IDs first: the health of different devices cannot be compared.
     for resource, now in devices_by_resource(run).items():
         old = before[resource]

@@ -7,6 +7,8 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from devicemanager.conformance.report import Report
+from devicemanager.conformance.reports.folding import fold
+from devicemanager.conformance.reports.text import timeline_lines
 from devicemanager.core.printable import printable
 
 __all__ = ["render"]
@@ -22,7 +24,9 @@ def render(report: Report) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_harmless
     )
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(report=report, families=list(report.by_family()))
+    return template.render(
+        report=report, families=list(report.by_family()), fold=fold, fold_timeline=timeline_lines
+    )
 
 
 def _harmless(value: object) -> object:

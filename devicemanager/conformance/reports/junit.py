@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Protocol
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from devicemanager.conformance.outcomes import Outcome
-from devicemanager.conformance.report import Report, Verdict
+from devicemanager.conformance.report import Verdict
 
 __all__ = ["render"]
 
@@ -15,7 +17,13 @@ _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot contain, even if they are escaped."""
 
 
-def render(report: Report) -> str:
+class _Report(Protocol):
+    """Report of plugins or of clients."""
+
+    def by_family(self) -> Iterator[tuple[str, list[Verdict]]]: ...
+
+
+def render(report: _Report) -> str:
     """Return a report as JUnit XML with one test suite per family. A check with a warning is a
     passed test with output."""
     xml = JUnitXml("devicemanager check")

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from json import dumps
 
-from devicemanager.conformance.outcomes import Outcome, Profile
-from devicemanager.conformance.report import Report, Verdict
+from devicemanager.conformance.outcomes import Line, Outcome, Profile
+from devicemanager.conformance.report import Cause, Report, Verdict
+from devicemanager.conformance.reports.folding import fold
 from devicemanager.core.printable import printable
 
-__all__ = ["explain", "render_badge", "render_json", "render_markdown"]
+__all__ = [
+    "explain",
+    "name_cause",
+    "render_badge",
+    "render_json",
+    "render_markdown",
+    "timeline_lines",
+]
 
 
 def explain(verdict: Verdict) -> str:
@@ -28,13 +37,42 @@ def explain(verdict: Verdict) -> str:
         lines.append(f"  repeat:    {verdict.reproduce}")
     if verdict.timeline:
         lines.append("  timeline:")
-        lines += [
-            f"    {line.time:8.3f} s {line.source:8} {line.text}" for line in verdict.timeline
-        ]
+        lines += [f"    {line}" for line in timeline_lines(verdict.timeline)]
     if verdict.output:
         lines.append("  output of the plugin:")
-        lines += [f"    | {line}" for line in verdict.output]
+        lines += [f"    | {line}" for line in fold(verdict.output)]
     return "\n".join(lines)
+
+
+def timeline_lines(timeline: Sequence[Line]) -> Iterator[str]:
+    """Iterate over a timeline as lines of text, with repeated lines folded."""
+    for line in fold(timeline, lambda line: f"{line.source} {line.text}"):
+        if isinstance(line, str):
+            yield f"{'':19} {line}"
+        else:
+            yield f"{line.time:8.3f} s {line.source:8} {line.text}"
+
+
+def name_cause(number: int, cause: Cause) -> str:
+    """Return a cause of failures as three lines of text."""
+    verdict = cause.verdict
+    check = verdict.check
+    where = f"     on a node: {check.production}"
+    if cause.effects:
+        where += f"; also fails: {_ids(cause.effects)}"
+    if cause.skipped:
+        where += f"; skipped for it: {_ids(cause.skipped)}"
+    return "\n".join(
+        [
+            f"{number:3}. {check.id} {cause.severity.value} {check.title}",
+            f"     {verdict.seen}",
+            where,
+        ]
+    )
+
+
+def _ids(verdicts: Iterable[Verdict]) -> str:
+    return " ".join(each.check.id for each in verdicts)
 
 
 def render_json(report: Report) -> str:
@@ -50,16 +88,19 @@ _IN_TABLE = (Outcome.ERROR, Outcome.FAIL, Outcome.WARN, Outcome.WAIVED)
 
 
 def render_markdown(report: Report) -> str:
-    """Return a report as Markdown: a summary, a table of all problems, and a section per
-    failure."""
-    name = "none" if report.profile is None else report.profile.value
+    """Return a report as Markdown: a summary, the causes of failures, a table of all problems, and
+    a section per failure."""
     lines = [
-        f"## Device plugin conformance: {name}",
+        f"## Device plugin conformance: {_escaped(report.profile_text)}",
         "",
         f"{_escaped(' '.join(report.resources))}: {report.summary}, "
         f"kubelet {report.kubelet_version}, seed {report.seed}",
         "",
     ]
+    if report.causes:
+        lines += ["Causes of the failures, the most severe first:", ""]
+        lines += [f"1. {_cause(cause)}" for cause in report.causes]
+        lines += [""]
     problems = report.of(*_IN_TABLE)
     if problems:
         lines += ["| check | outcome | seen |", "|---|---|---|"]
@@ -67,6 +108,19 @@ def render_markdown(report: Report) -> str:
     for verdict in report.of(Outcome.ERROR, Outcome.FAIL):
         lines += ["", *_section(verdict)]
     return "\n".join(lines) + "\n"
+
+
+def _cause(cause: Cause) -> str:
+    check = cause.verdict.check
+    text = (
+        f"**{check.id}** {cause.severity.value} {_escaped(check.title)}: "
+        f"{_escaped(cause.verdict.seen)}"
+    )
+    if cause.effects:
+        text += f" (also fails: {_ids(cause.effects)})"
+    if cause.skipped:
+        text += f" (skipped for it: {_ids(cause.skipped)})"
+    return text
 
 
 def _row(verdict: Verdict) -> str:
@@ -96,10 +150,11 @@ def _escaped(text: str) -> str:
 # -- the badge -------------------------------------------------------------------------
 
 _COLOURS = {
-    None: "#b3261e",
-    Profile.CORE: "#8a6d00",
-    Profile.RESILIENT: "#2f6f3e",
-    Profile.COMPLETE: "#14683a",
+    "failing": "#b3261e",
+    "incomplete": "#5f6368",
+    Profile.CORE.value: "#8a6d00",
+    Profile.RESILIENT.value: "#2f6f3e",
+    Profile.COMPLETE.value: "#14683a",
 }
 _SVG = """\
 <svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{text}">
@@ -115,14 +170,22 @@ _SVG = """\
 
 
 def render_badge(report: Report) -> str:
-    """Return an SVG image with the passed profile: ``core``, ``resilient``, ``complete``, or
-    ``failing`` for none."""
-    name = "failing" if report.profile is None else report.profile.value
+    """Return an SVG image with the passed profile: ``core``, ``resilient`` or ``complete``.
+
+    For none, it is ``failing`` if a check of ``core`` failed, and ``incomplete`` otherwise.
+    """
+    name = _badge_name(report)
     right = 14 + 7 * len(name)  # a character is 7 pixels wide
     return _SVG.format(
         width=90 + right,
         right=right,
-        colour=_COLOURS[report.profile],
+        colour=_COLOURS[name],
         name=name,
         text=f"device plugin: {name}",
     )
+
+
+def _badge_name(report: Report) -> str:
+    if report.profile is not None:
+        return report.profile.value
+    return "failing" if report.failed(Profile.CORE) else "incomplete"

@@ -1,0 +1,67 @@
+"""Conformance checks of PodResources clients: exporters and agents.
+
+Theory of operation. The suite starts a scripted kubelet and the client, as a process. It changes
+what the kubelet answers, and observes the client only from outside: does it end, hang, leak, call
+too often, or continue? What the client publishes is not checked, except for its metrics page.
+
+In:  a ``ClientUnderTest`` (command, environment, metrics URL), checks, ``ClientLimits``.
+Out: a ``ClientReport`` with a ``Verdict`` per check.
+
+Parts, from the outside in:
+
+* ``client_runner`` runs the checks in parallel.
+* ``checks.toml`` has one row per check, and ``checks`` its function, which gets a ``ClientRun``
+  (``client_run``).
+* ``kubelet`` serves PodResources and logs calls; ``content`` has the pods that it serves.
+* ``process`` and ``page`` are the client's process and its metrics page.
+
+Invariants:
+
+* A check fails only because of the client; no check depends on another one.
+* Everything that a client prints or serves is untrusted and is escaped before it is shown.
+* ``ClientRuns.close`` can be called at any moment. No process or directory remains.
+
+Start reading with ``checks``, then ``client_run``.
+"""
+
+from __future__ import annotations
+
+from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
+
+if TYPE_CHECKING:
+    from devicemanager.conformance.clients.client_report import (
+        CLIENT_FORMS,
+        ClientReport,
+        write_client_report,
+    )
+    from devicemanager.conformance.clients.client_runner import ClientRuns, run_client_checks
+    from devicemanager.conformance.clients.client_under_test import ClientUnderTest
+    from devicemanager.conformance.clients.limits import ClientLimits
+    from devicemanager.conformance.clients.selection import client_checks, select_client_checks
+
+__all__ = [
+    "CLIENT_FORMS",
+    "ClientLimits",
+    "ClientReport",
+    "ClientRuns",
+    "ClientUnderTest",
+    "client_checks",
+    "run_client_checks",
+    "select_client_checks",
+    "write_client_report",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "CLIENT_FORMS": "client_report",
+        "ClientLimits": "limits",
+        "ClientReport": "client_report",
+        "ClientRuns": "client_runner",
+        "ClientUnderTest": "client_under_test",
+        "client_checks": "selection",
+        "run_client_checks": "client_runner",
+        "select_client_checks": "selection",
+        "write_client_report": "client_report",
+    },
+)

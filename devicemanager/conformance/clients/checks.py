@@ -1,0 +1,425 @@
+"""Functions of the checks of clients. ``checks.toml`` has what they require, do and expect.
+
+The function of a check has its ID as name: ``c03`` for check C03. It gets a ``ClientRun`` on which
+nothing runs, and returns a measurement, or raises ``Failed``, ``Warned`` or ``Skipped``.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import attrs
+
+from devicemanager.conformance.clients import content
+from devicemanager.conformance.clients.client_run import ClientRun
+from devicemanager.conformance.clients.kubelet import ClientCall, respond
+from devicemanager.conformance.clients.page import Samples, parsed
+from devicemanager.conformance.clients.registry import client_check
+from devicemanager.conformance.outcomes import Failed, Skipped, Warned
+from podresources import Method, Rejection
+
+__all__: list[str] = []
+
+_CODES = ("UNKNOWN", "UNAVAILABLE", "INTERNAL", "FAILED_PRECONDITION", "PERMISSION_DENIED")
+_STEPS = 3
+"""Number of steps in which descriptors must grow to count as a leak of one in each step."""
+_RATE_LIMIT = "rejected by rate limit"
+_TOO_LARGE = ("larger than max", "message length too large", "message too large")
+"""Parts of the errors of gRPC libraries for a message over their limit."""
+
+
+def _is_list(call: ClientCall) -> bool:
+    return call.rpc == "List" and call.code == "OK"
+
+
+# -- start and restarts ----------------------------------------------------------------
+
+
+@client_check
+def c01(run: ClientRun) -> str:
+    run.start()
+    calls = run.wait_calls("the first call", 2, seconds=run.limits.call_seconds)
+    names = ", ".join(sorted({f"{call.version} {call.rpc}" for call in calls}))
+    return f"{names}; {calls[1].time - calls[0].time:.1f} s between the first two calls"
+
+
+@client_check
+def c02(run: ClientRun) -> str:
+    run.launch()
+    run.step(f"serve nothing for {run.limits.away_seconds:g} s")
+    run.until(lambda: not run.process.is_running, run.limits.away_seconds)
+    run.check_running("its start without a kubelet")
+    run.kubelet.start()
+    since, begin = run.kubelet.mark(), time.monotonic()
+    run.wait_calls("the start of the kubelet", 1, since=since)
+    return f"a call after {time.monotonic() - begin:.1f} s"
+
+
+@client_check
+def c03(run: ClientRun) -> str:
+    run.start()
+    begin = time.monotonic()
+    since = run.restart_kubelet(run.limits.away_seconds)
+    try:
+        run.wait_answered("a kubelet restart", since)
+    except Failed as failed:
+        if run.process.is_running:
+            raise
+        # A DaemonSet starts the client again, so it recovers, if only with a pause.
+        run.launch()
+        run.wait_answered("a kubelet restart and its own", since)
+        raise Warned(f"{failed}; started again, it recovers") from None
+    return f"a call after {time.monotonic() - begin:.1f} s"
+
+
+@client_check
+def c04(run: ClientRun) -> str:
+    run.start()
+    usages = []
+    for number in range(run.limits.restarts):
+        since = run.restart_kubelet()
+        run.wait_answered(f"restart {number + 1}", since, 2)
+        usages.append(_usage(run))
+    _check_growth(run, usages, "restart")
+    return f"after {len(usages)} restarts: {usages[-1]}"
+
+
+# -- contents --------------------------------------------------------------------------
+
+
+def _survive(run: ClientRun, shown: content.Content, what: str) -> None:
+    """Respond with a content, and wait for the calls that show that the client has survived it."""
+    since = run.show(shown, what)
+    # The first call gets the content, a further one shows that the client has processed it.
+    run.wait_answered(what, since, run.limits.calls)
+
+
+@client_check
+def c05(run: ClientRun) -> None:
+    run.start()
+    _survive(run, ((), content.empty_pods()[1]), "empty lists")
+    _survive(run, content.empty_pods(), "pods without devices")
+    _survive(run, content.ordinary(run.client.resources), "pods with devices again")
+
+
+@client_check
+def c06(run: ClientRun) -> str:
+    run.start()
+    what = f"a response of {run.limits.huge_bytes / (1 << 20):.0f} MiB"
+    _survive(run, content.huge(run.client.resources, run.limits.huge_bytes), what)
+    for line in run.process.output():
+        if any(part in line.lower() for part in _TOO_LARGE):
+            raise Failed(f"the client rejected {what}: {line.strip()[-200:]}")
+    return f"it accepts {what}"
+
+
+@client_check
+def c07(run: ClientRun) -> None:
+    run.start()
+    _survive(run, content.on_nodes(run.client.resources), "unknown NUMA nodes")
+
+
+@client_check
+def c08(run: ClientRun) -> None:
+    run.start()
+    _survive(run, content.on_nodes(run.client.resources, (-1,)), "the NUMA node -1")
+
+
+@client_check
+def c09(run: ClientRun) -> None:
+    run.start()
+    _survive(run, content.gone_resource(run.client.resources), "devices that are not allocatable")
+
+
+@client_check
+def c10(run: ClientRun) -> None:
+    run.start()
+    _survive(run, content.claims_only(), "pods with claims only")
+
+
+@client_check
+def c11(run: ClientRun) -> str:
+    run.start()
+    shown = 0
+
+    def replace(method: Method, request: bytes) -> bytes:
+        nonlocal shown
+        answer = method.answer(request)
+        if method.kind == "list":
+            # Replaced after the answer: a Get of a pod in it fails.
+            shown += 10
+            run.kubelet.show(content.ordinary(run.client.resources, first=shown))
+        return answer
+
+    since = run.kubelet.mark()
+    run.step("replace all pods at each List")
+    run.kubelet.respond = replace
+    run.wait_answered("pods that vanish", since, run.limits.calls + 1)
+    calls = run.kubelet.calls(since)
+    missed = sum(call.rpc == "Get" and call.code == "UNKNOWN" for call in calls)
+    return f"{missed} calls of Get found no pod" if missed else "the client does not call Get"
+
+
+# -- errors ----------------------------------------------------------------------------
+
+
+@client_check
+def c12(run: ClientRun) -> None:
+    run.start()
+    codes = list(_CODES)
+
+    def fail(method: Method, request: bytes) -> bytes:
+        if codes:
+            code = codes.pop(0)
+            raise Rejection(code, f"{code} by the conformance check")
+        return respond(method, request)
+
+    since = run.kubelet.mark()
+    run.step(f"let calls fail with {', '.join(_CODES)}")
+    run.kubelet.respond = fail
+    run.wait_calls(
+        "errors",
+        len(_CODES),
+        since=since,
+        is_wanted=lambda call: call.code not in ("OK", None),
+        what="failed call",
+    )
+    run.wait_answered("errors", run.kubelet.mark())
+
+
+def _fail_for_a_while(run: ClientRun, code: str, text: str) -> str:
+    """Let all calls fail, and check their rate. Return the rate as text."""
+
+    def fail(method: Method, request: bytes) -> bytes:
+        raise Rejection(code, text)
+
+    since = run.kubelet.mark()
+    run.step(f"let all calls fail with {code}")
+    run.kubelet.respond = fail
+    run.wait_calls(f"the error {code}", 1, since=since)
+    return _check_rate(run, run.limits.failed_calls_per_second, f"calls that fail with {code}")
+
+
+def _check_rate(run: ClientRun, most: float, after: str) -> str:
+    """Count calls for ``rate_seconds``. Raise Failed if there are more than ``most`` per second, or
+    if the client ends. ``after`` names the situation in errors."""
+    since, begin, scrapes = run.kubelet.mark(), time.monotonic(), run.scrapes
+    run.until(lambda: not run.process.is_running, run.limits.rate_seconds)
+    rate, count = run.rate(since, begin, scrapes)
+    run.check_running(after)
+    if rate > most:
+        raise Failed(f"{rate:.0f} calls per second after {after}, more than {most:g}")
+    return f"{count} calls in {run.limits.rate_seconds:g} s"
+
+
+@client_check
+def c13(run: ClientRun) -> str:
+    run.start()
+    return _fail_for_a_while(run, "UNAVAILABLE", "unavailable by the conformance check")
+
+
+@client_check
+def c14(run: ClientRun) -> str:
+    run.start()
+    seen = _fail_for_a_while(run, "RESOURCE_EXHAUSTED", _RATE_LIMIT)
+    run.kubelet.respond = respond
+    run.wait_answered("the rate limit", run.kubelet.mark())
+    return seen
+
+
+@client_check
+def c15(run: ClientRun) -> str:
+    run.start()
+    since = run.kubelet.mark()
+    run.step("do not respond")
+    run.kubelet.respond = run.kubelet.hang
+    hung = run.wait_calls(
+        "a kubelet that does not respond",
+        1,
+        since=since,
+        is_wanted=lambda call: call.code is None,
+    )[0]
+
+    def is_over() -> bool:
+        return hung.ended is not None or not run.process.is_running
+
+    run.until(is_over, run.limits.deadline_seconds)
+    run.check_running("a call without a response")
+    if hung.ended is None:
+        raise Failed(
+            f"the client still waits for {hung.rpc} after {run.limits.deadline_seconds:g} s: "
+            "set a deadline for the call"
+        )
+    run.kubelet.respond = respond
+    run.wait_answered("a call without a response", run.kubelet.mark())
+    return f"cancelled after {hung.ended - hung.time:.1f} s"
+
+
+@client_check
+def c16(run: ClientRun) -> str:
+    run.kubelet.versions = {"v1alpha1"}
+    run.start()
+    seen = _check_rate(run, run.limits.failed_calls_per_second, "a start with v1alpha1 only")
+    run.wait_calls("a kubelet with v1alpha1 only", 1, since=run.kubelet.mark())
+    used = {call.version for call in run.kubelet.calls() if call.code == "OK"}
+    return f"{seen}; " + ("it uses v1alpha1" if used else "it needs v1")
+
+
+@client_check
+def c17(run: ClientRun) -> str:
+    def only_list(method: Method, request: bytes) -> bytes:
+        if method.kind == "list":
+            return respond(method, request)
+        raise Rejection("UNKNOWN", "PodResources API method disabled")
+
+    run.kubelet.respond = only_list
+    run.start()
+    run.wait_calls("the start", run.limits.calls, is_wanted=_is_list, what="call of List")
+    others = {call.rpc for call in run.kubelet.calls() if call.rpc != "List"}
+    return f"it also calls {', '.join(sorted(others))}" if others else "it calls only List"
+
+
+# -- the process -----------------------------------------------------------------------
+
+
+@client_check
+def c18(run: ClientRun) -> str:
+    run.start()
+    return _check_rate(run, run.limits.calls_per_second, "its start")
+
+
+@attrs.frozen
+class _Usage:
+    """What a client holds at a moment."""
+
+    connections: int
+    descriptors: int
+    threads: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.connections} connections, {self.descriptors} descriptors, "
+            f"{self.threads} threads"
+        )
+
+
+def _usage(run: ClientRun) -> _Usage:
+    try:
+        from devicemanager.conformance import process_checks
+    except ImportError:
+        raise Skipped(
+            "psutil is not installed: pip install 'kubelet-devicemanager[conformance]'"
+        ) from None
+    usage = process_checks.usage(run.process.pid)
+    return _Usage(run.kubelet.connections(), usage.descriptors, usage.threads)
+
+
+def _check_growth(run: ClientRun, usages: list[_Usage], what: str) -> None:
+    """Raise Failed if the last usage is much larger than the one before, or if descriptors grow in
+    each step. Earlier growth is accepted: pools and caches fill at first."""
+    before, last = usages[-2], usages[-1]
+    grown = (
+        last.connections > before.connections + 1
+        or last.descriptors > before.descriptors + run.limits.extra_descriptors
+        or last.threads > before.threads + run.limits.extra_threads
+    )
+    # In few steps, descriptors can grow for other reasons.
+    steady = len(usages) > _STEPS and all(
+        one.descriptors < other.descriptors for one, other in pairwise(usages)
+    )
+    if grown or steady:
+        raise Failed(f"use grows with each {what}: " + " -> ".join(str(each) for each in usages))
+
+
+@client_check
+def c19(run: ClientRun) -> str:
+    run.start()
+    usages = []
+    for _ in range(3):
+        run.wait_answered("its start", run.kubelet.mark(), run.limits.leak_calls)
+        usages.append(_usage(run))
+    _check_growth(run, usages, f"{run.limits.leak_calls} calls")
+    return str(usages[-1])
+
+
+@client_check
+def c20(run: ClientRun) -> str:
+    run.start()
+    begin = time.monotonic()
+    run.step("send SIGTERM")
+    if not run.process.terminate(run.limits.stop_seconds):
+        raise Failed(f"the client still runs {run.limits.stop_seconds:g} s after SIGTERM")
+    return f"{run.process.exit_text()} after {time.monotonic() - begin:.1f} s"
+
+
+# -- the metrics page ------------------------------------------------------------------
+
+
+def _samples(run: ClientRun, reads: int = 2) -> Samples:
+    """Return the samples of the page after ``reads`` further reads. Raises Failed if the page
+    cannot be read or parsed."""
+    scraper = run.need_page()
+    until = scraper.count + reads
+    seconds = (run.limits.page_seconds + run.limits.scrape_seconds) * reads + 1
+    run.until(lambda: scraper.count >= until, seconds)
+    run.check_running("a read of its metrics page")
+    page = scraper.last
+    if page.error:
+        raise Failed(f"cannot read {run.process.metrics}: {page.error}")
+    return parsed(page.text)
+
+
+@client_check
+def c21(run: ClientRun) -> str:
+    run.start()
+    run.need_page()
+    since = run.show(content.odd_ids(run.client.resources), "unusual device IDs")
+    run.wait_answered("unusual device IDs", since, run.limits.calls)
+    return f"{len(_samples(run))} samples"
+
+
+def _moving(pages: list[Samples]) -> set[str]:
+    """Return the samples that differ between pages."""
+    names = {name for page in pages for name in page}
+    return {name for name in names if len({page.get(name) for page in pages}) > 1}
+
+
+def _wait_changed(run: ClientRun, quiet: list[Samples], after: str) -> str:
+    """Wait until a sample of the page changes that is equal in all ``quiet`` pages. Return its
+    name. Raises Failed."""
+    known, ignored = quiet[-1], _moving(quiet)
+    changed: set[str] = set()
+    deadline = time.monotonic() + max(run.patience, run.limits.call_seconds)
+    while not changed and time.monotonic() < deadline:
+        changed = _moving([known, _samples(run, 1)]) - ignored
+    if not changed:
+        raise Failed(
+            f"the metrics page does not change within {run.limits.call_seconds:g} s after {after}"
+        )
+    return f"{len(changed)} samples changed after {after}, such as {min(changed)}"
+
+
+def _quiet(run: ClientRun) -> list[Samples]:
+    """Return pages of a client whose pods do not change."""
+    run.wait_answered("its start", run.kubelet.mark(), run.limits.calls)
+    return [_samples(run, 2) for _ in range(3)]
+
+
+@client_check
+def c22(run: ClientRun) -> str:
+    run.start()
+    run.need_page()
+    quiet = _quiet(run)
+    run.show(content.ordinary(run.client.resources, first=4, count=3), "other pods")
+    return _wait_changed(run, quiet, "a change of the pods")
+
+
+@client_check
+def c23(run: ClientRun) -> str:
+    run.start()
+    run.need_page()
+    quiet = _quiet(run)
+    since = run.restart_kubelet()
+    run.wait_answered("a kubelet restart", since, run.limits.calls)
+    return _wait_changed(run, quiet, "a kubelet restart")

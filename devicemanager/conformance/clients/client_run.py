@@ -1,0 +1,209 @@
+"""Actions and waits that the checks of clients use: the class ``ClientRun``.
+
+Theory of operation. A check starts a scripted kubelet and the client, changes what the kubelet
+answers, and waits for further calls. A client that makes no further call has ended or hangs, and
+the wait raises ``Failed``. So a check describes only the good case.
+
+A client queries at its own interval, or when its metrics page is read. Therefore a check never
+demands a call at once: it waits for ``patience`` seconds, which C01 derives from the client's
+interval.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from itertools import groupby
+
+import attrs
+
+from devicemanager.conformance.clients import content
+from devicemanager.conformance.clients.client_under_test import ClientUnderTest
+from devicemanager.conformance.clients.kubelet import ClientCall, ScriptedKubelet
+from devicemanager.conformance.clients.limits import ClientLimits
+from devicemanager.conformance.clients.page import Scraper
+from devicemanager.conformance.clients.process import ClientProcess
+from devicemanager.conformance.outcomes import Failed, Line, Skipped
+from devicemanager.core.printable import printable
+
+__all__ = ["ClientRun"]
+
+_POLL_SECONDS = 0.02
+_TIMELINE_LINES = 200
+
+
+class ClientRun:
+    """One run of one check: a scripted kubelet and the client."""
+
+    def __init__(self, client: ClientUnderTest, limits: ClientLimits, patience: float) -> None:
+        self.client = client
+        self.limits = limits
+        self.patience = patience
+        """Seconds to wait for a call of a client that queries at its interval."""
+        self.kubelet = ScriptedKubelet()
+        self.process = ClientProcess(client, self.kubelet)
+        self.scraper: Scraper | None = None
+        self._began = time.monotonic()
+        self._steps: list[Line] = []
+        self.kubelet.show(content.ordinary(client.resources))
+
+    def close(self) -> None:
+        """End the client, and remove the kubelet's directory. Thread-safe and idempotent."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.kubelet.close)
+            stack.callback(self.process.stop)
+            if self.scraper is not None:
+                stack.callback(self.scraper.close)
+
+    # -- actions -----------------------------------------------------------------------
+
+    def step(self, text: str) -> None:
+        """Add a line to the timeline about what the suite does."""
+        self._steps.append(Line(time.monotonic() - self._began, "suite", printable(text)))
+
+    def launch(self) -> None:
+        """Start the client, and begin to read its metrics page."""
+        self.step("start the client")
+        self.process.start()
+        url = self.process.metrics
+        if url and self.scraper is None:
+            self.scraper = Scraper(url, self.limits.scrape_seconds, self.limits.page_seconds)
+
+    def start(self) -> None:
+        """Start the kubelet and the client, and wait for its first call. Raises Failed."""
+        self.step("serve PodResources")
+        self.kubelet.start()
+        self.launch()
+        self.wait_calls("its start", 1, seconds=self.limits.start_seconds)
+
+    def show(self, shown: content.Content, what: str) -> int:
+        """Change the content. Return a mark for the calls before. ``what`` is for the timeline."""
+        self.step(f"respond with {what}")
+        self.kubelet.show(shown)
+        return self.kubelet.mark()
+
+    def restart_kubelet(self, away: float = 0.0) -> int:
+        """Remove the socket, and serve again after ``away`` seconds. Return a mark for the calls
+        before. The new kubelet has other pods."""
+        self.step(f"stop the kubelet for {away:g} s")
+        self.kubelet.stop()
+        time.sleep(away)
+        self.kubelet.show(content.ordinary(self.client.resources, first=4))
+        mark = self.kubelet.mark()
+        self.step("serve PodResources again")
+        self.kubelet.start()
+        return mark
+
+    # -- waits -------------------------------------------------------------------------
+
+    def until(self, condition: Callable[[], bool], seconds: float) -> float | None:
+        """Wait until ``condition`` is true. Return the seconds that this took, or None after
+        ``seconds``."""
+        begin = time.monotonic()
+        while not condition():
+            if time.monotonic() - begin > seconds:
+                return None
+            time.sleep(_POLL_SECONDS)
+        return time.monotonic() - begin
+
+    def wait_calls(
+        self,
+        after: str,
+        count: int | None = None,
+        *,
+        since: int = 0,
+        seconds: float | None = None,
+        is_wanted: Callable[[ClientCall], bool] = lambda call: True,
+        what: str = "call",
+    ) -> list[ClientCall]:
+        """Wait for ``count`` calls (default: the limit ``calls``) after a mark, and return them.
+
+        ``seconds`` is the time for each call. ``is_wanted`` selects the calls to count, and
+        ``what`` names them in errors. Raises Failed if the client ends, or makes no such call in
+        time. ``after`` names the cause in errors.
+        """
+        count = self.limits.calls if count is None else count
+        seconds = self.patience if seconds is None else seconds
+        found: list[ClientCall] = []
+
+        def has_news(known: int) -> bool:
+            found[:] = [call for call in self.kubelet.calls(since) if is_wanted(call)]
+            return len(found) > known or not self.process.is_running
+
+        known = 0
+        while known < count:
+            took = self.until(lambda: has_news(known), seconds)  # noqa: B023  # called at once
+            self.check_running(after)
+            if took is None:
+                raise Failed(
+                    f"no {what} within {seconds:g} s after {after}: the client runs, but hangs or "
+                    f"has stopped to query{self._last_output()}"
+                )
+            known = len(found)
+        self.step(f"{known} calls after {after}")
+        return list(found)
+
+    def wait_answered(self, after: str, since: int, count: int = 1) -> None:
+        """Wait for calls that get a response. Raises Failed like ``wait_calls``.
+
+        Of a client that calls several methods in a row, only List is counted: a second List shows
+        that the client has processed the first response.
+        """
+        lists = any(call.rpc == "List" for call in self.kubelet.calls())
+
+        def is_wanted(call: ClientCall) -> bool:
+            return call.code == "OK" and (call.rpc == "List" or not lists)
+
+        self.wait_calls(after, count, since=since, is_wanted=is_wanted, what="answered call")
+
+    def check_running(self, after: str) -> None:
+        """Raise Failed if the client has ended. ``after`` names the cause in the error."""
+        if not self.process.is_running:
+            raise Failed(f"the client ended after {after}: {self.process.exit_text()}")
+
+    def rate(self, since: int, begin: float, scrapes: int) -> tuple[float, int]:
+        """Return calls per second since ``begin``, without those that reads of the metrics page
+        may cause, and the number of all calls."""
+        count = self.kubelet.mark() - since
+        free = (self.scrapes - scrapes) * self.limits.calls_per_scrape
+        return max(0, count - free) / (time.monotonic() - begin), count
+
+    @property
+    def scrapes(self) -> int:
+        """Number of times that the metrics page was read."""
+        return 0 if self.scraper is None else self.scraper.count
+
+    def need_page(self) -> Scraper:
+        """Return the reader of the metrics page. Raises Skipped without ``--metrics``."""
+        if self.scraper is None:
+            raise Skipped("needs --metrics URL")
+        return self.scraper
+
+    def _last_output(self) -> str:
+        lines = [line for line in self.process.output() if line.strip()]
+        return f"; it printed: {printable(lines[-1].strip())[:200]}" if lines else ""
+
+    # -- for the report ----------------------------------------------------------------
+
+    def lines(self) -> tuple[Line, ...]:
+        """Return the steps of the suite and the calls of the client, sorted by time."""
+        calls = [
+            Line(call.time - self._began, "call", printable(str(call)))
+            for call in self.kubelet.calls()
+        ]
+        lines = sorted([*self._steps, *calls], key=lambda line: line.time)
+        return tuple(_folded(lines))[-_TIMELINE_LINES:]
+
+    def output(self) -> tuple[str, ...]:
+        """Return the last lines that the client has printed."""
+        return tuple(printable(line) for line in self.process.output()[-50:])
+
+
+def _folded(lines: list[Line]) -> Iterator[Line]:
+    """Replace equal lines in a row by the first one and their number."""
+    for _, group in groupby(lines, key=lambda line: (line.source, line.text)):
+        first, *others = group
+        yield first
+        if others:
+            yield attrs.evolve(others[-1], text=f"{len(others)} more like this")

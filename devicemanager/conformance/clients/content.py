@@ -1,0 +1,152 @@
+"""Contents of the scripted responses: ordinary ones, and those with which clients have failed.
+
+All functions are pure: equal arguments lead to equal values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podresources.values import (
+    Allocatable,
+    ClaimResource,
+    Container,
+    ContainerDevices,
+    ContainerMemory,
+    DynamicResource,
+    Pod,
+)
+
+__all__ = [
+    "Content",
+    "claims_only",
+    "empty_pods",
+    "gone_resource",
+    "huge",
+    "odd_ids",
+    "on_nodes",
+    "ordinary",
+]
+
+Content = tuple[tuple[Pod, ...], Allocatable]
+"""Pods and allocatable resources of one response."""
+
+_NAMESPACE = "conformance"
+_UNKNOWN_NODES = (63, 4096)
+
+
+def device_id(index: int) -> str:
+    """Return the ID of the device with this number, in the form that GPUs have."""
+    return f"GPU-00000000-0000-4000-8000-{index:012d}"
+
+
+def _allocatable(resources: Sequence[str], count: int, nodes: Sequence[int] = (0,)) -> Allocatable:
+    devices = tuple(
+        ContainerDevices(resource, (device_id(index),), (nodes[index % len(nodes)],))
+        for resource in resources
+        for index in range(count)
+    )
+    return Allocatable(devices, (0, 1, 2, 3), (ContainerMemory("memory", 64 << 30, (0,)),))
+
+
+def _pod(name: str, *devices: ContainerDevices, cpu_ids: tuple[int, ...] = ()) -> Pod:
+    return Pod(name, _NAMESPACE, (Container("main", devices, cpu_ids),))
+
+
+def ordinary(resources: Sequence[str], first: int = 0, count: int = 2) -> Content:
+    """Return ``count`` pods with one device of each resource, and a pod without devices.
+
+    ``first`` is the number of the first pod and device, out of eight devices.
+    """
+    pods = [
+        _pod(
+            f"train-{index}",
+            *(ContainerDevices(resource, (device_id(index % 8),), (0,)) for resource in resources),
+            cpu_ids=(index % 4,),
+        )
+        for index in range(first, first + count)
+    ]
+    return (_pod("web"), *pods), _allocatable(resources, 8)
+
+
+def empty_pods() -> Content:
+    """Return a pod without containers and a pod with an empty container, on a node without
+    devices."""
+    return (Pod("bare", _NAMESPACE), _pod("idle")), Allocatable()
+
+
+def on_nodes(resources: Sequence[str], nodes: Sequence[int] = _UNKNOWN_NODES) -> Content:
+    """Return pods whose devices are on the NUMA nodes ``nodes``; by default on nodes that no
+    machine has. The last device is on all of them."""
+    places: list[tuple[int, ...]] = [(node,) for node in nodes]
+    pods = tuple(
+        _pod(
+            f"far-{index}",
+            *(ContainerDevices(resource, (device_id(index),), place) for resource in resources),
+        )
+        for index, place in enumerate([*places, tuple(nodes), ()])
+    )
+    return pods, _allocatable(resources, 8, nodes)
+
+
+def gone_resource(resources: Sequence[str]) -> Content:
+    """Return pods with devices that are not allocatable: a resource without a plugin, and an
+    unknown device of a known resource."""
+    pods = (
+        _pod("orphan", ContainerDevices("gone.example.com/device", ("gone-0",), (0,))),
+        *(
+            _pod(f"lost-{index}", ContainerDevices(resource, ("removed-device",), (0,)))
+            for index, resource in enumerate(resources)
+        ),
+    )
+    return pods, _allocatable(resources, 1)
+
+
+def claims_only() -> Content:
+    """Return pods whose devices come only from resource claims, on a node without plugins."""
+    claims = tuple(
+        DynamicResource(
+            f"claim-{index}",
+            _NAMESPACE,
+            (ClaimResource("driver.example.com", "node-a", f"dev-{index}", (f"x.com/d={index}",)),),
+        )
+        for index in range(2)
+    )
+    pods = tuple(
+        Pod(f"claimer-{index}", _NAMESPACE, (Container("main", dynamic_resources=(claim,)),))
+        for index, claim in enumerate(claims)
+    )
+    return pods, Allocatable()
+
+
+def odd_ids(resources: Sequence[str]) -> Content:
+    """Return pods with device IDs that a metrics page must escape: the kubelet accepts any text."""
+    ids = ('quote"d', "back\\slash", "line\nbreak", "d\u00e9vice")
+    pods = tuple(
+        _pod(
+            f"odd-{index}",
+            *(ContainerDevices(resource, (id_,), (0,)) for resource in resources),
+        )
+        for index, id_ in enumerate(ids)
+    )
+    return pods, _allocatable(resources, 1)
+
+
+def huge(resources: Sequence[str], size: int) -> Content:
+    """Return 110 pods, the kubelet's default maximum, whose response has at least ``size``
+    bytes."""
+    pods_count = 110
+    # Each entry has the ID and the resource's name.
+    entry = 64 + len(resources[0])
+    per_pod = size // (pods_count * entry) + 1
+    pods = tuple(
+        _pod(
+            f"batch-{number}",
+            *(
+                ContainerDevices(resources[0], (f"{device_id(number)}-{'x' * 16}-{index}",), (0,))
+                for index in range(per_pod)
+            ),
+        )
+        for number in range(pods_count)
+    )
+    return pods, _allocatable(resources, 8)

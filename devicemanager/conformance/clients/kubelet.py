@@ -1,0 +1,190 @@
+"""Scripted kubelet: serves PodResources on a socket, logs every call, and fails as a check wants.
+
+The responses are those of ``podresources``: same encoding, same rate limit, same error texts as a
+kubelet. A check replaces the content, or the function that answers calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import grpc
+
+from devicemanager.conformance.clients.content import Content
+from devicemanager.conformance.outcomes import CheckError
+from devicemanager.io.temporary import ADVICE, NoDirectory, short_directory
+from podresources import MemorySource, Method, Rejection, TokenBucket, sockets
+from podresources.counters import Counters
+from podresources.running import RunningServer, abort
+from podresources.server import DEFAULT_BURST, DEFAULT_QPS
+from podresources.service import Service
+
+__all__ = ["ClientCall", "Respond", "ScriptedKubelet", "respond"]
+
+Respond = Callable[[Method, bytes], bytes]
+"""Function from method and request to response. It raises ``Rejection`` to make the call fail."""
+
+_WORKERS = 32
+_CONNECTED = "03"
+"""State of a connected socket in /proc/net/unix (``SS_CONNECTED``)."""
+
+
+def respond(method: Method, request: bytes) -> bytes:
+    """Return the response of a kubelet."""
+    return method.answer(request)
+
+
+@attrs.define(eq=False)
+class ClientCall:
+    """A call of the client. Fields of the end are set when the call ends."""
+
+    time: float
+    """Monotonic time of the call in seconds."""
+    rpc: str
+    """Name of the method, such as ``List``."""
+    version: str
+    """Version of the API, such as ``v1``; for an unknown service, its name."""
+    code: str | None = None
+    """Name of the gRPC status, ``OK`` for a response; None until there is one."""
+    ended: float | None = None
+    """Monotonic time at which the call ended, also because the client gave it up."""
+
+    def __str__(self) -> str:
+        code = "in progress" if self.code is None else self.code
+        return f"{self.version} {self.rpc}: {code}"
+
+
+class ScriptedKubelet:
+    """PodResources server in a new directory. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Create the directory without serving. Raises CheckError if that fails."""
+        try:
+            self.root = short_directory()
+        except NoDirectory as error:
+            raise CheckError(f"{error}: {ADVICE}") from error
+        # As on a node, the directory exists before the socket.
+        self.socket = self.root / "pod-resources" / "kubelet.sock"
+        self.socket.parent.mkdir()
+        self.respond: Respond = respond
+        """Function that answers accepted calls."""
+        self.versions = {"v1", "v1alpha1"}
+        """Versions of the API that are served."""
+        self._source = MemorySource()
+        self._service = Service(
+            self._source,
+            limiter=TokenBucket(DEFAULT_QPS, DEFAULT_BURST),
+            counters=Counters(),
+            on_error=lambda error: None,
+            answer=lambda method, request: self.respond(method, request),
+        )
+        self._methods = {method.path: method for method in self._service.methods()}
+        self._lock = threading.Lock()
+        self._running: RunningServer | None = None
+        self._calls: list[ClientCall] = []
+        self._released = threading.Event()
+
+    # -- what a check changes ----------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to serve on the socket."""
+        sockets.prepare(self.socket)
+        self._running = RunningServer.start(_Handlers(self), self.socket, _WORKERS, "client-check")
+
+    def stop(self) -> None:
+        """Remove the socket and close all connections. A second call does nothing."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.stop(0.0)
+
+    def close(self) -> None:
+        """Stop for good, and remove the directory."""
+        self._released.set()
+        with contextlib.suppress(OSError):
+            self.stop()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def show(self, content: Content) -> None:
+        """Respond with these pods and allocatable resources from now on."""
+        self._source.replace(pods=content[0], allocatable=content[1])
+
+    def hang(self, method: Method, request: bytes) -> bytes:
+        """Do not answer until the kubelet is closed. For ``respond``."""
+        self._released.wait()
+        raise Rejection("UNAVAILABLE", "the kubelet stops")
+
+    # -- what a check reads ------------------------------------------------------------
+
+    def mark(self) -> int:
+        """Return the number of calls so far, for ``calls``."""
+        with self._lock:
+            return len(self._calls)
+
+    def calls(self, since: int = 0) -> list[ClientCall]:
+        """Return the calls after a mark, in order."""
+        with self._lock:
+            return self._calls[since:]
+
+    def connections(self) -> int:
+        """Return the number of open connections to the socket; 0 if the system does not say."""
+        # The server binds the socket under another name in the same directory.
+        directory = str(self.root)
+        count = 0
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/net/unix").read_text(errors="replace").splitlines():
+                fields = line.split(maxsplit=7)
+                if len(fields) == 8 and fields[7].startswith(directory):
+                    count += fields[5] == _CONNECTED
+        return count
+
+    # -- calls -------------------------------------------------------------------------
+
+    def handler(self, path: str) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        """Log a call, and return its handler; None for a method that is not served."""
+        service, _, rpc = path.lstrip("/").partition("/")
+        version = service.partition(".")[0] if "PodResourcesLister" in service else service
+        call = ClientCall(time.monotonic(), rpc, version)
+        with self._lock:
+            self._calls.append(call)
+        method = self._methods.get(path)
+        if method is None or version not in self.versions:
+            call.code, call.ended = "UNIMPLEMENTED", call.time
+            return None
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: self._answer(method, call, request, context)
+        )
+
+    def _answer(
+        self, method: Method, call: ClientCall, request: bytes, context: grpc.ServicerContext
+    ) -> bytes:
+        def end() -> None:
+            call.ended = time.monotonic()
+
+        # gRPC returns False if the call has already ended.
+        if not context.add_callback(end):
+            end()
+        try:
+            answer = self._service.answer(method, request)
+        except Rejection as rejection:
+            call.code = rejection.code
+            abort(context, rejection)
+        call.code = "OK"
+        return answer
+
+
+class _Handlers(grpc.GenericRpcHandler):
+    """gRPC's view of a scripted kubelet."""
+
+    def __init__(self, kubelet: ScriptedKubelet) -> None:
+        self._kubelet = kubelet
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        return self._kubelet.handler(handler_call_details.method)

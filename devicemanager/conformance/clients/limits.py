@@ -1,0 +1,56 @@
+"""Numbers that the checks of clients use. The option ``--limit`` accepts their names."""
+
+from __future__ import annotations
+
+import attrs
+
+from devicemanager.conformance.limit_values import limit
+
+__all__ = ["ClientLimits"]
+
+
+@attrs.frozen(kw_only=True)
+class ClientLimits:
+    """Limits and counts of the checks of clients. Names that end in ``_seconds`` are times in
+    seconds.
+
+    Raises CheckError for a value that is not a valid number.
+    """
+
+    start_seconds: float = limit(30.0)
+    """Time from the client's start to its first call (C01)."""
+    call_seconds: float = limit(60.0)
+    """Longest time between two calls. Checks wait for a call at most this long."""
+    least_wait_seconds: float = limit(15.0)
+    """Time that a check waits for a call of a client that calls often. It waits longer, up to
+    ``call_seconds``, for a client that calls rarely."""
+    calls: int = limit(2)
+    """Number of calls that a client must make with an unusual response."""
+    away_seconds: float = limit(3.0)
+    """Time without a socket (C02, C03)."""
+    restarts: int = limit(5)
+    """Number of socket restarts in a row (C04)."""
+    huge_bytes: int = limit(5 << 20)
+    """Size of a huge response (C06). gRPC receives up to 4 MiB by default, and Kubernetes' own
+    clients set 16 MiB."""
+    # The kubelet accepts 100 calls per second of all clients together.
+    failed_calls_per_second: float = limit(10.0)
+    """Maximum rate of calls while all calls fail (C13, C14)."""
+    calls_per_second: float = limit(2.0)
+    """Maximum rate of calls in normal operation, in addition to ``calls_per_scrape`` (C18)."""
+    calls_per_scrape: int = limit(5)
+    """Number of calls that a client may make when its metrics page is read (C13, C14, C18)."""
+    rate_seconds: float = limit(5.0)
+    """Time in which calls are counted (C13, C14, C18)."""
+    deadline_seconds: float = limit(30.0)
+    """Time after which a client must have given up a call without a response (C15)."""
+    leak_calls: int = limit(4)
+    """Number of calls between two measurements (C19)."""
+    extra_descriptors: int = limit(2)
+    extra_threads: int = limit(4)
+    stop_seconds: float = limit(10.0)
+    """Time from SIGTERM to the exit of the process (C20)."""
+    scrape_seconds: float = limit(1.0)
+    """Time between two reads of the metrics page."""
+    page_seconds: float = limit(10.0)
+    """Time in which the metrics page must be served."""

@@ -1,0 +1,35 @@
+"""All checks of clients, and a selection of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from devicemanager.conformance.clients import checks
+from devicemanager.conformance.clients.registry import client_check_ids
+from devicemanager.conformance.outcomes import CheckError
+from devicemanager.conformance.registry import CLIENT_FAMILY, Check
+
+__all__ = ["client_checks", "select_client_checks"]
+
+
+def client_checks() -> tuple[Check, ...]:
+    """Return all checks of clients, sorted by number."""
+    return tuple(getattr(checks, id_.lower()) for id_ in client_check_ids())
+
+
+def select_client_checks(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
+    """Return the checks of clients in ``only`` (all by default), without those in ``skip``.
+
+    Both arguments contain IDs, or the letter of the family. Raises CheckError for any other name.
+    """
+    every, chosen, left_out = client_checks(), set(only), set(skip)
+    for name in chosen | left_out:
+        if name != CLIENT_FAMILY and name not in client_check_ids():
+            raise CheckError(
+                f"unknown check {name!r}: with --client, use {every[0].id} to {every[-1].id}"
+            )
+    return tuple(
+        each
+        for each in every
+        if (not chosen or chosen & {each.id, each.family}) and not left_out & {each.id, each.family}
+    )

@@ -1,0 +1,49 @@
+"""Fold lines that repeat, so that a reader finds the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+__all__ = ["fold"]
+
+_T = TypeVar("_T")
+_NUMBER = re.compile(r"0x[0-9a-f]+|[0-9]+(\.[0-9]+)?", re.IGNORECASE)
+_LONGEST_BLOCK = 4
+"""Most lines in a block that repeats, such as the lines of one failed attempt."""
+_LEAST_REPEATS = 2
+
+
+def fold(
+    lines: Sequence[_T], text: Callable[[_T], str] = str, least: int = _LEAST_REPEATS
+) -> Iterator[_T | str]:
+    """Iterate over lines. A line or block of lines that repeats is followed by one text that says
+    how often.
+
+    Lines are equal if they differ only in numbers. Fewer than ``least`` repetitions are not folded.
+    """
+    keys = [_NUMBER.sub("#", text(line)) for line in lines]
+    place = 0
+    while place < len(lines):
+        size, count = _longest_repetition(keys, place)
+        yield from lines[place : place + size]
+        if count < least:
+            place += size
+            continue
+        what = "more like this" if size == 1 else f"times the last {size} lines"
+        yield f"({count} {what})" if size == 1 else f"({count} more {what})"
+        place += size * (count + 1)
+
+
+def _longest_repetition(keys: Sequence[str], place: int) -> tuple[int, int]:
+    """Return the size of the block at ``place`` that repeats over most lines, and how often it
+    repeats."""
+    best, most = (1, 0), 0
+    for size in range(1, _LONGEST_BLOCK + 1):
+        block, count = keys[place : place + size], 0
+        while keys[place + size * (count + 1) : place + size * (count + 2)] == block:
+            count += 1
+        if count >= _LEAST_REPEATS and size * count > most:
+            best, most = (size, count), size * count
+    return best

@@ -1,0 +1,132 @@
+"""Every check passes for a good client, and fails for a client with the fault it looks for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from devicemanager.conformance import CheckError, Failed, Outcome, Warned
+from devicemanager.conformance.clients import (
+    ClientLimits,
+    ClientUnderTest,
+    client_checks,
+    run_client_checks,
+    select_client_checks,
+)
+from devicemanager.conformance.clients.client_run import ClientRun
+
+_PROGRAM = Path(__file__).with_name("exporter.py")
+_ROOT = _PROGRAM.parents[3]
+
+# The exporter calls five times per second.
+LIMITS = ClientLimits(
+    away_seconds=0.3,
+    rate_seconds=1.0,
+    failed_calls_per_second=20,
+    calls_per_second=20,
+    scrape_seconds=0.1,
+    calls_per_scrape=0,
+    least_wait_seconds=30,
+    stop_seconds=5,
+)
+
+# Switch of the exporter, the check that must fail, and a part of what it must say.
+BROKEN = (
+    ("silent", "C01", "no call within"),
+    ("once", "C01", "hangs or has stopped to query"),
+    ("needs-socket", "C02", "ended after its start without a kubelet: exit status 3"),
+    ("hangs-without-kubelet", "C03", "no answered call within"),
+    ("leaks-on-restart", "C04", "use grows with each restart"),
+    ("needs-pods", "C05", "ended after empty lists: exit status 3, output: no pods"),
+    ("small-messages", "C06", "rejected a response of 5 MiB"),
+    ("few-nodes", "C07", "output: panic: index out of range [63]"),
+    ("unsigned-nodes", "C08", "output: panic: negative"),
+    ("known-resources", "C09", "unknown resource"),
+    ("needs-devices", "C10", "no devices"),
+    ("gets", "C11", "not found"),
+    ("ends-on-error", "C12", "ended after errors"),
+    ("hot-loop", "C13", "calls per second"),
+    ("hot-loop", "C14", "calls per second"),
+    ("ends-on-limit", "C14", "ended after"),
+    ("no-deadline", "C15", "set a deadline"),
+    ("needs-v1", "C16", "needs v1"),
+    ("needs-allocatable", "C17", "no call of List"),
+    ("greedy", "C18", "calls per second"),
+    ("leak", "C19", "use grows"),
+    ("ignores-sigterm", "C20", "still runs"),
+    ("raw-labels", "C21", "metrics page"),
+    ("frozen-page", "C22", "does not change"),
+    ("frozen-page", "C23", "does not change"),
+)
+
+# Waits that must end without success are short for these, because the client stops to call.
+_SILENT = {"silent", "once", "hangs-without-kubelet", "needs-allocatable", "frozen-page"}
+_SHORT = ClientLimits(
+    start_seconds=3,
+    call_seconds=3,
+    deadline_seconds=2,
+    stop_seconds=1,
+    away_seconds=0.3,
+    scrape_seconds=0.1,
+)
+
+
+def exporter(*switches: str) -> ClientUnderTest:
+    words = [word for switch in switches for word in ("--switch", switch)]
+    return ClientUnderTest(
+        command=[sys.executable, _PROGRAM, "--socket", "{socket}", "--port", "{port}", *words],
+        env={"PYTHONPATH": str(_ROOT)},
+        metrics="http://127.0.0.1:{port}/metrics",
+    )
+
+
+def test_a_good_client_passes_every_check() -> None:
+    report = run_client_checks(exporter(), client_checks(), limits=LIMITS, jobs=2)
+    bad = [f"{each.check.id} {each.seen}" for each in report.verdicts if each.outcome != "pass"]
+    assert not bad
+    assert report.exit_status() == 0
+
+
+@pytest.mark.parametrize(("switch", "id_", "text"), BROKEN)
+def test_a_fault_fails_its_check(switch: str, id_: str, text: str) -> None:
+    limits = LIMITS
+    if switch in _SILENT or id_ in ("C15", "C20"):
+        limits = _SHORT
+    (check,) = select_client_checks([id_])
+    run = ClientRun(exporter(switch), limits, limits.call_seconds)
+    try:
+        with pytest.raises(Failed) as caught:
+            check.run(run)
+    finally:
+        run.close()
+    assert text in str(caught.value)
+    assert run.lines()
+
+
+def test_every_check_has_a_broken_client() -> None:
+    assert {id_ for _, id_, _ in BROKEN} == {each.id for each in client_checks()}
+
+
+def test_a_client_that_ends_with_the_kubelet_gets_a_warning() -> None:
+    (check,) = select_client_checks(["C03"])
+    run = ClientRun(exporter("ends-without-kubelet"), LIMITS, 30)
+    try:
+        with pytest.raises(Warned, match="lost the kubelet; started again, it recovers"):
+            check.run(run)
+    finally:
+        run.close()
+
+
+def test_one_cause_is_reported_once() -> None:
+    checks = select_client_checks(["C01", "C05", "C16"])
+    report = run_client_checks(exporter("silent"), checks, limits=_SHORT)
+    assert [each.outcome for each in report.verdicts] == [Outcome.FAIL, Outcome.SKIP, Outcome.SKIP]
+    assert report.verdicts[1].seen.startswith("see C01")
+
+
+def test_a_missing_command_is_an_error() -> None:
+    client = ClientUnderTest(command=["/no/such/exporter"])
+    with pytest.raises(CheckError, match="cannot be started"):
+        run_client_checks(client, client_checks()[:1], limits=_SHORT)
