@@ -7,7 +7,8 @@ sent in pieces, so the server buffers only one piece for a slow client.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import contextlib
+from collections.abc import AsyncGenerator, Iterable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -92,7 +93,7 @@ class Lines:
     """A response of lines that are sent as they become available, as an ASGI application. It ends
     after the last line, or when the client disconnects."""
 
-    def __init__(self, lines: AsyncIterator[bytes]) -> None:
+    def __init__(self, lines: AsyncGenerator[bytes]) -> None:
         self._lines = lines
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,29 +101,25 @@ class Lines:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         # The empty part makes uvicorn send the headers before the first line exists.
         await send({"type": "http.response.body", "body": b"", "more_body": True})
-        disconnect = asyncio.create_task(disconnected(receive))
+        # Ended by the disconnect. Otherwise a disconnected client would stay subscribed until the
+        # next line.
         try:
-            async for lines in self._until(disconnect):
-                await send_pieces(lines, send)
-            # The last part marks the stream as complete. A client that has disconnected cannot
-            # receive it.
-            if not disconnect.done():
-                await send({"type": "http.response.body", "body": b""})
-        finally:
-            disconnect.cancel()
+            async with asyncio.timeout(None) as connected:
+                disconnect = asyncio.create_task(disconnected(receive))
+                disconnect.add_done_callback(lambda _: _end(connected))
+                try:
+                    async for lines in self._lines:
+                        await send_pieces(lines, send)
+                    # The last part marks the stream as complete.
+                    await send({"type": "http.response.body", "body": b""})
+                finally:
+                    disconnect.cancel()
+                    await self._lines.aclose()
+        except TimeoutError:
+            if not connected.expired():
+                raise
 
-    async def _until(self, disconnect: asyncio.Task[None]) -> AsyncIterator[bytes]:
-        # Wait for the next lines and for the disconnect together. Otherwise a disconnected client
-        # would stay subscribed until the next line.
-        while True:
-            following = asyncio.ensure_future(anext(self._lines, None))
-            await asyncio.wait({following, disconnect}, return_when=asyncio.FIRST_COMPLETED)
-            if not following.done():
-                following.cancel()
-                await asyncio.gather(following, return_exceptions=True)
-                await self._lines.aclose()  # type: ignore[attr-defined]  # a generator
-                return
-            lines = following.result()
-            if lines is None:
-                return
-            yield lines
+
+def _end(scope: asyncio.Timeout) -> None:
+    with contextlib.suppress(RuntimeError):  # it has ended already
+        scope.reschedule(0.0)

@@ -22,6 +22,7 @@ import msgspec
 from devicemanager.control import shapes
 from devicemanager.control.errors import ControlError, ServerGone, error_of
 from devicemanager.control.operation import Operation, OperationTable
+from devicemanager.io import typed_json
 from devicemanager.kubelet.arguments import check_seconds
 
 __all__ = ["Reply", "ServedApi", "Transport", "served_paths", "transport_to"]
@@ -223,10 +224,10 @@ class ServedApi:
         )
         try:
             if reply.status >= HTTPStatus.BAD_REQUEST:
-                raise error_of(msgspec.json.decode(reply.body, type=shapes.Problem))
+                raise error_of(typed_json.decode(reply.body, shapes.Problem))
             if operation.answer is None:
                 return None
-            return msgspec.json.decode(reply.body, type=operation.answer)
+            return typed_json.decode(reply.body, operation.answer)
         except msgspec.DecodeError as error:
             raise ControlError(
                 f"{operation.method} {target}: invalid response of the control API with status "
@@ -241,9 +242,9 @@ class ServedApi:
         timeout = None if query.get("follow") else self.timeout
         with self.transport.stream(_with_query(operation.path, query), timeout) as response:
             if response.status >= HTTPStatus.BAD_REQUEST:
-                raise error_of(msgspec.json.decode(response.read(), type=shapes.Problem))
+                raise error_of(typed_json.decode(response.read(), shapes.Problem))
             for line in self.transport.lines(response):
-                yield msgspec.json.decode(line, type=operation.answer)
+                yield typed_json.decode(line, operation.answer)
 
 
 def _with_query(path: str, query: Mapping[str, object]) -> str:
@@ -268,6 +269,6 @@ def served_paths(transport: Transport) -> frozenset[str]:
     try:
         # Every control API serves its OpenAPI document at this path.
         reply = transport.ask("GET", "/openapi.json")
-        return frozenset(msgspec.json.decode(reply.body, type=_Document).paths)
+        return frozenset(typed_json.decode(reply.body, _Document).paths)
     except (ControlError, msgspec.DecodeError):
         return frozenset()

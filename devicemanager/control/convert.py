@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from devicemanager.control import shapes
 from devicemanager.core.ids import ContainerName
 from devicemanager.core.podstatus import containers as statuses
@@ -14,6 +12,7 @@ from devicemanager.events.calls.call import Call, Direction, call_data
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.fault import Fault
 from devicemanager.faults.states import FaultState
+from devicemanager.io import typed_json
 from devicemanager.kubelet.pods.pod_info import PodInfo
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def admission(given: Admission, pod: PodInfo) -> shapes.Admission:
         reason=given.reason,
         message=given.message,
         containers={
-            name: msgspec.convert(container_data(outcome), shapes.ContainerOutcome)
+            name: typed_json.convert(container_data(outcome), shapes.ContainerOutcome)
             for name, outcome in given.containers.items()
         },
         explanation=explanation_data(given),

@@ -1,9 +1,11 @@
 """Feeds: the events or calls of a kubelet as lines of JSON, for any number of readers.
 
-A feed subscribes once for all readers and encodes each entry once. It runs on the server's event
-loop, with two exceptions. The callback of the subscription runs on the thread that publishes, and
-only wakes the loop. Large entries are encoded on worker threads. The kubelet stores a limited
-number of entries. A reader that misses entries gets one line with their count.
+A feed subscribes once for all readers and encodes each entry once. A wait is woken only by an entry
+that can end it. Streams get their entries in batches, less often if there are many streams. A feed
+runs on the server's event loop, with two exceptions. The callback of the subscription runs on the
+thread that publishes, and only wakes the loop. Large entries are encoded on worker threads. The
+kubelet stores a limited number of entries. A reader that misses entries gets one line with their
+count.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import asyncio
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import anyio.to_thread
@@ -27,12 +29,18 @@ from devicemanager.events.stream import Event, EventStream
 
 __all__ = ["Feed", "Numbered", "Source", "call_source", "event_source"]
 
-_BATCH: Final = 50
+_BATCH: Final = 200
 _BATCH_BYTES: Final = 1 << 20
 """Limits for the lines that a reader gets at a time: their number, and roughly their bytes. A line
 above the limit is sent alone."""
 _CACHED: Final = 1000
 _CACHED_BYTES: Final = 8 << 20
+_SENDING_SECONDS: Final = 1e-3
+"""Pause between two batches for each open stream, so that sending to hundreds of them does not
+delay the kubelet. A few streams get each entry at once."""
+_LONGEST_PAUSE: Final = 1.0
+_ANY: Final = "*"
+"""Name of all kinds, for waits for any entry."""
 
 
 class Numbered(Protocol):
@@ -58,6 +66,8 @@ class Source(Generic[T]):
     """Returns the approximate size of an entry in bytes."""
     dropped: Callable[[int, int], bytes]
     """Returns the line that stands for missing entries: it gets their count and the last number."""
+    kind: Callable[[T], str] = lambda _: ""
+    """Returns the kind of an event, or the RPC of a call."""
 
 
 def event_source(events: EventStream) -> Source[Event]:
@@ -75,6 +85,7 @@ def event_source(events: EventStream) -> Source[Event]:
         lambda event: _line(convert.event(event)),
         lambda _: 0,
         lambda count, last: _line(convert.events_dropped(count, last)),
+        lambda event: event.kind,
     )
 
 
@@ -88,11 +99,25 @@ def call_source(calls: CallLog, with_bytes: bool) -> Source[Call]:
         lambda call: _line(convert.call(call, with_bytes=with_bytes)),
         lambda call: len(call.request_bytes) + len(call.response_bytes or b""),
         lambda count, last: _line(convert.calls_dropped(count, last)),
+        lambda call: call.rpc,
     )
 
 
 def _line(shape: msgspec.Struct) -> bytes:
     return msgspec.json.encode(shape, enc_hook=str) + b"\n"
+
+
+@attrs.frozen(eq=False)
+class _Waiter(Generic[T]):
+    """A wait for one entry."""
+
+    woken: asyncio.Future[None]
+    wanted: Callable[[T], bool]
+
+    def wake(self) -> None:
+        """End the wait. Idempotent."""
+        if not self.woken.done():
+            self.woken.set_result(None)
 
 
 class Feed(Generic[T]):
@@ -112,6 +137,18 @@ class Feed(Generic[T]):
         self._cache: OrderedDict[int, bytes] = OrderedDict()
         self._cached_bytes = 0
         self.closed = False
+        self._tail_key = (0, 0)
+        self._tail: Sequence[T] = ()
+        self._text_key: tuple[int, ...] = ()
+        self._shared_text = b""
+        self._streams = 0
+        self._woken_at = 0.0
+        """When the streams were last woken, by the loop's clock."""
+        self._waking_streams: asyncio.TimerHandle | None = None
+        self._waiters: dict[str, dict[_Waiter[T], None]] = {}
+        """Waiters by the kinds of entries for which they wait."""
+        self._notified = 0
+        """Number of the last entry for which waiters were woken."""
         # Set from the first entry of a burst until the loop runs, so that a burst wakes it once.
         self._is_waking = threading.Event()
 
@@ -127,19 +164,19 @@ class Feed(Generic[T]):
 
     async def lines(
         self, since: int, *, follow: bool, wanted: Callable[[Sequence[T]], Sequence[T]]
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         """Yield the entries after number ``since`` that ``wanted`` selects, several lines at a
         time.
 
         With ``follow``, continue with new entries until the feed closes. One line with a count
         replaces entries that are no longer stored.
         """
-        with self._reading():
+        with self._reading(), self._streaming():
             last = since
             while True:
                 # Read before the check, so that an entry published in between sets this event.
                 changed = self._changed
-                batch = self._batch(self._source.later(last)) if self.latest > last else ()
+                batch = self._batch(self._later(last)) if self.latest > last else ()
                 if batch:
                     for part in self._parts(batch, last):
                         if isinstance(part, bytes):
@@ -154,18 +191,65 @@ class Feed(Generic[T]):
                 else:
                     await changed.wait()
 
-    async def changes(self, since: int, seconds: float) -> None:
-        """Wait until there is an entry after number ``since``, the feed closes, or ``seconds`` have
-        passed."""
-        with self._reading():
-            changed = self._changed  # before the check, as in ``lines``
-            if self.latest > since or self.closed:
+    async def entry(
+        self,
+        since: int,
+        seconds: float,
+        kinds: frozenset[str] = frozenset(),
+        wanted: Callable[[T], bool] = lambda _: True,
+    ) -> None:
+        """Wait for an entry after number ``since`` of one of ``kinds`` (default: any kind) for
+        which ``wanted`` returns True, but not longer than ``seconds`` or until the feed closes."""
+        waiter = _Waiter(self._loop.create_future(), wanted)
+        with self._reading(), self._waiting(waiter, kinds):
+            # Checked after the subscription, so that no entry in between is missed.
+            missed = self._later(since) if self.latest > since else ()
+            if self.closed or any(
+                wanted(each) for each in missed if not kinds or self._source.kind(each) in kinds
+            ):
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await changed.wait()
+                    await waiter.woken
 
     # -- inside --------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _streaming(self) -> Iterator[None]:
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+
+    def _later(self, number: int) -> Sequence[T]:
+        """Return the stored entries after a number. All readers at the same entry share them."""
+        # Read before the entries, so that a later entry makes these ones outdated.
+        key = (number, self.latest)
+        if self._tail_key != key:
+            self._tail_key, self._tail = key, self._source.later(number)
+        return self._tail
+
+    @contextlib.contextmanager
+    def _waiting(self, waiter: _Waiter[T], kinds: frozenset[str]) -> Iterator[None]:
+        names = kinds or (_ANY,)
+        for name in names:
+            self._waiters.setdefault(name, {})[waiter] = None
+        try:
+            yield
+        finally:
+            for name in names:
+                del self._waiters[name][waiter]
+                if not self._waiters[name]:
+                    del self._waiters[name]
+
+    def _notify(self, entries: Iterable[T]) -> None:
+        """Wake the waiters for these entries; only those of the entry's kind are asked."""
+        for each in entries:
+            for name in (self._source.kind(each), _ANY):
+                for waiter in self._waiters.get(name, ()):
+                    if waiter.wanted(each):
+                        waiter.wake()
 
     def _batch(self, later: Sequence[T]) -> Sequence[T]:
         size = 0
@@ -190,7 +274,11 @@ class Feed(Generic[T]):
         return [part for part in (*parts, piece) if part]
 
     async def _text(self, selected: Sequence[T]) -> bytes:
+        # Most readers want the same entries, and share one copy of the text.
+        key = tuple([each.number for each in selected])
         async with self._encoding:
+            if key == self._text_key:
+                return self._shared_text
             new: dict[int, bytes] = {}
             if missing := [each for each in selected if each.number not in self._cache]:
                 lines = await anyio.to_thread.run_sync(
@@ -204,6 +292,7 @@ class Feed(Generic[T]):
             # Added last, because adding can drop older lines that this text needs.
             for number, line in new.items():
                 self._add_to_cache(number, line)
+            self._text_key, self._shared_text = key, text
         return text
 
     def _add_to_cache(self, number: int, line: bytes) -> None:
@@ -218,6 +307,7 @@ class Feed(Generic[T]):
         # Subscribed only while there are readers. Without readers, publishing costs nothing.
         if self._unsubscribe is None:
             self._unsubscribe = self._source.subscribe(self._published)
+            self._notified = self.latest
         try:
             yield
         finally:
@@ -227,6 +317,8 @@ class Feed(Generic[T]):
                 self._unsubscribe = None
                 self._cache.clear()
                 self._cached_bytes = 0
+                self._tail_key, self._tail = (0, 0), ()
+                self._text_key, self._shared_text = (), b""
 
     def _published(self, _: object) -> None:
         """Wake the event loop. Runs on the thread that publishes."""
@@ -238,6 +330,23 @@ class Feed(Generic[T]):
     def _wake(self) -> None:
         # Cleared first, so that an entry published from now on wakes the loop again.
         self._is_waking.clear()
+        if not self._waiters:
+            self._notified = self.latest
+        elif later := self._source.later(self._notified):
+            self._notify(later)
+            self._notified = later[-1].number
+        if self.closed:
+            for waiter in [each for waiters in self._waiters.values() for each in waiters]:
+                waiter.wake()
+        if self._waking_streams is None or self.closed:
+            # Immediately for one burst after a pause.
+            pause = min(self._streams * _SENDING_SECONDS, _LONGEST_PAUSE)
+            at = 0.0 if self.closed else self._woken_at + pause
+            self._waking_streams = self._loop.call_at(at, self._wake_streams)
+
+    def _wake_streams(self) -> None:
+        self._waking_streams = None
+        self._woken_at = self._loop.time()
         self._changed.set()
         self._changed = asyncio.Event()
 

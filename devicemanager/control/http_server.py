@@ -3,11 +3,14 @@
 This module listens on sockets, starts and stops uvicorn, and closes connections that exceed a
 limit. An ``HttpService``, created on the loop, responds to the requests. Limits:
 
-* The first request on a connection must arrive within ``IDLE_SECONDS``. Later requests have the
-  same time, from the end of the previous response.
+* Each request must arrive within ``IDLE_SECONDS``: the first one from the start of the connection,
+  later ones from the end of the previous response. A part of a request does not extend the time.
 * A client that reads nothing of a response for ``STALLED_SECONDS`` is disconnected.
-* Connections above ``max_connections()`` are closed immediately, so that the kubelet always has
-  file descriptors left.
+* All listeners together have ``max_connections()`` connections, so that the kubelet always has
+  file descriptors left. Each listener has an equal share of its own. Clients of one listener
+  therefore cannot lock out clients of another, and only their owner can connect to unix sockets.
+* If the share of a listener is used up, a new connection replaces the one that has been idle for
+  longest. An idle connection has no request in progress. Without one, the new connection is closed.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -51,6 +55,7 @@ __all__ = [
 IDLE_SECONDS: Final = 30.0
 STALLED_SECONDS: Final = 30.0
 _MOST_CONNECTIONS: Final = 2048
+_LEAST_CONNECTIONS: Final = 4
 _STOP_SECONDS: Final = 2
 """Seconds that responses in progress have to finish when the server stops."""
 _BACKLOG: Final = 1024
@@ -206,10 +211,6 @@ class _Server(uvicorn.Server):
                 date_header=False,
                 # A client must not choose the address that access.Gate checks.
                 proxy_headers=False,
-                backlog=_BACKLOG,
-                limit_concurrency=max_connections()
-                + 1,  # _Connection closes connections above the limit
-                timeout_keep_alive=int(IDLE_SECONDS),
                 timeout_graceful_shutdown=_STOP_SECONDS,
             )
         )
@@ -233,6 +234,29 @@ class _Server(uvicorn.Server):
         self._ending = asyncio.Event()
         self._service = self._prepared.make()
         await self.serve(sockets=self._listeners)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        # Replaces uvicorn's function, which creates all connections in the same way. Here each one
+        # knows its listener.
+        most = max(_LEAST_CONNECTIONS, max_connections() // len(self._listeners))
+        self.servers = [
+            await self._loop.create_server(
+                partial(
+                    _Connection,
+                    _Listener(most),
+                    config=self.config,
+                    server_state=self.server_state,
+                    app_state={},
+                ),
+                sock=listener,
+                ssl=self.config.ssl,
+                # asyncio waits longer by default, and no other limit applies to a handshake.
+                ssl_handshake_timeout=IDLE_SECONDS if self.config.ssl else None,
+                backlog=_BACKLOG,
+            )
+            for listener in self._listeners
+        ]
+        self.started = True
 
     async def main_loop(self) -> None:
         # Replaces uvicorn's loop, which checks ten times a second whether it should end.
@@ -258,58 +282,114 @@ class _Server(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._ending.set)
 
 
-class _Connection(H11Protocol):
-    """A connection with time limits. It closes itself if the first request does not arrive, if the
-    client does not read a response, or immediately if there are too many connections. uvicorn
-    limits the time between two requests."""
+class _Listener:
+    """The open connections of one listener. Their number is limited."""
 
-    _limit: asyncio.TimerHandle | None = None
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: set[_Connection] = set()
+        self._idle: dict[_Connection, None] = {}
+        """Connections without a request in progress, in the order in which they became idle."""
+
+    def add(self, connection: _Connection) -> None:
+        """Add a new connection. If there are too many, close the one that has been idle for
+        longest, which may be the new one."""
+        self._open.add(connection)
+        self.set_idle(connection)
+        if len(self._open) > self._most:
+            longest = next(iter(self._idle))
+            # Forgotten now, because asyncio reports the end of a connection later.
+            self.remove(longest)
+            # uvicorn would respond with 503, which uses memory for a client that may never read.
+            longest.transport.abort()
+
+    def set_idle(self, connection: _Connection) -> None:
+        """Note that no request is in progress on a connection."""
+        self._idle.pop(connection, None)
+        self._idle[connection] = None
+
+    def set_busy(self, connection: _Connection) -> None:
+        """Note that a request is in progress on a connection."""
+        self._idle.pop(connection, None)
+
+    def remove(self, connection: _Connection) -> None:
+        """Forget a connection that has ended."""
+        self._open.discard(connection)
+        self._idle.pop(connection, None)
+
+
+class _Connection(H11Protocol):
+    """A connection with time limits. It closes itself if a request does not arrive, or if the
+    client does not read a response."""
+
+    _arrival: asyncio.TimerHandle | None = None
+    """Ends the connection if the next request does not arrive. None while one is in progress."""
+    _reading: asyncio.TimerHandle | None = None
+    """Ends the connection if the client does not read. None if it reads."""
+
+    def __init__(self, listener: _Listener, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._listener = listener
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        # uvicorn would respond with 503, which uses memory for a client that may never read.
-        limit = self.config.limit_concurrency
-        if limit is not None and len(self.connections) >= limit:
-            transport.abort()
-            return
-        self._within(IDLE_SECONDS)
+        self._wait_for_request()
+        self._listener.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end_limit()
+        self._listener.remove(self)
+        self._end_arrival()
+        self._end_reading()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
         # uvicorn has no hook for a new request, but it creates a new cycle for each request.
         before = self.cycle
         super().handle_events()
-        if self.cycle is not before:
-            self._end_limit()  # a request has arrived; read_body limits its body
+        if self.cycle is not before and not self.cycle.response_complete:
+            self._listener.set_busy(self)
+            self._end_arrival()  # read_body limits the time for the body
+
+    def on_response_complete(self) -> None:
+        # First, because uvicorn may begin with the next request, which has already arrived.
+        if not self.transport.is_closing():
+            self._wait_for_request()
+            self._listener.set_idle(self)
+        super().on_response_complete()
+        # uvicorn's own limit would end with the first byte of the next request.
+        self._unset_keepalive_if_required()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._within(STALLED_SECONDS)
+        self._end_reading()
+        self._reading = self.loop.call_later(STALLED_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._end_limit()
+        self._end_reading()
 
-    def _within(self, seconds: float) -> None:
-        self._end_limit()
-        self._limit = self.loop.call_later(seconds, self.transport.abort)
+    def _wait_for_request(self) -> None:
+        self._end_arrival()
+        self._arrival = self.loop.call_later(IDLE_SECONDS, self.transport.abort)
 
-    def _end_limit(self) -> None:
-        if self._limit is not None:
-            self._limit.cancel()
-            self._limit = None
+    def _end_arrival(self) -> None:
+        if self._arrival is not None:
+            self._arrival.cancel()
+            self._arrival = None
+
+    def _end_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
 
 
 def max_connections() -> int:
-    """Return the limit for open connections. It leaves half of the process's file descriptors to
-    the kubelet."""
+    """Return the limit for open connections of all listeners. It leaves half of the process's file
+    descriptors to the kubelet."""
     # Plugins and PodResources clients need descriptors of the same process.
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // 2
-    return max(4, min(_MOST_CONNECTIONS, limit))
+    return max(_LEAST_CONNECTIONS, min(_MOST_CONNECTIONS, limit))
 
 
 # -- listening ---------------------------------------------------------------------------

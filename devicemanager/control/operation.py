@@ -16,7 +16,7 @@ facts.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
 from http import HTTPStatus
@@ -34,7 +34,9 @@ from typing import (
 import attrs
 import msgspec
 
-__all__ = ["Manifest", "Objects", "Operation", "OperationTable", "Stream", "Text", "Wait"]
+__all__ = [
+    "Lane", "Manifest", "Objects", "Operation", "OperationTable", "Stream", "Text", "Wait",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -51,6 +53,18 @@ Manifest = Annotated[str, Text.MANIFEST]
 Objects = Annotated[str, Text.OBJECTS]
 
 
+class Lane(Enum):
+    """Groups of worker threads. An operation waits only for operations of its own lane."""
+
+    QUICK = "quick"
+    """Operations that wait for no plugin and no file: they show something, or set or clear
+    faults."""
+    ENDING = "ending"
+    """Operations that end other operations, such as the deletion of a pod whose plugin hangs."""
+    LONG = "long"
+    """Operations that call plugins, or wait for operations that do."""
+
+
 @attrs.frozen
 class Wait(Generic[T]):
     """The result of an operation that waits. The router calls ``check`` until it succeeds."""
@@ -60,6 +74,14 @@ class Wait(Generic[T]):
     timeout: float
     check: Callable[[], T]
     """Returns the result, or raises WaitTimeout. It runs on a worker thread and does not block."""
+    kinds: frozenset[str] = frozenset()
+    """Kinds of entries that can make the check succeed; empty for all kinds."""
+    may_end: Callable[[Any], bool] = lambda _: True
+    """Returns False for an entry of these kinds that cannot make the check succeed. It runs on the
+    event loop for every such entry, so it must be fast."""
+    recheck: float | None = None
+    """Seconds after which the router checks again without an entry, for a condition that can also
+    become true as time passes."""
 
 
 @attrs.frozen
@@ -75,6 +97,10 @@ class Stream(Generic[T]):
     """Returns the entries to send, from a batch of entries."""
 
 
+LaneOf = Lane | Callable[[Mapping[str, Any]], Lane]
+"""The lane of an operation, or a function that returns it for the arguments of a request."""
+
+
 class Operation(Generic[T]):
     """An operation of a control API; ``T`` is the type of its result."""
 
@@ -87,10 +113,12 @@ class Operation(Generic[T]):
         path: str,
         members: str,
         status: HTTPStatus = HTTPStatus.OK,
+        lane: LaneOf = Lane.QUICK,
     ) -> None:
         """Create an operation. ``members`` are the names of the Python methods and properties that
-        it implements, separated by spaces."""
+        it implements, separated by spaces. ``lane`` can depend on the arguments."""
         self.handler = handler
+        self._lane = lane
         self.method = method
         self.path = path
         self.members = tuple(members.split())
@@ -105,6 +133,10 @@ class Operation(Generic[T]):
     def parameters(self) -> tuple[str, ...]:
         """The names of the path's parameters, in order."""
         return tuple([part[1:-1] for part in self.path.split("/") if part.startswith("{")])
+
+    def lane(self, arguments: Mapping[str, Any]) -> Lane:
+        """Return the lane for a request with these arguments."""
+        return self._lane if isinstance(self._lane, Lane) else self._lane(arguments)
 
     # Types are read at first use, because a client uses few operations.
 
@@ -186,20 +218,31 @@ class OperationTable:
         Python class that it implements, separated by spaces."""
         return self._adding("GET", path, members)
 
-    def delete(self, path: str, members: str) -> _Decorator:
+    def delete(self, path: str, members: str, lane: LaneOf = Lane.ENDING) -> _Decorator:
         """Return a decorator for a function that removes something."""
-        return self._adding("DELETE", path, members)
+        return self._adding("DELETE", path, members, lane=lane)
 
-    def post(self, path: str, members: str, status: HTTPStatus = HTTPStatus.OK) -> _Decorator:
+    def post(
+        self,
+        path: str,
+        members: str,
+        status: HTTPStatus = HTTPStatus.OK,
+        lane: LaneOf = Lane.QUICK,
+    ) -> _Decorator:
         """Return a decorator for a function that changes something. ``status`` is the HTTP status
         of success."""
-        return self._adding("POST", path, members, status)
+        return self._adding("POST", path, members, status, lane)
 
     def _adding(
-        self, method: str, path: str, members: str, status: HTTPStatus = HTTPStatus.OK
+        self,
+        method: str,
+        path: str,
+        members: str,
+        status: HTTPStatus = HTTPStatus.OK,
+        lane: LaneOf = Lane.QUICK,
     ) -> _Decorator:
         def add(handler: Callable[..., T], /) -> Operation[T]:
-            operation = Operation(handler, method, path, members, status)
+            operation = Operation(handler, method, path, members, status, lane)
             self._by_name[operation.name] = operation
             return operation
 

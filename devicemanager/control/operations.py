@@ -6,6 +6,7 @@ Each function runs on a worker thread, so it can block. A test fails if a public
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -15,14 +16,23 @@ from msgspec import Meta
 
 from devicemanager.control import convert, shapes
 from devicemanager.control.errors import NOT_FOUND, HttpError
-from devicemanager.control.operation import Manifest, Objects, OperationTable, Stream, Wait
+from devicemanager.control.operation import (
+    Lane,
+    Manifest,
+    Objects,
+    OperationTable,
+    Stream,
+    Wait,
+)
 from devicemanager.control.shapes import Count, OfPlugin, OfResource, OfRpc, WithCode
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import RequestError
 from devicemanager.core.runoptions import RunOptions
+from devicemanager.events.calls.call import Call
 from devicemanager.events.calls.matching import CallFilter
-from devicemanager.events.stream import EventKind
+from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.fault import Fault
+from devicemanager.faults.kinds import KINDS
 from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.pods.pod_info import PodInfo, pod_info
 from devicemanager.kubelet.pods.records import PodRecord
@@ -71,31 +81,31 @@ def get_node_status(kubelet: MockKubelet) -> shapes.NodeStatus:
     return shapes.NodeStatus(capacity=status.capacity, allocatable=status.allocatable)
 
 
-@TABLE.post("/v1/node/start", "start")
+@TABLE.post("/v1/node/start", "start", lane=Lane.LONG)
 def start_kubelet(kubelet: MockKubelet) -> None:
     """Start the kubelet after a stop, and admit its pods again."""
     kubelet.start()
 
 
-@TABLE.post("/v1/node/stop", "stop")
+@TABLE.post("/v1/node/stop", "stop", lane=Lane.ENDING)
 def stop_kubelet(kubelet: MockKubelet) -> None:
     """Stop the kubelet. Pods and containers are not affected; the control API continues."""
     kubelet.stop()
 
 
-@TABLE.post("/v1/node/restart", "restart")
+@TABLE.post("/v1/node/restart", "restart", lane=Lane.LONG)
 def restart_kubelet(kubelet: MockKubelet) -> None:
     """Restart the kubelet. Containers keep running."""
     kubelet.restart()
 
 
-@TABLE.post("/v1/node/reboot", "reboot")
+@TABLE.post("/v1/node/reboot", "reboot", lane=Lane.LONG)
 def reboot_node(kubelet: MockKubelet) -> None:
     """Reboot the node: all containers stop, and every pod is admitted again."""
     kubelet.reboot()
 
 
-@TABLE.post("/v1/node/sources-ready", "sources_ready")
+@TABLE.post("/v1/node/sources-ready", "sources_ready", lane=Lane.ENDING)
 def set_sources_ready(kubelet: MockKubelet) -> None:
     """Declare that the kubelet knows all pods of the node. Devices of unknown pods become free."""
     kubelet.sources_ready()
@@ -141,7 +151,7 @@ def list_devices(kubelet: MockKubelet, *, resource: OfResource = None) -> shapes
 # -- pods --------------------------------------------------------------------------------
 
 
-@TABLE.post("/v1/pods", "admit", HTTPStatus.CREATED)
+@TABLE.post("/v1/pods", "admit", HTTPStatus.CREATED, lane=Lane.LONG)
 def admit_pod(
     kubelet: MockKubelet,
     body: Manifest,
@@ -188,13 +198,13 @@ def delete_pod(kubelet: MockKubelet, uid: str) -> None:
     kubelet.terminate(uid)
 
 
-@TABLE.post(_POD + "/delete", "delete")
+@TABLE.post(_POD + "/delete", "delete", lane=Lane.ENDING)
 def delete_pod_gracefully(kubelet: MockKubelet, uid: str, body: shapes.Delete) -> None:
     """Delete a pod once its containers have terminated or its grace period has expired."""
     kubelet.delete(uid, body.grace_period)
 
 
-@TABLE.post(_POD + "/finish", "finish")
+@TABLE.post(_POD + "/finish", "finish", lane=Lane.ENDING)
 def finish_pod(kubelet: MockKubelet, uid: str, body: shapes.Finish) -> shapes.Finished:
     """Let every app container of a pod terminate, and show the pod's phase."""
     return shapes.Finished(phase=kubelet.finish(uid, body.exit_codes))
@@ -222,19 +232,19 @@ def get_container_statuses(kubelet: MockKubelet, uid: str) -> shapes.ContainerSt
     return shapes.ContainerStatusList(items=list(map(convert.container_status, found)))
 
 
-@TABLE.post(_CONTAINER + "/start", "start_container")
+@TABLE.post(_CONTAINER + "/start", "start_container", lane=Lane.LONG)
 def start_container(kubelet: MockKubelet, uid: str, container: str) -> RunOptions:
     """Start a container of an admitted pod, and show its settings."""
     return kubelet.start_container(uid, container)
 
 
-@TABLE.post(_CONTAINER + "/restart", "restart_container")
+@TABLE.post(_CONTAINER + "/restart", "restart_container", lane=Lane.LONG)
 def restart_container(kubelet: MockKubelet, uid: str, container: str) -> RunOptions:
     """Start a container again with the same devices, and show its settings."""
     return kubelet.restart_container(uid, container)
 
 
-@TABLE.post(_CONTAINER + "/exit", "exit_container")
+@TABLE.post(_CONTAINER + "/exit", "exit_container", lane=Lane.LONG)
 def exit_container(
     kubelet: MockKubelet, uid: str, container: str, body: shapes.ExitContainer
 ) -> shapes.ContainerStatus:
@@ -247,19 +257,19 @@ def exit_container(
 # -- structured claims -------------------------------------------------------------------
 
 
-@TABLE.post("/v1/pools", "publish")
+@TABLE.post("/v1/pools", "publish", lane=Lane.LONG)
 def publish_pools(kubelet: MockKubelet, body: Objects) -> None:
     """Publish pools of devices for structured claims."""
     kubelet.publish(body)
 
 
-@TABLE.post("/v1/device-classes", "define")
+@TABLE.post("/v1/device-classes", "define", lane=Lane.LONG)
 def define_classes(kubelet: MockKubelet, body: Objects) -> None:
     """Define device classes for structured claims."""
     kubelet.define(body)
 
 
-@TABLE.post("/v1/claims", "claim")
+@TABLE.post("/v1/claims", "claim", lane=Lane.LONG)
 def create_claims(kubelet: MockKubelet, body: Objects) -> None:
     """Create structured claims, and pools and device classes if the text has them."""
     kubelet.claim(body)
@@ -322,7 +332,7 @@ def get_pending_calls(kubelet: MockKubelet) -> shapes.PendingCallList:
 # -- direct calls ------------------------------------------------------------------------
 
 
-@TABLE.post("/v1/direct-calls/allocate", "allocate")
+@TABLE.post("/v1/direct-calls/allocate", "allocate", lane=Lane.LONG)
 def call_allocate(kubelet: MockKubelet, body: shapes.Allocate) -> shapes.Allocated:
     """Call Allocate of a plugin for any devices, without a pod."""
     settings = kubelet.allocate(
@@ -331,7 +341,7 @@ def call_allocate(kubelet: MockKubelet, body: shapes.Allocate) -> shapes.Allocat
     return shapes.Allocated(containers=list(settings))
 
 
-@TABLE.post("/v1/direct-calls/preferred", "preferred")
+@TABLE.post("/v1/direct-calls/preferred", "preferred", lane=Lane.LONG)
 def call_get_preferred_allocation(
     kubelet: MockKubelet, body: shapes.GetPreferred
 ) -> shapes.Preferred:
@@ -342,13 +352,13 @@ def call_get_preferred_allocation(
     return shapes.Preferred(containers=list(map(list, ids)))
 
 
-@TABLE.post("/v1/direct-calls/pre-start", "pre_start")
+@TABLE.post("/v1/direct-calls/pre-start", "pre_start", lane=Lane.LONG)
 def call_pre_start_container(kubelet: MockKubelet, body: shapes.PreStart) -> None:
     """Call PreStartContainer of a plugin, without a pod."""
     kubelet.pre_start(body.resource, body.ids, timeout=body.timeout)
 
 
-@TABLE.post("/v1/direct-calls/options", "options")
+@TABLE.post("/v1/direct-calls/options", "options", lane=Lane.LONG)
 def call_get_device_plugin_options(kubelet: MockKubelet, body: shapes.GetOptions) -> PluginOptions:
     """Call GetDevicePluginOptions of a plugin."""
     return kubelet.options(body.resource, timeout=body.timeout)
@@ -357,7 +367,14 @@ def call_get_device_plugin_options(kubelet: MockKubelet, body: shapes.GetOptions
 # -- faults ------------------------------------------------------------------------------
 
 
-@TABLE.post("/v1/faults", "faults", HTTPStatus.CREATED)
+def _fault_lane(arguments: Mapping[str, Any]) -> Lane:
+    """Return the lane of a request to set a fault. Actions, such as a restart, call plugins."""
+    body: shapes.SetFault = arguments["body"]
+    kind = KINDS.get((body.spec or body.kind).partition(":")[0].strip())
+    return Lane.LONG if kind is not None and kind.is_action else Lane.QUICK
+
+
+@TABLE.post("/v1/faults", "faults", HTTPStatus.CREATED, lane=_fault_lane)
 def set_fault(kubelet: MockKubelet, body: shapes.SetFault) -> shapes.Fault:
     """Set a fault of the kubelet. An action without `at` is executed immediately."""
     if bool(body.spec) is bool(body.kind):
@@ -377,7 +394,7 @@ def list_faults(kubelet: MockKubelet) -> shapes.FaultList:
     return shapes.FaultList(seed=kubelet.faults.seed, items=found)
 
 
-@TABLE.delete("/v1/faults", "faults")
+@TABLE.delete("/v1/faults", "faults", lane=Lane.QUICK)
 def clear_faults(
     kubelet: MockKubelet,
     *,
@@ -387,7 +404,7 @@ def clear_faults(
     return shapes.Cleared(count=kubelet.faults.clear(kind))
 
 
-@TABLE.delete("/v1/faults/{id}", "faults")
+@TABLE.delete("/v1/faults/{id}", "faults", lane=Lane.QUICK)
 def clear_fault(kubelet: MockKubelet, id: str) -> shapes.Cleared:
     """Clear the fault with this ID. Delayed calls resume."""
     # int() also accepts signs, spaces and underscores.
@@ -401,6 +418,23 @@ def clear_fault(kubelet: MockKubelet, id: str) -> shapes.Cleared:
 # A wait for a new event or call starts with the request, so the latest number is read before the
 # first check.
 
+_DEVICES_CHANGE: Final = frozenset(
+    {
+        EventKind.STARTED,
+        EventKind.STOPPED,
+        EventKind.CHECKPOINT_LOADED,
+        EventKind.REGISTERED,
+        EventKind.REPLACED,
+        EventKind.PROMOTED,
+        EventKind.DEVICES_UPDATED,
+        EventKind.LIST_SUSPECT,
+        EventKind.STREAM_ENDED,
+        EventKind.ENDPOINT_EXPIRED,
+    }
+)
+"""Kinds of events after which other devices can be allocatable."""
+_RECHECK_SECONDS: Final = 2.0
+
 
 @TABLE.post("/v1/waits/resource", "wait_for_resource")
 def wait_for_resource(kubelet: MockKubelet, body: shapes.ResourceWait) -> Wait[None]:
@@ -409,6 +443,10 @@ def wait_for_resource(kubelet: MockKubelet, body: shapes.ResourceWait) -> Wait[N
         "events",
         body.timeout,
         lambda: kubelet.wait_for_resource(body.resource, body.count, timeout=0),
+        _DEVICES_CHANGE,
+        lambda event: event.resource in (None, body.resource),
+        # A grace period can be over although its timer has not fired yet.
+        recheck=_RECHECK_SECONDS,
     )
 
 
@@ -428,7 +466,14 @@ def wait_for_event(kubelet: MockKubelet, body: shapes.EventWait) -> Wait[shapes.
         )
         return convert.event(event)
 
-    return Wait("events", body.timeout, check)
+    def may_end(event: Event) -> bool:
+        return (
+            event.number > after
+            and body.resource in (None, event.resource)
+            and body.pod in (None, event.pod)
+        )
+
+    return Wait("events", body.timeout, check, frozenset(body.kinds), may_end)
 
 
 @TABLE.post("/v1/waits/call", "wait_for_call")
@@ -450,7 +495,12 @@ def wait_for_call(kubelet: MockKubelet, body: shapes.CallWait) -> Wait[shapes.Ca
         )
         return convert.call(call, with_bytes=body.bytes)
 
-    return Wait("calls", body.timeout, check)
+    def may_end(call: Call) -> bool:
+        # Without the messages, because decoding them takes time.
+        return body.resource in (None, call.resource) and body.code in (None, call.code)
+
+    kinds = frozenset(() if body.rpc is None else (body.rpc,))
+    return Wait("calls", body.timeout, check, kinds, may_end)
 
 
 # -- clock and checkpoint ----------------------------------------------------------------
@@ -464,7 +514,7 @@ def get_clock(kubelet: MockKubelet) -> shapes.Clock:
     return shapes.Clock(manual=manual, monotonic=clock.monotonic(), time=clock.time())
 
 
-@TABLE.post("/v1/clock/advance", "clock")
+@TABLE.post("/v1/clock/advance", "clock", lane=Lane.LONG)
 def advance_clock(kubelet: MockKubelet, body: shapes.Advance) -> shapes.Clock:
     """Advance the kubelet's manual clock, and show its time."""
     if not isinstance(kubelet.clock, ManualClock):

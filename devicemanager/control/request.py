@@ -20,6 +20,7 @@ from starlette.types import Receive
 
 from devicemanager.control.errors import HttpError
 from devicemanager.control.operation import Operation, Text
+from devicemanager.io import typed_json
 
 __all__ = [
     "Account",
@@ -170,7 +171,7 @@ def decode_query(operation: Operation[Any], query: Query) -> dict[str, Any]:
             given[name] = value
     try:
         # Not strict, because numbers and booleans in a query are text.
-        return msgspec.structs.asdict(msgspec.convert(given, operation.query, strict=False))
+        return msgspec.structs.asdict(typed_json.convert(given, operation.query, strict=False))
     except msgspec.ValidationError as error:
         raise _bad(f"query: {_where(error)}") from None
 
@@ -182,7 +183,7 @@ def decode_body(operation: Operation[Any], body: bytes) -> Any:
     if isinstance(operation.body, Text):
         return _text(body, operation.body)
     try:
-        return msgspec.json.decode(body or b"{}", type=operation.body)
+        return typed_json.decode(body or b"{}", operation.body)
     except msgspec.ValidationError as error:
         raise _bad(f"body: {_where(error)}") from None
     # msgspec raises RecursionError for deeply nested JSON.

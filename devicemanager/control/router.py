@@ -8,11 +8,12 @@ these steps:
 2. It checks who sent the request (``access.Gate``).
 3. It finds the operation by path and method.
 4. It reads and checks the arguments (``request``).
-5. It calls the operation's function on a worker thread.
+5. It calls the operation's function on a worker thread. Operations that call plugins have
+   threads of their own (``Lane``), so that those which show or end them never wait for them.
 6. It sends the result (``answer``). An error in any step becomes a problem response.
 
 Waits and streams use no thread while nothing happens. A wait is checked again after each entry of
-its feed. A stream sends the entries of its feed.
+its feed that can end it. A stream sends the entries of its feed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from devicemanager.control.answer import Answer, Lines, encoded, json_answer, pr
 from devicemanager.control.errors import HttpError, problem_of
 from devicemanager.control.feed import Feed
 from devicemanager.control.openapi import document
-from devicemanager.control.operation import Operation, OperationTable, Stream, Wait
+from devicemanager.control.operation import Lane, Operation, OperationTable, Stream, Wait
 from devicemanager.control.request import Budget, read_arguments
 from devicemanager.core.errors import RequestError
 from devicemanager.kubelet.waits import WaitTimeout
@@ -44,10 +45,9 @@ from devicemanager.kubelet.waits import WaitTimeout
 __all__ = ["WORKERS", "HttpApplication", "OperationRouter"]
 
 WORKERS: Final = 16
-"""Number of threads that run operations."""
-_CHECK_SECONDS: Final = 0.25
-"""Seconds after which a wait is checked again even if its feed has no new entry. Some conditions
-become true without an entry."""
+"""Number of threads that run operations, in each lane except ``LONG``."""
+LONG_WORKERS: Final = 128
+"""Number of threads that run long operations. A thread exists only while it is needed."""
 
 _Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
@@ -116,8 +116,10 @@ class OperationRouter(HttpApplication):
         self._gate = gate
         self._report_bug = report_bug
         self._is_missing = is_missing
-        self._workers = CapacityLimiter(WORKERS)
-        self._feeds = feeds(self._workers)
+        self._lanes = {
+            lane: CapacityLimiter(LONG_WORKERS if lane is Lane.LONG else WORKERS) for lane in Lane
+        }
+        self._feeds = feeds(self._lanes[Lane.QUICK])
         # One route for each path. With several, starlette would return 405 at the first one.
         by_path: dict[str, dict[str, Operation[Any]]] = {}
         for each in table:
@@ -152,7 +154,8 @@ class OperationRouter(HttpApplication):
             method = "GET" if request.method == "HEAD" else request.method
             operation = methods[method]
             arguments = await read_arguments(operation, request)
-            found = await self._on_worker(lambda: self._call(operation, arguments))
+            lane = operation.lane(arguments)
+            found = await self._on_worker(lambda: self._call(operation, arguments), lane)
             match found:
                 case Stream(feed, since, follow, wanted):
                     return Lines(self._feeds[feed].lines(since, follow=follow, wanted=wanted))
@@ -175,8 +178,8 @@ class OperationRouter(HttpApplication):
         return found if isinstance(found, Wait | Stream) else encoded(found)
 
     async def _until(self, wait: Wait[Any]) -> bytes:
-        """Check a wait now and after each entry of its feed, until the check succeeds. Return the
-        encoded result. Raises WaitTimeout."""
+        """Check a wait now and after each entry of its feed that can end it, until the check
+        succeeds. Return the encoded result. Raises WaitTimeout."""
         feed = self._feeds[wait.feed]
         end = time.monotonic() + wait.timeout
         while True:
@@ -190,10 +193,11 @@ class OperationRouter(HttpApplication):
                     # Each check waits 0 s, but the client has waited longer.
                     text = str(error).replace("waited 0 s", f"waited {wait.timeout:g} s", 1)
                     raise WaitTimeout(text) from None
-                await feed.changes(seen, min(remaining, _CHECK_SECONDS))
+                seconds = remaining if wait.recheck is None else min(remaining, wait.recheck)
+                await feed.entry(seen, seconds, wait.kinds, wait.may_end)
 
-    async def _on_worker(self, work: Callable[[], Any]) -> Any:
-        return await anyio.to_thread.run_sync(work, limiter=self._workers)
+    async def _on_worker(self, work: Callable[[], Any], lane: Lane = Lane.QUICK) -> Any:
+        return await anyio.to_thread.run_sync(work, limiter=self._lanes[lane])
 
     # -- errors --------------------------------------------------------------------------
 

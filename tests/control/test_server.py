@@ -8,6 +8,7 @@ import re
 import socket
 import stat
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -221,16 +222,84 @@ def state_of(server):
     return server._server.server_state
 
 
-def test_number_of_connections_is_limited(mock_kubelet, monkeypatch):
-    monkeypatch.setattr("devicemanager.control.http_server.max_connections", lambda: 4)
+def test_every_request_has_a_time_limit(server, monkeypatch):
+    """Parts of the next request, which keep coming, do not extend it."""
+    monkeypatch.setattr("devicemanager.control.http_server.IDLE_SECONDS", 0.1)
+    with connected(server) as client:
+        client.sendall(get("/v1/node", close=False) + b"G")
+        end = time.monotonic() + 20
+        with contextlib.suppress(OSError):
+            while time.monotonic() < end:
+                client.sendall(b"E")
+                time.sleep(0.005)
+        assert time.monotonic() < end
+
+
+def few_connections(monkeypatch, number):
+    monkeypatch.setattr("devicemanager.control.http_server.max_connections", lambda: number)
+
+
+def open_connections(server):
+    return len(state_of(server).connections)
+
+
+def ended(client):
+    """True if the server has closed the connection."""
+    client.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        return client.recv(1) == b""
+    return False
+
+
+def test_new_connection_replaces_the_one_that_is_idle_for_longest(mock_kubelet, monkeypatch):
+    few_connections(monkeypatch, 4)
     with ControlServer(mock_kubelet) as server, contextlib.ExitStack() as stack:
         clients = [stack.enter_context(connected(server)) for _ in range(4)]
+        wait_until(lambda: open_connections(server) == 4)
+        # The first client has sent a request later than the others have connected.
+        clients[0].sendall(get("/v1/node", close=False) + b"G")
+        assert clients[0].recv(1 << 16)
+        assert MockKubeletClient(server.socket_path).is_serving
+        assert said(clients[1]) == b""
+        assert [ended(client) for client in clients] == [False, True, False, False]
+    assert 4 <= max_connections() <= 2048
+
+
+def test_requests_in_progress_are_not_replaced(mock_kubelet, monkeypatch):
+    few_connections(monkeypatch, 4)
+    with ControlServer(mock_kubelet) as server, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(connected(server)) for _ in range(4)]
+        for client in clients:
+            client.sendall(get("/v1/events?follow=true"))
+            assert client.recv(1)
         with connected(server) as fifth:
             assert said(fifth) == b""
         clients.pop().close()
-        wait_until(lambda: len(state_of(server).connections) == 3)
+        wait_until(lambda: open_connections(server) == 3)
         assert MockKubeletClient(server.socket_path).is_serving
-    assert 4 <= max_connections() <= 2048
+
+
+def test_clients_over_tcp_do_not_lock_out_the_owner(mock_kubelet, monkeypatch):
+    few_connections(monkeypatch, 8)
+    with (
+        ControlServer(mock_kubelet, tcp="127.0.0.1:0") as server,
+        contextlib.ExitStack() as stack,
+    ):
+        host, port = server.address.rsplit(":", 1)
+        token = server.token_path.read_text().strip()
+        lines = [f"Host: {server.address}", f"Authorization: Bearer {token}"]
+        busy = get("/v1/events?follow=true", *lines).replace(b"Host: x\r\n", b"")
+        for _ in range(4):
+            client = stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            client.sendall(busy)
+            assert client.recv(1)
+        with socket.create_connection((host, int(port)), timeout=20) as fifth:
+            assert said(fifth) == b""
+        # Four more connections, because each listener has its own share.
+        owners = [stack.enter_context(connected(server)) for _ in range(4)]
+        for owner in owners:
+            owner.sendall(get("/v1/node", close=False))
+            assert owner.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
 
 
 def test_invalid_http_is_rejected(server):
@@ -255,6 +324,34 @@ def test_waits_and_streams_use_no_threads(client, server, mock_kubelet, simulate
         assert client.admit(pod_manifest("a", {}, uid="a")).admitted
         simulated_plugin(GPU, 1)
         assert [wait.result() for wait in waits] == [None] * 60
+
+
+@pytest.mark.parametrize(
+    ("name", "wait"),
+    [
+        ("wait_for_event", lambda client: client.wait_for_event("stopped", timeout=600)),
+        ("wait_for_call", lambda client: client.wait_for_call(rpc="Allocate", timeout=600)),
+    ],
+)
+def test_waits_are_not_checked_after_unrelated_entries(
+    client, mock_kubelet, monkeypatch, name, wait, simulated_plugin
+):
+    checks = []
+    check = getattr(mock_kubelet, name)
+    monkeypatch.setattr(
+        mock_kubelet, name, lambda *words, **given: checks.append(1) or check(*words, **given)
+    )
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(wait, client)
+        wait_until(lambda: checks)
+        simulated_plugin(GPU, 1)
+        # Longer than the time after which all waits were checked again.
+        time.sleep(0.6)
+        assert len(checks) == 1
+        mock_kubelet.admit(pod_manifest("a", {GPU: 1}, uid="a"))
+        mock_kubelet.stop()
+        assert waiting.result(20)
+    assert len(checks) == 2
 
 
 def test_stop_ends_waits_and_streams(mock_kubelet):

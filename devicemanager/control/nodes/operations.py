@@ -17,7 +17,7 @@ from msgspec import Meta
 from devicemanager.control.errors import NOT_FOUND, HttpError
 from devicemanager.control.nodes import shapes
 from devicemanager.control.nodes.protocol import ControlledCluster, Leave, NodeControl
-from devicemanager.control.operation import Operation, OperationTable
+from devicemanager.control.operation import Lane, LaneOf, Operation, OperationTable
 from devicemanager.core.nodestatus.conditions import Pressure
 
 __all__ = ["TABLE"]
@@ -79,7 +79,7 @@ def leave(
 
 
 def _on_node(
-    path: str, member: str
+    path: str, member: str, lane: LaneOf = Lane.QUICK
 ) -> Callable[[Callable[Concatenate[NodeControl, P], None]], Operation[None]]:
     """Return a decorator that makes an operation from a function of one node. The function gets the
     node that the path names."""
@@ -92,7 +92,7 @@ def _on_node(
         ) -> None:
             act(_node(cluster, node), *args, **arguments)
 
-        return TABLE.post(path, member)(handler)
+        return TABLE.post(path, member, lane=lane)(handler)
 
     return decorate
 
@@ -124,13 +124,13 @@ def return_device(node: NodeControl, body: shapes.Device) -> None:
     node.return_device(body.resource, body.device)
 
 
-@_on_node(_NODE + "/stop-plugin", "stop_plugin")
+@_on_node(_NODE + "/stop-plugin", "stop_plugin", Lane.LONG)
 def stop_plugin(node: NodeControl, body: shapes.Resource) -> None:
     """Stop a plugin: its devices become unhealthy, and are removed after the grace period."""
     node.stop_plugin(body.resource)
 
 
-@_on_node(_NODE + "/start-plugin", "start_plugin")
+@_on_node(_NODE + "/start-plugin", "start_plugin", Lane.LONG)
 def start_plugin(node: NodeControl, body: shapes.Resource) -> None:
     """Start a stopped plugin, which registers again."""
     node.start_plugin(body.resource)
@@ -163,13 +163,13 @@ def silence(node: NodeControl, body: shapes.Silence) -> None:
     node.silent(body.silent)
 
 
-@_on_node(_NODE + "/reboot", "reboot")
+@_on_node(_NODE + "/reboot", "reboot", Lane.LONG)
 def reboot_node(node: NodeControl) -> None:
     """Reboot a node: all containers stop, and every pod is admitted again."""
     node.reboot()
 
 
-@_on_node(_NODE + "/restart", "restart")
+@_on_node(_NODE + "/restart", "restart", Lane.LONG)
 def restart_kubelet(node: NodeControl) -> None:
     """Restart the kubelet of a node. Containers keep running."""
     node.restart()
@@ -178,14 +178,14 @@ def restart_kubelet(node: NodeControl) -> None:
 # -- pods --------------------------------------------------------------------------------
 
 
-@_on_node(_POD + "/evict", "evict")
+@_on_node(_POD + "/evict", "evict", Lane.ENDING)
 def evict_pod(node: NodeControl, uid: str, body: shapes.Eviction) -> None:
     """Evict a pod, as a kubelet does if the node is low on a resource."""
     _check_pod(node, uid)
     node.evict(uid, body.resource)
 
 
-@_on_node(_POD + "/containers/{container}/exit", "exit")
+@_on_node(_POD + "/containers/{container}/exit", "exit", Lane.LONG)
 def exit_container(node: NodeControl, uid: str, container: str, body: shapes.Exit) -> None:
     """Let a running container terminate."""
     _check_pod(node, uid)
