@@ -21,14 +21,16 @@ PUBLIC = {
     "devicemanager.observe.web": "a kubelet over HTTP (the extra `http`)",
     "devicemanager.kubelet.inmemory": "a node without sockets",
     "devicemanager.cluster": "nodes in a real cluster",
-    "devicemanager.cluster.fake_apiserver": "an API server for tests",
+    "devicemanager.apiserver": "an API server for tests",
     "devicemanager.testing": "for tests, in addition to the fixtures of the pytest plugin",
     "devicemanager.events.calls": "calls between the kubelet and plugins",
     "devicemanager.faults": "kubelet-side fault injection",
     "devicemanager.plugin": "write a plugin",
     "devicemanager.plugin.typed": "typed devices",
     "devicemanager.plugin.simulated": "a plugin with virtual devices",
+    "devicemanager.driver.simulated": "a DRA driver with virtual devices",
     "devicemanager.conformance": "certify a plugin (the extra `conformance`)",
+    "devicemanager.conformance.clients": "certify a PodResources client (the extra `conformance`)",
     "devicemanager.snapshot": "snapshots of nodes (reading needs the extra `snapshot`)",
     "devicemanager.plugin.recording": "record and replay calls between a kubelet and its plugins",
     "devicemanager.testing.mock_podresources": "a mock PodResources server",
@@ -84,10 +86,10 @@ def text_of_value(package: ModuleType, name: str) -> str:
     """Return the docstring below the assignment of the constant or type alias ``name`` of a
     package.
 
-    A package can re-export a value, so all its modules are searched.
+    A package can re-export a value, also of another package, so all its modules are searched.
     """
     value = getattr(package, name)
-    home = sys.modules[value.__module__] if isinstance(value, NewType) else package
+    home = sys.modules[value.__module__] if isinstance(value, NewType) else _home(package, name)
     file = Path(home.__file__ or "")
     is_collection = file.name in ("__init__.py", "types.py")
     for path in sorted(file.parent.rglob("*.py")) if is_collection else [file]:
@@ -101,6 +103,16 @@ def text_of_value(package: ModuleType, name: str) -> str:
                 ) if target == name:
                     return text
     return f"``{getattr(package, name)}``"
+
+
+def _home(package: ModuleType, name: str) -> ModuleType:
+    """Return the module from which a package imports a name; the package if it is its own."""
+    for statement in ast.walk(ast.parse(Path(package.__file__ or "").read_text())):
+        if isinstance(statement, ast.ImportFrom) and statement.module is not None:
+            module, names = statement.module, [each.name for each in statement.names]
+            if name in names and not module.startswith(f"{package.__name__}."):
+                return sys.modules.get(module, package)
+    return package
 
 
 def _first_sentence(text: str) -> str:

@@ -16,8 +16,8 @@ from pathlib import Path
 from rich.console import Console
 
 from devicemanager import ManualClock, MockKubelet, Settings
+from devicemanager.apiserver import FakeApiServer
 from devicemanager.cluster import Cluster
-from devicemanager.cluster.fake_apiserver import FakeApiServer
 from devicemanager.core.nodestatus.conditions import Pressure
 from devicemanager.core.topology import NumaTopology
 from devicemanager.observe.terminal.keys import ScreenState

@@ -5,25 +5,25 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
+from devicemanager.cli.checking import list_checks, print_verdict, report_or_end, run_until_signal
 from devicemanager.cli.files import add_file
 from devicemanager.cli.options import CommandError, add_format, add_repeated, command
 from devicemanager.cli.output import clean, print_json, print_table
 
 if TYPE_CHECKING:
-    import signal
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from devicemanager.cli.options import Subparsers
     from devicemanager.conformance import (
         Check,
         Profile,
         Report,
-        Stages,
         Verdict,
     )
     from devicemanager.kubelet.settings import Settings
@@ -33,7 +33,8 @@ _DESCRIPTION = """\
 Run a device plugin on mock kubelets and check that it meets the kubelet's requirements:
 registration, restarts, device lists, allocations, and process behaviour (exit, memory,
 descriptors). Put the plugin's command after --. {plugin_dir} in the command is replaced by the
-directory of kubelet.sock.
+directory of kubelet.sock. With --client, the command is a PodResources client, such as an exporter,
+and {socket} in it is replaced by the path of the PodResources socket.
 """
 _EVERY_VERSION = "all"
 _PROFILES = ("core", "resilient", "complete")
@@ -58,6 +59,18 @@ def _complete(parser: argparse.ArgumentParser) -> None:
 
     add = parser.add_argument
     add("command", nargs="*", metavar="COMMAND", help="the plugin's command, after --")
+    add(
+        "--client",
+        action="store_true",
+        help="check a PodResources client instead of a plugin: does it end, hang, leak or call too "
+        "often?",
+    )
+    add(
+        "--metrics",
+        metavar="URL",
+        help="with --client: the client's Prometheus page, which must parse and change; {port} "
+        "here and in the command is a free port",
+    )
     add(
         "--profile",
         choices=_PROFILES,
@@ -160,10 +173,16 @@ def _run(args: argparse.Namespace) -> int:
     )
     from devicemanager.conformance.reports import check_place
 
+    if args.client:
+        from devicemanager.cli.check_client import run_client
+
+        return run_client(args)
+    if args.metrics is not None:
+        raise CommandError("--metrics needs --client")
     # Checked first, because --list needs no plugin.
     chosen = select(args.only, args.skip)
     if args.list:
-        return _list(args, chosen)
+        return list_checks(args, chosen)
     if not args.command:
         raise CommandError("the plugin's command is missing: use `devicemanager check -- COMMAND`")
     # Checked before the conformance checks run, which takes minutes.
@@ -181,6 +200,7 @@ def _run(args: argparse.Namespace) -> int:
     waivers = None
     if args.waivers is not None:
         waivers = Waivers.read(Path(args.waivers), [each.id for each in all_checks()])
+    _report_unused_hooks(plugin.hooks, chosen)
     # --limit overrides --thorough in any order.
     limits = (Limits.thorough() if args.thorough else Limits()).overridden(args.limit)
     options = {"limits": limits, "seed": args.seed, "jobs": args.jobs, "waivers": waivers}
@@ -200,13 +220,19 @@ def _run(args: argparse.Namespace) -> int:
     return report.exit_status(profile)
 
 
-def _list(args: argparse.Namespace, chosen: Sequence[Check]) -> int:
-    if args.output == "json":
-        print_json("check-list", {"checks": [each.data() for each in chosen]})
-        return 0
-    for each in chosen:
-        print(f"{each.id}  {each.severity.value:6}  {each.title}")
-    return 0
+def _report_unused_hooks(hooks: Iterable[str], chosen: Sequence[Check]) -> None:
+    """Print a warning for each hook that none of the checks uses."""
+    from devicemanager.conformance import all_checks
+    from devicemanager.conformance.plugin_under_test import HOOKS_OF_STARTS
+
+    for hook in hooks:
+        if hook in HOOKS_OF_STARTS or any(each.may_use(hook) for each in chosen):
+            continue
+        users = ", ".join(each.id for each in all_checks() if each.may_use(hook))
+        print(
+            f"check: warning: no selected check uses the hook {hook}; these do: {users}",
+            file=sys.stderr,
+        )
 
 
 def _report_of(
@@ -228,7 +254,7 @@ def _report_of(
             show(verdict, work)
             work.advance(doing=f"{verdict.check.id} {verdict.check.title}")
 
-        result = _run_until_signal(
+        result = run_until_signal(
             partial(
                 start,
                 settings=settings,
@@ -237,43 +263,9 @@ def _report_of(
                 on_wait=work.note,
                 stages=stages,
             ),
-            stages,
+            stages.close,
         )
-    # The process dies of the signal, so that a shell or a script notices it.
-    if isinstance(result, int):
-        from devicemanager.plugin.processes.supervisor import end_as
-
-        end_as(result)
-    return result
-
-
-def _run_until_signal(run: Callable[[], Report], stages: Stages) -> Report | signal.Signals:
-    """Run the checks, and return their report, or the signal that stopped them.
-
-    The checks run on a separate thread, so that a signal stops them at any moment. Closing
-    ``stages`` stops every plugin and removes every directory. Threads that still wait are not
-    joined.
-    """
-    import threading
-    from concurrent.futures import Future
-
-    from devicemanager.cli.stopping import StopSignals
-
-    result: Future[Report] = Future()
-
-    def run_checks() -> None:
-        try:
-            result.set_result(run())
-        except BaseException as error:
-            result.set_exception(error)
-        signals.give_up()
-
-    with StopSignals() as signals:
-        threading.Thread(target=run_checks, name="checks", daemon=True).start()
-        if (number := signals.wait()) is not None:
-            stages.close()
-            return number
-    return result.result()
+    return report_or_end(result)
 
 
 def _on_every_version(
@@ -332,32 +324,16 @@ class _Progress:
         self._enabled = enabled
 
     def verdict(self, verdict: Verdict, work: Work) -> None:
-        if not self._enabled:
-            return
-        check = verdict.check
-        outcome = verdict.outcome.value
-        seen = f": {verdict.seen}" if verdict.seen else ""
-        line = f"{check.id}  {outcome:6}  {check.severity.value:6}  {check.title}{seen}"
-        work.print(clean(line), _STYLES[outcome])
+        if self._enabled:
+            print_verdict(verdict, work)
 
     def end(self, report: Report) -> None:
-        from devicemanager.conformance.reports.text import explain
-        from devicemanager.conformance.runner import FIRST
+        from devicemanager.conformance.reports.text import explain, name_cause
 
         for verdict in report.failed():
             print(f"\n{explain(verdict)}")
-        profile = "no profile" if report.profile is None else f"profile {report.profile.value}"
-        print(f"\n{report.summary}; {profile} passed")
-        for verdict in report.failed():
-            if verdict.check.id == FIRST:
-                print(clean(f"the plugin does not register: {verdict.seen}"))
-
-
-_STYLES = {
-    "pass": "green",
-    "fail": "bold red",
-    "warn": "yellow",
-    "skip": "dim",
-    "waived": "dim yellow",
-    "error": "bold magenta",
-}
+        if report.causes:
+            print("\ncauses of the failures, the most severe first:")
+        for number, cause in enumerate(report.causes, 1):
+            print("\n".join(clean(line) for line in name_cause(number, cause).splitlines()))
+        print(f"\n{report.summary}; {report.profile_text}")

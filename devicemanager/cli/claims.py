@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from devicemanager.cli import claims_options
 from devicemanager.cli.files import add_file
 from devicemanager.cli.options import CommandError, CommandParser, add_format, add_repeated, command
-from devicemanager.cli.output import clean, ids_text, print_json, print_table
+from devicemanager.cli.output import clean, ids_text, lines_of, print_json, print_table, print_yaml
 
 if TYPE_CHECKING:
     from devicemanager.claims.v1alpha1.objects import DeviceAllocation, DeviceClaim
@@ -182,9 +182,7 @@ def _show(args: argparse.Namespace) -> int:
     if args.output == "json":
         print_json("claim", data)
         return 0
-    import yaml
-
-    print(yaml.safe_dump(data.pop("object"), sort_keys=False, allow_unicode=True), end="")
+    print_yaml(data.pop("object"))
     for key in ("phase", "pods", "cdi_devices"):
         if data[key]:
             print(f"# {key}: {clean(str(data[key]))}")
@@ -237,6 +235,10 @@ def _pool_row(pool: dict[str, Any]) -> tuple[str, ...]:
 # --- explain and simulate
 
 
+_STATUS = {True: 0, False: 1, None: 3}
+"""Exit status by result; None means that the search reached its limits without a result."""
+
+
 def _explain(args: argparse.Namespace) -> int:
     offline = claims_options.load(args)
     # Allocated in the given order, as a kubelet would admit the pods.
@@ -250,9 +252,9 @@ def _explain(args: argparse.Namespace) -> int:
     if args.output == "json":
         print_json("claims-explain", explanation.as_dict())
     else:
-        for line in explanation.text().splitlines():
-            print(clean(line))
-    return 0 if explanation.fits else 1
+        for line in lines_of(explanation.text()):
+            print(line)
+    return _STATUS[explanation.fits]
 
 
 def _simulate(args: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from msgspec.structs import FieldInfo
 from devicemanager.cli.ctl_client import pods_among, print_line, show
 from devicemanager.cli.files import add_file
 from devicemanager.cli.options import CommandParser, add_format, command
-from devicemanager.cli.output import clean
+from devicemanager.cli.output import clean, lines_of
 from devicemanager.cli.settings_options import number
 from devicemanager.control.operation import Operation, OperationTable, Text
 from devicemanager.kubelet.waits import WaitTimeout
@@ -113,8 +113,8 @@ class Actions:
                 with self._connected(args) as client:
                     return act(client, args)
             except WaitTimeout as error:
-                for line in str(error).splitlines():
-                    print(clean(line), file=sys.stderr)
+                for line in lines_of(str(error)):
+                    print(line, file=sys.stderr)
                 return 1
 
         # The summary is written for the OpenAPI document. Many actions have their own help.

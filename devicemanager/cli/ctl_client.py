@@ -16,7 +16,7 @@ import msgspec
 
 from devicemanager.cli.files import STANDARD_INPUT, read_standard_input
 from devicemanager.cli.options import CommandError
-from devicemanager.cli.output import clean
+from devicemanager.cli.output import clean, print_yaml
 from devicemanager.control import convert, shapes
 from devicemanager.control.api_client import ServedApi, served_paths, transport_to
 from devicemanager.control.client import MockKubeletClient
@@ -170,10 +170,8 @@ def show(shape: Any, form: str) -> None:
     if form == "json":
         print(json.dumps(value, indent=2))
         return
-    import yaml  # slow to import
-
-    # Not sorted, because the API has the most important fields first.
-    print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")
+    # In the API's order, which has the most important fields first.
+    print_yaml(value)
 
 
 def print_line(shape: Any, form: str) -> None:

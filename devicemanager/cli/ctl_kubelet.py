@@ -26,7 +26,7 @@ from devicemanager.cli.ctl_client import connected, content, pods_named, print_l
 from devicemanager.cli.ctl_lists import FAULTS, devices, plugins, pods, print_items, resources
 from devicemanager.cli.files import check_one_standard_input
 from devicemanager.cli.options import CommandError, CommandParser
-from devicemanager.cli.output import clean
+from devicemanager.cli.output import clean, lines_of
 from devicemanager.cli.settings_options import number
 from devicemanager.control.client import MockKubeletClient
 from devicemanager.control.operations import TABLE
@@ -241,8 +241,8 @@ def _admit(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 def _print_admission(answer: Admission) -> None:
     if not answer.admitted:
-        for line in answer.explanation_text.splitlines():
-            print(clean(line))
+        for line in lines_of(answer.explanation_text):
+            print(line)
         return
     print(clean(f"pod {answer.pod.title} admitted ({answer.pod.uid})"))
     for container, given in answer.containers.items():

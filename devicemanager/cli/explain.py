@@ -19,7 +19,7 @@ from devicemanager.cli.files import (
     read_standard_input,
 )
 from devicemanager.cli.options import CommandError, add_format, add_repeated, command
-from devicemanager.cli.output import clean, failures, print_json
+from devicemanager.cli.output import clean, failures, lines_of, print_json
 from devicemanager.cli.settings_options import (
     CHOICES,
     DEVICES_EXAMPLES,
@@ -374,12 +374,12 @@ def _unregistered(resource: str, inventory: Inventory) -> str:
 
 
 def _text(result: AdmissionResult) -> str:
-    lines = result.admission.explain().splitlines()
+    lines = lines_of(result.admission.explain())
     if result.claims is not None:
-        lines += ["", *result.claims.text().splitlines()]
+        lines += ["", *lines_of(result.claims.text())]
     if result.unregistered:
-        lines += ["", *(f"warning: {reason}" for reason in result.unregistered.values())]
-    return "".join(f"{clean(line)}\n" for line in lines)
+        lines += ["", *(clean(f"warning: {reason}") for reason in result.unregistered.values())]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _as_dict(result: AdmissionResult) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from devicemanager.cli.files import add_directory
 from devicemanager.cli.options import CommandError, add_format, command
 
 if TYPE_CHECKING:
+    from devicemanager.apiserver import FakeApiServer
     from devicemanager.cli.kubelet_log import KubeletLog
     from devicemanager.cli.live import Display
     from devicemanager.cli.options import Subparsers
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.cluster.cluster import Cluster
-    from devicemanager.cluster.fake_apiserver import FakeApiServer
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.observe.view import ClusterView
 
@@ -221,7 +221,7 @@ def _demo(args: argparse.Namespace, log: KubeletLog) -> Iterator[FakeApiServer |
         yield None
         return
     # Imported here because only --demo needs them.
-    from devicemanager.cluster.fake_apiserver import Controllers, FakeApiServer
+    from devicemanager.apiserver import Controllers, FakeApiServer
 
     _set_flags(args)
     with (

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from devicemanager.core.printable import is_printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def clean(text: str) -> str:
-    """Return a text with control characters and line ends escaped.
+    """Return one line of text with control characters and line ends escaped.
+
+    To print a text of several lines, split it with ``lines_of``.
 
     Names from sockets and files must not control the terminal or look like another line.
     """
@@ -27,6 +31,26 @@ def clean(text: str) -> str:
         each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
         for each in text
     )
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text, each one escaped.
+
+    Unlike ``str.splitlines``, only a newline ends a line: no other character of a device ID can
+    make a new one.
+    """
+    return [clean(line) for line in text.removesuffix("\n").split("\n")]
+
+
+def print_yaml(value: object) -> None:
+    """Print a value as YAML, in the order of its fields. No character controls the terminal."""
+    import yaml  # slow to import
+
+    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    if not is_printable(text):
+        # Rarely needed, and less readable: this escapes every character that is not ASCII.
+        text = yaml.safe_dump(value, sort_keys=False)
+    print(text, end="")
 
 
 def print_json(schema: str, value: Mapping[str, object]) -> None:

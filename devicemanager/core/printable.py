@@ -13,10 +13,14 @@ from collections.abc import Sequence
 LONGEST = 2048
 """Longest text, in characters, that is shown uncut. The kubelet's messages are far shorter."""
 
-# Control characters (C0, DEL, C1), Unicode's bidirectional controls (they reorder the text
-# around them), line and paragraph separators, and surrogates (they cannot be encoded).
+# Control characters (C0, DEL, C1), line and paragraph separators, surrogates (they cannot be
+# encoded), and invisible characters: Unicode's bidirectional controls (they reorder the
+# text around them), zero-width characters, byte order marks, and tags (they can hide a text).
 # Compiled at first use, because few texts need it and compiling slows down the import.
-_UNSAFE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+_UNSAFE = (
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
+    "\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
@@ -34,6 +38,17 @@ def printable(text: str, longest: int = LONGEST) -> str:
     return f"{text}... ({left_out} more characters)" if left_out > 0 else text
 
 
+def is_printable(text: str) -> bool:
+    """True if ``printable`` escapes nothing in a text of any length, which can have several
+    lines."""
+    return (text.isascii() and text.isprintable()) or not re.search(_UNSAFE, text.replace("\n", ""))
+
+
+def one_line(text: str) -> str:
+    """Return a text of any length on one line, with unsafe characters escaped."""
+    return printable(text, len(text))
+
+
 def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
     """Join the first ``most`` texts with ``separator``; if there are more, add their number."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
@@ -45,4 +60,6 @@ def _escaped(match: re.Match[str]) -> str:
     if character == "\n":
         return " "
     code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -53,7 +53,14 @@ from devicemanager.core.topology import (
     TopologyPolicy,
 )
 from devicemanager.core.versions.behaviour import Behaviour
-from devicemanager.core.versions.table import HealthCheck, Level, MergeRule, StartRemoves
+from devicemanager.core.versions.table import (
+    DraWording,
+    HealthCheck,
+    Level,
+    MergeRule,
+    StartRemoves,
+    WipeRule,
+)
 from devicemanager.core.versions.version import KubeletVersion, VersionError
 
 __all__ = [
@@ -77,6 +84,7 @@ __all__ = [
     "DeviceList",
     "DeviceSpec",
     "DeviceState",
+    "DraWording",
     "Health",
     "HealthCheck",
     "Hint",
@@ -117,4 +125,5 @@ __all__ = [
     "TopologyPolicy",
     "VersionError",
     "Waiting",
+    "WipeRule",
 ]

@@ -8,6 +8,7 @@ tenacity. The other modules solve problems that are easy to solve wrong:
 * ``temporary``: create a directory whose path is short enough for sockets.
 * ``directory_watch``: scan a directory of files, and handle each later change.
 * ``idle_pool``: reuse background objects that are expensive to create, such as threads.
+* ``typed_json``: decode JSON into types, safely in several threads.
 * ``lazy``, ``own_packages``: imports of this project.
 
 Invariants: no module of this package knows devices, plugins or pods, or imports the rest of the

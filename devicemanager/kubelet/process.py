@@ -20,6 +20,7 @@ import checkpoint
 from checkpoint import Checkpoint
 from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core.api.codes import go_name
+from devicemanager.core.api.deviceplugin import DEVICE_PLUGIN
 from devicemanager.core.errors import StartError, StopError
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.topology import ScopeName
@@ -37,6 +38,7 @@ from devicemanager.kubelet.pods.podresources import PodSource
 from devicemanager.kubelet.pods.records import PodStore
 from devicemanager.kubelet.pods.workers import PodWorkers
 from devicemanager.kubelet.pods_api import NodePodsSource, PodsFaults
+from devicemanager.kubelet.registration.handlers import DevicePluginHandler
 from devicemanager.kubelet.registration.registrar import Registrar
 from devicemanager.kubelet.registration.server import RegistrationServer
 from devicemanager.kubelet.registration.watcher import PluginWatcher
@@ -115,6 +117,7 @@ class KubeletProcess:
         self._watcher = PluginWatcher(
             directories.plugins_registry_dir,
             self.registrar,
+            {DEVICE_PLUGIN: lambda: DevicePluginHandler(self.registrar)},
             events,
             on_error,
             settings.dial_timeout,

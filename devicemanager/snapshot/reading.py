@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from devicemanager.io import typed_json
 from devicemanager.kubelet.host.numa import NumaError, from_content
 from devicemanager.snapshot import layout
 from devicemanager.snapshot.model import (
@@ -80,7 +81,7 @@ class _Files:
         if data is None:
             return None
         try:
-            return msgspec.json.decode(data, type=kind)
+            return typed_json.decode(data, kind)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise SnapshotError(f"{self._source}: {name}: {error}") from None
 

@@ -13,6 +13,7 @@ import attrs
 import msgspec
 
 from checkpoint.fnv import fnv1a_32
+from devicemanager.io import typed_json
 from devicemanager.kubelet.host.numa import NumaError, id_list
 from devicemanager.snapshot.model import SnapshotError
 
@@ -123,7 +124,7 @@ def memory_state(data: bytes) -> MemoryState:
 
 def _decoded(data: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(data, type=kind)
+        return typed_json.decode(data, kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SnapshotError(str(error)) from None
 

@@ -35,14 +35,14 @@ def test_check_prints_verdicts_and_writes_a_report(
     assert "R13  warn    SHOULD" in text
     assert "O01  pass    MUST" in text
     assert "1 passed, 1 with a warning in" in text
-    assert text.rstrip().endswith("; profile complete passed")
+    assert text.rstrip().endswith("; no profile passed: 44 of 45 checks of core were not selected")
     assert json.loads(page.read_text())["counts"] == {"pass": 1, "warn": 1}
 
 
 def test_check_of_an_unregistered_plugin_ends_with_the_reason(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the last line, with and without a named resource."""
+    """At the end of the output, with and without a named resource."""
     monkeypatch.setattr("devicemanager.conformance.check_run._FIRST_NOTE_SECONDS", 0.0)
     soon = ["check", "--only", "R01", "--limit", "start_seconds=0.5"]
     assert main([*soon, "--", "sleep", "100"]) == 2
@@ -50,8 +50,19 @@ def test_check_of_an_unregistered_plugin_ends_with_the_reason(
     assert re.match(r"check on 1\.\d+: 0 of 0\.5 s: the plugin has not registered at /", waits)
     assert error.startswith("devicemanager: error: the plugin did not register within 0.5 s ")
     assert main([*soon, "--resource", RESOURCE, "--", "sleep", "100"]) == 1
-    *_, last = capsys.readouterr().out.splitlines()
-    assert last.startswith(f"the plugin does not register: {RESOURCE} is not registered 0.5 s ")
+    *_, cause, seen, where, _, last = capsys.readouterr().out.splitlines()
+    assert cause == "  1. R01 MUST registers with the kubelet"
+    assert seen.startswith(f"     {RESOURCE} is not registered 0.5 s ")
+    assert where == "     on a node: the resource never appears on the node"
+    assert last.endswith("; no profile passed: R01 failed")
+
+
+def test_hook_that_no_check_uses_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    hooks = [f"--hook={name}=true" for name in ("prepare", "add-device", "misconfigure")]
+    assert main(_command("--only", "L11", "--limit", "stop_seconds=3", *hooks)) in (0, 1)
+    errors = capsys.readouterr().err
+    assert "warning: no selected check uses the hook add-device; these do: W14, A19\n" in errors
+    assert errors.count("warning") == 1
 
 
 def test_failed_check_sets_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:

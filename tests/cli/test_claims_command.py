@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from devicemanager.claims.allocator import Allocator
+from devicemanager.claims.core.model import Limits
 from devicemanager.claims.state_file import ClaimRecord, ClaimsState, StateWriter
 from devicemanager.cli import main
 from devicemanager.cli.offline_claims import OfflineClaims
@@ -260,6 +262,16 @@ def test_explain_considers_other_claims_and_the_state_file(
         assert "    1 device: allocated to claim default/one (p/a)" in out.splitlines()
     status, output = data(capsys, "explain", "one", "two", "--claims", files)
     assert (status, output["fits"], len(output["requests"])) == (1, False, 2)
+
+
+def test_explain_without_a_result_has_a_status_of_its_own(
+    files: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults = Allocator.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "limits", Limits(first_fit=0, total=0))
+    status, output = data(capsys, "explain", "one", "--claims", files)
+    assert (status, output["fits"]) == (3, None)
+    assert output["unexamined"] == ["all combinations of devices for default/one, claims[0]"]
 
 
 def test_explain_reports_a_missing_config(tmp_path: Path, capsys: Any) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from devicemanager.apiserver import FakeApiServer
 from devicemanager.cli import main
-from devicemanager.cluster.fake_apiserver import FakeApiServer
 from tests.cli.records import until, until_ready
 
 COMMAND = Path(sys.executable).with_name("devicemanager")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from devicemanager.apiserver import Controllers, FakeApiServer
 from devicemanager.cluster import Cluster, NodeSpecs
-from devicemanager.cluster.fake_apiserver import Controllers, FakeApiServer
 from tests.cluster.objects import GPU, gpu_pod
 from tests.timing import wait_until
 

@@ -15,7 +15,7 @@ from devicemanager.core.versions.version import DEFAULT, NEWEST_KNOWN, Verified
 from tests.paths import ROOT
 from tests.tools.plants import PLANTS
 from tools.differential import __main__ as differential
-from tools.differential import building, coverage, ours, planting, recording, verified
+from tools.differential import building, coverage, ours, planting, recording, running, verified
 from tools.differential.__main__ import main
 from tools.differential.comparing import ABSENT, Seen, compare, expected
 from tools.differential.deviations import DEVIATIONS
@@ -262,6 +262,36 @@ def test_wait_that_times_out_is_repeated_alone(played):
     assert tally.findings == []
 
 
+class Rarely:
+    """Reference that has the mock's value in one run of many requests."""
+
+    def __init__(self, played, nth):
+        self._played, self._nth, self.asked = played, nth, 0
+
+    def ask(self, scenario, runs):
+        self.asked += 1
+        found = [copy.deepcopy(self._played) for _ in range(2)]
+        for number, run in enumerate(found):
+            if self.asked != self._nth or number:
+                run["runs"][0]["steps"][0]["capacity"] = {"vendor.com/gpu": 7}
+        return answer(*found)
+
+
+@pytest.mark.parametrize(("nth", "findings"), [(3, 0), (20, 0), (100, 1)])
+def test_rare_value_is_looked_for_in_many_runs(played, nth, findings):
+    tally = Comparison(Rarely(played, nth), VERSION).run([SCENARIO], 10)
+    assert len(tally.findings) == findings
+
+
+def test_finding_that_disappears_when_it_is_shrunk_is_reported_whole(played, monkeypatch):
+    comparison = Comparison(Rarely(played, 100), VERSION)
+    (finding,) = comparison.run([SCENARIO], 10).findings
+    monkeypatch.setattr(comparison, "_reference", Rarely(played, 2))
+    monkeypatch.setattr("tools.differential.running.shrink", lambda scenario, shows: {**scenario})
+    comparison._reference.asked = 1
+    assert comparison.shrunk(finding) == finding
+
+
 WITHOUT_GATE = {
     **SCENARIO,
     "feature_gates": {"ResourceHealthStatus": False},
@@ -486,6 +516,7 @@ def disagree(found):
 )
 def test_only_a_whole_run_without_a_finding_is_stored(monkeypatch, change, arguments, stored):
     found = []
+    monkeypatch.setattr(running, "_REPEATS", 0)
     monkeypatch.setattr(differential, "build", lambda version, *, jobs: Path())
     monkeypatch.setattr(differential, "Reference", reference(change))
     monkeypatch.setattr(differential, "store", found.append)

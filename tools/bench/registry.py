@@ -10,10 +10,20 @@ from collections.abc import Sequence
 
 import attrs
 
-from tools.bench import admission, claims, lists, memory, podresources, startup, topology, web
+from tools.bench import (
+    admission,
+    claims,
+    control,
+    lists,
+    memory,
+    podresources,
+    startup,
+    topology,
+    web,
+)
 from tools.bench.model import SCALES, Case, Measurement, Scale
 
-MODULES = (admission, web, podresources, startup, lists, topology, memory, claims)
+MODULES = (admission, web, control, podresources, startup, lists, topology, memory, claims)
 
 
 class BenchmarkFailed(Exception):

@@ -21,9 +21,9 @@ from typing import Any, Final, cast
 import attrs
 import psutil
 
+from devicemanager.client.api import ApiClient
+from devicemanager.client.credentials import load
 from devicemanager.cluster import Cluster, NodeOptions
-from devicemanager.cluster.client.api import ApiClient
-from devicemanager.cluster.client.credentials import load
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from tools.cluster.build import BuildError, binaries
 from tools.cluster.peer import ControlPlane

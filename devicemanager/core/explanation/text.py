@@ -15,6 +15,7 @@ from devicemanager.core.explanation.model import (
     ResourceExplanation,
     StepExplanation,
 )
+from devicemanager.core.printable import one_line
 from devicemanager.core.topology import Hint, Hints, NumaTopology, PolicyName, TopologyPolicy
 from devicemanager.core.topology.numa import nodes_of
 
@@ -36,7 +37,8 @@ MOST_HINTS = 8
 def render(explanation: AdmissionExplanation) -> str:
     """Render the explanation of an admission as text that ends with a newline."""
     lines = (*_head(explanation), *steps(explanation), *in_use(explanation))
-    return "\n".join(lines) + "\n"
+    # Escaped before the lines are joined, because a device ID can contain a line end.
+    return "\n".join(map(one_line, lines)) + "\n"
 
 
 def steps(explanation: AdmissionExplanation) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,10 @@ __all__ = ["SCHEMA", "CallsFile"]
 SCHEMA = "devicemanager.call/v1"
 
 
+def _open_private(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+
 class CallsFile:
     """Writer that appends every new call to a file, on a separate thread; a context manager.
 
@@ -26,11 +31,11 @@ class CallsFile:
 
     def __init__(self, path: Path, calls: CallLog, failed: Callable[[OSError], None]) -> None:
         """Create the file, or empty it, and start the thread. Raises OSError if it cannot be
-        opened.
+        opened. Only its owner can read a new file, because responses can contain secrets.
 
         If the file cannot be written later, the thread calls ``failed`` once and ends.
         """
-        self._file = path.open("w", encoding="utf-8")
+        self._file = os.fdopen(_open_private(path), "w", encoding="utf-8")
         self._calls = calls
         self._failed = failed
         # Before the subscription: a call in between is written, because the thread reads from here.

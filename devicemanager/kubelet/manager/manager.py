@@ -203,6 +203,14 @@ class DeviceManager:
             # sum, not any: every pod must be forgotten, also after the first True.
             return sum(map(self.state.forget, gone)) > 0
 
+    def await_sources(self) -> None:
+        """Declare that not all pods of the node are known yet.
+
+        Until ``sources_ready``, no resources of ended pods are freed.
+        """
+        with self.state.lock:
+            self.state.is_sources_ready = False
+
     @property
     def is_sources_ready(self) -> bool:
         """True if all pods of the node are known; after a restart they are not known at first."""

@@ -10,6 +10,7 @@ import attrs
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.ledger import AllocatedDevices
 from devicemanager.core.pods import Pod
+from devicemanager.core.printable import one_line
 from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import Hint
 from devicemanager.core.topology.numa import nodes_of
@@ -140,7 +141,8 @@ class Admission:
 
         explanation = self.explanation
         if explanation is None:
-            return f"pod {self.pod.namespace}/{self.pod.name} rejected: {self.message}\n"
+            text = f"pod {self.pod.namespace}/{self.pod.name} rejected: {self.message}"
+            return f"{one_line(text)}\n"
         return render(explanation)
 
     def raise_for_rejection(self) -> None:

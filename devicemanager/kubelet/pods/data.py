@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from devicemanager.core.errors import RequestError
+from devicemanager.core.printable import one_line
 from devicemanager.core.runoptions import ContainerSettings, RunOptions
 from devicemanager.kubelet.pods.admission import Admission, ContainerOutcome
 from devicemanager.kubelet.wire.errors import WireError
@@ -88,4 +89,4 @@ def explanation_lines(admission: Admission) -> list[str]:
         *steps(explanation),
         *in_use(explanation),
     ]
-    return [line for line in lines if line]
+    return [one_line(line) for line in lines if line]

@@ -153,7 +153,11 @@ class PodWorkers:
 
     def readmit(self) -> None:
         """Admit every pod again after a restart, and start containers that do not run any more."""
-        for record in self._store.records():
+        records = self._store.records()
+        # The pods are not all known yet, even if the checkpoint was lost.
+        if records:
+            self._manager.await_sources()
+        for record in records:
             if not record.is_active:
                 # The checkpoint may still have devices of this pod.
                 self._manager.deactivate(record.pod.uid)

@@ -10,6 +10,8 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from devicemanager.core.printable import one_line
+
 __all__ = ["CONTENT_TYPE", "text_of"]
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -37,6 +39,16 @@ def text_of(collector: Collector) -> bytes:
 class _Collected(Collector):
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
+        for family in families:
+            # The library escapes only quotes, backslashes and line ends.
+            family.samples = [
+                each
+                if all(value.isprintable() for value in each.labels.values())
+                else each._replace(
+                    labels={name: one_line(value) for name, value in each.labels.items()}
+                )
+                for each in family.samples
+            ]
 
     def collect(self) -> Iterable[Metric]:
         return self._families

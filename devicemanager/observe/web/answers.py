@@ -15,12 +15,16 @@ from devicemanager.objects.status.podstatus import pod_list, pod_object, status_
 from devicemanager.observe.web import health
 
 __all__ = [
-    "JSON", "NOSNIFF", "TEXT", "all_checks", "configuration", "one_check", "plain_text", "pods",
+    "JSON", "PRIVATE", "TEXT", "all_checks", "configuration", "one_check", "plain_text", "pods",
 ]  # fmt: skip
 
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
-NOSNIFF: Final = ((b"x-content-type-options", b"nosniff"),)
+PRIVATE: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+"""Headers of every response: browsers must not guess its type, or load it into another site."""
 
 
 def all_checks(name: str, checks: Sequence[health.Check], request: Request) -> Answer:
@@ -45,7 +49,7 @@ def one_check(checks: Sequence[health.Check], wanted: str) -> Answer:
 
 def plain_text(status: HTTPStatus, text: str) -> Answer:
     """Return a response with plain text."""
-    return Answer(status, TEXT, text.encode(), headers=NOSNIFF)
+    return Answer(status, TEXT, text.encode(), headers=PRIVATE)
 
 
 def pods(kubelet: NodeInfo) -> bytes:

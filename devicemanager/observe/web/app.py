@@ -15,7 +15,7 @@ from devicemanager.control.access import Gate
 from devicemanager.control.answer import CLOSE, Answer
 from devicemanager.control.errors import problem_of
 from devicemanager.control.router import HttpApplication, OperationRouter
-from devicemanager.observe.web.answers import NOSNIFF, TEXT
+from devicemanager.observe.web.answers import PRIVATE, TEXT
 
 __all__ = ["WebApplication"]
 
@@ -71,4 +71,4 @@ class WebApplication(HttpApplication):
             # An internal error is a bug, which is also reported on the server's side.
             if problem.reason == "internal":
                 self._failed(f"HTTP: {text}")
-        return Answer(status, TEXT, f"{text}\n".encode(), headers=[*NOSNIFF, *CLOSE])
+        return Answer(status, TEXT, f"{text}\n".encode(), headers=[*PRIVATE, *CLOSE])

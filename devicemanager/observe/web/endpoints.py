@@ -48,6 +48,6 @@ def _on_worker(site: Site, path: str, kind: str, body: Callable[[], bytes]) -> R
     async def endpoint(request: Request) -> Answer:
         # On a worker thread, because building a response can wait for the kubelet's lock.
         data = await anyio.to_thread.run_sync(body, limiter=site.workers)
-        return Answer(HTTPStatus.OK, kind, data, request.scope["account"], answers.NOSNIFF)
+        return Answer(HTTPStatus.OK, kind, data, request.scope["account"], answers.PRIVATE)
 
     return Route(path, endpoint)

@@ -118,7 +118,7 @@ def _routes(nodes: Nodes) -> Sequence[BaseRoute]:
 
         async def endpoint(request: Request) -> Answer:
             data = await anyio.to_thread.run_sync(make, node(request), limiter=workers)
-            return Answer(HTTPStatus.OK, kind, data, request.scope["account"], answers.NOSNIFF)
+            return Answer(HTTPStatus.OK, kind, data, request.scope["account"], answers.PRIVATE)
 
         return Route(f"/nodes/{{node}}/{path}", endpoint)
 

@@ -29,11 +29,12 @@ import attrs
 
 from devicemanager.plugin.processes.namespace import Bind, NamespaceError, enter
 
-__all__ = ["CANNOT_START", "Supervision", "end_as", "supervise"]
+__all__ = ["CANNOT_START", "Supervision", "end_as", "supervise", "supervise_guarded"]
 
 CANNOT_START = 127
 """Exit status if the command cannot be started, as in a shell."""
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _SI_KERNEL = 0x80
 _FORWARDED = {
@@ -44,6 +45,14 @@ _FORWARDED = {
     signal.SIGUSR1,
     signal.SIGUSR2,
     signal.SIGWINCH,
+    # Signals that would end the supervisor, although nothing uses them for its control.
+    signal.SIGALRM,
+    signal.SIGVTALRM,
+    signal.SIGPROF,
+    signal.SIGXCPU,
+    signal.SIGXFSZ,
+    signal.SIGPWR,
+    *range(signal.SIGRTMIN, signal.SIGRTMAX + 1),
 }
 _FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH}
 _AWAITED = _FORWARDED | {signal.SIGCHLD, signal.SIGIO}
@@ -60,11 +69,13 @@ class Supervision:
     lifeline: int | None = None
     """Descriptor of a pipe. If its other end is closed, the command and its descendants are killed.
 
-    With a lifeline, the command gets a new session. Without a lifeline, the command stays in the
-    terminal's foreground process group.
+    With a lifeline, the command gets a new session, unless ``foreground`` is true. Without a
+    lifeline, the command stays in the terminal's foreground process group.
     """
     report: int | None = None
     """Descriptor of a pipe to which the supervisor writes the line ``{"pid": n}``."""
+    foreground: bool = False
+    """True if the command stays in the terminal's foreground process group."""
 
     def encode(self) -> str:
         """Return this input as one command-line argument (JSON)."""
@@ -97,10 +108,11 @@ def supervise(plan: Supervision) -> int:
     # Blocked signals stay pending, so none is lost before `sigwaitinfo`.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     started_read, started_write = os.pipe()
+    supervisor = os.getpid()
     child = os.fork()
     if child == 0:
         os.close(started_read)
-        _become(plan, before)
+        _become(plan, before, supervisor)
     os.close(started_write)
     try:
         # The pipe ends when the command runs (exec closes the other side) or failed to start. Until
@@ -114,6 +126,35 @@ def supervise(plan: Supervision) -> int:
         return _wait(child, plan)
     finally:
         _end_descendants()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def supervise_guarded(plan: Supervision) -> int:
+    """Supervise the command in a child process, and pass signals to it. Return the wait status.
+
+    If this process is killed, even by SIGKILL, the child kills the command and its descendants.
+    Must be called in a process with a single thread, because it forks.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    lifeline, ours = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(ours)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            status = supervise(attrs.evolve(plan, lifeline=lifeline, foreground=True))
+            if os.WIFSIGNALED(status):
+                end_as(status)
+            status = os.waitstatus_to_exitcode(status)
+        finally:
+            # Do not use sys.exit: exit handlers of the program must not run in the child.
+            os._exit(status)
+    os.close(lifeline)
+    try:
+        return _wait(child, attrs.evolve(plan, lifeline=None))
+    finally:
+        os.close(ours)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
@@ -131,16 +172,21 @@ def end_as(status: int) -> NoReturn:
     sys.exit(os.waitstatus_to_exitcode(status))
 
 
-def _become(plan: Supervision, mask: set[signal.Signals | int]) -> NoReturn:
+def _become(plan: Supervision, mask: set[signal.Signals | int], supervisor: int) -> NoReturn:
     """Replace this child process by the command, or exit with a one-line error."""
     try:
-        if plan.lifeline is not None:
+        if plan.lifeline is not None and not plan.foreground:
             # A session has its own process group, to which the program can send signals. Without
             # a lifeline, the command stays in the process group that the terminal signals.
             os.setsid()
         if plan.binds:
             # Mount after the fork, so that only the command gets the mounts, not the supervisor.
             enter(plan.binds)
+        # After the mounts, because new capabilities reset it. If the supervisor itself is killed,
+        # at least the command ends.
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != supervisor:
+            os._exit(CANNOT_START)  # it was killed before
         for number in (signal.SIGPIPE, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)  # Python ignores SIGPIPE and catches SIGINT
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

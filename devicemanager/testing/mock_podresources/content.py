@@ -108,10 +108,13 @@ class ContentReader:
         """Parse a list of pods; return them sorted by namespace and name."""
         found = listed(self._pod)(where, value)
         # A finished pod can have the same name as the pod that replaced it.
-        names = [(pod.namespace, pod.name) for pod in found if pod.active]
-        for index, name in enumerate(names):
-            if name in names[:index]:
-                raise where.error(f"duplicate pod {name[0]}/{name[1]}: use another name")
+        names: set[tuple[str, str]] = set()
+        for pod in found:
+            name = (pod.namespace, pod.name)
+            if pod.active and name in names:
+                raise where.error(f"duplicate pod {pod.namespace}/{pod.name}: use another name")
+            if pod.active:
+                names.add(name)
         return tuple(sorted(found, key=lambda pod: (pod.namespace, pod.name)))
 
     def _pod(self, where: Where, value: Any) -> Pod:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import stat
 import threading
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,17 @@ def test_call_is_in_the_file_before_it_is_closed(tmp_path: Path) -> None:
             wait_until(lambda count=count: len(lines(path)) == count)
     assert {line["schema"] for line in lines(path)} == {"devicemanager.call/v1"}
     assert calls._subscribers == ()
+
+
+def test_only_the_owner_can_read_a_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "calls"
+    before = os.umask(0)
+    try:
+        with CallsFile(path, CallLog(EventStream(), 100, 1000), pytest.fail):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_file_without_calls_can_be_closed(tmp_path: Path) -> None:

@@ -196,6 +196,21 @@ def test_restarted_kubelet_starts_waiting_containers_at_once(
     assert restarts(node) == 2
 
 
+def test_pods_are_not_all_known_during_readmission_with_a_lost_checkpoint(
+    node: Node, plugin: FakePlugin
+) -> None:
+    node.admit(train(), start=True)
+    node.workers.life.close()
+    node.store.data = None
+    node.new_process(reboot=True)
+    ready: list[bool] = []
+    back = node.plugin(devices("g0", "g1"))
+    back.before_answer = lambda call: ready.append(node.manager.is_sources_ready)
+    node.workers.readmit()
+    assert ready and not any(ready)
+    assert node.manager.is_sources_ready
+
+
 def test_reboot_restarts_every_container(node: Node, plugin: FakePlugin) -> None:
     node.admit(train(), start=True)
     node.workers.life.close()

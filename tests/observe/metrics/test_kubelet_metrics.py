@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from devicemanager import EventKind, MockKubelet, Settings
+from devicemanager.core.printable import one_line
 from devicemanager.events.calls.call import Direction
 from devicemanager.observe.metrics import families, reader
 from devicemanager.observe.metrics.exposition import text_of
@@ -53,6 +54,23 @@ def stopped(tmp_path):
         return MockKubelet(tmp_path / "r", Settings(**settings))
 
     return make
+
+
+def test_unsafe_characters_of_labels_are_escaped():
+    family = CounterMetricFamily("x", "about x", labels=["name"])
+    family.add_metric(["a\x1b[2J\rb\u202e"], 1)
+    family.add_metric(["größe"], 2)
+    lines = text_of(_Families([family])).decode().split("\n")
+    assert r'x_total{name="a\\x1b[2J\\x0db\\u202e"} 1.0' in lines
+    assert 'x_total{name="größe"} 2.0' in lines
+
+
+class _Families:
+    def __init__(self, families):
+        self._families = families
+
+    def collect(self):
+        return self._families
 
 
 def reject(kubelet, reason="TopologyAffinityError"):
@@ -243,5 +261,6 @@ def test_any_text_is_one_label_value(first, second):
     registry.register(Source())
     text = text_of(registry)
     found = samples(text)
+    first, second = one_line(first), one_line(second)
     assert found == {("a_total", ("text", first)): 1, ("b_count_total", ("text", second)): 2}
     assert types(text) == {"a_total": "counter", "b_count": "counter"}

@@ -29,6 +29,13 @@ def test_health_checks_follow_the_kubelet(mock_kubelet, get):
     assert (missing.status, missing.text) == (404, "unknown check: use one of ping, log\n")
 
 
+@pytest.mark.parametrize("path", ["/pods", "/metrics", "/metrics/resource", "/configz", "/x"])
+def test_other_sites_cannot_load_responses(get, path):
+    headers = get(path).headers
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
 def test_unknown_path_and_method_are_rejected(get, served):
     assert (get("/x").status, get("/x").text) == (404, "GET '/x': not found\n")
     off = get("/v1/node")

@@ -107,7 +107,7 @@ def test_death_by_a_signal_passes_through(root: Path, name: str):
     assert done.returncode == -signal.Signals[f"SIG{name}"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGALRM])
 def test_signals_reach_the_command(root: Path, number: signal.Signals):
     name = number.name.removeprefix("SIG")
     script = f"trap 'echo got {name}; exit 7' {name}; echo ready; while :; do sleep 0.05; done"
@@ -163,6 +163,35 @@ def gone(pid: int) -> bool:
     while psutil.pid_exists(pid) and time.monotonic() < limit:
         time.sleep(0.01)
     return not psutil.pid_exists(pid)
+
+
+ENDING = ["KILL", "ALRM", "VTALRM", "PROF", "XCPU", "RTMIN", "PWR"]
+
+
+@pytest.mark.parametrize("name", ENDING)
+def test_command_and_descendants_end_with_exec(root: Path, name: str, as_anyone: str):
+    script = "sh -c 'echo $$; exec sleep 300' & echo $$; wait"
+    with subprocess.Popen(
+        [*EXEC, "--root", str(root), "--", "sh", "-c", script], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        pids = [int(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.Signals[f"SIG{name}"])
+        process.wait(30)
+        assert all(map(gone, pids))
+
+
+def test_command_ends_with_its_supervisor(root: Path):
+    script = "echo $$; exec sleep 300"
+    with subprocess.Popen(
+        [*EXEC, "--root", str(root), "--", "sh", "-c", script], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        (supervisor,) = psutil.Process(process.pid).children()
+        supervisor.kill()
+        assert process.wait(30) == -signal.SIGKILL
+        assert gone(pid)
 
 
 def test_everything_ends_with_the_program_at_the_lifeline(tmp_path: Path):

@@ -255,3 +255,23 @@ def test_error_names_the_file(tmp_path):
         ScriptError, match=r"s: duplicate field pod_resources: another document also has it$"
     ):
         load_script(write(path, f"{one}\n---\n{one}"))
+
+
+class _Counted(str):
+    """A name that counts comparisons with other names."""
+
+    compared = 0
+
+    def __eq__(self, other):
+        type(self).compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_names_of_many_pods_are_not_compared_with_each_other():
+    """Reading 20,000 pods took 9.5 s: every name was compared with all earlier ones."""
+    pods = [{"name": _Counted(f"p{number}")} for number in range(500)]
+    script = read_script({"pod_resources": pods})
+    assert len(script.pods) == 500
+    assert _Counted.compared < 20 * 500

@@ -29,6 +29,7 @@ from devicemanager.core.ids import PodUid
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.faults.kinds import KINDS, Kind
+from devicemanager.io import typed_json
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.wire.errors import WireError
@@ -245,7 +246,7 @@ async def _settings(site: Site, request: Request) -> Response:
 
 def _decoded(body: bytes, kind: type[Any]) -> Any:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return typed_json.decode(body, kind)
     except msgspec.DecodeError as error:
         raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", f"body: {error}") from None
 

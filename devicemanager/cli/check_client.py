@@ -1,0 +1,113 @@
+"""``devicemanager check --client``: run the conformance checks on a PodResources client."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from devicemanager.cli.checking import list_checks, print_verdict, report_or_end, run_until_signal
+from devicemanager.cli.options import CommandError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from devicemanager.conformance import Check, Verdict
+
+# Options of `check` that only make sense for a plugin.
+_PLUGIN_OPTIONS = ("hook", "thorough", "kubelet_version", "feature_gates")
+
+
+def run_client(args: argparse.Namespace) -> int:
+    """Run the checks on the client of the command line, and return the exit status."""
+    from devicemanager.conformance import Waivers
+    from devicemanager.conformance.clients import (
+        ClientLimits,
+        ClientRuns,
+        ClientUnderTest,
+        client_checks,
+        run_client_checks,
+        select_client_checks,
+        write_client_report,
+    )
+    from devicemanager.conformance.clients.client_report import check_form
+    from devicemanager.conformance.limit_values import overridden
+    from devicemanager.conformance.reports import check_place
+    from devicemanager.conformance.reports.text import explain
+    from devicemanager.observe.terminal.progress import Work
+
+    chosen = select_client_checks(args.only, args.skip)
+    if args.list:
+        return list_checks(args, chosen)
+    for name in _PLUGIN_OPTIONS:
+        if getattr(args, name):
+            raise CommandError(f"--{name.replace('_', '-')} is for plugins: omit it with --client")
+    if args.restart != "never":
+        raise CommandError("--restart is for plugins: omit it with --client")
+    if not args.command:
+        raise CommandError(
+            "the client's command is missing: use `devicemanager check --client -- COMMAND`"
+        )
+    # Checked before the conformance checks run, which takes minutes.
+    for form, path in args.report:
+        check_form(form)
+        check_place(form, Path(path))
+    client = ClientUnderTest(
+        command=args.command,
+        env=dict(args.env),
+        at_node_paths=args.at_node_paths,
+        metrics=args.metrics,
+        resources=tuple(args.resource),
+    )
+    waivers = None
+    if args.waivers is not None:
+        waivers = Waivers.read(Path(args.waivers), [each.id for each in client_checks()])
+    limits = overridden(ClientLimits(), args.limit)
+    runs = ClientRuns()
+    with Work("check of a client", len(chosen)) as work:
+
+        def on_verdict(verdict: Verdict) -> None:
+            if args.output == "text":
+                print_verdict(verdict, work)
+            work.advance(doing=f"{verdict.check.id} {verdict.check.title}")
+
+        result = run_until_signal(
+            partial(
+                run_client_checks,
+                client,
+                chosen,
+                limits=limits,
+                jobs=args.jobs,
+                waivers=waivers,
+                on_verdict=on_verdict,
+                reproduce=lambda check: _command_of(args, check),
+                runs=runs,
+            ),
+            runs.close,
+        )
+    report = report_or_end(result)
+    for form, path in args.report:
+        write_client_report(report, form, Path(path))
+    should = args.profile == "complete"
+    if args.output == "json":
+        print(json.dumps(report.data(), indent=2))
+    else:
+        for verdict in report.failed():
+            print(f"\n{explain(verdict)}")
+        print(f"\n{report.summary}")
+    return report.exit_status(should=should)
+
+
+def _command_of(args: argparse.Namespace, check: Check) -> str:
+    """Return the command line that runs only this check, with the same options."""
+    words = ["devicemanager", "check", "--client", "--only", check.id]
+    for key, value in args.env:
+        words += ["--env", f"{key}={value}"]
+    for name in ("resource", "limit"):
+        for value in getattr(args, name):
+            words += [f"--{name}", value]
+    words += ["--metrics", args.metrics] if args.metrics is not None else []
+    words += ["--at-node-paths"] if args.at_node_paths else []
+    return shlex.join([*words, "--", *args.command])

@@ -1,0 +1,47 @@
+"""Decode JSON and Python values into types, safely in several threads.
+
+msgspec 0.22 builds its description of a type at the first use of the type, without a lock. If two
+threads use a type for the first time at once, the process crashes. Here, one thread at a time
+builds the description, before the first value is decoded. Encoding does not build descriptions.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def decode(data: bytes | bytearray | str, kind: type[T]) -> T:
+    """Return the JSON text ``data`` as a value of ``kind``.
+
+    Raises ``msgspec.DecodeError`` if it is not JSON, ``msgspec.ValidationError`` if it does not
+    fit, and RecursionError if it is nested too deeply.
+    """
+    value: T = _decoder(kind).decode(data)
+    return value
+
+
+def convert(value: object, kind: type[T], *, strict: bool = True) -> T:
+    """Return the Python value ``value`` as one of ``kind``; raises ``msgspec.ValidationError``.
+
+    If ``strict`` is false, text such as ``"8"`` also counts as a number.
+    """
+    _decoder(kind)
+    return msgspec.convert(value, kind, strict=strict)
+
+
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        with _lock:
+            decoder = _decoders.get(kind)
+            if decoder is None:
+                decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    return decoder
