@@ -73,7 +73,8 @@ def _deciding(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str, str
     """Yield the plugins before or after whose registration the pod is always lost."""
     uid = held.pod.uid
     for resource in held.devices:
-        before, after = [], []
+        before: list[bool] = []
+        after: list[bool] = []
         for each in ran:
             is_before = each.order.index(uid) < each.order.index(resource)
             (before if is_before else after).append(each.outcomes[uid].is_lost)
