@@ -436,3 +436,37 @@ class CheckRun:
             return stream.next(self.limits.start_seconds)
         except CallFailed as error:
             raise Failed(f"the first device list of {of}: {error}") from None
+
+    def new_list(
+        self, resource: str | None = None, of: str = "a second stream"
+    ) -> dp.ListAndWatchResponse:
+        """Open a stream on a new connection, and return its first device list.
+
+        A plugin may restart its server and register again whenever one of its streams ends. A
+        stream that it ends for this is opened again. Raises Failed if no list comes.
+        """
+        deadline = time.monotonic() + self.limits.recover_seconds
+        while True:
+            since = self.kubelet.mark()
+            try:
+                with self.client(resource) as client, client.watch() as stream:
+                    return self.first_list(stream, of)
+            except Failed:
+                if time.monotonic() > deadline or not self._registers_again(since):
+                    raise
+
+    def _registers_again(self, since: Mark) -> bool:
+        """True if the plugin registers after the mark. Then wait until it registers no more, up to
+        ``refresh_seconds``."""
+        deadline, known = time.monotonic() + self.limits.refresh_seconds, 0
+
+        def has_news() -> bool:
+            return len(self.observed.registrations(since)) > known
+
+        if self.until(has_news, self.limits.refresh_seconds) is None:
+            return False
+        while self.until(has_news, self.limits.settle_seconds) is not None:
+            if time.monotonic() > deadline:
+                break
+            known = len(self.observed.registrations(since))
+        return True

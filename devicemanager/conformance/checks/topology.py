@@ -42,13 +42,12 @@ def t02(run: CheckRun) -> None:
 
 @builtin
 def t03(run: CheckRun) -> None:
-    for resource, client in run.clients():
+    for resource in run.resources:
         known: dict[str, frozenset[int]] = {}
         # Lists that came before this check count, too: only the first list may have a wrong
         # topology.
         messages = [parsed_list(call) for call in run.observed.lists(resource, EVER)]
-        with client.watch() as stream:
-            messages.append(run.first_list(stream))
+        messages.append(run.new_list(resource))
         for message in messages:
             for device in message.devices:
                 nodes = frozenset(node.ID for node in device.topology.nodes)
