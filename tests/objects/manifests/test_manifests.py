@@ -91,7 +91,19 @@ def test_all_fields_of_client_are_known() -> None:
 def test_pod_resources_and_unknown_metadata_are_accepted() -> None:
     source = manifest(metadata={"name": "train", "uid": "u-1", "surprise": 1})
     source["spec"]["resources"] = {"limits": {"cpu": 1}}
-    assert parse(source) == attrs.evolve(POD, has_resources=True)
+    assert parse(source) == attrs.evolve(POD, has_resources=True, pod_level_requests={"cpu": 1000})
+
+
+def test_pod_level_requests_have_the_defaults_of_the_api() -> None:
+    source = manifest()
+    container = source["spec"]["containers"][0]
+    container["resources"] = {"requests": {"cpu": "1", "memory": "1Ki"}}
+    source["spec"]["resources"] = {
+        "requests": {"cpu": "3"},
+        "limits": {"cpu": "4", "memory": "8Ki", "hugepages-2Mi": "2Mi"},
+    }
+    # A container requests memory, so the pod's request of memory is not set to its limit.
+    assert parse(source).pod_level_requests == {"cpu": 3000, "hugepages-2Mi": 2 << 20}
 
 
 def test_parse_accepts_dict() -> None:
