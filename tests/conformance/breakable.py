@@ -123,7 +123,7 @@ class Service(dp_grpc.DevicePluginServicer):
                 state = state.lower()
             device = response.devices.add(ID=id_, health=state)
             if "numa" in on or "numa-unknown" in on or "numa-moves" in on:
-                node = 77 if "numa-unknown" in on else 0
+                node = 63 if "numa-unknown" in on else 0
                 if "numa-moves" in on:
                     node = int(self.lists > 0)  # any later list differs from the first
                 device.topology.nodes.add(ID=node)
@@ -294,7 +294,7 @@ class Service(dp_grpc.DevicePluginServicer):
                 path = ("/dev/null", "/dev/zero")[ids.index(id_) % 2]
                 answer.devices.add(host_path=path, container_path="/dev/card", permissions="rw")
             if "no-device" in on:
-                path = f"/nowhere/{id_}"
+                path = f"/dev/mock/{id_}"
                 answer.devices.add(host_path=path, container_path=path, permissions="rw")
             if "cdi" in on:
                 answer.cdi_devices.add(name=f"vendor.example.com/class={id_}")

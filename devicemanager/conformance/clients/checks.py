@@ -235,9 +235,9 @@ def c15(run: ClientRun) -> str:
     run.step("do not respond")
     run.kubelet.respond = run.kubelet.hang
     # All calls count: one that is in progress now may be the first without a response.
-    hung = run.wait_calls(
+    [hung, *_] = run.wait_calls(
         "a kubelet that does not respond", 1, is_wanted=lambda call: call.hangs
-    )[0]
+    )
 
     def is_over() -> bool:
         return hung.ended is not None or not run.process.is_running
