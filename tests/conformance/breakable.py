@@ -417,7 +417,7 @@ class Plugin:
         )
 
     def stream_ended(self, service: Service) -> None:
-        # The streams of a server that this plugin has stopped are no news.
+        # Ignore the streams of a server that this plugin has stopped.
         if any(service is each for _, each, _ in self.servers.values()):
             self.streams_ended.set()
 
