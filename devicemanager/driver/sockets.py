@@ -37,20 +37,23 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
         add_services: AddServices,
         *,
         ready: Callable[[], bool] = lambda: True,
-        reported: Callable[[], None] = lambda: None,
     ) -> None:
         """``services`` is ``supported_versions`` of the registration. While ``ready()`` is false,
-        GetInfo fails. ``reported`` is called after each report of the kubelet."""
+        GetInfo fails."""
         self.driver = driver
         self.services = tuple(services)
         self.registration_socket = paths.registration_socket
         self.service_socket = paths.service_socket
         self._add_services = add_services
         self._ready = ready
-        self._reported = reported
         self._served: dict[str, ServedSocket] = {}
         self._changed = threading.Condition()
         self._statuses: list[pr.RegistrationStatus] = []
+
+    def wait_served(self, timeout: float) -> bool:
+        """Wait until both sockets are served; return False after ``timeout`` seconds."""
+        with self._changed:
+            return self._changed.wait_for(self.are_reachable, timeout)
 
     def start(self) -> None:
         """Serve both sockets. Raises OSError if a socket cannot be created."""
@@ -61,6 +64,8 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
         except BaseException:
             self.stop()
             raise
+        with self._changed:
+            self._changed.notify_all()
 
     def _add_registration(self, server: grpc.Server) -> None:
         pluginregistration_v1_grpc.add_RegistrationServicer_to_server(self, server)
@@ -131,5 +136,4 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
         with self._changed:
             self._statuses.append(request)
             self._changed.notify_all()
-        self._reported()
         return pr.RegistrationStatusResponse()

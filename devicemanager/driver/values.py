@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 
@@ -23,6 +23,7 @@ __all__ = [
     "Device",
     "DeviceHealth",
     "DriverResources",
+    "Health",
     "Pool",
     "PreparedDevice",
     "Taint",
@@ -161,12 +162,21 @@ class AllocatedDevice:
     parameters: tuple[Mapping[str, Any], ...] = ()
     """Opaque parameters for this driver. A later entry overrides an earlier one."""
 
-    def prepared(self, settings: ContainerSettings | None = None, **more: Any) -> PreparedDevice:
+    def prepared(
+        self,
+        settings: ContainerSettings | None = None,
+        *,
+        edits: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Attribute] | None = None,
+        **more: Any,
+    ) -> PreparedDevice:
         """Return this device with the settings that its containers need.
 
         ``more`` are fields of :class:`ContainerSettings`, such as ``devices=["/dev/gpu0"]``.
+        :class:`PreparedDevice` describes the other arguments.
         """
-        return PreparedDevice(self, settings or ContainerSettings(**more))
+        settings = settings or ContainerSettings(**more)
+        return PreparedDevice(self, settings, edits=edits or {}, metadata=metadata)
 
 
 @attrs.frozen(kw_only=True)
@@ -204,12 +214,23 @@ class PreparedDevice:
     """Attributes in the device's metadata file; None: those that the driver has published."""
 
 
+Health = Literal["Healthy", "Unhealthy", "Unknown"]
+
+
+def _check_health(_instance: object, _attribute: object, health: str) -> None:
+    if health not in get_args(Health):
+        raise ValueError(f"invalid health {health!r}: use one of {', '.join(get_args(Health))}")
+
+
 @attrs.frozen
 class DeviceHealth:
-    """Health of a device; ``timeout`` seconds after the last report, it counts as unknown."""
+    """Health of a device; ``timeout`` seconds after the last report, it counts as unknown.
+
+    With the timeout 0, the kubelet uses its default of 30 seconds.
+    """
 
     device: str
-    health: Literal["Healthy", "Unhealthy", "Unknown"] = "Healthy"
+    health: Health = attrs.field(default="Healthy", validator=_check_health)
     message: str = ""
     """Reason, for people; a kubelet cuts it to 1024 bytes."""
     pool: str = attrs.field(default="", kw_only=True)

@@ -19,22 +19,18 @@ import attrs
 import grpc
 
 from devicemanager.driver.allocation import base_request, read_claim
+from devicemanager.driver.cdi import CdiFiles
 from devicemanager.driver.errors import ClaimError
-from devicemanager.driver.files import CdiFiles
+from devicemanager.driver.files import write_files
+from devicemanager.driver.health import health_message
 from devicemanager.driver.paths import in_kubelet_directory
 from devicemanager.driver.services import SERVICES, Report, Version, add_services
 from devicemanager.driver.simulated.faults import DriverFaults
 from devicemanager.driver.sockets import DriverSockets
+from devicemanager.driver.values import DeviceHealth, Health
 from protos import dra_v1
-from protos import drahealth_v1 as health_api
 
 __all__ = ["DriverCall", "HasClaims", "SimulatedDriver"]
-
-_HEALTH = {
-    "Unknown": health_api.HealthStatus.Value("UNKNOWN"),
-    "Healthy": health_api.HealthStatus.Value("HEALTHY"),
-    "Unhealthy": health_api.HealthStatus.Value("UNHEALTHY"),
-}
 
 
 class HasClaims(Protocol):
@@ -71,13 +67,6 @@ class _Device:
     cdi: str
     """Name of the device in the claim's CDI file."""
     share_id: str
-
-
-@attrs.define
-class _Health:
-    health: str = "Healthy"
-    message: str = ""
-    timeout: int = 0
 
 
 class SimulatedDriver:
@@ -141,7 +130,7 @@ class SimulatedDriver:
         """Guards the fields below."""
         self._prepared: dict[str, tuple[_Device, ...]] = {}
         self._calls: list[DriverCall] = []
-        self._health = {device: _Health() for device in self.devices}
+        self._health = {device: DeviceHealth(device, timeout=0) for device in self.devices}
         self._reports = 0
         self._is_running = False
         self._stream_ends = 0
@@ -217,18 +206,19 @@ class SimulatedDriver:
 
     # -- health ----------------------------------------------------------------------
 
-    def set_health(self, device: str, health: str, message: str = "", *, timeout: int = 0) -> None:
+    def set_health(
+        self, device: str, health: Health, message: str = "", *, timeout: int = 0
+    ) -> None:
         """Report the health of a device: ``Healthy``, ``Unhealthy`` or ``Unknown``.
 
         ``timeout`` is in seconds; 0 means the kubelet's default. Raises ValueError for an unknown
         device or health.
         """
-        if health not in _HEALTH:
-            raise ValueError(f"invalid health {health!r}: use one of {', '.join(_HEALTH)}")
         if device not in self._health:
             raise ValueError(f"unknown device {device!r}: use one of {', '.join(self.devices)}")
+        state = DeviceHealth(device, health, message, timeout=timeout)
         with self._changed:
-            self._health[device] = _Health(health, message, timeout)
+            self._health[device] = state
             self._reports += 1
             self._changed.notify_all()
 
@@ -260,18 +250,9 @@ class SimulatedDriver:
             self._changed.notify_all()
 
     def _report(self) -> Report:
-        now = int(time.time())
+        now = time.time()
         return Report(
-            devices=[
-                health_api.DeviceHealth(
-                    device=health_api.DeviceIdentifier(pool_name=self.pool, device_name=device),
-                    health=_HEALTH[state.health],
-                    last_updated_time=now,
-                    health_check_timeout_seconds=state.timeout,
-                    message=state.message,
-                )
-                for device, state in self._health.items()
-            ]
+            devices=[health_message(each, self.pool, now) for each in self._health.values()]
         )
 
     # -- calls -----------------------------------------------------------------------
@@ -379,7 +360,8 @@ class SimulatedDriver:
                 self._changed.notify_all()
         try:
             # Written again for a repeated call: after a reboot, CDI files are gone.
-            self._cdi.write(claim.uid, {each.cdi: _edits(each.device) for each in devices})
+            edits = {each.cdi: _edits(each.device) for each in devices}
+            write_files(self._cdi.contents(claim.uid, edits))
         except OSError as error:
             raise ClaimError(f"cannot write the CDI file: {error.strerror}") from error
         return devices
