@@ -91,7 +91,7 @@ def test_failed_check_sets_the_exit_status(capsys: pytest.CaptureFixture[str]) -
             ["check", "--resource", "gpu", "--", "x"],
             "invalid resource 'gpu': expected a name with a domain",
         ),
-        (["check", "--waivers", "/nowhere", "--", "x"], "cannot read waivers /nowhere"),
+        (["check", "--waivers", "/nowhere", "--", "x"], "waivers /nowhere"),
         (["check", "--kubelet-version", "1.2", "--", "x"], "1.2"),
     ],
 )
