@@ -169,7 +169,7 @@ def _plan_pool(
     kept, missing, surplus = _match(wanted, current, equal)
     count = len(wanted)
     if all(_count(slice_) == count for _, slice_ in kept) and not (missing and surplus):
-        # Another client deleted a slice, or a slice was created twice. The pool itself is unchanged.
+        # Another client deleted or copied a slice. The pool itself is unchanged.
         changes.created += [_numbered(spec, generation, count) for spec in missing]
         changes.deleted += surplus
         return
