@@ -28,6 +28,7 @@ PUBLIC = {
     "devicemanager.plugin": "write a plugin",
     "devicemanager.plugin.typed": "typed devices",
     "devicemanager.plugin.simulated": "a plugin with virtual devices",
+    "devicemanager.driver": "write a DRA driver",
     "devicemanager.driver.simulated": "a DRA driver with virtual devices",
     "devicemanager.conformance": "certify a plugin (the extra `conformance`)",
     "devicemanager.conformance.clients": "certify a PodResources client (the extra `conformance`)",
