@@ -17,6 +17,8 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from devicemanager.apiserver.authorization import Permission, Permissions
+from devicemanager.apiserver.bodies import typed
+from devicemanager.apiserver.conversion import to_stored
 from devicemanager.apiserver.discovery import document
 from devicemanager.apiserver.errors import PageNotFound, StatusError
 from devicemanager.apiserver.faults import Faults
@@ -192,6 +194,28 @@ class FakeApiServer:
         Raises StatusError if the server rejects it.
         """
         return self._handler.registry.create(self._target(plural, namespace), value).value
+
+    def load(self, value: Object) -> Object:
+        """Create an object of any kind, with its status, and return the stored object.
+
+        Raises ValueError for a kind that is not served, and StatusError if the server rejects the
+        object.
+        """
+        registry = self._handler.registry
+        api_version, name = value.get("apiVersion", ""), value.get("kind", "")
+        found = registry.kinds.of(api_version, name)
+        if found is None:
+            raise ValueError(f"{api_version} {name} is not served: name its kind in a CRD file")
+        kind = found[0]
+        metadata = value.get("metadata") or {}
+        namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
+        target = Target(kind, namespace, version=api_version)
+        given = to_stored(kind, api_version, typed(target, value, strict=False))
+        made = registry.create(target, given).value
+        if not (kind.has_status and given.get("status")):
+            return made
+        below = Target(kind, namespace, made["metadata"]["name"], "status", api_version)
+        return registry.change(below, lambda old: {**old, "status": given["status"]}).value
 
     def get(self, plural: str, name: str, namespace: str = "default") -> Object | None:
         """Return an object; None if it does not exist."""
