@@ -137,12 +137,18 @@ class Cluster:
     # -- joining ---------------------------------------------------------------------
 
     def check(
-        self, names: Collection[str], *, shards: bool = False, namespace: str = "default"
+        self,
+        names: Collection[str],
+        *,
+        shards: bool = False,
+        namespace: str = "default",
+        take_over: bool = False,
     ) -> preflight.PreflightResult:
         """Check whether nodes with these names can join; change nothing.
 
-        With ``shards``, also check the permissions for leases of shards in ``namespace``. Raises
-        ClusterError if the nodes cannot join.
+        With ``shards``, also check the permissions for leases of shards in ``namespace``. With
+        ``take_over``, nodes that another process runs are no error; leases of shards prevent that
+        two processes run one node. Raises ClusterError if the nodes cannot join.
         """
         if self._as_nodes == "strict":
             check_descriptors(len(names))
@@ -151,7 +157,7 @@ class Cluster:
             required += preflight.lease_permissions(namespace)
         api = ApiClient(self._credentials, connections=1)
         try:
-            return preflight.check(api, names, _LABEL, required)
+            return preflight.check(api, names, _LABEL, required, take_over=take_over or shards)
         finally:
             api.close()
 
