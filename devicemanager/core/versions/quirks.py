@@ -153,6 +153,10 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             "two pods that start at the same time both prepare their shared claim",
             (since("1.20", value=False), since("1.32", evidence="seen in 1.36.3")),
         ),
+        "Q38": Quirk(
+            "the kubelet does not start if dra_manager_state is corrupt",
+            (since("1.20", value=False), since("1.32", evidence="seen in 1.36.3")),
+        ),
     }
 )
 """Map of a name to a quirk. No quirk is enabled by default."""
