@@ -36,13 +36,14 @@ CODES = (
 )
 """Names of gRPC's status codes, without OK."""
 
-RPCS = (
+_PLUGIN_RPCS = (
     "GetDevicePluginOptions",
     "GetPreferredAllocation",
     "Allocate",
     "PreStartContainer",
 )
-"""The calls that the kubelet makes to a plugin, without ListAndWatch."""
+RPCS = (*_PLUGIN_RPCS, "NodePrepareResources", "NodeUnprepareResources")
+"""The unary calls that the kubelet makes to a device plugin or a DRA driver."""
 
 METHODS = ("List", "GetAllocatableResources", "Get")
 POD_METHODS = ("ListPods", "GetPod", "WatchPods")
@@ -148,7 +149,7 @@ _KEEP = Option("keep_sockets", switch, "keep the sockets of plugins: true or fal
 # What chaos chooses from.
 _CHAOS_CODES = ("INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN")
 _CHAOS_SECONDS = (0.05, 0.2, 1.0)
-_CHAOS_AT = ("registered", "list", *RPCS)
+_CHAOS_AT = ("registered", "list", *_PLUGIN_RPCS)
 
 
 @attrs.frozen
@@ -366,7 +367,7 @@ KINDS = _table(
             "end-list-stream",
             "ListAndWatch streams are ended; nothing else changes",
             Effect.END_LIST_STREAM,
-            chaos={"at": ("list", *RPCS)},
+            chaos={"at": ("list", *_PLUGIN_RPCS)},
         ),
         Kind(
             "delete-plugin-socket",

@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from devicemanager.events.calls.matching import CallCriteria, Mark
     from devicemanager.events.stream import Event
     from devicemanager.faults.registry import FaultRegistry
-    from devicemanager.kubelet.expectations import Entry, Step
     from devicemanager.kubelet.dra.claim_source import ResourceClaims
+    from devicemanager.kubelet.expectations import Entry, Step
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
     from devicemanager.kubelet.manager.manager import DeviceManager
     from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
@@ -208,8 +208,7 @@ class MockKubelet:
         self._resume(self._life.replace(self._store.containers_stop))
 
     def reset(self) -> None:
-        """Delete all pods, faults, ResourceClaims and objects of structured claims, and start the kubelet if it is
-        stopped.
+        """Delete all pods, faults and claims of both kinds, and start the kubelet if it is stopped.
 
         Plugins stay registered. Events and calls stay stored: use ``mark`` to ignore earlier
         ones. Raises StartError if the start fails.

@@ -157,6 +157,10 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             "the kubelet does not start if dra_manager_state is corrupt",
             (since("1.20", value=False), since("1.32", evidence="seen in 1.36.3")),
         ),
+        "Q39": Quirk(
+            "a pod cannot end if the ResourceClaim of one of its templates was never created",
+            (since("1.20", value=False), since("1.32", evidence="k/k#139772")),
+        ),
     }
 )
 """Map of a name to a quirk. No quirk is enabled by default."""

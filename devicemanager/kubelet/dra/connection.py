@@ -99,8 +99,8 @@ class DriverConnection:
             self._connect()
 
     def _connect(self) -> None:
-        # Not ``subscribe`` with ``try_to_connect``: gRPC's thread would do that later, and fail with
-        # an exception that nobody can catch if the channel was closed meanwhile.
+        # Not ``subscribe`` with ``try_to_connect``: gRPC's thread would do that later, and end with
+        # an exception if the channel was closed meanwhile.
         channel: Any = self._channel
         with contextlib.suppress(ValueError):  # the channel was closed
             channel._channel.check_connectivity_state(True)
@@ -165,9 +165,7 @@ def _options(settings: Settings) -> list[tuple[str, int | str]]:
 def _prepared(service: str, data: bytes) -> Mapping[str, PrepareResult]:
     answer = dra_v1.NodePrepareResourcesResponse.FromString(data)
     return {
-        uid: PrepareResult(
-            tuple([_device(each, service) for each in entry.devices]), entry.error
-        )
+        uid: PrepareResult(tuple([_device(each, service) for each in entry.devices]), entry.error)
         for uid, entry in answer.claims.items()
     }
 

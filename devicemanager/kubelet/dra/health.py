@@ -28,7 +28,7 @@ from devicemanager.io.clock import Cancel, Clock
 from devicemanager.kubelet.dra.connection import DriverConnection
 from protos import drahealth_v1
 
-__all__ = ["HEALTH_STATE_NAME", "HealthFile", "HealthStream", "HealthSink"]
+__all__ = ["HEALTH_STATE_NAME", "HealthFile", "HealthSink", "HealthStream"]
 
 HEALTH_STATE_NAME = "dra_health_state"
 """Name of the file in the kubelet's root directory (pkg/kubelet/cm/dra/manager.go, v1.34)."""

@@ -71,9 +71,7 @@ class Instances:
         self._cancel_wipe: Cancel | None = None
         self._closed = False
 
-    def register(
-        self, driver: str, endpoint: str, services: tuple[str, ...], pid: int
-    ) -> Instance:
+    def register(self, driver: str, endpoint: str, services: tuple[str, ...], pid: int) -> Instance:
         """Register an instance and connect to it in the background.
 
         Raises RegistrationRefused with the kubelet's text, and RegistrationRejected if the process
@@ -115,9 +113,7 @@ class Instances:
         def changed(connected: bool) -> None:
             self._connection_changed(instance, connected)
 
-        connection = DriverConnection(
-            instance, self._settings, self._calls, self._faults, changed
-        )
+        connection = DriverConnection(instance, self._settings, self._calls, self._faults, changed)
         stream = None
         if instance.health_service is not None:
             stream = HealthStream(
@@ -150,7 +146,8 @@ class Instances:
         kind = EventKind.DRIVER_CONNECTED if connected else EventKind.DRIVER_DISCONNECTED
         what = "connected to" if connected else "lost the connection to"
         self._events.publish(
-            kind, f"{what} DRA driver {instance.driver} at {instance.endpoint}",
+            kind,
+            f"{what} DRA driver {instance.driver} at {instance.endpoint}",
             resource=instance.driver,
         )
         self._follow_wipes()

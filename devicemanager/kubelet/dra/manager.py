@@ -9,8 +9,8 @@ each effect without it:
 * ``AwaitClaims``: wait until another pod has prepared a shared claim.
 
 The pod workers call ``prepare`` before they create a sandbox, and ``unprepare`` after the last
-container has stopped. They retry failures. The reconcile loop does so for pods that nobody deletes
-any more, such as those that were deleted while the kubelet was down.
+container has stopped. They retry failures. The reconcile loop unprepares the claims of pods that
+the workers do not know, such as those that were deleted while the kubelet was down.
 
 Follows pkg/kubelet/cm/dra/manager.go, v1.37.
 """
@@ -337,9 +337,7 @@ class DraManager:
         lock = self._state.lock
         if isinstance(effect, AwaitClaims):
             cache = self._state.cache
-            lock.wait_for(
-                lambda: self._closed or not any(map(cache.is_preparing, effect.claims))
-            )
+            lock.wait_for(lambda: self._closed or not any(map(cache.is_preparing, effect.claims)))
             if self._closed:
                 raise DraError("the kubelet is stopping")
             return None

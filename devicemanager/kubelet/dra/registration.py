@@ -53,9 +53,7 @@ class DraPluginHandler:
 class _Driver:
     """A driver instance that is being registered, or is registered."""
 
-    def __init__(
-        self, instances: Instances, info: pr.PluginInfo, endpoint: str, pid: int
-    ) -> None:
+    def __init__(self, instances: Instances, info: pr.PluginInfo, endpoint: str, pid: int) -> None:
         self._instances = instances
         self._info = info
         self._endpoint = endpoint

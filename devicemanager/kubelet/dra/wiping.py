@@ -42,9 +42,7 @@ class Wiper:
         self._start(driver, _FIRST_WAIT)
 
     def _start(self, driver: str | None, wait: float) -> None:
-        work = threading.Thread(
-            target=self._run, args=(driver, wait), name="slices", daemon=True
-        )
+        work = threading.Thread(target=self._run, args=(driver, wait), name="slices", daemon=True)
         work.start()
 
     def _run(self, driver: str | None, wait: float) -> None:

@@ -29,7 +29,7 @@ class Timers(Generic[Key]):
         self._closed = False
 
     def start(self, key: Key, seconds: float, callback: Callable[[], None]) -> None:
-        """Call ``callback`` in so many seconds, in place of an earlier timer with this key."""
+        """Call ``callback`` after ``seconds``, in place of an earlier timer with this key."""
         self.start_at(key, self._clock.monotonic() + seconds, callback)
 
     def start_at(self, key: Key, when: float, callback: Callable[[], None]) -> None:

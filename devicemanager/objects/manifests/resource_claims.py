@@ -71,9 +71,7 @@ def _version_of(claim: object) -> dict[str, str]:
 def as_v1(document: Mapping[Any, Any]) -> JsonClaim:
     """Check a ResourceClaim and return it in v1. Raises ManifestError."""
     if not is_claim(document):
-        raise ManifestError(
-            f"expected kind: ResourceClaim, not {described(document.get('kind'))}"
-        )
+        raise ManifestError(f"expected kind: ResourceClaim, not {described(document.get('kind'))}")
     version = document.get("apiVersion")
     if version not in [f"{_GROUP}{each}" for each in _VERSIONS]:
         versions = ", ".join(f"{_GROUP}{each}" for each in _VERSIONS)

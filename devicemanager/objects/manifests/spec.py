@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from devicemanager.core.api.names import is_dns1123_subdomain
-from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.objects.manifests.claims import (
     check_claims_exist,
@@ -195,9 +195,7 @@ def _container(item: object, is_init: bool, names: set[str], claims: Collection[
     # The policy Always makes an init container a sidecar; other containers are not affected.
     policy = _restart_policy(item.get("restartPolicy"))
     restartable = is_init and policy is RestartPolicy.ALWAYS
-    return Container(
-        ContainerName(name), limits, requests, restartable, names_used, used, image
-    )
+    return Container(ContainerName(name), limits, requests, restartable, names_used, used, image)
 
 
 def _restart_policy(policy: object) -> RestartPolicy | None:
