@@ -254,14 +254,14 @@ KINDS = _table(
             "a call to the plugin fails",
             Effect.FAIL_CALL,
             (_RPC, _WHEN, _CODE, _TEXT),
-            chaos={"rpc": RPCS, "when": ("before", "after"), "code": _CHAOS_CODES},
+            chaos={"rpc": _PLUGIN_RPCS, "when": ("before", "after"), "code": _CHAOS_CODES},
         ),
         Kind(
             "delay-call",
             "a call to the plugin is delayed",
             Effect.DELAY_CALL,
             (_RPC, _WHEN, _SECONDS),
-            chaos={"rpc": RPCS, "when": ("before", "after"), "seconds": _CHAOS_SECONDS},
+            chaos={"rpc": _PLUGIN_RPCS, "when": ("before", "after"), "seconds": _CHAOS_SECONDS},
         ),
         Kind(
             "cut-call",
@@ -283,7 +283,7 @@ KINDS = _table(
                     0.1,
                 ),
             ),
-            chaos={"rpc": RPCS, "when": ("before", "during", "after")},
+            chaos={"rpc": _PLUGIN_RPCS, "when": ("before", "during", "after")},
         ),
         Kind(
             "fail-checkpoint",

@@ -154,7 +154,7 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20", value=False), since("1.32", evidence="seen in 1.36.3")),
         ),
         "Q38": Quirk(
-            "the kubelet does not start if dra_manager_state is corrupt",
+            "the kubelet does not start if its state file of DRA is corrupt",
             (since("1.20", value=False), since("1.32", evidence="seen in 1.36.3")),
         ),
         "Q39": Quirk(
