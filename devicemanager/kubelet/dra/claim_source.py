@@ -64,7 +64,7 @@ class ResourceClaims:
     # -- as an API server ------------------------------------------------------------
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return a ResourceClaim. Raises ClaimFetchError if it does not exist."""
+        """Internal: return a ResourceClaim. Raises ClaimFetchError if it does not exist."""
         with self._lock:
             if error := self._errors.get((namespace, name)):
                 raise ClaimFetchError(error)
@@ -74,10 +74,10 @@ class ResourceClaims:
         return claim
 
     def wipe(self, selector: str) -> None:
-        """Do nothing: there are no ResourceSlices in memory."""
+        """Internal: do nothing: there are no ResourceSlices in memory."""
 
     def close(self) -> None:
-        """Do nothing: no request waits."""
+        """Internal: do nothing: no request waits."""
 
     # -- for tests -------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class ResourceClaims:
         return claim
 
     def adopt(self, pod: Pod, source: ClaimSources) -> Pod:
-        """Add the claims of a pod, and do what the scheduler and the claim controller do.
+        """Internal: add the claims of a pod, as the scheduler and the claim controller do.
 
         Each claim is reserved for the pod. A claim that the pod does not name is taken as made from
         one of the pod's templates: by the annotation ``resource.kubernetes.io/pod-claim-name``,
@@ -155,7 +155,7 @@ class ResourceClaims:
         return _with_statuses(pod, statuses)
 
     def add(self, pod: Pod, source: ClaimSources) -> None:
-        """Add claims as they are, in the pod's namespace if they name none."""
+        """Internal: add claims as they are, in the pod's namespace if they name none."""
         self.apply(source, namespace=pod.namespace)
 
     def deallocate(self, namespace: str, name: str) -> None:
