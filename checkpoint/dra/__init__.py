@@ -17,7 +17,15 @@ from __future__ import annotations
 
 from checkpoint.dra.consistency import Finding, FindingKind, inconsistencies
 from checkpoint.dra.inspection import Inspection, inspect
-from checkpoint.dra.model import ClaimState, Device, DriverState, State
+from checkpoint.dra.model import (
+    ClaimLike,
+    ClaimState,
+    Device,
+    DeviceLike,
+    DriverLike,
+    DriverState,
+    State,
+)
 from checkpoint.dra.reading import kubelet_error, loads
 from checkpoint.dra.recognition import is_state_file
 from checkpoint.dra.repairing import Repair, repair, without_pods
@@ -26,8 +34,11 @@ from checkpoint.dra.text import StateDocument, checksum, dumps
 
 __all__ = [
     "STATE_NAME",
+    "ClaimLike",
     "ClaimState",
     "Device",
+    "DeviceLike",
+    "DriverLike",
     "DriverState",
     "Finding",
     "FindingKind",
