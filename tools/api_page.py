@@ -43,6 +43,7 @@ PUBLIC = {
     "podresources": "client and server of the PodResources API",
     "podresources.pods_api": "client and server of the Pods API",
     "checkpoint": "the file `kubelet_internal_checkpoint`",
+    "checkpoint.dra": "the file `dra_manager_state`",
 }
 """Purpose of each public package."""
 
