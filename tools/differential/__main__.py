@@ -38,7 +38,7 @@ _LONG: Final = 1000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, print, and return the exit status."""
     options = _parser().parse_args(arguments)
-    check = _plants if options.plants else _compare
+    check = _plants if options.plants else _rehearse if options.rehearse else _compare
     try:
         # A list, so that all() cannot stop at the first version with a finding.
         agreed = [check(each, options) for each in options.releases]
@@ -117,6 +117,23 @@ def _record(path: Path, version: str, tally: Tally) -> None:
         file.writelines(f"{each}\n" for each in selected(version, tally.agreeing))
 
 
+def _rehearse(version: str, options: argparse.Namespace) -> bool:
+    from tools.differential.rehearsing import cases, compare
+
+    with Reference(build(version, jobs=options.jobs)) as reference:
+        made = cases(options.seed, options.scenarios, minor(version))
+        counts = compare(reference, version, made)
+    for each in counts.differences[: options.findings]:
+        print(f"{version}, case {each.case['id']}: {each.text()}")
+        print(f"  {json.dumps(each.case)}")
+    print(
+        f"{version}: {counts.cases} restarts and reboots rehearsed: of {counts.pods} pods, "
+        f"{counts.lost} were rejected, {counts.open} have several rehearsed outcomes, and "
+        f"{len(counts.differences)} had an outcome that was not rehearsed"
+    )
+    return not counts.differences
+
+
 def _plants(version: str, options: argparse.Namespace) -> bool:
     # Imported here: the list belongs to the tests.
     from tools.differential.planting import notice_all
@@ -172,6 +189,12 @@ def _parser() -> argparse.ArgumentParser:
         "--plants",
         action="store_true",
         help="check that wrong behaviours, planted in the mock one by one, are noticed",
+    )
+    parser.add_argument(
+        "--rehearse",
+        action="store_true",
+        help="rehearse restarts and reboots of nodes with the real device manager, do them there, "
+        "and compare",
     )
     parser.add_argument(
         "--record",
