@@ -1,4 +1,4 @@
-"""``python -m tools.replay FORMAT FILE``; FORMAT is checkpoint, admission, claims, dra or lively.
+"""``python -m tools.replay FORMAT FILE``; FORMAT is a name in ``_parser``.
 
 Exit status: 0 if every vector agrees, 1 if one does not, 2 if the file cannot be replayed.
 """
@@ -38,6 +38,10 @@ def _outcomes(options: argparse.Namespace) -> Iterable[Outcome]:
         from tools.replay import dra
 
         return dra.replay_file(options.file, options.kubelet_version)
+    if options.format == "dra-allocate":
+        from tools.replay import dra_allocate
+
+        return dra_allocate.replay_file(options.file, options.kubelet_version)
     if options.format == "claims":
         from tools.replay import claims
 
@@ -58,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         ("admission", "scenarios of pods, one per line"),
         ("claims", "a YAML file of structured claims"),
         ("dra", "scenarios of the DRA manager, one per line"),
+        ("dra-allocate", "allocation problems of resource.k8s.io, one per line"),
         ("lively", "scenarios in which pods live, one per line"),
     ):
         sub = formats.add_parser(name, help=help_text)
@@ -70,6 +75,13 @@ def _parser() -> argparse.ArgumentParser:
                 default="1.37",
                 metavar="VERSION",
                 help="1.37 (default), 1.36 or 1.34",
+            )
+        if name == "dra-allocate":
+            sub.add_argument(
+                "--kubelet-version",
+                default="1.37",
+                metavar="VERSION",
+                help="1.37 (default) or 1.36",
             )
         if name == "lively":
             sub.add_argument(
