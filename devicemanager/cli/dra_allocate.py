@@ -83,9 +83,10 @@ def _allocate(args: argparse.Namespace) -> int:
 def _profile(args: argparse.Namespace) -> Profile:
     from devicemanager.claims.dra import Profile
 
-    version = {} if args.kubelet_version is None else {"version": args.kubelet_version}
     try:
-        return Profile.of(**version, features=args.feature_gate or None, quirks=args.quirk or None)
+        return Profile.of(
+            args.kubelet_version, features=args.feature_gate or None, quirks=args.quirk or None
+        )
     except ValueError as error:
         raise CommandError(str(error)) from None
 

@@ -82,14 +82,15 @@ def replay_file(path: Path, version: str) -> Iterator[Outcome]:
             problem = Problem.of(vector)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ReplayError(f"{path}: vector {name} cannot be replayed: {error}") from error
-        yield Outcome(name, _differences(wanted, problem, profile))
+        yield replay_problem(name, problem, wanted, profile)
 
 
-def _differences(wanted: Json, problem: Problem, profile: Profile) -> list[str]:
+def replay_problem(name: str, problem: Problem, wanted: Json, profile: Profile) -> Outcome:
+    """Solve one problem, and compare the outcome."""
     try:
         actual = problem.solve(profile)
     except Exception as error:  # a crash on one vector must not hide the other results
-        return [f"raised {error!r}"]
+        return Outcome(name, [f"raised {error!r}"])
     if "error" in wanted and "error" in actual:
-        return difference("error", wanted["error"], actual["error"])
-    return difference("outcome", wanted, actual)
+        return Outcome(name, difference("error", wanted["error"], actual["error"]))
+    return Outcome(name, difference("outcome", wanted, actual))

@@ -145,7 +145,7 @@ def _is_for(each: Slice, node: Node, profile: Profile) -> bool:
         return False
     if _is_ignored(each, profile):
         return False
-    if counters and (profile.is_1_36 or profile.is_stable):
+    if counters and (profile.counters_of_any_node or profile.is_stable):
         return True
     if spec.get("nodeName") or spec.get("allNodes") or spec.get("nodeSelector") is not None:
         return _matches(node, spec, f"slice {each.name}")
@@ -158,7 +158,9 @@ def _is_for(each: Slice, node: Node, profile: Profile) -> bool:
 def _is_ignored(each: Slice, profile: Profile) -> bool:
     """True for a slice with compatibility groups, which this version must not use."""
     return (
-        not profile.is_1_36 and not profile.has(Feature.COMPATIBILITY_GROUPS) and each.uses_groups
+        profile.knows_alpha_fields
+        and not profile.has(Feature.COMPATIBILITY_GROUPS)
+        and each.uses_groups
     )
 
 

@@ -56,28 +56,7 @@ _STABLE = frozenset(
 )
 """Gates of the original's variant ``stable``. Any other gate selects a newer variant."""
 
-_DEFAULT_FEATURES = _STABLE | {
-    Feature.BINDING_CONDITIONS,
-    Feature.CONSUMABLE_CAPACITY,
-}
-_BY_VERSION = {
-    "1.36": (
-        _DEFAULT_FEATURES,
-        frozenset(
-            {
-                Quirk.STALE_LIST_MATCH,
-                Quirk.SHARES_CHARGED_AGAIN,
-                Quirk.COUNTERS_BY_POOL_NAME,
-                Quirk.DISTINCT_PER_REQUEST,
-                Quirk.ALL_SKIPS_FULL,
-                Quirk.CONFIG_PER_REQUEST,
-            }
-        ),
-    ),
-    "1.37": (_DEFAULT_FEATURES | {Feature.FRACTIONAL_RANGE}, frozenset[Quirk]()),
-}
-VERSIONS = tuple(_BY_VERSION)
-"""Versions whose allocator is known, oldest first."""
+_DEFAULT_FEATURES = _STABLE | {Feature.BINDING_CONDITIONS, Feature.CONSUMABLE_CAPACITY}
 
 
 @attrs.frozen
@@ -85,31 +64,44 @@ class Profile:
     """Version of the allocator, its enabled feature gates, and its quirks."""
 
     version: str
+    minor: int
+    """Minor version: 37 for 1.37."""
     features: frozenset[Feature]
-    quirks: frozenset[Quirk]
+    quirks: frozenset[Quirk] = frozenset()
+    error_names_device: bool = True
+    """True if the error of a selector names the device, and may have a hint (since 1.37)."""
+    limit_per_request: bool = True
+    """True if the error for too many devices names the request (since 1.37)."""
+    keeps_step_format: bool = True
+    """True if rounded amounts have the format of the step, not BinarySI (since 1.37)."""
+    knows_alpha_fields: bool = True
+    """True if derived attributes and compatibility groups are rejected, not ignored (since
+    1.37)."""
+    counters_of_any_node: bool = False
+    """True if slices with counters belong to the pool on every node (until 1.36)."""
 
     @classmethod
     def of(
         cls,
-        version: str = VERSIONS[-1],
+        version: str | None = None,
         *,
         features: Iterable[str] | None = None,
         quirks: Iterable[str] | None = None,
     ) -> Profile:
-        """Return the profile of a version.
+        """Return the profile of a version; None is the newest one.
 
         ``features``: names of the enabled gates; None is the defaults of the version.
         ``quirks``: names of the enabled quirks; None is those of the version.
         Raises ValueError for an unknown version or name.
         """
-        if version not in _BY_VERSION:
+        found = _BY_VERSION.get(version or VERSIONS[-1])
+        if found is None:
             raise ValueError(f"unknown version {version!r}: use one of {', '.join(VERSIONS)}")
-        gates, bugs = _BY_VERSION[version]
         if features is not None:
-            gates = frozenset(map(_feature, features))
+            found = attrs.evolve(found, features=frozenset(map(_feature, features)))
         if quirks is not None:
-            bugs = frozenset(map(_quirk, quirks))
-        return cls(version, gates, bugs)
+            found = attrs.evolve(found, quirks=frozenset(map(_quirk, quirks)))
+        return found
 
     def has(self, feature: Feature) -> bool:
         """True if the feature gate is enabled."""
@@ -120,15 +112,35 @@ class Profile:
         """True if the original uses its variant ``stable``, which lacks newer features."""
         return self.features <= _STABLE
 
-    @property
-    def minor(self) -> int:
-        """Minor version: 37 for 1.37."""
-        return int(self.version.partition(".")[2])
 
-    @property
-    def is_1_36(self) -> bool:
-        """True for the messages and the pools of 1.36."""
-        return self.version == "1.36"
+_BY_VERSION = {
+    each.version: each
+    for each in (
+        Profile(
+            "1.36",
+            36,
+            _DEFAULT_FEATURES,
+            frozenset(
+                {
+                    Quirk.STALE_LIST_MATCH,
+                    Quirk.SHARES_CHARGED_AGAIN,
+                    Quirk.COUNTERS_BY_POOL_NAME,
+                    Quirk.DISTINCT_PER_REQUEST,
+                    Quirk.ALL_SKIPS_FULL,
+                    Quirk.CONFIG_PER_REQUEST,
+                }
+            ),
+            error_names_device=False,
+            limit_per_request=False,
+            keeps_step_format=False,
+            knows_alpha_fields=False,
+            counters_of_any_node=True,
+        ),
+        Profile("1.37", 37, _DEFAULT_FEATURES | {Feature.FRACTIONAL_RANGE}),
+    )
+}
+VERSIONS = tuple(_BY_VERSION)
+"""Versions whose allocator is known, oldest first."""
 
 
 def _feature(name: str) -> Feature:

@@ -90,7 +90,9 @@ class Call:
     @property
     def arithmetic(self) -> Arithmetic:
         """How amounts are computed."""
-        return Arithmetic(self.profile.has(Feature.FRACTIONAL_RANGE), self.profile.is_1_36)
+        return Arithmetic(
+            self.profile.has(Feature.FRACTIONAL_RANGE), not self.profile.keeps_step_format
+        )
 
 
 def key_of(claim: Object) -> str:
@@ -115,7 +117,7 @@ class _Reader:
         for request in self._devices.get("requests") or ():
             found = self._request(request)
             least = min(each.option.count for each in found)
-            if not self._call.profile.is_1_36 and least > MAX_DEVICES - total:
+            if self._call.profile.limit_per_request and least > MAX_DEVICES - total:
                 raise AllocationError(
                     f"claim {self._key}, request {request['name']}: adding {least} devices exceeds"
                     f" the claim limit of {MAX_DEVICES}, with {total} already accounted for"
@@ -170,7 +172,7 @@ class _Reader:
     def _option(self, name: str, spec: Object, full: str, parent: str) -> RequestOption:
         """Read a request or subrequest; ``full`` is its name in results."""
         profile = self._call.profile
-        if spec.get("derivedAttributes") and not profile.is_1_36:
+        if spec.get("derivedAttributes") and profile.knows_alpha_fields:
             raise self._fault(
                 name, "cannot handle request with derived attributes, the feature is disabled"
             )
@@ -199,7 +201,7 @@ class _Reader:
             count,
             candidate.accepts,
             candidate.permits,
-            candidate.consumes,
+            candidate.consumes if every is None else candidate.consumes_as_one_of_all,
             tuple(
                 [
                     number
@@ -388,6 +390,15 @@ class _Candidate:
             consumed = self.consumed(source) or {}
             self._amounts[key] = {name: each.nanos for name, each in consumed.items()}
         return self._amounts[key]
+
+    def consumes_as_one_of_all(self, number: int) -> Amounts:
+        """Return the same for one of all devices of the request."""
+        crashes = Quirk.ALL_WITH_COUNTERS in self.call.profile.quirks
+        if crashes and self.call.offer.inventory.devices[number].charge:
+            raise AllocationError(
+                "runtime error: invalid memory address or nil pointer dereference"
+            )
+        return self.consumes(number)
 
     def permits(self, number: int) -> bool:
         """True if the gates and the tolerations of the request permit to use a device."""

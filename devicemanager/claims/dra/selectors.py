@@ -105,7 +105,7 @@ class Selectors:
 
     def _error(self, selector: Selector, source: Source, text: str) -> str:
         where = f"{selector.owner}: selector #{selector.index}"
-        if text.startswith("CEL runtime error") and not self._profile.is_1_36:
+        if text.startswith("CEL runtime error") and self._profile.error_names_device:
             pool = source.slice.pool
             where += f" on device {pool.driver}/{pool.name}/{source.device['name']}"
             if "no such key:" in text:
