@@ -153,6 +153,8 @@ class OrderedProblem:
     """The set of devices that any number of claims can share."""
     shared: int = 0
     """Those of them that other claims use: their counters are charged already."""
+    totals: Callable[[int], Amounts] = lambda number: {}
+    """Capacity of a device in nano-units."""
     budget_of: Callable[[int], Hashable] = lambda pool: pool
     """The budget that a pool (by index) uses: its own. Quirks can merge budgets."""
     keeps_reservations: bool = False
@@ -432,10 +434,10 @@ class _Search:
         """True if a device has these amounts of its capacity left."""
         if not amounts:
             return True
-        capacity = self._kinds[number].capacity
         used = [self._view.allocated.get(number, {}), *self._shares.get(number, ())]
+        totals = self._problem.totals(number)
         return all(
-            amount + sum(each.get(name, 0) for each in used) <= capacity[name].total
+            amount + sum(each.get(name, 0) for each in used) <= totals[name]
             for name, amount in amounts.items()
         )
 
@@ -598,6 +600,7 @@ def _kinds(problem: OrderedProblem, accepted: tuple[tuple[tuple[int, ...], ...],
             # The exact devices of an option are not interchangeable.
             number if own >> number & 1 or number in view.allocated else -1,
             tuple([each >> number & 1 for each, _ in flat]),
+            frozenset(problem.totals(number).items()),
             tuple([frozenset(option.consumes(number).items()) for _, option in flat]),
             tuple([values(number) for values in attributes]),
         )

@@ -124,6 +124,8 @@ class Allocator:
         self._selectors = Selectors(self._profile)
         self._interning = Interning()
         self._offers: dict[tuple[str, tuple[tuple[str, str], ...]], Offer] = {}
+        self._views: dict[int, tuple[InUse, LedgerView]] = {}
+        """By identity of an offer: what was in use in the last call, and its view."""
 
     def offer(self, node: Node) -> Offer:
         """Return what a node can use. Raises AllocationError for an invalid node selector."""
@@ -142,7 +144,7 @@ class Allocator:
     ) -> list[AllocationResult] | None:
         """Allocate claims as ``allocate`` does."""
         offered = self.offer(node)
-        view = LedgerView.of(offered.inventory, self._ledger(offered, in_use))
+        view = self._view(offered, in_use)
         steps = StepBudget(self._limits.total)
         call = Call(self._profile, node, offered, view, self._classes, self._selectors, steps)
         try:
@@ -166,6 +168,17 @@ class Allocator:
             return None
         writer = Writer(self._profile, node, offered, new_share_id)
         return [writer.result(*each) for each in zip(read, picks, strict=True)]
+
+    def _view(self, offered: Offer, in_use: InUse) -> LedgerView:
+        """Return what is in use. The next call starts from it, and reads only what changed."""
+        before, view = self._views.get(id(offered), (None, None))
+        if before is None or view is None or before.shares != in_use.shares:
+            view = LedgerView.of(offered.inventory, self._ledger(offered, in_use))
+        elif before is not in_use:
+            taken, released = in_use.devices - before.devices, before.devices - in_use.devices
+            view = view.changed(taken, released, offered.charges)
+        self._views[id(offered)] = in_use, view
+        return view
 
     def _ledger(self, offered: Offer, in_use: InUse) -> Ledger:
         """Return a ledger of the devices in use, charged as their slices say now."""
@@ -200,19 +213,11 @@ class Allocator:
             tuple([each.ordered for each in read]),
             call.steps,
             MAX_DEVICES,
-            self._shareable(call.offer),
+            call.offer.shareable if self._profile.has(Feature.CONSUMABLE_CAPACITY) else 0,
             shared,
+            lambda number: call.offer.sources[number].facts.totals,
             (lambda pool: pools[pool].key.name) if by_name else (lambda pool: pool),
             Quirk.KEPT_RESERVATIONS in quirks,
-        )
-
-    def _shareable(self, offered: Offer) -> int:
-        if not self._profile.has(Feature.CONSUMABLE_CAPACITY):
-            return 0
-        return bitset.of(
-            number
-            for number, source in enumerate(offered.sources)
-            if source.device.get("allowMultipleAllocations")
         )
 
 

@@ -11,10 +11,12 @@ it has as many slices as its driver states, over all nodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
 from devicemanager.claims.core.inventory import (
+    Amounts,
     Device,
     DeviceKey,
     Inventory,
@@ -25,15 +27,31 @@ from devicemanager.claims.dra.errors import AllocationError
 from devicemanager.claims.dra.nodes import InvalidSelector, Node, node_matches
 from devicemanager.claims.dra.profile import Feature, Profile
 from devicemanager.claims.dra.slices import Facts, Interning, Object, Slice, budget, charge
+from devicemanager.core import bitset
+
+_NOTHING: Mapping[str, Any] = {}
+"""Shared by all devices, because an inventory groups devices by identity."""
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Source:
     """Where a device of the inventory comes from."""
 
     slice: Slice
     device: Object
-    facts: Facts
+    _interning: Interning
+    _facts: Facts | None = None
+
+    @property
+    def facts(self) -> Facts:
+        """Attributes and capacities. Raises AllocationError for a malformed quantity."""
+        if self._facts is None:
+            try:
+                self._facts = self._interning.facts(self.device)
+            except (ValueError, KeyError) as error:
+                where = f"ResourceSlice {self.slice.name}: device {self.device['name']}"
+                raise AllocationError(f"invalid {where}: {error}") from None
+        return self._facts
 
 
 @attrs.frozen(eq=False)
@@ -77,7 +95,9 @@ class Offer:
     in it even if the device is on another node."""
     sources: tuple[Source, ...]
     """Source of each device, by its number in the inventory."""
-    charges: Mapping[DeviceKey, Mapping[str, int]]
+    shareable: int
+    """The set of devices that allow multiple allocations."""
+    charges: Mapping[DeviceKey, Amounts]
     """Charge of each device of the usable pools that has one, on all nodes."""
 
     @property
@@ -89,18 +109,18 @@ class Offer:
 def offer(slices: Sequence[Slice], node: Node, profile: Profile, interning: Interning) -> Offer:
     """Return what a node can use. Raises AllocationError for an invalid node selector."""
     pools = _gather(slices, node, profile)
-    built, sources, charges = [], list[Source](), dict[DeviceKey, Mapping[str, int]]()
+    built, sources, charges = [], list[Source](), dict[DeviceKey, Amounts]()
     for pool in pools:
         if not pool.is_usable:
             continue
         devices = []
         for each in pool.slices:
             for spec in each.devices:
-                facts = _facts(interning, each, spec)
-                consumed = charge(spec) if "consumesCounters" in spec else {}
+                consumed = charge(spec) if "consumesCounters" in spec else _NOTHING
                 key = DeviceKey(*pool.key, spec["name"])
-                devices.append(Device(key, facts.attributes, consumed, facts.capacity))
-                sources.append(Source(each, spec, facts))
+                # Attributes and capacities stay with the source, which reads them when needed.
+                devices.append(Device(key, _NOTHING, consumed, _NOTHING))
+                sources.append(Source(each, spec, interning))
                 if consumed:
                     charges[key] = consumed
         for each in pool.elsewhere:
@@ -108,16 +128,10 @@ def offer(slices: Sequence[Slice], node: Node, profile: Profile, interning: Inte
                 if "consumesCounters" in spec:
                     charges[DeviceKey(*pool.key, spec["name"])] = charge(spec)
         built.append(Pool(pool.key, devices, budget(pool.counter_sets)))
-    return Offer(tuple(pools), Inventory.in_order(built), tuple(sources), charges)
-
-
-def _facts(interning: Interning, slice_: Slice, device: Object) -> Facts:
-    try:
-        return interning.facts(device)
-    except (ValueError, KeyError) as error:
-        raise AllocationError(
-            f"invalid ResourceSlice {slice_.name}: device {device['name']}: {error}"
-        ) from None
+    shareable = bitset.from_flags(
+        [bool(each.device.get("allowMultipleAllocations")) for each in sources]
+    )
+    return Offer(tuple(pools), Inventory.in_order(built), tuple(sources), shareable, charges)
 
 
 def _gather(slices: Sequence[Slice], node: Node, profile: Profile) -> list[GatheredPool]:

@@ -290,7 +290,7 @@ def _attribute(source: Source, name: str, has_lists: bool) -> Values | None:
 
     An unknown type, or a list while lists are disabled, gives no values.
     """
-    attributes = source.facts.attributes
+    attributes = source.device.get("attributes") or {}
     value: Mapping[str, Any] | None = attributes.get(name)
     if value is None:
         domain, slash, short = name.partition("/")
@@ -336,9 +336,9 @@ class _Candidate:
             return False
         skips_full = Quirk.ALL_SKIPS_FULL in self.call.profile.quirks
         used = self.call.view.allocated.get(number, {}) if skips_full else {}
-        capacity = source.facts.capacity
+        totals = source.facts.totals
         return all(
-            amount + used.get(name, 0) <= capacity[name].total
+            amount + used.get(name, 0) <= totals[name]
             for name, amount in self.consumes(number).items()
         )
 

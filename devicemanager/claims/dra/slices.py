@@ -11,11 +11,7 @@ from typing import Any
 
 import attrs
 
-from devicemanager.claims.core.inventory import (
-    Amounts,
-    ConsumableCapacity,
-    PoolKey,
-)
+from devicemanager.claims.core.inventory import Amounts, PoolKey
 from devicemanager.claims.dra.capacity import Capacity
 from devicemanager.claims.dra.errors import AllocationError
 from devicemanager.core.quantity import parse_quantity
@@ -109,10 +105,11 @@ class Facts:
     """Attributes and capacities that many devices have in common."""
 
     attributes: Object
+    raw_capacity: Object
     capacities: Mapping[str, Capacity]
     """By name; read from ``raw_capacity``."""
-    raw_capacity: Object
-    capacity: Mapping[str, ConsumableCapacity]
+    totals: Amounts
+    """Value of each capacity in nano-units."""
 
 
 class Interning:
@@ -120,7 +117,7 @@ class Interning:
 
     def __init__(self) -> None:
         self._attributes: dict[str, Object] = {}
-        self._capacity: dict[str, tuple[Object, Mapping[str, Capacity], Mapping[str, Any]]] = {}
+        self._capacity: dict[str, tuple[Object, Mapping[str, Capacity], Amounts]] = {}
         self._facts: dict[tuple[int, int], Facts] = {}
 
     def facts(self, device: Object) -> Facts:
@@ -134,12 +131,12 @@ class Interning:
         capacity = self._capacity.get(text)
         if capacity is None:
             read = {name: Capacity.of(each) for name, each in raw.items()}
-            totals = {name: ConsumableCapacity(each.value.nanos, 1) for name, each in read.items()}
+            totals = {name: each.value.nanos for name, each in read.items()}
             capacity = self._capacity[text] = raw, read, totals
         key = id(attributes), id(capacity)
         facts = self._facts.get(key)
         if facts is None:
-            facts = self._facts[key] = Facts(attributes, capacity[1], capacity[0], capacity[2])
+            facts = self._facts[key] = Facts(attributes, *capacity)
         return facts
 
 

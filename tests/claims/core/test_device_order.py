@@ -19,7 +19,6 @@ from devicemanager.claims.core.device_order import (
     Pick,
 )
 from devicemanager.claims.core.inventory import (
-    ConsumableCapacity,
     Device,
     DeviceKey,
     Inventory,
@@ -60,11 +59,8 @@ class Case:
                 DeviceKey(*pool, f"d{number}"),
                 {},
                 {"c": charge} if charge else {},
-                {"m": ConsumableCapacity(self.total, 1)} if shares else {},
             )
-            for number, (charge, shares) in enumerate(
-                zip(self.charges, self.shareable, strict=True)
-            )
+            for number, charge in enumerate(self.charges)
         ]
         inventory = Inventory.in_order([Pool(pool, devices, {"c": self.budget})])
         ledger = Ledger()
@@ -78,7 +74,10 @@ class Case:
         claims = tuple(map(self.ordered, range(len(self.claims))))
         shareable = sum(1 << n for n, shares in enumerate(self.shareable) if shares)
         steps = StepBudget(10**6)
-        return OrderedProblem(LedgerView.of(inventory, ledger), claims, steps, 4, shareable)
+        view = LedgerView.of(inventory, ledger)
+        return OrderedProblem(
+            view, claims, steps, 4, shareable, totals=lambda number: {"m": self.total}
+        )
 
     def ordered(self, claim: int) -> OrderedClaim:
         constraint = self.constraints[claim]

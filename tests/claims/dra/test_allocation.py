@@ -26,6 +26,8 @@ from tests.claims.dra.objects import (
     NODE,
     all_of,
     claim,
+    consuming,
+    counters,
     device,
     exactly,
     first_of,
@@ -200,3 +202,27 @@ def test_the_first_subrequest_with_which_all_fits_is_chosen():
     wanted = claim(first_of("f", exactly("big", 2), exactly("small")), exactly("r"))
     found = solve([wanted], [slice_("d0", "d1")])
     assert [each["request"] for each in found[0]["devices"]["results"]] == ["f/small", "r"]
+
+
+def test_calls_with_other_devices_in_use_do_not_affect_each_other():
+    """An allocator reuses what it knows of the last call; a new one knows nothing."""
+    devices = [consuming(f"d{n}", "1Gi") for n in range(5)]
+    slices = [slice_(*devices, count=2), counters(memory="3Gi")]
+    shared = (Share(DeviceKey(DRIVER, "p", "d4")),)
+    calls = [
+        InUse(frozenset(DeviceKey(DRIVER, pool, f"d{n}") for pool, n in used), shares)
+        for used, shares in (
+            ([], ()),
+            ([("p", 0)], ()),
+            ([("p", 0), ("p", 1), ("elsewhere", 3)], ()),
+            ([("p", 1), ("p", 2)], ()),
+            ([("p", 1), ("p", 2), ("p", 3)], ()),
+            ([("p", 1)], shared),
+            ([("p", 2)], shared),
+            ([], ()),
+        )
+    ]
+    allocator = Allocator(slices, [GPU])
+    found = [names(allocator.allocate([claim()], NODE, each)) for each in calls]
+    assert found == [names(allocate([claim()], slices, [GPU], NODE, each)) for each in calls]
+    assert found[3:5] == [[["d0"]], None]

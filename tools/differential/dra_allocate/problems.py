@@ -53,11 +53,18 @@ class _Maker:
         self._devices: list[tuple[Json, Json]] = []
 
     def problem(self) -> Json:
-        slices = [each for number in range(self._int(1, 3)) for each in self._pool(number)]
-        self._random.shuffle(slices)
+        features = self._features()
+        # The variant ``stable`` takes pools and slices in random order.
+        is_stable = not {*features} - {*_STABLE}
+        pools = 1 if is_stable else self._int(1, 3)
+        slices = [each for number in range(pools) for each in self._pool(number)]
+        if is_stable:
+            slices.sort(key=lambda each: str(each["metadata"]["name"]))
+        else:
+            self._random.shuffle(slices)
         claims = [self._claim(number) for number in range(self._pick((1, 1, 1, 2, 2, 3)))]
         made: Json = {
-            "features": self._features(),
+            "features": features,
             "node": {"name": NODE, "labels": {"zone": self._pick(("a", "b"))}},
             "slices": slices,
             "classes": self._classes(),
@@ -68,7 +75,6 @@ class _Maker:
 
     def _features(self) -> list[str]:
         if self._chance(0.12) and not self._lists:
-            # The variant ``stable`` takes pools in random order: only sorted ones compare.
             return sorted(self._random.sample(_STABLE, self._int(2, 4)))
         found = [each for each in _FEATURES if self._chance(0.96)]
         if self._lists and self._minor >= 36:
