@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 Json = dict[str, Any]
 
@@ -17,7 +17,7 @@ NODE = "worker"
 _DRIVERS = ("gpu.example.com", "net.example.com")
 _MODELS = ("A", "B", "C")
 _SIZES = ("5Gi", "10Gi", "20Gi", "40Gi")
-_FEATURES = (
+FEATURES: Final = (
     "DRAAdminAccess",
     "DRAConsumableCapacity",
     "DRADeviceBindingConditions",
@@ -76,7 +76,7 @@ class _Maker:
     def _features(self) -> list[str]:
         if self._chance(0.12) and not self._lists:
             return sorted(self._random.sample(_STABLE, self._int(2, 4)))
-        found = [each for each in _FEATURES if self._chance(0.96)]
+        found = [each for each in FEATURES if self._chance(0.96)]
         if self._lists and self._minor >= 36:
             found.append("DRAListTypeAttributes")
         if self._minor >= 37 and self._chance(0.7):
