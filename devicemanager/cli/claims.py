@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli import claims_options
 from devicemanager.cli.files import add_file
 from devicemanager.cli.options import CommandError, CommandParser, add_format, add_repeated, command
-from devicemanager.cli.output import clean, ids_text, lines_of, print_json, print_table, print_yaml
+from devicemanager.cli.output import (
+    clean,
+    ids_text,
+    lines_of,
+    print_documents,
+    print_json,
+    print_table,
+    print_yaml,
+)
 
 if TYPE_CHECKING:
     from devicemanager.claims.v1alpha1.objects import DeviceAllocation, DeviceClaim
@@ -39,6 +48,16 @@ def add(subparsers: Subparsers) -> None:
     _add_reading(actions)
     _add_explain(actions)
     _add_simulate(actions)
+    convert = command(
+        actions,
+        "convert",
+        _convert,
+        "write the objects of resource.k8s.io for structured claims",
+        description="Write ResourceSlices, DeviceClasses and ResourceClaims as YAML for the "
+        "pools, classes and claims in files. Notes on standard error name what has no equivalent.",
+    )
+    add_file(convert, "paths", claims_options.PATHS, nargs="*", metavar="PATH")
+    claims_options.add_simulated(convert)
 
 
 def _add_reading(actions: Subparsers) -> None:
@@ -255,6 +274,19 @@ def _explain(args: argparse.Namespace) -> int:
         for line in lines_of(explanation.text()):
             print(line)
     return _STATUS[explanation.fits]
+
+
+def _convert(args: argparse.Namespace) -> int:
+    from devicemanager.claims.dra.conversion import convert
+
+    objects = claims_options.read_objects(args.paths, args.simulate_pools)
+    if not objects:
+        raise CommandError("no pools, classes, claims or configs to convert: name a file")
+    found = convert(objects)
+    print_documents(found.objects)
+    for note in found.notes:
+        print(f"note: {clean(note)}", file=sys.stderr)
+    return 0
 
 
 def _simulate(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli.files import add_file
 from devicemanager.cli.options import CommandError, add_format, add_repeated, command
-from devicemanager.cli.output import print_json, print_table, print_yaml
+from devicemanager.cli.output import print_documents, print_json, print_table
 
 if TYPE_CHECKING:
     from devicemanager.claims.dra import AllocationResult, Profile
@@ -124,9 +124,7 @@ def _print(output: str, claims: Sequence[Object], results: Sequence[AllocationRe
     if output == "json":
         print_json("dra-allocate", {"claims": changed})
     elif output == "yaml":
-        for number, each in enumerate(changed):
-            print("---" if number else "", end="\n" if number else "")
-            print_yaml(each)
+        print_documents(changed)
     else:
         columns = ("CLAIM", "REQUEST", "DEVICE", "SHARE")
         print_table(columns, [row for each in changed for row in _rows(each)])

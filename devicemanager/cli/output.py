@@ -53,6 +53,14 @@ def print_yaml(value: object) -> None:
     print(text, end="")
 
 
+def print_documents(values: Iterable[object]) -> None:
+    """Print values as documents of one YAML stream."""
+    for number, each in enumerate(values):
+        if number:
+            print("---")
+        print_yaml(each)
+
+
 def print_json(schema: str, value: Mapping[str, object]) -> None:
     """Print a value as indented JSON, with the name of its shape in ``schema`` (docs/json.md)."""
     print(json.dumps({"schema": schema_name(schema), **value}, indent=2))
