@@ -40,7 +40,7 @@ def schedule(server: FakeApiServer) -> None:
     for pod in pending:
         try:
             name = _bind(server, pod, nodes, used, devices)
-        except StatusError:  # the pod was deleted meanwhile, or somebody else uses its claims
+        except StatusError:  # the pod was deleted meanwhile, or its claims were changed
             continue
         if name is not None:
             # Counted immediately, because the next pod of this loop must not get the same devices.

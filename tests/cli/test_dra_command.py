@@ -7,8 +7,10 @@ import json
 import pytest
 import yaml
 
+from devicemanager.claims.dra import Quirk
 from devicemanager.cli import main
 from tests.claims.dra.objects import GPU, claim, device, exactly, selected, slice_
+from tests.paths import ROOT
 
 V1 = "resource.k8s.io/v1"
 
@@ -152,3 +154,15 @@ def test_structured_claims_are_converted(written, capsys):
 def test_there_must_be_something_to_convert(capsys):
     assert main(["claims", "convert"]) == 2
     assert "no pools, classes, claims or configs to convert: name a file" in capsys.readouterr().err
+
+
+def test_the_page_shows_what_the_commands_print(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs" / "dra-allocate.md").read_text()
+    assert main(["dra", "allocate", "examples/dra/train.yaml"]) == 0
+    assert capsys.readouterr().out in page
+
+
+def test_the_page_lists_every_quirk():
+    page = (ROOT / "docs" / "dra-allocate.md").read_text()
+    assert all(f"| `{quirk.value}` |" in page for quirk in Quirk)

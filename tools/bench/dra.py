@@ -97,7 +97,7 @@ def _device(number: int) -> dict[str, Any]:
 def _read(devices: int, samples: int) -> list[Measurement]:
     """Measure how long the pools of a node take to read."""
     made = slices(devices)
-    times = [computed(lambda: Allocator(made, CLASSES).offer(_NODE)) for _ in range(samples)]
+    times = [computed(lambda: Allocator(made, CLASSES).allocate([], _NODE)) for _ in range(samples)]
     return [Measurement(f"DRA slices with {devices} devices read", times, at_most=100)]
 
 

@@ -24,7 +24,6 @@ from devicemanager.claims.core.model import (
     Allocation,
     Grant,
     LedgerState,
-    Limits,
 )
 from devicemanager.claims.core.solve import DEFAULT_LIMITS
 from devicemanager.claims.core.step_budget import OutOfStepsError, StepBudget
@@ -79,6 +78,10 @@ class InUse:
         return cls(frozenset(devices), tuple(shares))
 
 
+MAX_STEPS = DEFAULT_LIMITS.total
+"""Default limit of steps of one call, at about 8 µs a step."""
+_PICKS = DEFAULT_LIMITS.first_fit
+"""Number of picks after which the search prunes."""
 NOTHING = InUse()
 """No device is in use."""
 
@@ -91,7 +94,7 @@ def allocate(
     in_use: InUse = NOTHING,
     *,
     profile: Profile | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    max_steps: int = MAX_STEPS,
     new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
 ) -> list[AllocationResult] | None:
     """Allocate claims together on a node, with the devices that the scheduler would choose.
@@ -99,9 +102,9 @@ def allocate(
     The objects are those of resource.k8s.io/v1 as the API server stores them, that is with
     defaults set (``with_defaults``). Return a result for each claim, or None if they do not fit.
     Raises AllocationError for an error in an object, with the scheduler's message; InvalidPools
-    if they do not fit and a pool is invalid; TryAgain if the search has reached its limits.
+    if they do not fit and a pool is invalid; TryAgain if the search needs more than ``max_steps``.
     """
-    allocator = Allocator(slices, classes, profile=profile, limits=limits)
+    allocator = Allocator(slices, classes, profile=profile, max_steps=max_steps)
     return allocator.allocate(claims, node, in_use, new_share_id=new_share_id)
 
 
@@ -114,11 +117,11 @@ class Allocator:
         classes: Iterable[Object],
         *,
         profile: Profile | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        max_steps: int = MAX_STEPS,
     ) -> None:
         """Read the slices. Raises AllocationError for an object without its required fields."""
         self._profile = profile or Profile.of()
-        self._limits = limits
+        self._max_steps = max_steps
         self._slices = [Slice.of(each) for each in slices]
         self._classes = {each["metadata"]["name"]: each for each in classes}
         self._selectors = Selectors(self._profile)
@@ -127,7 +130,7 @@ class Allocator:
         self._views: dict[int, tuple[InUse, LedgerView]] = {}
         """By identity of an offer: what was in use in the last call, and its view."""
 
-    def offer(self, node: Node) -> Offer:
+    def _offer(self, node: Node) -> Offer:
         """Return what a node can use. Raises AllocationError for an invalid node selector."""
         key = node.name, tuple(sorted(node.labels.items()))
         if key not in self._offers:
@@ -143,16 +146,16 @@ class Allocator:
         new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> list[AllocationResult] | None:
         """Allocate claims as ``allocate`` does."""
-        offered = self.offer(node)
+        offered = self._offer(node)
         view = self._view(offered, in_use)
-        steps = StepBudget(self._limits.total)
+        steps = StepBudget(self._max_steps)
         call = Call(self._profile, node, offered, view, self._classes, self._selectors, steps)
         try:
             read = call.claims(claims)
-            picks = self._problem(call, read).answer(self._limits.first_fit)
+            picks = self._problem(call, read).answer(_PICKS)
         except OutOfStepsError:
             raise TryAgain(
-                f"undecided on node {node.name} after {self._limits.total} steps:"
+                f"undecided on node {node.name} after {self._max_steps} steps:"
                 f" {', '.join(map(key_of, claims))}"
             ) from None
         except EveryError as error:

@@ -7,7 +7,6 @@ import copy
 import pytest
 
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.core.model import Limits
 from devicemanager.claims.dra import (
     AllocationError,
     Allocator,
@@ -122,16 +121,15 @@ def test_a_search_that_reaches_its_limit_is_undecided():
     devices = [device(f"d{n}", attributes={"m": n % 10}) for n in range(20)]
     distinct = [{"distinctAttribute": f"{DRIVER}/m"}]
     wanted = claim(exactly(count=11), constraints=distinct)
-    limits = Limits(total=3_000, first_fit=500)
     with pytest.raises(TryAgain, match="undecided on node worker after 3000 steps: default/c"):
-        allocate([wanted], [slice_(*devices)], [GPU], NODE, limits=limits)
+        allocate([wanted], [slice_(*devices)], [GPU], NODE, max_steps=3_000)
 
 
 def test_evaluations_of_selectors_count_as_steps():
     devices = [device(f"d{n}", attributes={"m": n}) for n in range(100)]
     wanted = claim(exactly(**selected(f'device.attributes["{DRIVER}"].m == 1000')))
     with pytest.raises(TryAgain):
-        allocate([wanted], [slice_(*devices)], [GPU], NODE, limits=Limits(total=50))
+        allocate([wanted], [slice_(*devices)], [GPU], NODE, max_steps=50)
 
 
 def test_a_missing_field_of_a_slice_is_named():
