@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli import claims_options
 from devicemanager.cli.files import add_file
-from devicemanager.cli.options import CommandError, CommandParser, add_format, add_repeated, command
+from devicemanager.cli.options import (
+    LIST_FORMATS,
+    CommandError,
+    CommandParser,
+    add_format,
+    add_repeated,
+    command,
+)
 from devicemanager.cli.output import (
+    Listing,
     clean,
     ids_text,
     lines_of,
     print_documents,
     print_json,
-    print_table,
+    print_list,
     print_yaml,
 )
 
@@ -72,10 +80,10 @@ def _add_reading(actions: Subparsers) -> None:
     add_format(validate, "text", "json")
     listing = command(actions, "list", _list, "list claims and their devices")
     claims_options.add(listing)
-    add_format(listing, "table", "json")
+    add_format(listing, *LIST_FORMATS)
     pools = command(actions, "pools", _pools, "list pools and their devices in use")
     claims_options.add(pools)
-    add_format(pools, "table", "json")
+    add_format(pools, *LIST_FORMATS)
     show = command(actions, "show", _show, "show one claim")
     show.add_argument("claim", metavar="CLAIM", help="NAME, or NAMESPACE/NAME")
     claims_options.add(show)
@@ -152,11 +160,18 @@ def _validate(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     offline = claims_options.load(args)
     claims = [claim for _, claim in sorted(offline.allocator.claims.items())]
-    if args.output == "json":
-        print_json("claims", {"claims": [_claim_data(offline, each) for each in claims]})
-    else:
-        columns = ("CLAIM", "PHASE", "DEVICES", "PODS")
-        print_table(columns, [_row(offline, each) for each in claims])
+    data = [_claim_data(offline, each) for each in claims]
+
+    def listing() -> Listing:
+        rows = [_row(offline, each) for each in claims]
+        cdi = [
+            ids_text(id_ for one in each["cdi_devices"] for id_ in one["cdi_devices"])
+            for each in data
+        ]
+        columns, names = ("CLAIM", "PHASE", "DEVICES", "PODS"), [each.id for each in claims]
+        return Listing(columns, rows, names, [("CDI DEVICES", cdi)])
+
+    print_list(args.output, "claims", {"claims": data}, listing)
     return 0
 
 
@@ -211,11 +226,12 @@ def _show(args: argparse.Namespace) -> int:
 def _pools(args: argparse.Namespace) -> int:
     offline = claims_options.load(args)
     rows = list(_pool_data(offline))
-    if args.output == "json":
-        print_json("claims-pools", {"node": offline.node, "pools": rows})
-    else:
-        columns = ("POOL", "DRIVER", "DEVICES", "IN USE", "BUDGET")
-        print_table(columns, map(_pool_row, rows))
+    columns = ("POOL", "DRIVER", "DEVICES", "IN USE", "BUDGET")
+
+    def listing() -> Listing:
+        return Listing(columns, [_pool_row(each) for each in rows], [each["pool"] for each in rows])
+
+    print_list(args.output, "claims-pools", {"node": offline.node, "pools": rows}, listing)
     return 0
 
 

@@ -10,6 +10,9 @@ import attrs
 
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 
+Amounts = Mapping[ResourceName, int]
+"""Limits or requests of a container or a pod: map of a resource to an amount."""
+
 
 class RestartPolicy(StrEnum):
     """Restart policy of a pod: which containers the kubelet restarts (``spec.restartPolicy``)."""
@@ -57,6 +60,9 @@ class Pod:
     the pod is deleted."""
     has_resources: bool = False
     """True if the pod has ``spec.resources`` (pod-level resources)."""
+    pod_level_requests: Amounts = attrs.field(factory=dict)
+    """``spec.resources.requests`` with its defaults, for the resources that the pod level supports.
+    Units are those of ``Container.requests``."""
     backed: frozenset[tuple[ContainerName, ResourceName]] = frozenset()
     """Extended resources of containers that a resource claim provides instead of a plugin
     (``status.extendedResourceClaimStatus``)."""
@@ -128,10 +134,6 @@ def effective_request(pod: Pod, request_of: Callable[[Container], int]) -> int:
             largest_step = max(largest_step, sidecars + request)
     running = sidecars + sum(request_of(container) for container in pod.containers)
     return max(running, largest_step)
-
-
-Amounts = Mapping[ResourceName, int]
-"""A container's limits or requests: map of a resource to an amount."""
 
 
 def pod_requests(pod: Pod, amounts_of: Callable[[Container], Amounts]) -> Amounts:

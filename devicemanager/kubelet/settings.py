@@ -227,6 +227,12 @@ class Settings:
     """Number of registrations that one plugin process may have at a time, because each needs a
     connection and a thread in the kubelet. None means no limit, as in the real kubelet. Plugins in
     the kubelet's own process, as in tests, are not counted."""
+    max_registrations: int | None = attrs.field(
+        default=500, validator=_number(1, none=True, whole=True)
+    )
+    """Number of registrations that all plugin processes may have together. One process can have at
+    most a quarter of those that are free, so that processes that fork leave some to others. None
+    means no limit, as in the real kubelet. Plugins in the kubelet's own process are not counted."""
     pod_resources_qps: float | None = attrs.field(validator=_number(none=True, above=True))
     """Rate limit of PodResources, and of the Pods API, in requests per second. None means no limit.
     The default is 100 if the version has a limit."""

@@ -436,7 +436,7 @@ def test_failed_start_is_a_one_line_error(directory: Path, capsys: Any) -> None:
     root = ["--root", str(directory)]
     missing = directory / "none"
     assert error_of(capsys, *root, "--manifests", str(missing)) == (
-        f"manifest directory {missing} does not exist"
+        f"manifest directory {missing}: No such file or directory"
     )
     mixed = ["--simulate", f"{GPU}=1@0,1@none"]
     assert "or none" in error_of(capsys, *root, *mixed)
@@ -549,7 +549,7 @@ def test_missing_claims_directory_is_reported_before_the_start(
 ) -> None:
     assert main(["run", "--root", str(directory / "r"), "--claims", "/nosuch"]) == 2
     error = capsys.readouterr().err
-    assert error == "devicemanager: error: claims directory /nosuch does not exist\n"
+    assert error == "devicemanager: error: claims directory /nosuch: No such file or directory\n"
     assert not (directory / "r").exists()
 
 

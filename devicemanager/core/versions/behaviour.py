@@ -53,6 +53,9 @@ class Behaviour:
     unknown_init_requests: bool
     """True if an init container that requests an unknown extended resource is rejected. An app
     container with such a request runs without the resource."""
+    counts_pod_level_requests: bool
+    """True if the node check counts the requests of ``spec.resources`` instead of those of the
+    containers."""
     several_plugins: bool
     """True if several plugins can serve a resource: when the newest one disconnects, another one
     takes over. Otherwise a new plugin replaces the old one."""

@@ -124,7 +124,7 @@ def _read(path: Path) -> str:
     except TooLarge:
         raise ManifestError(TOO_LARGE) from None
     except (FileNotFoundError, ValueError):  # ValueError: a name with a null character
-        raise ManifestError("no such file") from None
+        raise ManifestError("No such file or directory") from None
     except OSError as error:
         raise ManifestError(f"cannot be read: {error.strerror}") from None
     try:

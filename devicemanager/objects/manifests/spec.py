@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from devicemanager.core.api.names import is_dns1123_subdomain
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
-from devicemanager.core.pods import Container, Pod, RestartPolicy
+from devicemanager.core.pods import Amounts, Container, Pod, RestartPolicy
 from devicemanager.objects.manifests.claims import (
     check_claims_exist,
     read_container_claims,
@@ -44,6 +44,7 @@ _SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
     "'-' or '.', and must start and end with an alphanumeric character"
 )
+_POD_LEVEL = frozenset(("cpu", "memory"))
 _RESTART_POLICIES = tuple(str(policy) for policy in RestartPolicy)
 
 
@@ -82,8 +83,7 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
         restart_policy = _restart_policy(spec.get("restartPolicy")) or RestartPolicy.ALWAYS
         grace = _grace_period(spec.get("terminationGracePeriodSeconds"))
         resources = spec.get("resources")
-        if not (resources is None or isinstance(resources, Mapping)):
-            raise wrong_type("resources", "a mapping", resources)
+        pod_level = _pod_level_requests(resources, (*init_containers, *containers))
     except FieldError as error:
         raise error.under("spec") from None
     return Pod(
@@ -96,8 +96,29 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
         claims,
         grace,
         bool(resources),
+        pod_level,
         _extended_resource_claims(manifest.get("status")),
     )
+
+
+def _pod_level_requests(resources: object, containers: Iterable[Container]) -> Amounts:
+    """Return the requests of ``spec.resources`` with the API's defaults.
+
+    A missing request is the limit, unless a container requests the resource: then the containers
+    decide (``defaultPodRequests``, pkg/apis/core/v1/defaults.go, v1.34).
+    """
+    try:
+        _, requests = read_resources(resources)
+    except FieldError as error:
+        raise error.under("resources") from None
+    explicit = (isinstance(resources, Mapping) and resources.get("requests")) or {}
+    requested = {name for container in containers for name in container.requests}
+    return {
+        name: amount
+        for name, amount in requests.items()
+        if name in _POD_LEVEL or name.startswith("hugepages-")
+        if name in explicit or name not in requested
+    }
 
 
 def _extended_resource_claims(status: object) -> frozenset[tuple[ContainerName, ResourceName]]:

@@ -262,6 +262,7 @@ GATED_CHANGES = [
     ("dra_extended", "1.33", "1.34", "DRAExtendedResource"),
     ("dra_health", "1.33", "1.34", "ResourceHealthStatus"),
     ("dra_health_messages", "1.35", "1.36", "ResourceHealthStatusMessage"),
+    ("counts_pod_level_requests", "1.31", "1.32", "PodLevelResources"),
     ("backed_fit", "1.33", "1.34", "DRAExtendedResource"),
     ("backed_skip_plugins", "1.34", "1.35", "DRAExtendedResource"),
     ("sidecars", "1.27", "1.28", "SidecarContainers"),
