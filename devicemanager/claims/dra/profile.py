@@ -64,8 +64,6 @@ class Profile:
     """Version of the allocator, its enabled feature gates, and its quirks."""
 
     version: str
-    minor: int
-    """Minor version: 37 for 1.37."""
     features: frozenset[Feature]
     quirks: frozenset[Quirk] = frozenset()
     error_names_device: bool = True
@@ -118,7 +116,6 @@ _BY_VERSION = {
     for each in (
         Profile(
             "1.36",
-            36,
             _DEFAULT_FEATURES,
             frozenset(
                 {
@@ -136,7 +133,7 @@ _BY_VERSION = {
             knows_alpha_fields=False,
             counters_of_any_node=True,
         ),
-        Profile("1.37", 37, _DEFAULT_FEATURES | {Feature.FRACTIONAL_RANGE}),
+        Profile("1.37", _DEFAULT_FEATURES | {Feature.FRACTIONAL_RANGE}),
     )
 }
 VERSIONS = tuple(_BY_VERSION)

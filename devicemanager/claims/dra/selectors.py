@@ -13,6 +13,7 @@ from devicemanager.claims.cel.dra import (
     Device,
     DraSelector,
     Features,
+    Release,
     compile_selector,
 )
 from devicemanager.claims.core.step_budget import StepBudget
@@ -26,6 +27,8 @@ _HINT = (
     " or guarding the check with has() for optional fields"
 )
 
+_RELEASES = {"1.36": Release.V1_36}
+"""Release of the CEL environment by version of the allocator; others have the newest one."""
 _STEPS = 4
 """Steps of the call's budget that an evaluation costs."""
 
@@ -49,7 +52,7 @@ class Selectors:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._features = Features(
-            minor=profile.minor,
+            release=_RELEASES.get(profile.version, Release.V1_37),
             consumable_capacity=profile.has(Feature.CONSUMABLE_CAPACITY),
             list_attributes=profile.has(Feature.LIST_ATTRIBUTES),
         )
