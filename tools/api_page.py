@@ -37,6 +37,7 @@ PUBLIC = {
     "devicemanager.plugin.recording": "record and replay calls between a kubelet and its plugins",
     "devicemanager.testing.mock_podresources": "a mock PodResources server",
     "devicemanager.claims": "structured claims",
+    "devicemanager.claims.dra": "allocation of claims of resource.k8s.io",
     "devicemanager.kubelet.runtime.oci": "settings for an OCI runtime",
     "devicemanager.kubelet.runtime.cdi": "devices by name, from specification files",
     "devicemanager.core.types": "types in the signatures of the packages above",
