@@ -59,6 +59,7 @@ def test_slices_belong_to_the_node(api, serve):
     [slice_] = api.all("resourceslices")
     [owner] = slice_["metadata"]["ownerReferences"]
     node = api.get("nodes", NODE)
+    assert slice_["metadata"]["name"].startswith(f"00000-{DRIVER}-{NODE}-")
     assert (owner["kind"], owner["uid"]) == ("Node", node["metadata"]["uid"])
 
 
