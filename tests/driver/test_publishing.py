@@ -176,7 +176,10 @@ def test_fields_that_the_server_drops_are_reported_once(api, serve, monkeypatch)
     driver = Fixed(Device("a", taints=[Taint(key="k")]))
     server = serve(driver)
     assert server.wait_published()
-    server._slices.notify()
+    before = writes(api)
+    driver.publish_resources([Device("a", taints=[Taint(key="k")])])
+    assert server.wait_published()
+    assert writes(api) == before
     driver.publish_resources(["b", Device("a", taints=[Taint(key="k")])])
     assert server.wait_published()
     assert driver.errors == [
