@@ -570,6 +570,8 @@ type Resource struct {
 type ResourceHealth struct {
 	ResourceID string `json:"resource_id"`
 	Health     Health `json:"health"`
+	// What the DRA driver says about the health; None for devices of plugins.
+	Message *string `json:"message"`
 }
 
 // ResourceList: The known resources, sorted by name.

@@ -74,7 +74,12 @@ class PodRecord:
     """Statuses of containers that were started or failed to start. The method ``status`` also
     returns a status for other containers."""
     has_sandbox: bool = False
-    """True if a container was started since the node booted."""
+    """True if the pod's sandbox was created since the node booted, for its first container."""
+    uses_dra: bool = False
+    """True if DRA drivers prepare the pod's claims before its sandbox is created."""
+    ending: tuple[Phase, str, str] | None = None
+    """Phase, reason and message that the pod will have when its claims are unprepared; None unless
+    its containers have stopped for good."""
     deletion_grace: float | None = None
     """Grace period of the pod's deletion in seconds; None if the pod is not being deleted."""
     deletion_time: float | None = None
