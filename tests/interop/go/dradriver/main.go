@@ -185,14 +185,16 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	defer helper.Stop()
 	lines.Emit("started", nil)
 	go d.runCommands(ctx, helper, stop)
-	if err := helper.PublishResources(ctx, resources(lines.List(*devices))); err != nil {
+	err = helper.PublishResources(ctx, resources(lines.List(*devices)))
+	// A signal also ends the first synchronization with the API server.
+	if err != nil && ctx.Err() == nil {
 		return err
 	}
 	lines.Emit("publishing", nil)
 	<-ctx.Done()
-	helper.Stop()
 	lines.Emit("ended", nil)
 	return nil
 }
