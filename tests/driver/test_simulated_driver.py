@@ -290,7 +290,7 @@ def test_invalid_arguments(arguments, text):
 
 def test_invalid_health(tmp_path):
     driver = SimulatedDriver(root="/x")
-    with pytest.raises(ValueError, match="invalid health 'Sick': use one of Unknown, Healthy"):
+    with pytest.raises(ValueError, match=r"invalid health .Sick.: use one of Healthy, Unhealthy"):
         driver.set_health("gpu-0", "Sick")
     with pytest.raises(ValueError, match="unknown device 'gpu-9': use one of gpu-0"):
         driver.set_health("gpu-9", "Healthy")
