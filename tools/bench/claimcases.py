@@ -159,7 +159,8 @@ def matching_of_triples(seed: int = 1, size: int = 10, devices: int = 40) -> Cla
     second, third = (random.sample(range(size), size) for _ in range(2))
     triples = list(zip(range(size), second, third, strict=True))  # an answer
     while len(triples) < devices:
-        triples.append(tuple(random.choices(range(size), k=3)))
+        one, two, three = random.choices(range(size), k=3)
+        triples.append((one, two, three))
     random.shuffle(triples)
     made = [
         _device("triples", f"t-{number}", 0, {f"{d}-{v}": 1 for d, v in enumerate(triple)})

@@ -30,6 +30,8 @@ from tools.harness.usage import Reading
 _DEVICES: Final = 64
 _PAUSE: Final = 0.01
 """Seconds between two rounds of an activity: a soak lasts long, and must leave room for others."""
+_SLOWLY: Final = 1.0
+"""Seconds between two rounds of a driver or a plugin."""
 _LINES: Final = 5
 """Number of lines that a reader of a stream reads before it disconnects."""
 _TIMEOUT: Final = 60.0
@@ -79,6 +81,7 @@ class MixedSoak(Node):
         activities = (
             self._admit,
             self._claim,
+            self._publish,
             self._reject,
             self._use_control,
             self._follow,
@@ -114,13 +117,17 @@ class MixedSoak(Node):
 
     def _claim(self) -> None:
         name, claims = self._name(), self.kubelet.claims
-        pool = SimulatedHardware().pools(claims.node)[0]
-        claims.publish(pool)  # constraints are evaluated again for a new pool
         self.kubelet.claim(_claim(name, _PARTITION))
         admission = self.kubelet.admit(pod_manifest(name, claims=[name], uid=name))
         admission.raise_for_rejection()
         self.kubelet.terminate(name)
         claims.withdraw(claims.claim(f"default/{name}").claim)
+
+    def _publish(self) -> None:
+        # Constraints are evaluated again for a new pool.
+        claims = self.kubelet.claims
+        claims.publish(SimulatedHardware().pools(claims.node)[0])
+        self._over.wait(_SLOWLY)
 
     def _reject(self) -> None:
         name, claims = self._name(), self.kubelet.claims
@@ -161,7 +168,7 @@ class MixedSoak(Node):
 
     def _restart_plugin(self) -> None:
         self.start_plugin()
-        self._over.wait(1.0)
+        self._over.wait(_SLOWLY)
 
 
 def _claim(name: str, request: object) -> dict[str, object]:
