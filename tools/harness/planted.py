@@ -79,7 +79,12 @@ def replace(function: Any, by: Callable[..., Any]) -> None:
         set_to(function, name, getattr(by, name))
 
 
+def on_undo(act: Callable[[], None]) -> None:
+    """Call a function when the bug is removed."""
+    _UNDO.append(act)
+
+
 def set_to(owner: Any, name: str, value: object) -> None:
     """Set an attribute of a module, class or function."""
-    _UNDO.append(partial(setattr, owner, name, getattr(owner, name)))
+    on_undo(partial(setattr, owner, name, getattr(owner, name)))
     setattr(owner, name, value)

@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from tools.harness.planted import planted, replace, set_to
+from tools.harness.planted import on_undo, planted, replace, set_to
 
 
 @planted("texts are not escaped")
@@ -185,6 +185,8 @@ def _host() -> None:
 
 @planted("constraints have no bound")
 def _constraints() -> None:
+    from devicemanager.claims import cel
     from devicemanager.claims.cel import cost
 
+    on_undo(cel.compile_v1alpha1.cache_clear)
     set_to(cost, "LIMIT", 1 << 60)
