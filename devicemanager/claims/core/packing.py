@@ -56,7 +56,7 @@ class Packing:
             if any(map(_is_short, usable, missing)):
                 return None
             free = bitset.union(usable)
-            parts = self._cover(free, wanted=sum(missing))
+            parts = self._cover(free)
             spare = len(parts) - sum(missing)
             if spare < 0:
                 return None
@@ -86,11 +86,12 @@ class Packing:
             free &= ~(1 << number)  # every answer with this device was tried
         return None
 
-    def _cover(self, free: int, wanted: int) -> list[int]:
+    def _cover(self, free: int) -> list[int]:
         """Divide devices into parts whose devices charge a common budget, largest parts first."""
-        self._steps.spend(2 + wanted * len(self._budgets) // 128)
         parts = []
         while free:
+            # Counted here, not at once: the caller's function must be called often.
+            self._steps.spend(1 + len(self._budgets) // 128)
             part = (
                 max([each & free for each in self._budgets], key=int.bit_count, default=0)
                 or free & -free
