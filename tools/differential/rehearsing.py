@@ -156,7 +156,7 @@ def _check(case: Plain, version: str, steps: Sequence[Plain], counts: Rehearsed)
 def _is(outcome: Outcome, real: Mapping[str, Any]) -> bool:
     if real["admit"] or outcome.reason != real["reason"]:
         return bool(real["admit"]) and not outcome.is_lost
-    return plain_text(outcome.message) == real["message"]
+    return bool(plain_text(outcome.message) == real["message"])
 
 
 # -- the snapshot ------------------------------------------------------------------------

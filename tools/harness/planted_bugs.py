@@ -185,8 +185,8 @@ def _host() -> None:
 
 @planted("constraints have no bound")
 def _constraints() -> None:
-    from devicemanager.claims import cel
-    from devicemanager.claims.cel import cost
+    from devicemanager.claims.cel import limits, v1alpha1
 
-    on_undo(cel.compile_v1alpha1.cache_clear)
-    set_to(cost, "LIMIT", 1 << 60)
+    on_undo(v1alpha1.compile_v1alpha1.cache_clear)
+    set_to(v1alpha1, "MAX_COST", 1 << 60)
+    set_to(limits, "MAX_WORK", 1 << 60)
