@@ -29,7 +29,7 @@ from devicemanager.apiserver.registry import Registry
 from devicemanager.apiserver.request_log import LoggedRequest, RequestLog
 from devicemanager.apiserver.resources import ResourceRules
 from devicemanager.apiserver.store import Object, Store
-from devicemanager.objects.dra import GATES, Compile
+from devicemanager.objects.dra import GATES
 
 __all__ = ["FakeApiServer"]
 
@@ -62,7 +62,6 @@ class FakeApiServer:
         port: int = 0,
         in_cluster: InCluster | None = None,
         feature_gates: Iterable[str] = (),
-        compile_: Compile | None = None,
     ) -> None:
         """Create a server; ``start`` opens its port.
 
@@ -77,14 +76,13 @@ class FakeApiServer:
         ``in_cluster``: files for programs in pods. The server then serves TLS, and accepts only
         their token.
         ``feature_gates``: gates that are on and off by default (``objects.dra.GATES``).
-        ``compile_``: compiler of CEL expressions; None accepts all expressions.
 
         Raises ValueError for an invalid definition or an unknown gate.
         """
         unknown = sorted(set(feature_gates) - GATES)
         if unknown:
             raise ValueError(f"unknown feature gate {unknown[0]!r}: use {', '.join(sorted(GATES))}")
-        self._rules = ResourceRules(feature_gates, *([compile_] if compile_ else []))
+        self._rules = ResourceRules(feature_gates)
         self._in_cluster = in_cluster
         self.faults = Faults()
         self.permissions = Permissions(allowed)

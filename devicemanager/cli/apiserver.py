@@ -63,6 +63,12 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the scheduler and the controllers of nodes, Jobs and claims",
     )
+    parser.add_argument(
+        "--strict-claims",
+        action="store_true",
+        help="with --controllers: remove reservations for pods that do not exist from every "
+        "claim, as in a cluster; otherwise claims that you hand in are left alone",
+    )
 
 
 def _port(text: str) -> int:
@@ -104,7 +110,7 @@ def _run(args: argparse.Namespace) -> int:
         if args.controllers:
             from devicemanager.apiserver import Controllers
 
-            stack.enter_context(Controllers(server))
+            stack.enter_context(Controllers(server, strict_claims=args.strict_claims))
         _announce(server, args)
         with contextlib.suppress(Stopped), signals.interruptible():
             for request in server.log.follow():

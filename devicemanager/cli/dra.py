@@ -10,7 +10,7 @@ from devicemanager.cli.options import CommandParser
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
 
-_ACTIONS = ("validate", "slices", "pools", "claims")
+_ACTIONS = ("allocate", "validate", "slices", "pools", "claims")
 """The actions, in the order of ``--help``. Each one is a module ``dra_NAME``."""
 
 
@@ -18,7 +18,7 @@ def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager dra`` and its actions."""
     parser = subparsers.add_parser(
         "dra",
-        help="validate and show objects of Dynamic Resource Allocation",
+        help="allocate claims of resource.k8s.io, validate and list objects",
         description="Work with ResourceSlices, ResourceClaims and DeviceClasses in YAML or JSON "
         "files, or on an API server.",
     )
