@@ -147,8 +147,8 @@ class Cluster:
         """Check whether nodes with these names can join; change nothing.
 
         With ``shards``, also check the permissions for leases of shards in ``namespace``. With
-        ``take_over``, nodes that another process runs are no error; leases of shards prevent that
-        two processes run one node. Raises ClusterError if the nodes cannot join.
+        ``take_over``, the names can be those of nodes that another process runs. Raises
+        ClusterError if the nodes cannot join.
         """
         if self._as_nodes == "strict":
             check_descriptors(len(names))
