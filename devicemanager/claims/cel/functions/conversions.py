@@ -28,8 +28,11 @@ from devicemanager.claims.cel.values import (
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}\Z")
 _DOUBLE = re.compile(
-    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)\Z", re.I
+    r"[+-]?(?:(?:[0-9_]+\.?[0-9_]*|\.[0-9_]+)(?:e[+-]?[0-9_]+)?|inf(?:inity)?|nan)\Z", re.I
 )
+_HEX_DOUBLE = re.compile(r"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+\Z", re.I)
+_MISPLACED = re.compile(r"(?<![0-9])_|_(?![0-9])")
+"""Underscore that does not separate digits."""
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 _DURATION_PART = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 _UNITS = {
@@ -77,12 +80,22 @@ def _string_to_uint(text: str) -> UInt:
 
 def string_to_double(text: str) -> float:
     """Evaluate ``double('1.5')``."""
-    if not _DOUBLE.match(text):
+    number = _double(text)
+    if number is None:
         raise _fails(text, "double")
-    number = float(text)
     if math.isinf(number) and not text.lower().lstrip("+-").startswith("inf"):
         raise _fails(text, "double")
     return number
+
+
+def _double(text: str) -> float | None:
+    try:
+        if _HEX_DOUBLE.match(text):
+            return float.fromhex(text)
+        is_number = _DOUBLE.match(text) and not _MISPLACED.search(text)
+        return float(text.replace("_", "")) if is_number else None
+    except (OverflowError, ValueError):
+        return None
 
 
 def _string_to_bool(text: str) -> bool:
@@ -129,6 +142,11 @@ def string_to_duration(text: str) -> Duration:
     if not rest or total > 2**63 - (sign > 0):
         raise _fails(text, "google.protobuf.Duration")
     return Duration(sign * total)
+
+
+def _int_to_duration(number: int) -> Duration:
+    # The overload is declared, but cel-go does not implement it.
+    raise _fails(number, "google.protobuf.Duration")
 
 
 def duration_to_string(duration: Duration) -> str:
@@ -268,7 +286,7 @@ IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     "int64_to_double": float,
     "string_to_double": string_to_double,
     "uint64_to_double": float,
-    "int64_to_duration": Duration,
+    "int64_to_duration": _int_to_duration,
     "string_to_duration": string_to_duration,
     "double_to_int64": _double_to_int,
     "duration_to_int64": lambda duration: duration.nanos,
