@@ -18,7 +18,8 @@ class CheckpointNotFound(CheckpointError):
 
     def __str__(self) -> str:
         return (
-            f"{self.source}: no such file: check the path, or wait until a kubelet has written it"
+            f"{self.source}: No such file or directory: check the path, or wait until a kubelet "
+            "has written it"
         )
 
 

@@ -27,7 +27,8 @@ ALTERED: Final = (
     "because the new checksum makes all of them valid"
 )
 UNREGISTERED: Final = (
-    "the registered resources are lost: each returns when its plugin registers again"
+    "the registered resources are lost: each returns when its plugin registers again; "
+    "until then, `verify` reports resources with devices as not registered"
 )
 _REPLACED: Final = "\ufffd"
 

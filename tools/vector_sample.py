@@ -33,8 +33,9 @@ import attrs
 import yaml
 from coverage import Coverage, CoverageData
 
+from devicemanager.claims.dra.profile import Profile
 from devicemanager.core.versions.version import KubeletVersion
-from tools.replay import admission, cel, checkpoint, claims, dra, lively
+from tools.replay import admission, cel, checkpoint, claims, dra, dra_allocate, lively
 from tools.replay.dra_expected import expected_steps
 from tools.replay.lively_behaviours import BEHAVIOURS
 
@@ -225,6 +226,30 @@ def _replay_dra(scenario: dict[str, Any]) -> None:
             dra.replay_vector(scenario["id"], scenario, steps, version)
 
 
+def _dra_allocate(text: str) -> tuple[str, list[Vector]]:
+    problems = [json.loads(line) for line in text.splitlines() if line.strip()]
+    return "", [
+        Vector(
+            problem["id"],
+            _json({key: value for key, value in problem.items() if key not in _PROSE}),
+            partial(_replay_problem, problem),
+            frozenset((("error", _shape(problem["expect"].get("error", ""))),)),
+        )
+        for problem in problems
+    ]
+
+
+def _replay_problem(problem: dict[str, Any]) -> None:
+    for version in ("1.37", "1.36"):
+        profile = Profile.of(version, features=problem["features"])
+        dra_allocate.Problem.of(problem).solve(profile)
+
+
+def _shape(error: str) -> str:
+    """Return an error text without names and numbers."""
+    return re.sub(r"[a-z0-9.-]+/[a-z0-9./-]+|\d+", "N", error)
+
+
 def _of_dra(scenario: dict[str, Any]) -> Iterator[Feature]:
     """Iterate over the operations and messages of a scenario of the DRA manager."""
     yield "settings", *scenario.get("gates", ()), len(scenario.get("kubelet", "default"))
@@ -308,6 +333,12 @@ SETS: Final = (
     VectorSet("claims.yaml", 40_000, _claims, ("devicemanager/claims",)),
     VectorSet("claims-random.yaml", 140_000, _claims, ("devicemanager/claims",)),
     VectorSet("dra-manager.jsonl", 130_000, _dra, ("devicemanager/core/dra", "checkpoint/dra")),
+    VectorSet(
+        "dra-allocate.jsonl",
+        120_000,
+        _dra_allocate,
+        ("devicemanager/claims/dra", "devicemanager/claims/core"),
+    ),
     VectorSet(
         "lively.jsonl", 300_000, _lively, ("devicemanager/core", "devicemanager/kubelet/manager")
     ),

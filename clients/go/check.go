@@ -62,8 +62,8 @@ func Check(t *testing.T, options []string, plugin ...string) {
 // String describes the result, with the plugin's output and the events that led to it.
 func (v Verdict) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s %s: %s\n  seen:      %s\n  expected:  %s\n  on a node: %s\n",
-		v.ID, v.Title, v.Outcome, v.Seen, v.Expects, v.Production)
+	fmt.Fprintf(&text, "%s %s: %s\n  check:     %s %s\n  expected:  %s\n  on a node: %s\n",
+		v.ID, v.Outcome, v.Seen, v.Severity, v.Title, v.Expects, v.Production)
 	for _, link := range v.Links {
 		fmt.Fprintf(&text, "  see:       %s\n", link)
 	}

@@ -133,7 +133,7 @@ def _files(paths: Iterable[Path], already_read: Mapping[Path, bytes]) -> Iterato
         elif path.exists():
             yield path
         else:
-            raise ClaimsError(f"{path}: no such file or directory")
+            raise ClaimsError(f"{path}: No such file or directory")
 
 
 def files_in(directory: Path) -> list[Path]:

@@ -37,7 +37,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import IO, Any
 
-from devicemanager.cli.options import CommandError, CommandParser, Run
+from devicemanager.cli.options import CommandError, CommandParser, Run, SuggestingParser
 from devicemanager.cli.output import clean
 from devicemanager.io.own_packages import loaded
 
@@ -47,7 +47,7 @@ _GROUPS = {
     "a mock kubelet": ("run", "ctl", "join", "podresources"),
     "plugins": ("check", "exec", "simulate", "record", "replay"),
     "any kubelet, including a real one": ("pods", "resources", "top"),
-    "troubleshooting": ("explain", "claims", "snapshot", "checkpoint"),
+    "troubleshooting": ("explain", "claims", "dra", "snapshot", "rehearse", "checkpoint"),
     "shell": ("completion",),
 }
 """The subcommands, in the groups and the order of ``--help``."""
@@ -93,8 +93,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     # The value until the arguments are parsed.
     debug = False
+    words = sys.argv[1:] if argv is None else argv
     try:
-        args = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
+        # Without arguments, the user wants to know what the command can do.
+        args = _parser(words).parse_args(words or ["--help"])
         debug = args.debug
         # The caller has closed standard output (`>&-`): print would discard all output silently.
         if sys.stdout is None:
@@ -158,7 +160,7 @@ def whole_parser() -> argparse.ArgumentParser:
     return _parser()
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(SuggestingParser):
     """Argument parser whose help lists the subcommands in groups."""
 
     def format_help(self) -> str:

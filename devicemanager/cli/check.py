@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
 from devicemanager.cli.checking import list_checks, print_verdict, report_or_end, run_until_signal
-from devicemanager.cli.files import add_file
+from devicemanager.cli.files import add_directory, add_file
 from devicemanager.cli.options import CommandError, add_format, add_repeated, command
 from devicemanager.cli.output import clean, print_json, print_table
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from devicemanager.conformance import (
         Check,
+        Hardware,
         Profile,
         Report,
         Verdict,
@@ -109,6 +110,7 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the plugin in a private mount namespace, with the kubelet at /var/lib/kubelet",
     )
+    _add_hardware(parser)
     add(
         "--restart",
         choices=("never", "always"),
@@ -140,6 +142,34 @@ def _complete(parser: argparse.ArgumentParser) -> None:
     )
     settings_options.add_settings(parser, "version", every=_EVERY_VERSION)
     add_format(parser, "text", "json")
+
+
+_DIRECTORIES = {
+    "dev": "/dev; its files may be regular files in place of device nodes",
+    "sys": "/sys",
+    "cdi": "/etc/cdi and /var/run/cdi",
+}
+"""What the directory of an option replaces, by the option's name."""
+
+
+def _add_hardware(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("hardware that this machine does not have")
+    group.add_argument(
+        "--numa",
+        metavar="NODES|host|FILE",
+        help="NUMA nodes that devices may have: IDs such as 0,1 or 0-3, `host`, or a file as for "
+        "`run` (default: the nodes in --sys)",
+    )
+    for name, replaced in _DIRECTORIES.items():
+        add_directory(group, f"--{name}", f"directory to mount for the plugin at {replaced}")
+
+
+def _hardware(args: argparse.Namespace) -> Hardware:
+    from devicemanager.conformance import Hardware
+    from devicemanager.kubelet.host.numa import read_numa
+
+    numa = None if args.numa is None else read_numa(args.numa).topology
+    return Hardware(numa=numa, dev=args.dev, sys=args.sys, cdi=args.cdi)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -192,6 +222,7 @@ def _run(args: argparse.Namespace) -> int:
         command=args.command,
         env=dict(args.env),
         at_node_paths=args.at_node_paths,
+        hardware=_hardware(args),
         restart=args.restart,
         hooks=dict(args.hook),
         resources=tuple(args.resource),
@@ -311,6 +342,9 @@ def _command_of(args: argparse.Namespace, check: Check, version: str) -> str:
             words += [f"--{name}", value]
     # With --kubelet-version all, each report has its own version.
     words += ["--kubelet-version", version] if args.kubelet_version is not None else []
+    for name in ("numa", *_DIRECTORIES):
+        value = getattr(args, name)
+        words += [] if value is None else [f"--{name}", value]
     words += ["--at-node-paths"] if args.at_node_paths else []
     words += ["--restart", args.restart] if args.restart != "never" else []
     words += ["--thorough"] if args.thorough else []

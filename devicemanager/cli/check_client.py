@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from devicemanager.conformance import Check, Verdict
 
 # Options of `check` that only make sense for a plugin.
-_PLUGIN_OPTIONS = ("hook", "thorough", "kubelet_version", "feature_gates")
+_PLUGIN_OPTIONS = (
+    "hook",
+    "thorough",
+    "kubelet_version",
+    "feature_gates",
+    "numa",
+    "dev",
+    "sys",
+    "cdi",
+)
 
 
 def run_client(args: argparse.Namespace) -> int:

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli import claims_options
 from devicemanager.cli.files import add_file
-from devicemanager.cli.options import CommandError, CommandParser, add_format, add_repeated, command
-from devicemanager.cli.output import clean, ids_text, lines_of, print_json, print_table, print_yaml
+from devicemanager.cli.options import (
+    LIST_FORMATS,
+    CommandError,
+    CommandParser,
+    add_format,
+    add_repeated,
+    command,
+)
+from devicemanager.cli.output import (
+    Listing,
+    clean,
+    ids_text,
+    lines_of,
+    print_documents,
+    print_json,
+    print_list,
+    print_yaml,
+)
 
 if TYPE_CHECKING:
     from devicemanager.claims.v1alpha1.objects import DeviceAllocation, DeviceClaim
@@ -39,6 +56,16 @@ def add(subparsers: Subparsers) -> None:
     _add_reading(actions)
     _add_explain(actions)
     _add_simulate(actions)
+    convert = command(
+        actions,
+        "convert",
+        _convert,
+        "write the objects of resource.k8s.io for structured claims",
+        description="Write ResourceSlices, DeviceClasses and ResourceClaims as YAML for the "
+        "pools, classes and claims in files. Notes on standard error name what has no equivalent.",
+    )
+    add_file(convert, "paths", claims_options.PATHS, nargs="*", metavar="PATH")
+    claims_options.add_simulated(convert)
 
 
 def _add_reading(actions: Subparsers) -> None:
@@ -53,10 +80,10 @@ def _add_reading(actions: Subparsers) -> None:
     add_format(validate, "text", "json")
     listing = command(actions, "list", _list, "list claims and their devices")
     claims_options.add(listing)
-    add_format(listing, "table", "json")
+    add_format(listing, *LIST_FORMATS)
     pools = command(actions, "pools", _pools, "list pools and their devices in use")
     claims_options.add(pools)
-    add_format(pools, "table", "json")
+    add_format(pools, *LIST_FORMATS)
     show = command(actions, "show", _show, "show one claim")
     show.add_argument("claim", metavar="CLAIM", help="NAME, or NAMESPACE/NAME")
     claims_options.add(show)
@@ -133,11 +160,18 @@ def _validate(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     offline = claims_options.load(args)
     claims = [claim for _, claim in sorted(offline.allocator.claims.items())]
-    if args.output == "json":
-        print_json("claims", {"claims": [_claim_data(offline, each) for each in claims]})
-    else:
-        columns = ("CLAIM", "PHASE", "DEVICES", "PODS")
-        print_table(columns, [_row(offline, each) for each in claims])
+    data = [_claim_data(offline, each) for each in claims]
+
+    def listing() -> Listing:
+        rows = [_row(offline, each) for each in claims]
+        cdi = [
+            ids_text(id_ for one in each["cdi_devices"] for id_ in one["cdi_devices"])
+            for each in data
+        ]
+        columns, names = ("CLAIM", "PHASE", "DEVICES", "PODS"), [each.id for each in claims]
+        return Listing(columns, rows, names, [("CDI DEVICES", cdi)])
+
+    print_list(args.output, "claims", {"claims": data}, listing)
     return 0
 
 
@@ -192,11 +226,12 @@ def _show(args: argparse.Namespace) -> int:
 def _pools(args: argparse.Namespace) -> int:
     offline = claims_options.load(args)
     rows = list(_pool_data(offline))
-    if args.output == "json":
-        print_json("claims-pools", {"node": offline.node, "pools": rows})
-    else:
-        columns = ("POOL", "DRIVER", "DEVICES", "IN USE", "BUDGET")
-        print_table(columns, map(_pool_row, rows))
+    columns = ("POOL", "DRIVER", "DEVICES", "IN USE", "BUDGET")
+
+    def listing() -> Listing:
+        return Listing(columns, [_pool_row(each) for each in rows], [each["pool"] for each in rows])
+
+    print_list(args.output, "claims-pools", {"node": offline.node, "pools": rows}, listing)
     return 0
 
 
@@ -255,6 +290,19 @@ def _explain(args: argparse.Namespace) -> int:
         for line in lines_of(explanation.text()):
             print(line)
     return _STATUS[explanation.fits]
+
+
+def _convert(args: argparse.Namespace) -> int:
+    from devicemanager.claims.dra.conversion import convert
+
+    objects = claims_options.read_objects(args.paths, args.simulate_pools)
+    if not objects:
+        raise CommandError("no pools, classes, claims or configs to convert: name a file")
+    found = convert(objects)
+    print_documents(found.objects)
+    for note in found.notes:
+        print(f"note: {clean(note)}", file=sys.stderr)
+    return 0
 
 
 def _simulate(args: argparse.Namespace) -> int:

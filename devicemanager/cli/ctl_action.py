@@ -21,7 +21,7 @@ from msgspec.structs import FieldInfo
 
 from devicemanager.cli.ctl_client import pods_among, print_line, show
 from devicemanager.cli.files import add_file
-from devicemanager.cli.options import CommandParser, add_format, command
+from devicemanager.cli.options import LIST_FORMATS, CommandParser, add_format, command
 from devicemanager.cli.output import clean, lines_of
 from devicemanager.cli.settings_options import number
 from devicemanager.control.operation import Operation, OperationTable, Text
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from devicemanager.kubelet.pods.pod_info import PodInfo
 
-LIST: Final = ("table", "wide", "json", "yaml", "name")
+LIST: Final = LIST_FORMATS
 """Output formats of a list."""
 ONE: Final = ("yaml", "json")
 """Output formats of a single object."""

@@ -7,6 +7,7 @@ The module is imported only when ``ctl`` is called, because the operations need 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -185,7 +186,7 @@ def add(subparsers: Subparsers) -> None:
         Action(
             "pod",
             "getPod",
-            help="wait until a pod is in a phase, or deleted",
+            help="wait until a pod is in a phase, or deleted; exit status 1 if this cannot happen",
             more=[
                 argument(
                     "--phase",
@@ -344,6 +345,9 @@ def _clear_faults(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 # -- waits -------------------------------------------------------------------------------
 
+_FINAL: Final = ("Succeeded", "Failed")
+"""The phases that never change: only the pod's deletion can follow."""
+
 
 def _wait_for_call(client: MockKubeletClient, args: argparse.Namespace) -> int:
     timeout = CallWait().timeout if args.timeout is None else args.timeout
@@ -372,7 +376,17 @@ def _wait_for_pod(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
     if args.phase != "Deleted":
         pods_named(client, [args.pod])  # raises CommandError for a wrong name before the wait
-    what = f"pod {args.pod} to be {args.phase}"
+    ends, found = {args.phase, "Deleted", *(_FINAL if args.phase != "Deleted" else ())}, ""
+
+    def is_over() -> bool:
+        nonlocal found
+        found = phase()
+        return found in ends
+
     # A phase changes only with an event, so the wait checks after events.
-    client.wait_for(lambda: phase() == args.phase, args.timeout, what)
-    return 0
+    client.wait_for(is_over, args.timeout, f"pod {args.pod} to be {args.phase}")
+    if found == args.phase:
+        return 0
+    text = f"pod {args.pod} is {found}: it cannot become {args.phase} any more"
+    print(clean(text), file=sys.stderr)
+    return 1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from devicemanager.cli import settings_options
 from devicemanager.cli.files import add_file, file_name
 from devicemanager.cli.options import CommandError, add_repeated, rejected_server
+from devicemanager.cli.server_options import HTTP_DEFAULT
 
 if TYPE_CHECKING:
     from devicemanager.cluster.cluster import Cluster
@@ -174,8 +175,11 @@ def add_http(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("HTTP")
     group.add_argument(
         "--http",
+        nargs="?",
+        const=HTTP_DEFAULT,
         metavar="ADDRESS:PORT",
-        help="serve /nodes/NAME/pods, /nodes/NAME/metrics, logs and /healthz of all nodes",
+        help="serve /nodes/NAME/pods, /nodes/NAME/metrics, logs and /healthz of all nodes "
+        f"(default address: {HTTP_DEFAULT})",
     )
     group.add_argument(
         "--http-allow-remote",

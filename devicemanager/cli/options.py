@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -46,7 +46,49 @@ def rejected_server(flag: str) -> Iterator[None]:
         raise CommandError(f"--{flag}: {error}{more}") from None
 
 
-class CommandParser(argparse.ArgumentParser):
+class SuggestingParser(argparse.ArgumentParser):
+    """Argument parser whose errors suggest what a mistyped word was meant to be."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        # argparse has no public hook for its error, which lists all choices.
+        if action.choices is not None and value not in action.choices:
+            meant = _meant(str(value), map(str, action.choices))
+            if meant:
+                raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {meant}")
+        super()._check_value(action, value)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, and reject unknown arguments.
+
+        The base class would leave those of a subcommand to the main parser, which prints the wrong
+        usage.
+        """
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            words = sys.argv[1:] if args is None else args
+            text = f"unrecognized arguments: {' '.join(unknown)}"
+            hints = _meant_option(unknown, self._option_string_actions), self.hint(words)
+            self.error("; ".join([text, *filter(None, hints)]))
+        return found, unknown
+
+    def hint(self, words: Sequence[str]) -> str:
+        """Return advice for unknown arguments among ``words``; empty if there is none."""
+        return ""
+
+
+def _meant_option(unknown: Iterable[str], known: Iterable[str]) -> str:
+    options = [word.partition("=")[0] for word in unknown if word.startswith("--")]
+    return _meant(options[0], known) if options else ""
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    import difflib  # most commands have no mistyped word
+
+    found = difflib.get_close_matches(word, list(known), 1)
+    return f"did you mean {found[0]}?" if found else ""
+
+
+class CommandParser(SuggestingParser):
     """Argument parser of a subcommand.
 
     ``complete`` adds arguments when the subcommand is called. It can import modules that are too
@@ -64,22 +106,17 @@ class CommandParser(argparse.ArgumentParser):
         self.allow_abbrev = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Add the arguments of ``complete``, parse, and reject unknown arguments.
-
-        The base class would leave unknown arguments to the main parser, which prints the wrong
-        usage.
-        """
+        """Add the arguments of ``complete`` and parse."""
         # Reset first, because a parser can parse twice but can add an argument only once.
         complete, self.complete = self.complete, None
         if complete is not None:
             complete(self)
-        found, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            # If -- is missing, the options of the other command are unknown here.
-            hint = self.takes_command and "--" not in (sys.argv[1:] if args is None else args)
-            more = "; put the command to run after --" if hint else ""
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{more}")
-        return found, unknown
+        return super().parse_known_args(args, namespace)
+
+    def hint(self, words: Sequence[str]) -> str:
+        """Advise to use ``--``: without it, the options of the other command are unknown here."""
+        is_missing = self.takes_command and "--" not in words
+        return "put the command to run after --" if is_missing else ""
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         """Print the help. Raises OSError if it cannot be written, except for a broken pipe."""
@@ -105,6 +142,14 @@ def command(
     parser.set_defaults(run=run)
     parser.complete = complete
     return parser
+
+
+LIST_FORMATS = ("table", "wide", "json", "yaml", "name")
+"""The output formats of every list."""
+
+
+LIST_FORMATS = ("table", "wide", "json", "yaml", "name")
+"""The output formats of every list."""
 
 
 def add_format(parser: argparse.ArgumentParser, *formats: str) -> None:

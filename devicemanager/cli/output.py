@@ -6,8 +6,8 @@ import contextlib
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devicemanager.core.printable import is_printable
 
@@ -51,6 +51,46 @@ def print_yaml(value: object) -> None:
         # Rarely needed, and less readable: this escapes every character that is not ASCII.
         text = yaml.safe_dump(value, sort_keys=False)
     print(text, end="")
+
+
+def print_documents(values: Iterable[object]) -> None:
+    """Print values as documents of one YAML stream."""
+    for number, each in enumerate(values):
+        if number:
+            print("---")
+        print_yaml(each)
+
+
+class Listing(NamedTuple):
+    """A list to print: its rows, and their names."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    names: Sequence[str]
+    """Names of the items for ``-o name``, each one once."""
+    wide: Sequence[tuple[str, Sequence[str]]] = ()
+    """Additional columns for ``-o wide``: heading and cells."""
+
+
+def print_list(
+    form: str, schema: str, value: Mapping[str, object], listing: Callable[[], Listing]
+) -> None:
+    """Print a list in one of ``options.LIST_FORMATS``. ``value`` is its data for JSON and YAML."""
+    if form == "json":
+        print_json(schema, value)
+    elif form == "yaml":
+        print_yaml({"schema": schema_name(schema), **value})
+    elif form == "name":
+        for name in dict.fromkeys(listing().names):
+            print(clean(name))
+    else:
+        columns, rows, _, wide = listing()
+        more = wide if form == "wide" else ()
+        cells = zip(*(each for _, each in more), strict=True) if more else [()] * len(rows)
+        print_table(
+            [*columns, *(heading for heading, _ in more)],
+            [[*row, *extra] for row, extra in zip(rows, cells, strict=True)],
+        )
 
 
 def print_json(schema: str, value: Mapping[str, object]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from devicemanager.cli.files import add_socket, check_socket
-from devicemanager.cli.options import add_format, command
-from devicemanager.cli.output import ids_text, nodes_text, print_json, print_table
+from devicemanager.cli.options import LIST_FORMATS, add_format, command
+from devicemanager.cli.output import Listing, ids_text, nodes_text, print_list
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
@@ -24,7 +24,7 @@ def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager pods`` and its options."""
     parser = command(subparsers, "pods", _run, "show the pods of a kubelet and their devices")
     add_socket(parser)
-    add_format(parser, "table", "json")
+    add_format(parser, *LIST_FORMATS)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -35,10 +35,9 @@ def _run(args: argparse.Namespace) -> int:
     # Retries, because all clients of a kubelet share its rate limit.
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         pods = sorted(client.list(), key=lambda pod: (pod.namespace, pod.name))
-    if args.output == "json":
-        print_json("pods", {"pod_resources": [pod_data(pod) for pod in pods]})
-    else:
-        print_table(COLUMNS, rows(pods))
+    data = {"pod_resources": [pod_data(pod) for pod in pods]}
+    names = [f"{pod.namespace}/{pod.name}" for pod in pods]
+    print_list(args.output, "pods", data, lambda: Listing(COLUMNS, list(rows(pods)), names))
     return 0
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from devicemanager.cli.files import add_socket, check_socket
-from devicemanager.cli.options import add_format, command
-from devicemanager.cli.output import ids_text, nodes_text, print_json, print_table
+from devicemanager.cli.options import LIST_FORMATS, add_format, command
+from devicemanager.cli.output import Listing, ids_text, nodes_text, print_list
 from devicemanager.cli.pods import amount_rows
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager resources`` and its options."""
     parser = command(subparsers, "resources", _run, "show the allocatable resources of a kubelet")
     add_socket(parser)
-    add_format(parser, "table", "json")
+    add_format(parser, *LIST_FORMATS)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -33,10 +33,12 @@ def _run(args: argparse.Namespace) -> int:
     # Retries, because all clients of a kubelet share its rate limit.
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         allocatable = client.get_allocatable()
-        if args.output == "json":
-            print_json("resources", allocatable_data(allocatable))
-            return 0
-        print_table(COLUMNS, rows(allocatable, client.list()))
+
+        def listing() -> Listing:
+            found = list(rows(allocatable, client.list()))
+            return Listing(COLUMNS, found, [row[0] for row in found])
+
+        print_list(args.output, "resources", allocatable_data(allocatable), listing)
     return 0
 
 

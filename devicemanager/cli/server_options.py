@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # The value of --control if no address is given.
 _SOCKET_ONLY = ""
 # The address of a kubelet's read-only port.
-_HTTP_DEFAULT = "127.0.0.1:10255"
+HTTP_DEFAULT = "127.0.0.1:10255"
 
 
 def add_control(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -63,10 +63,10 @@ def add_http(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--http",
         nargs="?",
-        const=_HTTP_DEFAULT,
+        const=HTTP_DEFAULT,
         metavar="ADDRESS:PORT",
         help="serve the kubelet's read-only endpoints (/healthz, /pods, /metrics and more) and a "
-        f"live page (default address: {_HTTP_DEFAULT}); with --control, also the control API",
+        f"live page (default address: {HTTP_DEFAULT}); with --control, also the control API",
     )
     group.add_argument(
         "--http-allow-remote",

@@ -120,7 +120,7 @@ def _check_file(path: str | os.PathLike[str] | None) -> None:
     try:
         check_kubeconfig(path)
     except OSError as error:
-        raise ClusterError(f"cannot read kubeconfig {path}: {error.strerror}: {_HINT}") from None
+        raise ClusterError(f"kubeconfig {path}: {error.strerror}: {_HINT}") from None
     except ValueError as error:
         raise ClusterError(f"kubeconfig {path}: {error}: {_HINT}") from None
 

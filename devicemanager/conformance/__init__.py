@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from devicemanager.conformance.check_run import CheckRun
     from devicemanager.conformance.checks import all_checks, select
     from devicemanager.conformance.client import CallFailed, ListStream, PluginClient
+    from devicemanager.conformance.hardware import Hardware
     from devicemanager.conformance.limits import Limits
     from devicemanager.conformance.observations import Observations, Timeline
     from devicemanager.conformance.outcomes import (
@@ -74,6 +75,7 @@ __all__ = [
     "CheckRun",
     "ConformanceWarning",
     "Failed",
+    "Hardware",
     "Hook",
     "Limits",
     "Line",
@@ -120,6 +122,7 @@ __getattr__, __dir__ = lazy_names(
         "FORMS": "reports",
         "Failed": "outcomes",
         "HOOKS": "plugin_under_test",
+        "Hardware": "hardware",
         "Hook": "plugin_under_test",
         "Limits": "limits",
         "Line": "outcomes",

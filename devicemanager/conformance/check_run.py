@@ -47,6 +47,8 @@ _FIRST_NOTE_SECONDS, _NEXT_NOTE_SECONDS = 3.0, 10.0
 class CheckRun:
     """One run of one check on one stage (a mock kubelet with the plugin)."""
 
+    _registered_before = False
+    """True if the plugin has registered since its start."""
     subject: str | None = None
     """Resource that ``resource`` returns; None for the plugin's first one."""
 
@@ -97,6 +99,7 @@ class CheckRun:
     def launch(self, *before: str, hook: str = "") -> PluginProcess:
         """Start an instance of the plugin and return without waiting. ``before`` are words to put
         before its command. ``hook`` is the name of a hook to run first."""
+        self._registered_before = False
         self.step(f"start the plugin after the hook {hook}" if hook else "start the plugin")
         return self.plugin.launch(*before, hook=hook)
 
@@ -331,11 +334,19 @@ class CheckRun:
         if self.plugin.has_exited:
             raise Lost(f"the plugin exited after {after}: {self.plugin.exit_text()}")
         if took is None:
-            missing = (self.observed.missing(since, resource) for resource in self.resources)
-            reason = next(filter(None, missing), "not registered")
-            raise Lost(f"{reason} {seconds:g} s after {after}{self._instead(since)}")
+            raise Lost(self._why_lost(since, seconds, after))
+        self._registered_before = True
         self.step(f"registered {took:.2f} s after {after}")
         return took
+
+    def _why_lost(self, since: Mark, seconds: float, after: str) -> str:
+        """Return the reason why the plugin has not registered, as the first line of a failure."""
+        has_tried = bool(self.observed.registrations(since, code=None))
+        if self._registered_before and not has_tried:
+            return f"the plugin did not notice {after}: no Register call within {seconds:g} s"
+        missing = (self.observed.missing(since, resource) for resource in self.resources)
+        reason = next(filter(None, missing), "not registered")
+        return f"{reason}, {seconds:g} s after {after}{self._instead(since)}"
 
     def wait_devices(self) -> None:
         """Wait until the device lists are complete: the first one may be empty or have only some
@@ -436,3 +447,37 @@ class CheckRun:
             return stream.next(self.limits.start_seconds)
         except CallFailed as error:
             raise Failed(f"the first device list of {of}: {error}") from None
+
+    def new_list(
+        self, resource: str | None = None, of: str = "a second stream"
+    ) -> dp.ListAndWatchResponse:
+        """Open a stream on a new connection, and return its first device list.
+
+        A plugin may restart its server and register again whenever one of its streams ends. A
+        stream that it ends for this is opened again. Raises Failed if no list comes.
+        """
+        deadline = time.monotonic() + self.limits.recover_seconds
+        while True:
+            since = self.kubelet.mark()
+            try:
+                with self.client(resource) as client, client.watch() as stream:
+                    return self.first_list(stream, of)
+            except Failed:
+                if time.monotonic() > deadline or not self._registers_again(since):
+                    raise
+
+    def _registers_again(self, since: Mark) -> bool:
+        """True if the plugin registers after the mark. Then wait until it registers no more, up to
+        ``refresh_seconds``."""
+        deadline, known = time.monotonic() + self.limits.refresh_seconds, 0
+
+        def has_news() -> bool:
+            return len(self.observed.registrations(since)) > known
+
+        if self.until(has_news, self.limits.refresh_seconds) is None:
+            return False
+        while self.until(has_news, self.limits.settle_seconds) is not None:
+            if time.monotonic() > deadline:
+                break
+            known = len(self.observed.registrations(since))
+        return True

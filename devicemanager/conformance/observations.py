@@ -115,13 +115,24 @@ class Observations:
         true."""
         if not self.registrations(since, resource):
             rejected = self.registrations(since, resource, code=None)
-            reason = f" ({rejected[-1].message})" if rejected else ""
-            return f"{resource} is not registered{reason}"
+            return self._why_rejected(rejected[-1]) if rejected else f"{resource} is not registered"
         if not self.lists(resource, since):
             return f"{resource} is registered, but has sent no device list"
         if not self.is_serving(resource):
             return f"{resource} was registered, but its ListAndWatch stream has ended"
         return ""
+
+    def _why_rejected(self, call: Call) -> str:
+        """Return the reason of a failed Register call. A kubelet that starts empties the plugin
+        directory, so a plugin that only calls Register again has no socket."""
+        text = f"{call.resource} is not registered: {call.message}"
+        path = self._kubelet.plugin_dir / str(call.request["endpoint"])
+        if path.exists():
+            return text
+        return (
+            f"the plugin calls Register, but its socket {path.name} does not exist: a kubelet that "
+            f"starts empties the plugin directory ({text})"
+        )
 
     def other_files(self) -> dict[str, tuple[int, int, int]]:
         """Return device, inode and size of each file in the plugin directory that is not a socket

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
+from devicemanager.conformance.hardware import Hardware
 from devicemanager.conformance.outcomes import CheckError, Failed
 from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.printable import printable
@@ -82,6 +83,8 @@ class PluginUnderTest:
     at_node_paths: bool = False
     """True if the plugin has fixed paths below ``/var/lib/kubelet``. It is then run in a private
     mount namespace."""
+    hardware: Hardware = attrs.field(factory=Hardware)
+    """Hardware that the plugin is to find, if it is not that of this machine."""
     restart: Literal["never", "always"] = "never"
     """With ``always``, the suite starts the plugin again whenever it exits, like a DaemonSet."""
     hooks: Mapping[str, Hook] = attrs.field(factory=dict, converter=_as_hooks)

@@ -20,7 +20,7 @@ SCHEMA = "devicemanager.check/v1"
 
 _BAD = (Outcome.FAIL, Outcome.ERROR)
 _LEAST: Mapping[Profile, Mapping[str, int]] = {
-    Profile.CORE: {"R": 7, "W": 6, "O": 1, "A": 10},
+    Profile.CORE: {"R": 6, "W": 6, "O": 1, "A": 10},
     Profile.RESILIENT: {"K": 6, "L": 3},
     Profile.COMPLETE: {"R": 9, "K": 10, "W": 7, "A": 11, "L": 6},
 }

@@ -61,7 +61,10 @@ class RunningPlugin:
             [*before, *plugin.command],
             env=plugin.env,
             cwd=plugin.cwd,
-            at_node_paths=plugin.at_node_paths,
+            at_node_paths=plugin.at_node_paths or plugin.hardware.has_directories,
+            dev=plugin.hardware.dev,
+            sys=plugin.hardware.sys,
+            cdi=plugin.hardware.cdi,
             restart=plugin.restart,
         )
         # Added before the start, so that ``close`` also handles a process that cannot be started.

@@ -47,7 +47,7 @@ class Waivers:
         try:
             documents = load_documents(path.read_bytes().decode())
         except OSError as error:
-            raise CheckError(f"cannot read waivers {path}: {error.strerror}") from error
+            raise CheckError(f"waivers {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise CheckError(f"waivers {path}: not UTF-8 text (byte {error.start})") from error
         except ManifestError as error:

@@ -37,14 +37,17 @@ class Node:
         fixed: Mapping[ResourceName, int] | None = None,
         *,
         unknown_init_requests: bool = False,
+        pod_level_requests: bool = False,
     ) -> None:
         """Create a node without pods.
 
         With ``unknown_init_requests``, a pod is rejected if an init container requests an unknown
-        device resource, as in kubelets up to v1.30.
+        device resource, as in kubelets up to v1.30. With ``pod_level_requests``, the requests of
+        ``spec.resources`` replace those of the containers.
         """
         self._fixed = dict(fixed or {})
         self._unknown_init_requests = unknown_init_requests
+        self._pod_level_requests = pod_level_requests
         self._pods: dict[PodUid, Mapping[ResourceName, int]] = {}
         # Successive pods often have equal requests. One shared mapping saves memory if
         # thousands of pods are simulated.
@@ -60,7 +63,7 @@ class Node:
         unknown resource. Unknown resources are not checked (``removeMissingExtendedResources``,
         v1.32).
         """
-        requests = _requests(pod)
+        requests = self._requests(pod)
         mine = self._pods.get(pod.uid, {})
         self._check(pod, mine, requests, devices)
         if mine:
@@ -70,6 +73,14 @@ class Node:
         self._pods[pod.uid] = self._latest
         for resource, requested in requests.items():
             self._used[resource] = self._used.get(resource, 0) + requested
+
+    def _requests(self, pod: Pod) -> Mapping[ResourceName, int]:
+        """Return the pod's requests in the order in which the node check reads them."""
+        requests = pod_requests(pod, _REQUESTS)
+        if self._pod_level_requests and pod.pod_level_requests:
+            requests = {**requests, **pod.pod_level_requests}
+        first = {name: requests[name] for name in _FIRST if name in requests}
+        return {PODS: 1, **first, **requests}
 
     def _check(
         self,
@@ -142,13 +153,6 @@ class NodeStatus:
     def copy(self) -> NodeStatus:
         """Return an independent copy."""
         return NodeStatus(dict(self.capacity), dict(self.allocatable))
-
-
-def _requests(pod: Pod) -> Mapping[ResourceName, int]:
-    """Return the pod's requests in the order in which the node check reads them."""
-    requests = pod_requests(pod, _REQUESTS)
-    first = {name: requests[name] for name in _FIRST if name in requests}
-    return {PODS: 1, **first, **requests}
 
 
 def _of_init_containers(pod: Pod, resource: ResourceName) -> int:

@@ -10,6 +10,9 @@ import attrs
 
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 
+Amounts = Mapping[ResourceName, int]
+"""Limits or requests of a container or a pod: map of a resource to an amount."""
+
 
 class RestartPolicy(StrEnum):
     """Restart policy of a pod: which containers the kubelet restarts (``spec.restartPolicy``)."""
@@ -35,6 +38,9 @@ class Container:
     restartable: bool = False
     claims: tuple[str, ...] = ()
     """``resources.claims``: names of the pod's resource claims that the container uses."""
+    claim_requests: tuple[tuple[str, str], ...] = ()
+    """``resources.claims`` in order: the pod's name for the claim, and the request of the claim
+    whose devices the container uses; an empty request means all."""
     image: str = attrs.field(default="", eq=False)
     """Shown in the pod's status; no decision depends on it."""
 
@@ -57,9 +63,20 @@ class Pod:
     the pod is deleted."""
     has_resources: bool = False
     """True if the pod has ``spec.resources`` (pod-level resources)."""
+    pod_level_requests: Amounts = attrs.field(factory=dict)
+    """``spec.resources.requests`` with its defaults, for the resources that the pod level supports.
+    Units are those of ``Container.requests``."""
     backed: frozenset[tuple[ContainerName, ResourceName]] = frozenset()
     """Extended resources of containers that a resource claim provides instead of a plugin
     (``status.extendedResourceClaimStatus``)."""
+    claim_statuses: Mapping[str, str | None] = attrs.field(factory=dict)
+    """``status.resourceClaimStatuses``: map of the pod's name for a claim from a template to the
+    name of the ResourceClaim; None if the pod needs no claim."""
+    extended_claim: str | None = None
+    """``status.extendedResourceClaimStatus``: name of the ResourceClaim that provides the pod's
+    extended resources."""
+    extended_requests: tuple[tuple[ContainerName, ResourceName, str], ...] = ()
+    """Container, resource and request of each entry in ``requestMappings`` of the same status."""
     forbidden_sidecar: ContainerName | None = None
     """The first restartable init container, if the kubelet rejects pods with such containers."""
 
@@ -128,10 +145,6 @@ def effective_request(pod: Pod, request_of: Callable[[Container], int]) -> int:
             largest_step = max(largest_step, sidecars + request)
     running = sidecars + sum(request_of(container) for container in pod.containers)
     return max(running, largest_step)
-
-
-Amounts = Mapping[ResourceName, int]
-"""A container's limits or requests: map of a resource to an amount."""
 
 
 def pod_requests(pod: Pod, amounts_of: Callable[[Container], Amounts]) -> Amounts:

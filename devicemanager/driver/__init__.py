@@ -1,12 +1,98 @@
-"""The driver's side of Dynamic Resource Allocation: sockets of a DRA driver, and a simulated one.
+"""The driver's side of Dynamic Resource Allocation: write a DRA driver, or run a simulated one.
 
-Theory of operation. A DRA driver creates a registration socket in the kubelet's directory
-``plugins_registry`` and a service socket in ``plugins/<driver>``. The kubelet finds the first one,
-calls GetInfo, and then calls the second one: NodePrepareResources before a pod starts, and
-NodeUnprepareResources after it has ended.
+Theory of operation. A DRA driver publishes the devices of its node as ResourceSlices. It creates a
+registration socket in the kubelet's directory ``plugins_registry``, and a service socket in
+``plugins/<driver>``. The kubelet finds the first one and calls GetInfo. Then it calls the second
+one: NodePrepareResources before a pod starts, and NodeUnprepareResources after it has ended. An
+author writes a :class:`Driver`, and this package does the rest, with any kubelet.
 
-* ``sockets``: both sockets of one driver instance, for any implementation of the services.
-* ``simulated``: a driver with virtual devices, CDI files, health and faults.
+In:  a :class:`Driver` (``resources``, ``prepare``, optionally ``unprepare`` and ``health``); the
+     kubelet's directories; an API server.
+Out: ResourceSlices, both sockets in all versions, CDI files, responses that survive restarts.
 
-The package does not depend on the mock kubelet.
+:class:`DriverServer` has the parts, each on its own thread: ``keeping`` serves the sockets,
+``publishing`` the slices (decided in ``slices``), ``health`` the health. ``claims`` handles the
+kubelet's calls, with ``checkpoint``, ``cdi`` and ``metadata``. ``services`` and ``sockets`` work
+with any implementation, also with the one in ``simulated``.
+
+Invariants:
+* Calls for claims are handled one at a time, also across two instances of a driver.
+* A claim is in the checkpoint before its devices are touched, so no crash loses one.
+* An exception in the author's code never ends a thread, and the kubelet always gets a response.
+* All slices of a pool have one generation, and unchanged slices are not written.
+
+The package uses :mod:`devicemanager.client` instead of the API of ``kubernetes``, whose oldest
+supported release has no ``resource.k8s.io/v1``, and whose watches do not recover from errors.
+Start reading at ``author``. The package does not import the mock kubelet.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from devicemanager.driver.errors import ClaimError, DroppedFields
+from devicemanager.io.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from devicemanager.driver.author import Driver, Resources
+    from devicemanager.driver.server import DriverServer
+    from devicemanager.driver.serving import serve
+    from devicemanager.driver.settings import DriverSettings
+    from devicemanager.driver.values import (
+        AllocatedDevice,
+        Claim,
+        Device,
+        DeviceHealth,
+        DriverResources,
+        Pool,
+        PreparedDevice,
+        Taint,
+        Version,
+    )
+    from devicemanager.plugin.values import ContainerSettings, DeviceSpec, Mount
+
+__all__ = [
+    "AllocatedDevice",
+    "Claim",
+    "ClaimError",
+    "ContainerSettings",
+    "Device",
+    "DeviceHealth",
+    "DeviceSpec",
+    "Driver",
+    "DriverResources",
+    "DriverServer",
+    "DriverSettings",
+    "DroppedFields",
+    "Mount",
+    "Pool",
+    "PreparedDevice",
+    "Resources",
+    "Taint",
+    "Version",
+    "serve",
+]
+
+# Lazy: a program that uses only value types and errors must not import gRPC.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "AllocatedDevice": "values",
+        "Claim": "values",
+        "ContainerSettings": ".plugin.values",
+        "Device": "values",
+        "DeviceHealth": "values",
+        "DeviceSpec": ".plugin.values",
+        "Driver": "author",
+        "DriverResources": "values",
+        "DriverServer": "server",
+        "DriverSettings": "settings",
+        "Mount": ".plugin.values",
+        "Pool": "values",
+        "PreparedDevice": "values",
+        "Resources": "author",
+        "Taint": "values",
+        "Version": "values",
+        "serve": "serving",
+    },
+)

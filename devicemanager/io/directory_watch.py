@@ -121,8 +121,8 @@ def check_directory(directory: Path, what: str, error: type[Exception]) -> None:
     ``what`` names the purpose of the directory in the message.
     """
     if not directory.is_dir():
-        fault = "is not a directory" if directory.exists() else "does not exist"
-        raise error(f"{what} {directory} {fault}")
+        fault = "Not a directory" if directory.exists() else "No such file or directory"
+        raise error(f"{what} {directory}: {fault}")
 
 
 def is_pivot(change: Change) -> bool:

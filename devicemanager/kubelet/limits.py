@@ -17,12 +17,13 @@ from devicemanager.core.errors import StartError
 
 __all__ = ["as_start_error", "check_address_space", "check_descriptors", "reason"]
 
-_DESCRIPTORS = 16
-"""Number of free descriptors that a start needs: it opens up to a dozen at a time."""
+_DESCRIPTORS = 32
+"""Number of free descriptors that a start needs: its servers have a dozen, and the connection to a
+plugin is opened only if a quarter of the limit stays free (``registration.dialer``)."""
 
 
 def check_descriptors() -> None:
-    """Raise StartError if fewer than 16 file descriptors are free."""
+    """Raise StartError if fewer than 32 file descriptors are free."""
     opened: list[int] = []
     # Duplicates of one descriptor need no other resource, so the count is exact.
     try:

@@ -153,6 +153,10 @@ def _as_quantity(name: object, amount: object) -> Quantity:
     raise _invalid(f"node_allocatable[{name!r}]", amount, expected)
 
 
+def _as_path(value: Any) -> Path | None:
+    return None if value is None else Path(value)
+
+
 def _as_version(value: Any) -> str:
     KubeletVersion.parse(value)
     return str(value)
@@ -227,6 +231,12 @@ class Settings:
     """Number of registrations that one plugin process may have at a time, because each needs a
     connection and a thread in the kubelet. None means no limit, as in the real kubelet. Plugins in
     the kubelet's own process, as in tests, are not counted."""
+    max_registrations: int | None = attrs.field(
+        default=500, validator=_number(1, none=True, whole=True)
+    )
+    """Number of registrations that all plugin processes may have together. One process can have at
+    most a quarter of those that are free, so that processes that fork leave some to others. None
+    means no limit, as in the real kubelet. Plugins in the kubelet's own process are not counted."""
     pod_resources_qps: float | None = attrs.field(validator=_number(none=True, above=True))
     """Rate limit of PodResources, and of the Pods API, in requests per second. None means no limit.
     The default is 100 if the version has a limit."""
@@ -303,6 +313,9 @@ class Settings:
         default=None, converter=_as_namespaces
     )
     """Namespaces whose claims may use classes with admin access; None allows all."""
+    kubeconfig: Path | None = attrs.field(default=None, converter=_as_path)
+    """Kubeconfig of the API server that has the ResourceClaims and ResourceSlices of this node.
+    With None, the caller hands ResourceClaims to the kubelet."""
     sysfs: Path = attrs.field(default=Path("/sys"), converter=Path)
     """Directory of sysfs, which is searched for PCI devices that a plugin names by vendor and
     product ID."""

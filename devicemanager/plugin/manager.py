@@ -13,11 +13,11 @@ from typing import Self
 from devicemanager.core.api.deviceplugin import PLUGIN_DIRECTORY, PLUGINS_REGISTRY_DIRECTORY
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 from devicemanager.plugin.author import Lister, Plugin, StaticLister, wrong_type
+from devicemanager.plugin.common.consume import consume
 from devicemanager.plugin.common.hooks import call_hook
 from devicemanager.plugin.common.notifier import Notifier
 from devicemanager.plugin.common.signals import SignalWait
 from devicemanager.plugin.common.sockets import directory_problem, may_be_socket, socket_names
-from devicemanager.plugin.consume import consume
 from devicemanager.plugin.errors import ConfigurationError, PluginError
 from devicemanager.plugin.names import check_namespace, check_resource_name
 from devicemanager.plugin.resource import Resource, ResourceState, ResourceStatus, ServiceFactory

@@ -18,11 +18,12 @@ import attrs
 
 from devicemanager.io.retry import retry
 from devicemanager.plugin.author import Plugin
+from devicemanager.plugin.common.consume import consume
 from devicemanager.plugin.common.executor import DaemonThreadPoolExecutor
 from devicemanager.plugin.common.hooks import call_hook
 from devicemanager.plugin.common.notifier import Notifier
 from devicemanager.plugin.common.sockets import socket_names
-from devicemanager.plugin.consume import consume
+from devicemanager.plugin.common.stepping import repeat_step
 from devicemanager.plugin.reconcile import Action, Observation, decide
 from devicemanager.plugin.registration import registration_mode
 from devicemanager.plugin.server import PluginServer
@@ -34,9 +35,6 @@ from devicemanager.plugin.streams import Streams
 __all__ = ["Resource", "ResourceState", "ResourceStatus", "ServiceFactory"]
 
 _log = logging.getLogger(__name__)
-
-_CLEARED_PAUSE = 0.02
-"""Seconds before the next attempt to serve after a kubelet has cleared its plugin directory."""
 
 ServiceFactory = Callable[[Plugin, PluginSettings, Streams], Service]
 """Function that creates the DevicePlugin service of one server."""
@@ -172,20 +170,7 @@ class Resource:
         # Without this wait, the kubelet would first see the resource with 0 devices, and reject
         # pods until the real list arrives.
         self._devices.wait_published(self._settings.first_list_wait, self._stopping.is_set)
-        while not self._stopping.is_set():
-            seen = self.notifier.count
-            try:
-                pause = self._step()
-            except FileNotFoundError:
-                # A starting kubelet clears the directory, and has removed a socket in creation.
-                pause = _CLEARED_PAUSE
-            except OSError as error:
-                self._log_once(str(error))
-                pause = self._settings.register_backoff
-            # `seen` was read before the step, so a change during the step ends this wait
-            # immediately.
-            if pause:
-                self.notifier.wait(seen, pause)
+        repeat_step(self._step, self.notifier, self._stopping.is_set, self._cannot_serve)
         # End the session first, so that the kubelet notices the end of the stream before a slow
         # hook returns.
         self._end_session()
@@ -305,8 +290,11 @@ class Resource:
         self._state = state
         self._on_change()
 
-    def _log_once(self, text: str) -> None:
+    def _cannot_serve(self, error: OSError) -> float:
+        """Log an error and return the pause before the next attempt."""
+        text = str(error)
         # Log a repeated text only once: serving in an unwritable directory is retried every second.
         if text != self._logged:
             self._logged = text
             _log.error("%s: cannot serve: %s", self.name, text)
+        return self._settings.register_backoff

@@ -16,6 +16,8 @@ QUICK = [
     "checkpoint-digits",
     "checkpoint-fifo",
     "descriptors-8",
+    "descriptors-24",
+    "descriptors-40",
     "manifest-fifo",
     "manifest-bomb",
     "manifest-hung",

@@ -294,7 +294,7 @@ def test_descriptors_are_closed(store, monkeypatch):
 
 def test_missing_file(tmp_path):
     path = tmp_path / CHECKPOINT_NAME
-    with pytest.raises(CheckpointNotFound, match="no such file: check the path"):
+    with pytest.raises(CheckpointNotFound, match="No such file or directory: check the path"):
         load(path)
     with pytest.raises(CheckpointNotFound):
         FileStore(tmp_path).load()

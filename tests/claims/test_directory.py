@@ -125,5 +125,5 @@ def test_directory_follows_changes(tmp_path, lines):
 
 
 def test_missing_directory_is_an_error(tmp_path, lines):
-    with pytest.raises(ClaimsError, match="nosuch does not exist"):
+    with pytest.raises(ClaimsError, match="nosuch: No such file or directory"):
         ClaimsDirectory(tmp_path / "nosuch", Owner(), lines.append).start()

@@ -77,5 +77,5 @@ def test_read_paths_reads_files_and_directories(tmp_path):
     files = read_paths([tmp_path, other])
     found = [identity(each) for file in files for each in file.objects]
     assert found == [("DevicePool", "", "p"), ("DeviceClaim", "default", "c")]
-    with pytest.raises(ClaimsError, match="nosuch: no such file or directory"):
+    with pytest.raises(ClaimsError, match="nosuch: No such file or directory"):
         read_paths([tmp_path / "nosuch"])

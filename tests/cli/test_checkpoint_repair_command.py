@@ -58,7 +58,8 @@ def test_repair_is_a_dry_run_by_default(file: Path, root: Path, capsys: Any) -> 
         f"not JSON at character {len(before)}: Expecting ',' delimiter: the file is truncated or "
         "damaged",
         'removed: an entry of pod "u-2"',
-        "note: the registered resources are lost: each returns when its plugin registers again",
+        "note: the registered resources are lost: each returns when its plugin registers again; "
+        "until then, `verify` reports resources with devices as not registered",
         "kept: 2 pod device entries, 0 registered resources",
         "dry run: --write replaces the file and keeps a copy, --to OTHER writes the result "
         "elsewhere",
@@ -76,6 +77,7 @@ def test_write_replaces_the_file_and_keeps_a_copy(file: Path, root: Path, capsys
     assert out.endswith(f"{file}: written to {file}; the previous file is {copy}\n")
     assert copy.read_bytes() == before
     assert checkpoint.load(file).entries == ENTRIES[:2]
+    assert run(capsys, "verify", str(file))[1].count("is not registered, but allocated to") == 1
     assert file.stat().st_mode & 0o777 == 0o640
     assert names(file.parent) == [NAME]
     assert run(capsys, "repair", str(file), "--write")[:2] == (
@@ -349,7 +351,7 @@ def test_checkpoint_in_a_snapshot_is_read(snapshot: Path, tmp_path: Path, capsys
     status, _, err = run(capsys, "show", str(snapshot))
     assert (status, err) == (
         2,
-        f"devicemanager: error: {snapshot}: the snapshot has no checkpoint: Permission denied\n",
+        f"devicemanager: error: {snapshot}: the snapshot has no {NAME}: Permission denied\n",
     )
     snapshot.write_bytes(b"\x1f\x8bnothing")
     status, out, _ = run(capsys, "verify", str(snapshot), "-o", "json")

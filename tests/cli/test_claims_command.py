@@ -343,14 +343,14 @@ def test_unknown_claim_rejects_its_pod(files: str, tmp_path: Path, capsys: Any) 
     ("argv", "error"),
     [
         (["list"], "nothing to read: use --claims, --simulate-pools or --state"),
-        (["validate", "/nosuch"], "/nosuch: no such file or directory"),
+        (["validate", "/nosuch"], "/nosuch: No such file or directory"),
         (
             ["explain", "nosuch", "--claims", "{files}"],
             'DeviceClaim "default/nosuch" does not exist',
         ),
         (["list", "--state", "/nosuch/state"], "/nosuch/state: No such file or directory"),
         (["list", "--state", "{files}/all.yaml"], "not a state file of structured claims"),
-        (["list", "--claims", "/nosuch"], "/nosuch: no such file or directory"),
+        (["list", "--claims", "/nosuch"], "/nosuch: No such file or directory"),
     ],
 )
 def test_wrong_usage_is_one_line(argv: list[str], error: str, files: str, capsys: Any) -> None:

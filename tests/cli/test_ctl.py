@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import yaml
@@ -106,6 +107,22 @@ def test_pod_actions(ctl, manifest, simulated_plugin, capsys):
     assert ctl("wait", "pod", "b", "--phase", "Succeeded") == ""
     assert ctl("delete", "a", "uid-b").splitlines() == [f"pod default/{x} deleted" for x in "ab"]
     assert ctl("wait", "pod", "a", "--phase", "Deleted") == ""
+
+
+def test_wait_for_a_phase_that_cannot_come_ends_at_once(ctl, manifest, simulated_plugin):
+    simulated_plugin(GPU, 4)
+    ctl("admit", manifest("a"), manifest("b"))
+    ctl("finish", "a", "--exit-code", "main=3")
+    # Without a deadline: the wait must not need one.
+    hour = ("--timeout", "1h")
+    said = ctl("wait", "pod", "a", "--phase", "Running", *hour, status=1)
+    assert said == "pod a is Failed: it cannot become Running any more\n"
+    assert ctl("wait", "pod", "a", "--phase", "Failed", *hour) == ""
+    # The pod ends while the command waits.
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(main, ["ctl", "wait", "pod", "b", "--phase", "Succeeded", *hour])
+        main(["ctl", "delete", "b"])
+        assert waiting.result(20) in (1, 2)  # 2 if it was deleted before the wait began
 
 
 def test_exit_container_and_grace_period(ctl, manifest, mock_kubelet, simulated_plugin):

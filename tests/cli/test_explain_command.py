@@ -358,7 +358,7 @@ def test_device_on_several_numa_nodes(pod: Any, capsys: Any, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        (["--checkpoint", "none"], "none: no such file"),
+        (["--checkpoint", "none"], "none: No such file or directory"),
         (["--allocatable", "none"], "none: No such file or directory"),
         (
             ["--allocatable", "list"],

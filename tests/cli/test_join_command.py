@@ -95,6 +95,7 @@ def test_expired_credentials_change_nothing(rejected, tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
+        (["--http", "--http-certificate", "/nosuch", "k"], "/nosuch: No such file"),
         (["--http", "0.0.0.0:1"], "use 127.0.0.1; or add --http-allow-remote"),
         (["--control", "x"], "--control: invalid address 'x'"),
         (["--control", "0.0.0.0:1"], "use 127.0.0.1; or add --control-allow-remote"),

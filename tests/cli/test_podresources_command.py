@@ -62,7 +62,7 @@ def test_invalid_standard_input_is_a_one_line_error(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["/nowhere"], "cannot read /nowhere: No such file or directory"),
+        (["/nowhere"], "/nowhere: No such file or directory"),
         (
             ["{script}", "--kubelet-version", "x"],
             "--kubelet-version: invalid kubelet version 'x'",

@@ -143,7 +143,7 @@ def test_record_exits_with_its_command(run, mock_kubelet, tmp_path):
     [
         (["record", "--", "true"], "a recording with COMMAND cannot use standard output"),
         (["record", "--kubelet-dir", "/nowhere"], "/nowhere is not a directory"),
-        (["replay", "/nowhere"], "cannot read /nowhere: No such file or directory"),
+        (["replay", "/nowhere"], "/nowhere: No such file or directory"),
     ],
 )
 def test_invalid_arguments_are_a_one_line_error(arguments, text, capsys):

@@ -436,7 +436,7 @@ def test_failed_start_is_a_one_line_error(directory: Path, capsys: Any) -> None:
     root = ["--root", str(directory)]
     missing = directory / "none"
     assert error_of(capsys, *root, "--manifests", str(missing)) == (
-        f"manifest directory {missing} does not exist"
+        f"manifest directory {missing}: No such file or directory"
     )
     mixed = ["--simulate", f"{GPU}=1@0,1@none"]
     assert "or none" in error_of(capsys, *root, *mixed)
@@ -549,7 +549,7 @@ def test_missing_claims_directory_is_reported_before_the_start(
 ) -> None:
     assert main(["run", "--root", str(directory / "r"), "--claims", "/nosuch"]) == 2
     error = capsys.readouterr().err
-    assert error == "devicemanager: error: claims directory /nosuch does not exist\n"
+    assert error == "devicemanager: error: claims directory /nosuch: No such file or directory\n"
     assert not (directory / "r").exists()
 
 
@@ -563,3 +563,18 @@ def test_plugin_that_exits_during_calls_logs_no_grpc_lines(directory: Path) -> N
                 wait_until(lambda plugin=plugin: plugin.streams == 1)
         process.stop()
     assert (directory / "log").read_text() == ""
+
+
+def test_simulated_driver(directory: Path) -> None:
+    process = kubelet(directory, "--simulate-driver", "gpu.example.com=2")
+    wait(process, "driver-connected")
+    wait(process, "ready")
+    assert (directory / "plugins/gpu.example.com/dra.sock").exists()
+    process.stop()
+    assert not (directory / "plugins/gpu.example.com/dra.sock").exists()
+
+
+@pytest.mark.parametrize("text", ["gpu", "gpu.example.com=0", "GPU=1", "gpu=x"])
+def test_invalid_simulated_driver(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--simulate-driver", text]) == 2
+    assert f"invalid driver '{text}': expected a name and a number" in capsys.readouterr().err

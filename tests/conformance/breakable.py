@@ -123,7 +123,7 @@ class Service(dp_grpc.DevicePluginServicer):
                 state = state.lower()
             device = response.devices.add(ID=id_, health=state)
             if "numa" in on or "numa-unknown" in on or "numa-moves" in on:
-                node = 77 if "numa-unknown" in on else 0
+                node = 63 if "numa-unknown" in on else 0
                 if "numa-moves" in on:
                     node = int(self.lists > 0)  # any later list differs from the first
                 device.topology.nodes.add(ID=node)
@@ -144,7 +144,7 @@ class Service(dp_grpc.DevicePluginServicer):
         ended = threading.Event()
         context.add_callback(ended.set)
         context.add_callback(self._wake)
-        context.add_callback(self.plugin.stream_ended)
+        context.add_callback(lambda: self.plugin.stream_ended(self))
         self.plugin.streams += 1
         if "exit-on-stream-end" in on:
             context.add_callback(lambda: os._exit(5))
@@ -294,7 +294,7 @@ class Service(dp_grpc.DevicePluginServicer):
                 path = ("/dev/null", "/dev/zero")[ids.index(id_) % 2]
                 answer.devices.add(host_path=path, container_path="/dev/card", permissions="rw")
             if "no-device" in on:
-                path = f"/nowhere/{id_}"
+                path = f"/dev/mock/{id_}"
                 answer.devices.add(host_path=path, container_path=path, permissions="rw")
             if "cdi" in on:
                 answer.cdi_devices.add(name=f"vendor.example.com/class={id_}")
@@ -416,8 +416,10 @@ class Plugin:
             get_preferred_allocation_available="no-calls" not in on,
         )
 
-    def stream_ended(self) -> None:
-        self.streams_ended.set()
+    def stream_ended(self, service: Service) -> None:
+        # Ignore the streams of a server that this plugin has stopped.
+        if any(service is each for _, each, _ in self.servers.values()):
+            self.streams_ended.set()
 
     def artefact(self) -> Path:
         if self._artefact is None:
@@ -519,7 +521,8 @@ class Plugin:
                         self.register(resource)
                         self.serve(resource)
                     else:
-                        self.serve(resource)
+                        if not self.keeps_server(resource):
+                            self.serve(resource)
                         self.register(resource)
                         if "registers-twice" in on and self.registrations > 2:
                             self.register(resource)
@@ -605,6 +608,13 @@ class Plugin:
         """True if all ListAndWatch streams of a resource have ended."""
         lives = [service.live for _, service, _ in self.servers.values()]
         return any(live and all(event.is_set() for event in live) for live in lives)
+
+    def keeps_server(self, resource: str) -> bool:
+        """True if the plugin registers again without a new server."""
+        if "keeps-server" not in self.switches or resource not in self.servers:
+            return False
+        _, _, path = self.servers[resource]
+        return path.exists()
 
     def serve_registry(self) -> None:
         if not self.switches & {"registry", "registry-type"}:

@@ -299,6 +299,8 @@ SUBJECTS: Mapping[str, Subject] = {
     ),
     "slow poll": Subject((*GOOD, "polls"), ("W08", "L06"), limits={"series_seconds": 3.0}),
     # It registers again when any stream ends, and the kubelet keeps its earlier connections.
-    "re-registers": Subject(("any-stream",), ("W15",)),
+    "re-registers": Subject(("any-stream", "keeps-server"), ("W15",)),
+    # It also restarts its server, so that a stream opened at that moment is lost.
+    "restarts its server": Subject(("any-stream",), ("W15",)),
 }
 """Plugins that must pass all checks, by their kind."""

@@ -30,7 +30,7 @@ class Run(CheckRun):
             "lists": lambda resource, since: [],
             "is_registered": lambda since, resources: False,
             "missing": lambda since, resource: "",
-            "registrations": lambda since: [],
+            "registrations": lambda since, code="OK": [],
             "has_tried_to_register": True,
         }
         self.observed: Any = SimpleNamespace(**known | observed)
@@ -108,12 +108,12 @@ def test_actions_are_steps_of_the_timeline() -> None:
         (
             lambda run: run.restart_and_recover(),
             Failed,
-            "not registered 0 s after the restart",
+            "not registered, 0 s after the restart",
         ),
         (
             lambda run: run.restart_and_wait(3),
             Failed,
-            "not registered 0 s after restart 3",
+            "not registered, 0 s after restart 3",
         ),
     ],
 )
@@ -138,14 +138,24 @@ def test_failed_registration_says_what_happened_instead() -> None:
         return str(raised.value)
 
     silence = "nothing called Register at /kubelet.sock; advice"
-    assert text(has_tried_to_register=False) == f"not registered 0 s after x: {silence}"
+    assert text(has_tried_to_register=False) == f"not registered, 0 s after x: {silence}"
     others = [SimpleNamespace(resource=name) for name in ("b/c", GPU, "a/b")]
-    assert text(registrations=lambda since: others) == (
-        "not registered 0 s after x; it registered a/b, b/c instead"
+    assert text(registrations=lambda since, code="OK": others) == (
+        "not registered, 0 s after x; it registered a/b, b/c instead"
     )
     assert text(missing=lambda since, resource: f"no list of {resource}") == (
-        f"no list of {GPU} 0 s after x"
+        f"no list of {GPU}, 0 s after x"
     )
+
+
+def test_plugin_that_does_not_notice_a_restart_is_reported_as_that() -> None:
+    run = Run(is_registered=lambda since, resources: True)
+    run.wait_registered(None, 0, "its start")  # type: ignore[arg-type]
+    run.observed.is_registered = lambda since, resources: False
+    with pytest.raises(Failed) as raised:
+        run.restart_and_recover()
+    text = "the plugin did not notice the restart: no Register call within 0 s"
+    assert str(raised.value) == text
 
 
 def test_plugin_that_exits_fails_at_once() -> None:

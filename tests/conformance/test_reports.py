@@ -81,7 +81,7 @@ def test_run_of_some_checks_earns_no_profile() -> None:
     made = report(**{each.id: Outcome.PASS for each in select(skip=["A18"])})
     assert made.profile is None
     assert made.exit_status() == 0
-    assert made.profile_text == "no profile passed: 1 of 45 checks of core were not selected"
+    assert made.profile_text == "no profile passed: 1 of 44 checks of core were not selected"
 
 
 def _skipped(family: str, count: int, severity: Severity = Severity.MUST) -> dict[str, Outcome]:
@@ -320,7 +320,7 @@ def test_waiver_is_valid_until_its_date() -> None:
         ("- {id: K06, reason: x, expires: 2027-01-01}\n" * 2, "entry 2: duplicate waiver for K06"),
         ("", "expected a list of id, reason and expires"),
         ("- \udcff", r"not UTF-8 text \(byte 2\)"),
-        (None, "cannot read waivers"),
+        (None, "waivers .*: No such file or directory"),
     ],
 )
 def test_invalid_waivers_are_rejected(content: str | None, message: str, tmp_path: Path) -> None:

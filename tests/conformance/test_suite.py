@@ -250,7 +250,9 @@ def test_only_one_start_waits_for_an_unregistered_plugin() -> None:
     report = run(silent, select(["K01", "K02", "W01", "L05"]), limits=_SOON, settings=SETTINGS)
     assert [each.outcome for each in report.verdicts] == [Outcome.FAIL] + [Outcome.SKIP] * 3
     [first, *others] = (each.seen for each in report.verdicts)
-    assert first.startswith(f"{RESOURCE} is not registered 0.5 s after its start: nothing called R")
+    assert first.startswith(
+        f"{RESOURCE} is not registered, 0.5 s after its start: nothing called R"
+    )
     assert {*others} == {"the plugin does not register: see check K01"}
     assert {each.cause for each in report.of(Outcome.SKIP)} == {"K01"}
     assert starts.count == 1
@@ -339,7 +341,8 @@ def test_failure_names_the_resource_that_was_registered_instead() -> None:
     [verdict] = run(other, select(["R01"]), limits=attrs.evolve(limits(), start_seconds=5.0),
                     settings=SETTINGS).verdicts  # fmt: skip
     assert verdict.seen == (
-        f"example.com/other is not registered 5 s after its start; it registered {RESOURCE} instead"
+        "example.com/other is not registered, 5 s after its start; "
+        f"it registered {RESOURCE} instead"
     )
 
 

@@ -121,7 +121,7 @@ def test_rejections_and_errors(kubelet, mock_kubelet, simulated_plugin):
         kubelet.admit("nothing")
     with pytest.raises(ManifestError, match=r"^spec\.containers"):
         kubelet.admit({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}})
-    with pytest.raises(ManifestError, match=r"^missing\.yaml: no such file"):
+    with pytest.raises(ManifestError, match=r"^missing\.yaml: No such file or directory"):
         kubelet.admit("missing.yaml")
     with pytest.raises(RequestError, match=r"^unknown event 'x'"):
         kubelet.wait_for_event("x")

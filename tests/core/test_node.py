@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from devicemanager.core.ids import PodUid, ResourceName
@@ -70,6 +71,14 @@ def test_unknown_resource_of_an_init_container(old: bool) -> None:
     found = rejection(node, pod("b", container("app", x=3), init=[container("i", x=2)]))
     text = "requested: 2, used: 3, capacity: 0"
     assert found == (("OutOfvendor.com/x", text) if old else None)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_pod_level_requests_replace_those_of_containers(counted: bool) -> None:
+    node = Node({ResourceName("cpu"): 2000}, pod_level_requests=counted)
+    spec = attrs.evolve(pod("a"), pod_level_requests={ResourceName("cpu"): 3000})
+    text = "requested: 3000, used: 0, capacity: 2000"
+    assert rejection(node, spec) == (("OutOfcpu", text) if counted else None)
 
 
 def test_removed_resources_remain_with_zero() -> None:

@@ -38,7 +38,7 @@ def test_failed_check_is_failed_subtest() -> None:
     done = go_test(MODULE, "-run", "TestCheckFails", BROKEN_PLUGIN=plugin)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "--- FAIL: TestCheckFails/A02" in done.stdout
-    assert "seen:      Allocate accepted an unknown ID" in done.stdout
+    assert "A02 fail: Allocate accepted an unknown ID" in done.stdout
 
 
 def test_missing_command_is_named() -> None:

@@ -22,6 +22,15 @@ def test_tiny_soak_succeeds(capsys):
     assert " s, 20 admissions and releases, 6 plugin restarts, p50 at the end " in verdict
 
 
+def test_tiny_mixed_soak_succeeds(capsys):
+    assert main(["--mixed", "--minutes", "0.01", "--laps", "1"]) == 0
+    lap, verdict = capsys.readouterr().out.splitlines()
+    activities = lap.split("; ")[1]
+    for each in ("admit", "claim", "follow", "list", "reject", "scrape", "use_control", "wait"):
+        assert f" {each}" in f" {activities}"
+    assert verdict.startswith("soak: ok: ")
+
+
 def test_leftover_pods_fail_the_soak(capsys, monkeypatch):
     # Pods that are not terminated are left when the lap is over.
     monkeypatch.setattr(MockKubelet, "terminate", lambda self, *uids: None)

@@ -205,6 +205,8 @@ _STARTS: Iterable[tuple[str, str, Start]] = (
     ("descriptors-8", "ulimit -n 8", _few("ulimit -n 8", _FILES)),
     ("descriptors-12", "ulimit -n 12", _few("ulimit -n 12", _FILES)),
     ("descriptors-16", "ulimit -n 16", _few("ulimit -n 16", _FILES)),
+    ("descriptors-24", "ulimit -n 24", _few("ulimit -n 24", _FILES)),
+    ("descriptors-40", "ulimit -n 40", _few("ulimit -n 40", _FILES)),
     ("memory-200", "ulimit -v 200000", _few("ulimit -v 200000", "memory")),
     ("memory-120", "ulimit -v 120000", _few("ulimit -v 120000", "memory")),
 )  # fmt: skip

@@ -197,7 +197,10 @@ class SocketPlugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
         before = handled.ends
         self._path.unlink(missing_ok=True)
         wait_for(lambda: handled.ends > before)
-        self.stop()
+        # The kubelet has processed the end. It does not process a second one, although this side
+        # may not have seen yet that the stream was cancelled.
+        self._stopped = True
+        self._end()
 
     def send(self, devices: Sequence[Described]) -> None:
         handled = self._handled

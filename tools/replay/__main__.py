@@ -43,6 +43,10 @@ def _outcomes(options: argparse.Namespace) -> Iterable[Outcome]:
         from tools.replay import dra
 
         return dra.replay_file(options.file, options.kubelet_version)
+    if options.format == "dra-allocate":
+        from tools.replay import dra_allocate
+
+        return dra_allocate.replay_file(options.file, options.kubelet_version)
     if options.format == "claims":
         from tools.replay import claims
 
@@ -64,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         ("claims", "a YAML file of structured claims"),
         ("cel", "selectors of devices, one per line"),
         ("dra", "scenarios of the DRA manager, one per line"),
+        ("dra-allocate", "allocation problems of resource.k8s.io, one per line"),
         ("lively", "scenarios in which pods live, one per line"),
     ):
         sub = formats.add_parser(name, help=help_text)
@@ -83,6 +88,13 @@ def _parser() -> argparse.ArgumentParser:
                 default="1.37",
                 metavar="VERSION",
                 help="1.37 (default), 1.36 or 1.34",
+            )
+        if name == "dra-allocate":
+            sub.add_argument(
+                "--kubelet-version",
+                default="1.37",
+                metavar="VERSION",
+                help="1.37 (default) or 1.36",
             )
         if name == "lively":
             sub.add_argument(

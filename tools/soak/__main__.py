@@ -1,33 +1,45 @@
 """``python -m tools.soak``: admit and terminate pods for an hour. Print one line per lap, and the
-verdict."""
+verdict. With ``--mixed``, use everything of a kubelet for this time."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Final
 
 from devicemanager.observe.terminal.progress import Work
-from tools.harness.command import Run, parser
-from tools.harness.usage import growth
+from tools.harness.command import Run, counts, parser
+from tools.harness.usage import Reading, growth
 from tools.soak.churn import Amount, Lap, Soak
+from tools.soak.mixed import MixedSoak
 
 HEAD: Final = (
     "lap  admitted  rejected  restarts      s    p50  x baseline   RSS MB  objects  descriptors  "
     "threads"
 )
+_WARM_UP: Final = 10.0
+"""Minutes of a mixed soak after which nothing may grow: caches and logs are full then."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the soak test. Return 0 if nothing has grown and every check succeeded, else 1."""
-    options = parser(
+    found = parser(
         "soak",
         "Admit and terminate pods for long, and check that nothing accumulates.",
         admissions=(100_000, "number of admissions"),
         restarts=(1000, "number of restarts of the plugin"),
         minutes=(60.0, "end after this time, even if not done"),
         laps=(10, "number of laps, with a check after each"),
-    ).parse_args(arguments)
+    )
+    found.add_argument(
+        "--mixed",
+        action="store_true",
+        help="also use claims, the control API, HTTP and PodResources, for --minutes in --laps",
+    )
+    options = found.parse_args(arguments)
+    if options.mixed:
+        return _mixed(options.minutes, options.laps)
     amount = Amount(options.admissions, options.restarts, options.minutes, options.laps)
     run, laps = Run("soak"), list[Lap]()
     run.say(HEAD)
@@ -38,6 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 run.say(line(lap))
         run.problems += growth([lap.reading for lap in laps])
     return run.finish(summary(laps), "memory, objects, descriptors and threads flat")
+
+
+def _mixed(minutes: float, laps: int) -> int:
+    run, readings = Run("soak"), list[Reading]()
+    with run.recording_problems(), MixedSoak() as soak:
+        for number, (done, reading) in enumerate(soak.laps(minutes, laps), start=1):
+            readings.append(reading)
+            run.say(f"lap {number}: {reading}; {counts(done)}")
+    warm = math.ceil(min(_WARM_UP / minutes, 0.5) * laps) if minutes else 0
+    run.problems += growth(readings[warm:])
+    return run.finish(f"{len(readings)} laps", "memory, objects, descriptors and threads flat")
 
 
 def line(lap: Lap) -> str:

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 from devicemanager.conformance.check_run import CheckRun
@@ -252,7 +253,8 @@ def a10(run: CheckRun) -> None:
 
 @builtin
 def a11(run: CheckRun) -> str:
-    seen = set()
+    dev = run.plugin.under_test.hardware.dev
+    seen, missing = set(), ""
     for what, response in _every_response(run):
         for device in response.devices:
             if not device.host_path.startswith("/"):
@@ -262,32 +264,48 @@ def a11(run: CheckRun) -> str:
             # The path as the plugin sees it: with --at-node-paths, it has a different view of the
             # file system.
             path = run.plugin.path(device.host_path)
-            if not path.exists():
-                raise Failed(
-                    f"{what}: the device node {device.host_path} does not exist on the host"
-                )
-            mode = path.stat().st_mode
-            # For a directory, the runtime uses all device nodes in it.
-            if not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISDIR(mode)):
-                raise Failed(f"{what}: {device.host_path} is not a device node")
             seen.add(device.host_path)
+            if not path.exists():
+                text = f"{what}: the device node {device.host_path} does not exist"
+                if dev is not None:
+                    raise Failed(f"{text} in {dev}")
+                missing = missing or f"{text} on this machine: {_DECLARE_DEV}"
+            # Only root can create device nodes, so a declared directory may have other files.
+            elif dev is None and not _is_device_node(path.stat().st_mode):
+                raise Failed(f"{what}: {device.host_path} is not a device node")
+    if missing:
+        raise Warned(missing)
     if not seen:
         raise Skipped("no response has device nodes")
     return f"{len(seen)} device nodes"
+
+
+_DECLARE_DEV = "declare fake hardware with --dev"
+
+
+def _is_device_node(mode: int) -> bool:
+    # For a directory, the runtime uses all device nodes in it.
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISDIR(mode)
 
 
 @builtin
 def a12(run: CheckRun) -> None:
     # A container with this mount can register plugins and remove the sockets of other plugins.
     plugin_dirs = (str(run.kubelet.plugin_dir), _PLUGIN_DIR)
+    missing = ""
     for what, response in _every_response(run):
         for mount in response.mounts:
             _check_absolute(what, mount.host_path, mount.container_path)
             if mount.host_path.rstrip("/") in plugin_dirs:
                 raise Failed(f"{what}: the response mounts the plugin directory {mount.host_path}")
+            # It may belong to a driver that this machine lacks.
             if not run.plugin.path(mount.host_path).exists():
-                raise Failed(f"{what}: the mount {mount.host_path} does not exist on the host")
+                missing = missing or (
+                    f"{what}: the mount {mount.host_path} does not exist on this machine"
+                )
         _check_unambiguous(what, "mount", response.mounts)
+    if missing:
+        raise Warned(missing)
 
 
 def _check_absolute(what: str, *paths: str) -> None:
@@ -362,7 +380,19 @@ def a14(run: CheckRun) -> str:
             names.add(device.name)
     if not names:
         raise Skipped("no response has CDI devices")
+    if cdi := run.plugin.under_test.hardware.cdi:
+        _check_resolved(names, cdi)
     return f"{len(names)} CDI devices"
+
+
+def _check_resolved(names: Iterable[str], cdi: Path) -> None:
+    """Raise Warned if no CDI specification in ``cdi`` defines a name."""
+    from devicemanager.kubelet.runtime.cdi import UnresolvedCdiDevices, load
+
+    try:
+        load([cdi]).resolve(sorted(names))
+    except UnresolvedCdiDevices as error:
+        raise Warned(f"{error}, in {cdi}") from None
 
 
 @builtin

@@ -21,9 +21,8 @@ def w01(run: CheckRun) -> str:
     # Measured on a new stream: on the kubelet's stream, the first list came before this check
     # began.
     longest = 0.0
-    for resource, client in run.clients():
-        with client.watch() as stream:
-            took = run.timed(partial(run.first_list, stream, resource), "ListAndWatch")
+    for resource in run.resources:
+        took = run.timed(partial(run.new_list, resource), "ListAndWatch")
         longest = max(longest, took)
     if longest > run.limits.first_list_warn_seconds:
         raise Warned(
@@ -96,8 +95,7 @@ def w06(run: CheckRun) -> None:
         # The first list of a stream is whole. It shows which devices have failed together, for
         # example several IDs on one card: they may be missing in the lists of this change.
         run.settle()
-        with run.client() as client, client.watch() as stream:
-            whole &= {device.ID for device in run.first_list(stream).devices}
+        whole &= {device.ID for device in run.new_list().devices}
     # The changed device may be missing, too: that is one way to report it as broken.
     for call in run.observed.lists(run.resource, since):
         missing = whole - {device.ID for device in parsed_list(call).devices} - {id_}
@@ -171,8 +169,7 @@ def w11(run: CheckRun) -> None:
                 f"the kubelet's ListAndWatch stream of {resource} ended when a second one was "
                 "closed"
             )
-        with client.watch() as stream:
-            run.first_list(stream, "a third stream")
+        run.new_list(resource, "a third stream")
 
 
 @builtin
@@ -270,10 +267,8 @@ _BATCH_SECONDS = 2.0
 
 def _open_and_close(run: CheckRun, count: int) -> None:
     """Open and close ``count`` streams of the first resource, one after another."""
-    with run.client() as client:
-        for _ in range(count):
-            with client.watch() as stream:
-                run.first_list(stream)
+    for _ in range(count):
+        run.new_list()
 
 
 def _open_streams(run: CheckRun) -> int:

@@ -8,6 +8,7 @@ import shutil
 import socket
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.observations import EVER
@@ -188,9 +189,7 @@ def r07(run: CheckRun) -> None:
             raise Failed(f"the plugin exited during Register: {run.plugin.exit_text()}")
         call = calls[0]
         if call.code != "OK":
-            raise Failed(
-                f"the plugin did not wait for a slow response: Register failed with {call.code}"
-            )
+            _check_retry(run, since, call)
         # Calls are numbered when they end. A device list with a smaller number came while Register
         # was in progress. So ListAndWatch needs no lock that the plugin holds during Register.
         if not any(each.number < call.number for each in observed.lists(resource, since)):
@@ -203,6 +202,20 @@ def r07(run: CheckRun) -> None:
         if count > 1:
             raise Failed(f"the plugin registered {resource} {count} times, expected once")
     run.check_alive("a slow registration")
+
+
+def _check_retry(run: CheckRun, since: Mark, call: Call) -> NoReturn:
+    """Judge a plugin that has given up a Register call. Raises Warned if it then registers, or has
+    exited with a non-zero status, otherwise Failed."""
+    gave_up = f"the plugin gave up Register of {call.resource} after {call.duration:.1f} s"
+    run.kubelet.faults.clear()
+    try:
+        took = run.wait_registered(since, run.limits.recover_seconds, gave_up)
+    except Failed as failed:
+        if run.plugin.has_exited and run.process.exit_status != 0:
+            raise Warned(f"{gave_up}: {run.plugin.exit_text()}") from None
+        raise Failed(f"{gave_up}, and did not recover: {failed}") from None
+    raise Warned(f"{gave_up}, and registered {took:.1f} s later")
 
 
 def _is_answered(run: CheckRun, resource: str, since: Mark) -> bool:

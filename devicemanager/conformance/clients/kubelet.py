@@ -54,6 +54,10 @@ class ClientCall:
     """Name of the gRPC status, ``OK`` for a response; None until there is one."""
     ended: float | None = None
     """Monotonic time at which the call ended, also because the client gave it up."""
+    details: str = ""
+    """Error text of a failed call."""
+    hangs: bool = False
+    """True if the call gets no response."""
 
     def __str__(self) -> str:
         code = "in progress" if self.code is None else self.code
@@ -89,6 +93,7 @@ class ScriptedKubelet:
         self._running: RunningServer | None = None
         self._calls: list[ClientCall] = []
         self._released = threading.Event()
+        self._answering = threading.local()
 
     # -- what a check changes ----------------------------------------------------------
 
@@ -116,6 +121,7 @@ class ScriptedKubelet:
 
     def hang(self, method: Method, request: bytes) -> bytes:
         """Do not answer until the kubelet is closed. For ``respond``."""
+        self._answering.call.hangs = True
         self._released.wait()
         raise Rejection("UNAVAILABLE", "the kubelet stops")
 
@@ -169,10 +175,11 @@ class ScriptedKubelet:
         # gRPC returns False if the call has already ended.
         if not context.add_callback(end):
             end()
+        self._answering.call = call
         try:
             answer = self._service.answer(method, request)
         except Rejection as rejection:
-            call.code = rejection.code
+            call.code, call.details = rejection.code, str(rejection)
             abort(context, rejection)
         call.code = "OK"
         return answer

@@ -26,10 +26,10 @@ def explain(verdict: Verdict) -> str:
     """Return a verdict as lines of text, with everything needed to understand it."""
     check = verdict.check
     lines = [
-        f"{check.id} {check.title}: {verdict.outcome.value}",
+        f"{check.id} {verdict.outcome.value}: {verdict.seen}",
+        f"  check:     {check.severity.value} {check.title}",
         f"  steps:     {check.does}",
         f"  expected:  {check.expects}",
-        f"  seen:      {verdict.seen}",
         f"  on a node: {check.production}",
         *(f"  source:    {link}" for link in check.links),
     ]

@@ -53,6 +53,9 @@ class Behaviour:
     unknown_init_requests: bool
     """True if an init container that requests an unknown extended resource is rejected. An app
     container with such a request runs without the resource."""
+    counts_pod_level_requests: bool
+    """True if the node check counts the requests of ``spec.resources`` instead of those of the
+    containers."""
     several_plugins: bool
     """True if several plugins can serve a resource: when the newest one disconnects, another one
     takes over. Otherwise a new plugin replaces the old one."""
@@ -204,8 +207,9 @@ class Behaviour:
     """True if a container gets the devices of all requests that are mapped to its extended
     resource, which can also be named after its DeviceClass. Otherwise it gets those of the first
     request, and never for such a name."""
-    dra_looks_up_names_first: bool
-    """True if the names of all claims of a container are looked up before the first claim."""
+    dra_gathers_requests: bool
+    """True if a container's requests are gathered by claim before the first claim is looked up.
+    Then only the claims that the container uses must exist."""
     dra_pod_groups: bool
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool

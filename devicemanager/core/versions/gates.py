@@ -56,6 +56,7 @@ GATES: Mapping[str, Stage] = {
     ),
     "KubeletPodResourcesListUseActivePods": _steps((34, True, "deprecated")),
     "PodsAPI": _steps((36, False, "alpha"), (37, True, "beta")),
+    "PodLevelResources": _steps((32, False, "alpha"), (34, True, "beta")),
     "PodLevelResourceManagers": _steps((36, False, "alpha"), (37, False, "beta")),
     "ResourceHealthStatus": _steps((31, False, "alpha"), (36, True, "beta")),
     "ResourceHealthStatusMessage": _steps((36, True, "beta")),

@@ -126,6 +126,10 @@ STEPS: Mapping[str, Steps] = {
         since("1.20"),
         since("1.31", value=False, evidence="seen in 1.30.14, not in 1.31.14"),
     ),
+    "counts_pod_level_requests": (
+        since("1.20", value=False),
+        since("1.32", gate="PodLevelResources", evidence="source of 1.32.13"),
+    ),
     "several_plugins": (
         since("1.20", value=False),
         since("1.37", evidence="k/k#135437"),
@@ -408,7 +412,7 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.36", evidence="seen in 1.36.3, not in 1.34.4", unsure=True),
     ),
-    "dra_looks_up_names_first": (
+    "dra_gathers_requests": (
         since("1.20", value=False),
         since("1.36", evidence="seen in 1.36.3, not in 1.34.4", unsure=True),
     ),

@@ -11,39 +11,26 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import attrs
 import grpc
 
-from devicemanager.driver.simulated.cdi import CdiFiles
+from devicemanager.driver.allocation import base_request, read_claim
+from devicemanager.driver.cdi import CdiFiles
+from devicemanager.driver.errors import ClaimError
+from devicemanager.driver.files import write_files
+from devicemanager.driver.health import health_message
+from devicemanager.driver.paths import in_kubelet_directory
+from devicemanager.driver.services import SERVICES, Report, Version, add_services
 from devicemanager.driver.simulated.faults import DriverFaults
 from devicemanager.driver.sockets import DriverSockets
-from protos import (
-    dra_v1,
-    dra_v1_grpc,
-    dra_v1beta1,
-    dra_v1beta1_grpc,
-    drahealth_v1_grpc,
-    drahealth_v1alpha1,
-    drahealth_v1alpha1_grpc,
-)
-from protos import drahealth_v1 as health_api
+from devicemanager.driver.values import DeviceHealth, Health
+from protos import dra_v1
 
 __all__ = ["DriverCall", "HasClaims", "SimulatedDriver"]
-
-V1, V1BETA1 = "v1.DRAPlugin", "v1beta1.DRAPlugin"
-HEALTH_V1, HEALTH_V1ALPHA1 = "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"
-SERVICES = (V1, V1BETA1, HEALTH_V1, HEALTH_V1ALPHA1)
-
-_Report = health_api.NodeWatchResourcesResponse
-_HEALTH = {
-    "Unknown": health_api.HealthStatus.Value("UNKNOWN"),
-    "Healthy": health_api.HealthStatus.Value("HEALTHY"),
-    "Unhealthy": health_api.HealthStatus.Value("UNHEALTHY"),
-}
 
 
 class HasClaims(Protocol):
@@ -77,19 +64,9 @@ class _Device:
     requests: tuple[str, ...]
     pool: str
     device: str
-    cdi: tuple[str, ...]
-    share_id: str | None
-
-
-@attrs.define
-class _Health:
-    health: str = "Healthy"
-    message: str = ""
-    timeout: int = 0
-
-
-class ClaimFailed(Exception):
-    """Error of one claim, for its entry in the response."""
+    cdi: str
+    """Name of the device in the claim's CDI file."""
+    share_id: str
 
 
 class SimulatedDriver:
@@ -144,17 +121,16 @@ class SimulatedDriver:
         self._cdi = CdiFiles(self.cdi_dir, name)
         self.sockets = DriverSockets(
             name,
-            self.root,
+            in_kubelet_directory(name, self.root, uid=uid),
             services,
-            self._add_to,
-            uid=uid,
+            lambda server: add_services(self, services, server),
             ready=lambda: not self.faults.not_ready,
         )
         self._changed = threading.Condition()
         """Guards the fields below."""
         self._prepared: dict[str, tuple[_Device, ...]] = {}
         self._calls: list[DriverCall] = []
-        self._health = {device: _Health() for device in self.devices}
+        self._health = {device: DeviceHealth(device, timeout=0) for device in self.devices}
         self._reports = 0
         self._is_running = False
         self._stream_ends = 0
@@ -230,18 +206,19 @@ class SimulatedDriver:
 
     # -- health ----------------------------------------------------------------------
 
-    def set_health(self, device: str, health: str, message: str = "", *, timeout: int = 0) -> None:
+    def set_health(
+        self, device: str, health: Health, message: str = "", *, timeout: int = 0
+    ) -> None:
         """Report the health of a device: ``Healthy``, ``Unhealthy`` or ``Unknown``.
 
         ``timeout`` is in seconds; 0 means the kubelet's default. Raises ValueError for an unknown
         device or health.
         """
-        if health not in _HEALTH:
-            raise ValueError(f"invalid health {health!r}: use one of {', '.join(_HEALTH)}")
         if device not in self._health:
             raise ValueError(f"unknown device {device!r}: use one of {', '.join(self.devices)}")
+        state = DeviceHealth(device, health, message, timeout=timeout)
         with self._changed:
-            self._health[device] = _Health(health, message, timeout)
+            self._health[device] = state
             self._reports += 1
             self._changed.notify_all()
 
@@ -251,7 +228,7 @@ class SimulatedDriver:
             self._stream_ends += 1
             self._changed.notify_all()
 
-    def watch(self, context: grpc.ServicerContext) -> Iterator[_Report]:
+    def watch_health(self, context: grpc.ServicerContext) -> Iterator[Report]:
         """Internal: yield a report now and after each change, until the stream ends."""
         context.add_callback(self._wake)
         with self._changed:
@@ -272,48 +249,67 @@ class SimulatedDriver:
         with self._changed:
             self._changed.notify_all()
 
-    def _report(self) -> _Report:
-        now = int(time.time())
-        return _Report(
-            devices=[
-                health_api.DeviceHealth(
-                    device=health_api.DeviceIdentifier(pool_name=self.pool, device_name=device),
-                    health=_HEALTH[state.health],
-                    last_updated_time=now,
-                    health_check_timeout_seconds=state.timeout,
-                    message=state.message,
-                )
-                for device, state in self._health.items()
-            ]
+    def _report(self) -> Report:
+        now = time.time()
+        return Report(
+            devices=[health_message(each, self.pool, now) for each in self._health.values()]
         )
 
     # -- calls -----------------------------------------------------------------------
 
-    def _add_to(self, server: grpc.Server) -> None:
-        services = self.sockets.services
-        if V1 in services:
-            dra_v1_grpc.add_DRAPluginServicer_to_server(_Claims(self, "v1"), server)
-        if V1BETA1 in services:
-            # The messages of v1 are those of v1beta1, except for the field share_id.
-            dra_v1beta1_grpc.add_DRAPluginServicer_to_server(_ClaimsV1beta1(self), server)
-        if HEALTH_V1 in services:
-            drahealth_v1_grpc.add_DRAResourceHealthServicer_to_server(_HealthV1(self), server)
-        if HEALTH_V1ALPHA1 in services:
-            alpha = _HealthV1alpha1(self)
-            drahealth_v1alpha1_grpc.add_DRAResourceHealthServicer_to_server(alpha, server)
+    def prepare_claims(
+        self, version: Version, claims: Sequence[dra_v1.Claim], context: grpc.ServicerContext
+    ) -> dra_v1.NodePrepareResourcesResponse:
+        """Internal: handle NodePrepareResources."""
+        self._begin("NodePrepareResources", version, claims, context)
+        response = dra_v1.NodePrepareResourcesResponse()
+        for claim in self._answered(claims):
+            entry = response.claims[claim.uid]
+            try:
+                devices = self._prepare(claim)
+            except ClaimError as error:
+                entry.error = str(error)
+            else:
+                entry.devices.extend(map(self._message, self._reported(devices)))
+        self._add_unknown(response.claims)
+        self._finish(context, prepared=True)
+        return response
 
-    def begin(self, call: DriverCall, context: grpc.ServicerContext) -> None:
-        """Internal: record a call, and apply the faults that fail it before its work is done."""
+    def unprepare_claims(
+        self, version: Version, claims: Sequence[dra_v1.Claim], context: grpc.ServicerContext
+    ) -> dra_v1.NodeUnprepareResourcesResponse:
+        """Internal: handle NodeUnprepareResources."""
+        self._begin("NodeUnprepareResources", version, claims, context)
+        response = dra_v1.NodeUnprepareResourcesResponse()
+        for claim in self._answered(claims):
+            entry = response.claims[claim.uid]
+            try:
+                self._unprepare(claim)
+            except ClaimError as error:
+                entry.error = str(error)
+        self._add_unknown(response.claims)
+        self._finish(context, prepared=False)
+        return response
+
+    def _begin(
+        self,
+        rpc: str,
+        version: Version,
+        claims: Sequence[dra_v1.Claim],
+        context: grpc.ServicerContext,
+    ) -> None:
+        """Record a call, and apply the faults that fail it before its work is done."""
+        names = tuple((claim.namespace, claim.name, claim.uid) for claim in claims)
         with self._changed:
-            self._calls.append(call)
+            self._calls.append(DriverCall(rpc, version, names))
             self._changed.notify_all()
         if self.faults.hang:
             self._hang(context)
         if self.faults.call_error:
             context.abort(grpc.StatusCode.UNKNOWN, self.faults.call_error)
 
-    def end(self, context: grpc.ServicerContext, *, prepared: bool) -> None:
-        """Internal: apply the faults that fail a call after its work was done."""
+    def _finish(self, context: grpc.ServicerContext, *, prepared: bool) -> None:
+        """Apply the faults that fail a call after its work was done."""
         if prepared and self.faults.crash_after_prepare:
             threading.Thread(target=self.kill, daemon=True).start()
             self._hang(context)
@@ -326,169 +322,87 @@ class SimulatedDriver:
             self._changed.wait_for(lambda: not self._is_running or not context.is_active())
         context.abort(grpc.StatusCode.UNAVAILABLE, "the driver has stopped")
 
-    def prepare(self, namespace: str, name: str, uid: str) -> tuple[_Device, ...]:
-        """Internal: prepare a claim and return its devices."""
+    def _answered(self, claims: Sequence[dra_v1.Claim]) -> Sequence[dra_v1.Claim]:
+        return claims[: len(claims) - self.faults.missing_entry]
+
+    def _add_unknown(self, entries: MutableMapping[str, Any]) -> None:
+        if self.faults.unknown_uid:
+            entries[self.faults.unknown_uid].error = ""
+
+    def _reported(self, devices: Sequence[_Device]) -> Sequence[_Device]:
+        return () if self.faults.no_devices else [*devices] * (1 + self.faults.duplicate)
+
+    def _message(self, device: _Device) -> dra_v1.Device:
+        return dra_v1.Device(
+            request_names=() if self.faults.no_request_names else device.requests,
+            pool_name=device.pool,
+            device_name=device.device,
+            cdi_device_ids=[self._cdi.id(device.cdi)],
+            share_id=device.share_id or None,
+        )
+
+    # -- claims ----------------------------------------------------------------------
+
+    def _fail(self, claim: dra_v1.Claim) -> None:
+        """Raise the error that a fault sets for a claim."""
         faults = self.faults
-        if text := faults.claim_errors.get(uid) or faults.claim_errors.get(name):
-            raise ClaimFailed(text)
-        if faults.entry_error:
-            raise ClaimFailed(faults.entry_error)
+        errors = faults.claim_errors
+        if text := errors.get(claim.uid) or errors.get(claim.name) or faults.entry_error:
+            raise ClaimError(text)
+
+    def _prepare(self, claim: dra_v1.Claim) -> tuple[_Device, ...]:
+        """Prepare a claim and return its devices. Raises ClaimError."""
+        self._fail(claim)
         with self._changed:
-            devices = self._prepared.get(uid)
+            devices = self._prepared.get(claim.uid)
             if devices is None:
-                devices = self._prepared[uid] = self._select(namespace, name, uid)
+                devices = self._prepared[claim.uid] = self._select(claim)
                 self._changed.notify_all()
         try:
             # Written again for a repeated call: after a reboot, CDI files are gone.
-            names = [(each.cdi[0].rpartition("=")[2], each.device) for each in devices]
-            self._cdi.write(uid, names)
+            edits = {each.cdi: _edits(each.device) for each in devices}
+            write_files(self._cdi.contents(claim.uid, edits))
         except OSError as error:
-            raise ClaimFailed(f"cannot write the CDI file: {error.strerror}") from error
+            raise ClaimError(f"cannot write the CDI file: {error.strerror}") from error
         return devices
 
-    def _select(self, namespace: str, name: str, uid: str) -> tuple[_Device, ...]:
+    def _select(self, claim: dra_v1.Claim) -> tuple[_Device, ...]:
         if self._claims is None:
-            used = {each.device for devices in self._prepared.values() for each in devices}
-            free = [device for device in self.devices if device not in used]
-            if not free:
-                raise ClaimFailed("no free device")
-            return (self._device(uid, (), free[0], None),)
-        claim = self._claims(namespace, name)
-        if claim is None:
-            raise ClaimFailed(f"claim {namespace}/{name} not found")
-        if claim["metadata"]["uid"] != uid:
-            raise ClaimFailed(f"claim {namespace}/{name} got replaced")
-        allocation = claim.get("status", {}).get("allocation")
-        if allocation is None:
-            raise ClaimFailed(f"claim {namespace}/{name} not allocated")
-        selected = []
-        for result in allocation.get("devices", {}).get("results", ()):
-            if result["driver"] != self.name:
-                continue
-            device = result["device"]
-            if device not in self._health:
-                raise ClaimFailed(f"device {device!r} is not a device of this driver")
-            # Containers can only name the parent of a subrequest.
-            request = str(result["request"]).partition("/")[0]
-            selected.append(self._device(uid, (request,), device, result.get("shareID")))
-        return tuple(selected)
+            return (self._device(claim.uid, (), self.pool, self._free_device()),)
+        namespace, name = claim.namespace, claim.name
+        found = read_claim(self._claims(namespace, name), namespace, name, claim.uid, self.name)
+        for each in found.devices:
+            if each.device not in self._health:
+                raise ClaimError(f"device {each.device!r} is not a device of this driver")
+        return tuple(
+            self._device(
+                claim.uid, (base_request(each.request),), each.pool, each.device, each.share_id
+            )
+            for each in found.devices
+        )
+
+    def _free_device(self) -> str:
+        used = {each.device for devices in self._prepared.values() for each in devices}
+        for device in self.devices:
+            if device not in used:
+                return device
+        raise ClaimError("no free device")
 
     def _device(
-        self, uid: str, requests: tuple[str, ...], device: str, share_id: str | None
+        self, uid: str, requests: tuple[str, ...], pool: str, device: str, share_id: str = ""
     ) -> _Device:
         name = "-".join(filter(None, (uid, device, share_id)))
-        cdi = (f"k8s.{self.name}/claim={name}",)
-        return _Device(requests, self.pool, device, cdi, share_id)
+        return _Device(requests, pool, device, name, share_id)
 
-    def unprepare(self, name: str, uid: str) -> None:
-        """Internal: undo ``prepare``; do nothing for an unknown claim."""
-        faults = self.faults
-        if text := faults.claim_errors.get(uid) or faults.claim_errors.get(name):
-            raise ClaimFailed(text)
-        if faults.entry_error:
-            raise ClaimFailed(faults.entry_error)
-        self._cdi.remove(uid)
+    def _unprepare(self, claim: dra_v1.Claim) -> None:
+        """Undo ``_prepare``; do nothing for an unknown claim. Raises ClaimError."""
+        self._fail(claim)
+        self._cdi.remove(claim.uid)
         with self._changed:
-            self._prepared.pop(uid, None)
+            self._prepared.pop(claim.uid, None)
             self._changed.notify_all()
 
 
-def _called(
-    rpc: str, version: str, claims: Iterable[dra_v1.Claim]
-) -> tuple[DriverCall, list[dra_v1.Claim]]:
-    asked = list(claims)
-    names = tuple((claim.namespace, claim.name, claim.uid) for claim in asked)
-    return DriverCall(rpc, version, names), asked
-
-
-class _Claims(dra_v1_grpc.DRAPluginServicer):
-    def __init__(self, driver: SimulatedDriver, version: str) -> None:
-        self._driver = driver
-        self._version = version
-
-    def NodePrepareResources(
-        self, request: dra_v1.NodePrepareResourcesRequest, context: grpc.ServicerContext
-    ) -> dra_v1.NodePrepareResourcesResponse:
-        driver, faults = self._driver, self._driver.faults
-        call, asked = _called("NodePrepareResources", self._version, request.claims)
-        driver.begin(call, context)
-        response = dra_v1.NodePrepareResourcesResponse()
-        for claim in asked[: len(asked) - faults.missing_entry]:
-            entry = response.claims[claim.uid]
-            try:
-                devices = driver.prepare(claim.namespace, claim.name, claim.uid)
-            except ClaimFailed as error:
-                entry.error = str(error)
-                continue
-            for each in () if faults.no_devices else devices * (1 + faults.duplicate):
-                entry.devices.add(
-                    request_names=() if faults.no_request_names else each.requests,
-                    pool_name=each.pool,
-                    device_name=each.device,
-                    cdi_device_ids=each.cdi,
-                    share_id=each.share_id if self._version == "v1" else None,
-                )
-        if faults.unknown_uid:
-            response.claims[faults.unknown_uid].error = ""
-        driver.end(context, prepared=True)
-        return response
-
-    def NodeUnprepareResources(
-        self, request: dra_v1.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
-    ) -> dra_v1.NodeUnprepareResourcesResponse:
-        driver, faults = self._driver, self._driver.faults
-        call, asked = _called("NodeUnprepareResources", self._version, request.claims)
-        driver.begin(call, context)
-        response = dra_v1.NodeUnprepareResourcesResponse()
-        for claim in asked[: len(asked) - faults.missing_entry]:
-            entry = response.claims[claim.uid]
-            try:
-                driver.unprepare(claim.name, claim.uid)
-            except ClaimFailed as error:
-                entry.error = str(error)
-        if faults.unknown_uid:
-            response.claims[faults.unknown_uid].error = ""
-        driver.end(context, prepared=False)
-        return response
-
-
-class _ClaimsV1beta1(dra_v1beta1_grpc.DRAPluginServicer):
-    """v1beta1 by way of v1: the bytes are the same, because no response has a share ID."""
-
-    def __init__(self, driver: SimulatedDriver) -> None:
-        self._claims = _Claims(driver, "v1beta1")
-
-    def NodePrepareResources(self, request: Any, context: grpc.ServicerContext) -> Any:
-        asked = dra_v1.NodePrepareResourcesRequest.FromString(request.SerializeToString())
-        response = self._claims.NodePrepareResources(asked, context)
-        return _as(dra_v1beta1.NodePrepareResourcesResponse, response)
-
-    def NodeUnprepareResources(self, request: Any, context: grpc.ServicerContext) -> Any:
-        asked = dra_v1.NodeUnprepareResourcesRequest.FromString(request.SerializeToString())
-        response = self._claims.NodeUnprepareResources(asked, context)
-        return _as(dra_v1beta1.NodeUnprepareResourcesResponse, response)
-
-
-def _as(kind: type[Any], response: Any) -> Any:
-    return kind.FromString(response.SerializeToString())
-
-
-class _HealthV1(drahealth_v1_grpc.DRAResourceHealthServicer):
-    def __init__(self, driver: SimulatedDriver) -> None:
-        self._driver = driver
-
-    def NodeWatchResources(
-        self, request: object, context: grpc.ServicerContext
-    ) -> Iterator[_Report]:
-        return self._driver.watch(context)
-
-
-class _HealthV1alpha1(drahealth_v1alpha1_grpc.DRAResourceHealthServicer):
-    """v1alpha1 by way of v1: both have the same messages."""
-
-    def __init__(self, driver: SimulatedDriver) -> None:
-        self._driver = driver
-
-    def NodeWatchResources(self, request: object, context: grpc.ServicerContext) -> Iterator[Any]:
-        for report in self._driver.watch(context):
-            yield _as(drahealth_v1alpha1.NodeWatchResourcesResponse, report)
+def _edits(device: str) -> dict[str, list[str]]:
+    variable = "".join(char if char.isalnum() else "_" for char in device).upper()
+    return {"env": [f"DRA_DEVICE_{variable}={device}"]}

@@ -83,7 +83,13 @@ def from_host(root: Path = Path("/")) -> NumaMachine:
 
     A kernel without NUMA support has only NUMA node 0.
     """
-    base = root / SYSFS_NODES
+    return from_sysfs(root / "sys")
+
+
+def from_sysfs(sys: Path) -> NumaMachine:
+    """Read the online NUMA nodes like ``from_host``, from the directory ``sys`` in place of
+    ``/sys``."""
+    base = sys / SYSFS_NODES.relative_to("sys")
     if not base.is_dir():
         return NumaMachine(NumaTopology.of([0]))
     nodes = id_list(base / "online", _line(base / "online"))

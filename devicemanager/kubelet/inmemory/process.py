@@ -53,6 +53,10 @@ class SharedStore:
         """Store the contents of the last ``make``. Never fails."""
         self._written = self._made
 
+    def clear(self) -> None:
+        """Forget the stored checkpoint."""
+        self._written = None
+
     def load(self) -> checkpoint.Checkpoint | None:
         """Return the stored checkpoint; None before the first write."""
         if self._written is None:
@@ -118,7 +122,7 @@ class InMemoryProcess:
     def stop(self) -> None:
         """Cancel all timers and close the manager."""
         # The timers of containers call the manager, so they are cancelled first.
-        self.workers.life.close()
+        self.workers.close()
         self.manager.close()
 
 

@@ -213,7 +213,9 @@ class State:
         )
         self.hint_providers = HintProviders(settings.providers if providers is None else providers)
         self.node = Node(
-            settings.node_amounts, unknown_init_requests=behaviour.unknown_init_requests
+            settings.node_amounts,
+            unknown_init_requests=behaviour.unknown_init_requests,
+            pod_level_requests=behaviour.counts_pod_level_requests,
         )
         self.pods = PodStates()
         self.is_sources_ready = True

@@ -60,6 +60,8 @@ STOPPING = "the kubelet is stopping"
 
 _COUNTED = 1000
 _WORKERS = 8
+_SHARES = 4
+"""A process can have as many registrations as a quarter of those that are still free."""
 _LONGEST_NAME = 512
 """Characters of a name that texts show; the longest valid name has 317."""
 
@@ -287,23 +289,38 @@ class Registrar:
     def _reserve_slot(self, pid: int, resource: ResourceName, name: str) -> None:
         """Count a registration of a process; raise RegistrationRejected if it has too many.
 
-        Without a limit, one process could exhaust all threads and file descriptors. Plugins in the
+        Without limits, plugins could exhaust all threads and file descriptors. Plugins in the
         kubelet's own process, as in tests, are not limited.
         """
-        limit = self._settings.max_registrations_per_process
-        # A process ID of 0 means that the process is in another PID namespace.
-        if pid in (0, os.getpid()):
-            limit = None
         # A plugin that re-registers has two connections until the older one has ended.
         replaces = self._handler.is_connected(resource, name)
         with self._lock:
-            count = self._processes[pid]
-            if limit is not None and count >= limit + replaces:
-                raise RegistrationRejected(
-                    f"process {pid} already has {count} registrations: the limit is {limit} "
-                    "(Settings.max_registrations_per_process)"
-                )
+            if pid != os.getpid():
+                self._check_slots(pid, replaces)
             self._processes[pid] += 1
+
+    def _check_slots(self, pid: int, replaces: bool) -> None:
+        """Raise RegistrationRejected if a process may not register. Must be called with the lock
+        held."""
+        count, per_process = self._processes[pid], self._settings.max_registrations_per_process
+        # A process ID of 0 means that the process is in another PID namespace, as all others of
+        # this number may be: they share only the total.
+        if pid and per_process is not None and count >= per_process + replaces:
+            raise RegistrationRejected(
+                f"process {pid} already has {count} registrations: the limit is {per_process} "
+                "(Settings.max_registrations_per_process)"
+            )
+        most = self._settings.max_registrations
+        if most is None or replaces:
+            return
+        total = self._processes.total() - self._processes[os.getpid()]
+        free = most - total
+        # Processes that fork share what is left, and cannot take all of it.
+        if free <= 0 or (pid and count >= -(-free // _SHARES)):
+            raise RegistrationRejected(
+                f"process {pid} has {count} of {total} registrations: it can have no more, "
+                f"because the limit for all processes is {most} (Settings.max_registrations)"
+            )
 
     def _free_slot(self, pid: int) -> None:
         with self._lock:

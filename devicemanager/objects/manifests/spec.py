@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from devicemanager.core.api.names import is_dns1123_subdomain
-from devicemanager.core.ids import ContainerName, PodUid, ResourceName
-from devicemanager.core.pods import Container, Pod, RestartPolicy
+from devicemanager.core.ids import ContainerName, PodUid
+from devicemanager.core.pods import Amounts, Container, Pod, RestartPolicy
 from devicemanager.objects.manifests.claims import (
     check_claims_exist,
+    read_claim_statuses,
     read_container_claims,
-    read_extended_resource_claims,
+    read_extended_resource_claim,
     read_pod_claims,
 )
 from devicemanager.objects.manifests.errors import (
@@ -44,6 +45,7 @@ _SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
     "'-' or '.', and must start and end with an alphanumeric character"
 )
+_POD_LEVEL = frozenset(("cpu", "memory"))
 _RESTART_POLICIES = tuple(str(policy) for policy in RestartPolicy)
 
 
@@ -82,8 +84,7 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
         restart_policy = _restart_policy(spec.get("restartPolicy")) or RestartPolicy.ALWAYS
         grace = _grace_period(spec.get("terminationGracePeriodSeconds"))
         resources = spec.get("resources")
-        if not (resources is None or isinstance(resources, Mapping)):
-            raise wrong_type("resources", "a mapping", resources)
+        pod_level = _pod_level_requests(resources, (*init_containers, *containers))
     except FieldError as error:
         raise error.under("spec") from None
     return Pod(
@@ -96,15 +97,46 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
         claims,
         grace,
         bool(resources),
-        _extended_resource_claims(manifest.get("status")),
+        pod_level,
+        **_claims_in_status(manifest.get("status")),
     )
 
 
-def _extended_resource_claims(status: object) -> frozenset[tuple[ContainerName, ResourceName]]:
+def _pod_level_requests(resources: object, containers: Iterable[Container]) -> Amounts:
+    """Return the requests of ``spec.resources`` with the API's defaults.
+
+    A missing request is the limit, unless a container requests the resource: then the containers
+    decide (``defaultPodRequests``, pkg/apis/core/v1/defaults.go, v1.34).
+    """
     try:
-        return read_extended_resource_claims(status)
+        _, requests = read_resources(resources)
+    except FieldError as error:
+        raise error.under("resources") from None
+    explicit = (isinstance(resources, Mapping) and resources.get("requests")) or {}
+    requested = {name for container in containers for name in container.requests}
+    return {
+        name: amount
+        for name, amount in requests.items()
+        if name in _POD_LEVEL or name.startswith("hugepages-")
+        if name in explicit or name not in requested
+    }
+
+
+def _claims_in_status(status: object) -> dict[str, Any]:
+    """Return the fields of a Pod that come from its status."""
+    if status is None:
+        return {}
+    try:
+        extended = read_extended_resource_claim(status)
+        statuses = read_claim_statuses(status)
     except FieldError as error:
         raise error.under("status") from None
+    return {
+        "backed": frozenset((container, name) for container, name, _ in extended.requests),
+        "claim_statuses": statuses,
+        "extended_claim": extended.name,
+        "extended_requests": extended.requests,
+    }
 
 
 def _check_kind(manifest: Mapping[Any, Any]) -> None:
@@ -177,13 +209,14 @@ def _container(item: object, is_init: bool, names: set[str], claims: Collection[
     try:
         limits, requests = read_resources(item.get("resources"))
         used = read_container_claims(item.get("resources"))
-        check_claims_exist(used, claims)
+        names_used = tuple(dict.fromkeys(name for name, _ in used))
+        check_claims_exist(names_used, claims)
     except FieldError as error:
         raise error.under("resources") from None
     # The policy Always makes an init container a sidecar; other containers are not affected.
     policy = _restart_policy(item.get("restartPolicy"))
     restartable = is_init and policy is RestartPolicy.ALWAYS
-    return Container(ContainerName(name), limits, requests, restartable, used, image)
+    return Container(ContainerName(name), limits, requests, restartable, names_used, used, image)
 
 
 def _restart_policy(policy: object) -> RestartPolicy | None:

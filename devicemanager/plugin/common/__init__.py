@@ -1,15 +1,13 @@
-"""Modules for any program that serves a socket for a kubelet, independent of devices.
+"""Modules for any program that serves a socket for a kubelet: device plugins and DRA drivers.
 
-Device plugins use this package, and DRA drivers can use it. The modules are independent of each
-other:
+The modules do not know devices:
 
 * ``signals``: wait for SIGTERM and other signals without missing one.
 * ``sockets``: check the socket directory; choose a name that no running program uses.
+* ``served``: a gRPC server on one socket.
+* ``stepping``: the loop that observes and acts.
+* ``consume``: read the values that an author's method returns or yields.
 * ``executor``: daemon threads for calls, which cannot prevent the process from exiting.
 * ``notifier``: wait for the next change without missing one.
 * ``hooks``: call an author's method and convert everything that it raises into an Exception.
-
-Other programs can also use the loop that observes the kubelet and re-registers
-(``devicemanager.plugin.resource`` with the pure ``reconcile``): its service, registration mode and
-settings are parameters.
 """

@@ -78,7 +78,7 @@ class Recording:
         except FileRejected as error:
             raise RecordingError(f"cannot read {where}: {error}") from error
         except OSError as error:
-            raise RecordingError(f"cannot read {where}: {error.strerror}") from error
+            raise RecordingError(f"{where}: {error.strerror}") from error
         return cls.loads(data, where)
 
     @classmethod

@@ -67,7 +67,7 @@ def _documents(path: str, data: bytes | None) -> list[object]:
         content = (read_regular(path, MOST_BYTES) if data is None else data).decode()
         return load_documents(content, MOST_BYTES, _MOST_NODES, "too large")
     except OSError as error:
-        raise ScriptError(f"cannot read {path}: {error.strerror}") from error
+        raise ScriptError(f"{path}: {error.strerror}") from error
     except (FileRejected, UnicodeDecodeError) as error:
         reason = error if isinstance(error, FileRejected) else "not UTF-8 text"
         raise ScriptError(f"cannot read {path}: it is {reason}") from error

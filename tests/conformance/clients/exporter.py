@@ -23,6 +23,8 @@ from protos import podresources_v1 as v1
 
 _EVERY = 0.2
 _SIXTEEN_MIB = 16 << 20
+_DEADLINE = 5.0
+"""Seconds for a call. A busy machine needs more than a second for a huge response."""
 
 
 def die(text: str) -> None:
@@ -60,7 +62,7 @@ class Exporter:
             f"/{version}.PodResourcesLister/{name}",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=answer.FromString,
-        )(request, timeout=None if "no-deadline" in self.switches else 1.0)
+        )(request, timeout=None if "no-deadline" in self.switches else _DEADLINE)
 
     def run(self) -> None:
         switches = self.switches

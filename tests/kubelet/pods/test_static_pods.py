@@ -556,7 +556,7 @@ def test_stop_does_not_wait_for_a_hanging_admission(tmp_path: Path, slow: Hangin
 def test_unwatchable_directory_is_an_error(tmp_path: Path, owner: Owner) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(ManifestDirectoryError, match=r"file is not a directory$"):
+    with pytest.raises(ManifestDirectoryError, match=r"file: Not a directory$"):
         StaticPods(file, owner, owner.report).start()
-    with pytest.raises(ManifestDirectoryError, match=r"none does not exist$"):
+    with pytest.raises(ManifestDirectoryError, match=r"none: No such file or directory$"):
         StaticPods(tmp_path / "none", owner, owner.report).start()

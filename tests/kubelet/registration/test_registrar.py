@@ -130,6 +130,43 @@ def test_registrations_of_a_process_are_limited(
         registrar.stop()
 
 
+def test_processes_that_fork_leave_registrations_to_others(
+    manager: DeviceManager, plugin: hostile.RawPlugin
+) -> None:
+    settings = Settings(max_registrations=10)
+    registrar = Registrar(manager.plugins, settings, manager.events, lambda error: None)
+    taken: list[int] = []
+    try:
+        for pid in range(1, 6):
+            registrar.dialer = DialedBy(pid)
+            for number in range(20):
+                socket = f"{pid}-{number}.sock"
+                try:
+                    registrar.run(registrar.connect(R, plugin.path, socket)).result(20)
+                except RegistrationRejected as rejected:
+                    message = str(rejected)
+                    break
+            taken.append(number)
+        # Each process gets a quarter of what the earlier ones have left.
+        assert taken == [2, 2, 2, 1, 1]
+        assert message == (
+            "process 5 has 1 of 8 registrations: it can have no more, because the limit for all "
+            "processes is 10 (Settings.max_registrations)"
+        )
+        # Re-registration is always possible.
+        registrar.run(registrar.connect(R, plugin.path, "5-0.sock")).result(20)
+        registrar.dialer = DialedBy(0)
+        for number in range(2):
+            registrar.run(registrar.connect(R, plugin.path, f"0-{number}.sock")).result(20)
+        with pytest.raises(RegistrationRejected, match=r"Settings.max_registrations\)$"):
+            registrar.run(registrar.connect(R, plugin.path, "0-2.sock")).result(20)
+        registrar.dialer = DialedBy(os.getpid())
+        registrar.run(registrar.connect(R, plugin.path, "own.sock")).result(20)
+    finally:
+        manager.close()
+        registrar.stop()
+
+
 def test_plugin_without_options_counts_for_its_process(
     manager: DeviceManager, directory: Path
 ) -> None:

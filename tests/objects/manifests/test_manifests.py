@@ -91,7 +91,19 @@ def test_all_fields_of_client_are_known() -> None:
 def test_pod_resources_and_unknown_metadata_are_accepted() -> None:
     source = manifest(metadata={"name": "train", "uid": "u-1", "surprise": 1})
     source["spec"]["resources"] = {"limits": {"cpu": 1}}
-    assert parse(source) == attrs.evolve(POD, has_resources=True)
+    assert parse(source) == attrs.evolve(POD, has_resources=True, pod_level_requests={"cpu": 1000})
+
+
+def test_pod_level_requests_have_the_defaults_of_the_api() -> None:
+    source = manifest()
+    container = source["spec"]["containers"][0]
+    container["resources"] = {"requests": {"cpu": "1", "memory": "1Ki"}}
+    source["spec"]["resources"] = {
+        "requests": {"cpu": "3"},
+        "limits": {"cpu": "4", "memory": "8Ki", "hugepages-2Mi": "2Mi"},
+    }
+    # A container requests memory, so the pod's request of memory is not set to its limit.
+    assert parse(source).pod_level_requests == {"cpu": 3000, "hugepages-2Mi": 2 << 20}
 
 
 def test_parse_accepts_dict() -> None:
@@ -501,8 +513,8 @@ BAD_TEXTS = [
     ("train", '"train" is neither an existing file nor a manifest'),
     ("a\x00b", '"a\\u0000b" is neither an existing file nor a manifest'),
     ("x" * 5000, f'"{"x" * 99}... is neither an existing file nor a manifest'),
-    ("no/such.yaml", "no/such.yaml: no such file"),
-    ("no\x00such.yaml", '"no\\u0000such.yaml": no such file'),
+    ("no/such.yaml", "no/such.yaml: No such file or directory"),
+    ("no\x00such.yaml", '"no\\u0000such.yaml": No such file or directory'),
     ("#" * (MAX_SIZE + 1) + "\n", "larger than 1572864 bytes: use a manifest of one pod"),
     ("kind: A\n---\nkind: B\n", "contains 2 documents, but none of kind Pod: add a Pod"),
     ("kind: Pod\n---\nkind: Pod\n", "contains 2 pods: use one file for each Pod"),
@@ -547,7 +559,7 @@ def test_invalid_files_are_rejected(tmp_path: Path) -> None:
     assert line_of(tmp_path) == f"{tmp_path}: a directory, not a regular file"
     # The error of a long name depends on the Python version.
     long = line_of(tmp_path / ("x" * 300))
-    assert long.endswith(("cannot be read: File name too long", "no such file"))
+    assert long.endswith(("cannot be read: File name too long", "No such file or directory"))
 
 
 def test_document_returns_manifest_without_validating_it(tmp_path: Path) -> None:
@@ -565,8 +577,8 @@ def test_document_returns_manifest_without_validating_it(tmp_path: Path) -> None
 def test_document_rejects_other_sources(tmp_path: Path) -> None:
     expected = "invalid manifest: expected a dict, YAML text, a path or a V1Pod"
     for source, line in [
-        (tmp_path / "none.yaml", f"{tmp_path}/none.yaml: no such file"),
-        (f"{tmp_path}/none.yaml", f"{tmp_path}/none.yaml: no such file"),
+        (tmp_path / "none.yaml", f"{tmp_path}/none.yaml: No such file or directory"),
+        (f"{tmp_path}/none.yaml", f"{tmp_path}/none.yaml: No such file or directory"),
         ("none", '"none" is neither an existing file nor a manifest'),
         ([], f"{expected}, not a list"),
         (parse(POD), f"{expected}, not a value of type Pod"),

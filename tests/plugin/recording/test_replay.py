@@ -342,7 +342,7 @@ def test_invalid_replays_are_rejected(tmp_path, builder):
     ]:
         with pytest.raises(RecordingError, match=error):
             ReplayPlugin(recording, tmp_path, **options)
-    with pytest.raises(RecordingError, match=r"^cannot read .*: No such file or directory$"):
+    with pytest.raises(RecordingError, match=r"^[^:]*: No such file or directory$"):
         ReplayPlugin(tmp_path / "none")
     empty = RecordingBuilder(tmp_path / "empty").write()
     with pytest.raises(

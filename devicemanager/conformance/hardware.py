@@ -1,0 +1,65 @@
+"""Hardware that the plugin is to find: by default that of this machine, or declared directories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+from devicemanager.conformance.outcomes import CheckError
+from devicemanager.core.topology import NumaTopology
+from devicemanager.kubelet.host.numa import SYSFS_NODES, from_host, from_sysfs
+
+__all__ = ["Hardware"]
+
+
+def _as_directory(path: Path | str | None) -> Path | None:
+    if path is None:
+        return None
+    # Resolved, because the mounts can hide parts of the path.
+    resolved = Path(path).resolve()
+    if not resolved.is_dir():
+        raise CheckError(f"{path} is not a directory")
+    return resolved
+
+
+@attrs.frozen(kw_only=True)
+class Hardware:
+    """Declared hardware. A check judges by it, and only warns about hardware that is not declared
+    and not on this machine.
+
+    With a directory, the plugin runs in a private mount namespace in which the directory replaces
+    that of this machine. Raises CheckError if a directory does not exist.
+    """
+
+    numa: NumaTopology | None = None
+    """NUMA nodes; None for those in ``sys``."""
+    dev: Path | None = attrs.field(default=None, converter=_as_directory)
+    """Replaces ``/dev``. Its files may be regular files in place of device nodes."""
+    sys: Path | None = attrs.field(default=None, converter=_as_directory)
+    """Replaces ``/sys``."""
+    cdi: Path | None = attrs.field(default=None, converter=_as_directory)
+    """Replaces ``/etc/cdi`` and ``/var/run/cdi``."""
+
+    @property
+    def has_directories(self) -> bool:
+        """True if a directory is replaced."""
+        return any((self.dev, self.sys, self.cdi))
+
+    @property
+    def declares_numa(self) -> bool:
+        """True if ``numa_nodes`` are those of the caller, not those of this machine."""
+        return self.numa is not None or self._declared_sys is not None
+
+    def numa_nodes(self) -> set[int]:
+        """Return the IDs of the NUMA nodes. Raises RequestError if sysfs cannot be read."""
+        if self.numa is not None:
+            return set(self.numa.nodes)
+        sys = self._declared_sys
+        return set((from_host() if sys is None else from_sysfs(sys)).topology.nodes)
+
+    @property
+    def _declared_sys(self) -> Path | None:
+        """``sys`` if it has NUMA nodes."""
+        has_nodes = self.sys and (self.sys / SYSFS_NODES.relative_to("sys")).is_dir()
+        return self.sys if has_nodes else None

@@ -1,0 +1,78 @@
+"""Read the allocation of a ResourceClaim, as far as one driver needs it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from devicemanager.driver.errors import ClaimError
+from devicemanager.driver.values import AllocatedDevice, Claim
+
+__all__ = ["base_request", "read_claim"]
+
+_Object = Mapping[str, Any]
+_POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+
+
+def read_claim(found: _Object | None, namespace: str, name: str, uid: str, driver: str) -> Claim:
+    """Return a claim with the devices of one driver.
+
+    ``found`` is the ResourceClaim with this name in the API (v1); None if there is none. Raises
+    ClaimError, with the texts of the Go library, if the claim cannot be prepared.
+    """
+    if found is None:
+        raise ClaimError(f"claim {namespace}/{name} not found")
+    metadata = found.get("metadata", {})
+    if metadata.get("uid") != uid:
+        raise ClaimError(f"claim {namespace}/{name} got replaced")
+    allocation = (found.get("status") or {}).get("allocation")
+    if allocation is None:
+        raise ClaimError(f"claim {namespace}/{name} not allocated")
+    devices = allocation.get("devices") or {}
+    configs = tuple(_parameters(devices.get("config") or (), driver))
+    pod_claim = (metadata.get("annotations") or {}).get(_POD_CLAIM, "")
+    return Claim(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        devices=tuple(
+            _device(result, configs)
+            for result in devices.get("results") or ()
+            if result["driver"] == driver
+        ),
+        pod_claim_name=pod_claim,
+    )
+
+
+def base_request(request: str) -> str:
+    """Return the request of a result without its subrequest, which containers cannot name."""
+    return request.partition("/")[0]
+
+
+_Config = tuple[tuple[str, ...], _Object]
+"""Requests (none: all), and parameters."""
+
+
+def _parameters(configs: Iterable[_Object], driver: str) -> Iterator[_Config]:
+    """Yield the configurations for a driver: those of classes first, which claims override."""
+    ours = [config for config in configs if (config.get("opaque") or {}).get("driver") == driver]
+    for config in sorted(ours, key=lambda config: config.get("source") != "FromClass"):
+        yield tuple(config.get("requests") or ()), config["opaque"].get("parameters") or {}
+
+
+def _device(result: _Object, configs: Iterable[_Config]) -> AllocatedDevice:
+    request = str(result["request"])
+    names = {request, base_request(request)}
+    return AllocatedDevice(
+        request=request,
+        pool=str(result["pool"]),
+        device=str(result["device"]),
+        share_id=result.get("shareID") or "",
+        admin_access=bool(result.get("adminAccess")),
+        consumed_capacity=result.get("consumedCapacity") or {},
+        parameters=tuple(
+            parameters
+            for requests, parameters in configs
+            if not requests or not names.isdisjoint(requests)
+        ),
+    )

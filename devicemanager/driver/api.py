@@ -1,0 +1,179 @@
+"""Requests of a driver to the API server: its Node, its ResourceSlices, and ResourceClaims.
+
+Objects have the form of ``resource.k8s.io/v1``. The newest version that the server has is used.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from devicemanager.client.errors import NotFound, Unavailable
+from devicemanager.client.protocol import JsonObject
+from devicemanager.client.reflector import Sink, pages
+from devicemanager.io.retry import retry
+
+__all__ = ["Client", "ResourceApi"]
+
+GROUP: Final = "resource.k8s.io"
+VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+"""Versions of the group that a driver can use, preferred first."""
+
+_CLAIM_SECONDS: Final = 20.0
+"""How long the request for a claim is retried. The kubelet's call has a deadline of 45 s."""
+
+T = TypeVar("T")
+_Path: TypeAlias = Callable[[str], str]
+
+
+class Client(Protocol):
+    """``devicemanager.client.api.ApiClient``, as far as this module uses it."""
+
+    def attempt(
+        self, method: str, path: str, body: JsonObject | None = None, **options: Any
+    ) -> JsonObject: ...
+
+    def wait(self, seconds: float) -> bool: ...
+
+
+class ResourceApi:
+    """API of one driver on one node. Thread-safe.
+
+    All methods send a request once and raise the errors of ``ApiClient.attempt``, except where
+    their docstrings say otherwise.
+    """
+
+    def __init__(self, client: Any, driver: str, node: str) -> None:
+        self._client = client
+        self._selector = {"fieldSelector": f"spec.driver={driver},spec.nodeName={node}"}
+        self._node = node
+        self._choosing = threading.Lock()
+        self._version: str | None = None
+
+    @property
+    def version(self) -> str:
+        """The newest usable version of the group.
+
+        Raises NotFound if the server has none: Kubernetes before 1.32, or a disabled API.
+        """
+        with self._choosing:
+            if self._version is None:
+                self._version = self._choose()
+            return self._version
+
+    def _choose(self) -> str:
+        *others, last = VERSIONS
+        for version in others:
+            try:
+                self._client.attempt("GET", _slices(version), query={"limit": "1"})
+            except NotFound:
+                continue
+            return version
+        self._client.attempt("GET", _slices(last), query={"limit": "1"})
+        return last
+
+    def claim(self, namespace: str, name: str) -> JsonObject | None:
+        """Return a ResourceClaim; None if it does not exist.
+
+        Retry while the server is unavailable, for 20 s at most.
+        """
+        path = f"/apis/{GROUP}/{self.version}/namespaces/{namespace}/resourceclaims/{name}"
+        try:
+            return retry(
+                lambda: self._attempt("GET", path),
+                Unavailable,
+                sleep=self._client.wait,
+                first_wait=0.2,
+                longest_wait=2.0,
+                seconds=_CLAIM_SECONDS,
+            )
+        except NotFound:
+            return None
+
+    def _attempt(self, *arguments: Any) -> JsonObject:
+        found: JsonObject = self._client.attempt(*arguments)
+        return found
+
+    def owner(self) -> JsonObject:
+        """Return an owner reference to the Node, with which slices are deleted."""
+        node = self._client.attempt("GET", f"/api/v1/nodes/{self._node}")
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": self._node,
+            "uid": node["metadata"]["uid"],
+            "controller": True,
+        }
+
+    def slices(self) -> list[JsonObject]:
+        """Return the driver's ResourceSlices of this node."""
+        version = self.version
+        listed = pages(self._client, _slices(version), self._selector)
+        return [_to_v1(each) for page in listed for each in page.get("items") or ()]
+
+    def create(self, slice_: JsonObject) -> JsonObject:
+        """Create a ResourceSlice and return the stored one."""
+        return self._send("POST", "", slice_)
+
+    def replace(self, slice_: JsonObject) -> JsonObject:
+        """Replace a ResourceSlice and return the stored one. Raises Conflict if it has changed."""
+        return self._send("PUT", f"/{slice_['metadata']['name']}", slice_)
+
+    def _send(self, method: str, path: str, slice_: JsonObject) -> JsonObject:
+        version = self.version
+        body = _from_v1(slice_, version)
+        return _to_v1(self._client.attempt(method, _slices(version) + path, body))
+
+    def delete(self, slice_: JsonObject) -> None:
+        """Delete a ResourceSlice, unless it has changed. Do nothing if it does not exist."""
+        metadata = slice_["metadata"]
+        conditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        path = f"{_slices(self.version)}/{metadata['name']}"
+        try:
+            self._client.attempt("DELETE", path, {"preconditions": conditions})
+        except NotFound:
+            return
+
+    def watch(self, sink: Sink, warn: Callable[[str], None]) -> None:
+        """Send the driver's ResourceSlices of this node to a sink, until the client is closed."""
+        from devicemanager.client.reflector import Reflector
+
+        path = _slices(self.version)
+        Reflector(self._client, path, sink, query=self._selector, warn=warn).run()
+
+
+def _slices(version: str) -> str:
+    return f"/apis/{GROUP}/{version}/resourceslices"
+
+
+def _to_v1(slice_: JsonObject) -> JsonObject:
+    """Return a slice of any version in the form of v1: v1beta1 has most fields of a device below
+    ``basic``."""
+    devices = [
+        {"name": device.get("name"), **device["basic"]} if "basic" in device else device
+        for device in slice_["spec"].get("devices") or ()
+    ]
+    return _with_devices(slice_, "v1", devices)
+
+
+def _from_v1(slice_: JsonObject, version: str) -> JsonObject:
+    devices = slice_["spec"].get("devices") or ()
+    if version == "v1beta1":
+        devices = [
+            {"name": device["name"], "basic": {k: v for k, v in device.items() if k != "name"}}
+            for device in devices
+        ]
+    return _with_devices(slice_, version, devices)
+
+
+def _with_devices(slice_: JsonObject, version: str, devices: Any) -> JsonObject:
+    spec = slice_["spec"]
+    if "devices" in spec:
+        spec = {**spec, "devices": list(devices)}
+    return {
+        **slice_,
+        "apiVersion": f"{GROUP}/{version}",
+        "kind": "ResourceSlice",
+        "spec": spec,
+    }

@@ -1,0 +1,121 @@
+"""Base class for the authors of DRA drivers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import TypeAlias
+
+from devicemanager.driver.values import (
+    Claim,
+    Device,
+    DeviceHealth,
+    DriverResources,
+    PreparedDevice,
+)
+
+__all__ = ["Driver", "Resources", "offers_health"]
+
+_log = logging.getLogger(__name__)
+
+Resources: TypeAlias = DriverResources | Iterable[Device | str]
+"""All pools of a driver, or the devices of its only pool, which has the node's name."""
+
+
+class Driver(ABC):
+    """Base class for a DRA driver. Override ``resources`` and ``prepare``.
+
+    The framework serializes ``prepare`` and ``unprepare``, also across the two processes of a
+    rolling update. All other methods can run concurrently with them.
+    """
+
+    health_interval: float = 10.0
+    """Seconds between two calls of ``health``."""
+
+    @abstractmethod
+    def resources(self) -> Resources | Iterator[Resources]:
+        """Return the devices of this node, or be a generator that yields all of them at each
+        change.
+
+        The method runs once, on its own thread, so it can block forever. If it raises, it is
+        called again later, and the published devices stay.
+        """
+
+    @abstractmethod
+    def prepare(self, claim: Claim) -> Iterable[PreparedDevice]:
+        """Prepare the devices of a claim, and return them with the settings of their containers.
+
+        A repeated request gets the stored result. So this method runs again for a claim only if it
+        failed, if the process ended before the result was stored, or after a reboot. If it raises,
+        the pod waits, and the kubelet retries; raise ClaimError to choose the text.
+        """
+
+    def unprepare(self, claim: Claim) -> None:  # noqa: B027 - a hook that many drivers leave empty
+        """Undo ``prepare``, also if it has failed. The ResourceClaim can be deleted already.
+
+        If it raises, the pod stays in Terminating, and the kubelet retries.
+        """
+
+    def health(self) -> Iterable[DeviceHealth]:
+        """Return the health of all devices. Called every ``health_interval`` seconds.
+
+        If it raises or hangs, the kubelet counts the health as unknown after the timeouts of the
+        last report. Without this method, the driver offers no health service.
+        """
+        raise NotImplementedError
+
+    def handle_error(self, error: Exception, what: str) -> None:
+        """Handle an error of the background work ``what``, which is retried. Default: log it.
+
+        Override this method to end the process after an error that retries cannot fix, such as
+        devices that the API server rejects.
+        """
+        _log.error("%s: %s: %s", what, type(error).__name__, error)
+
+    def publish_resources(self, resources: Resources) -> None:
+        """Replace the published devices until ``resources`` yields again. Thread-safe."""
+        self._resources.publish(resources)
+
+    # Not set in `__init__`: authors override it, and often do not call `super().__init__`.
+    @cached_property
+    def stopping(self) -> threading.Event:
+        """Event that is set when the driver stops. Wait for this event instead of sleeping."""
+        return threading.Event()
+
+    @cached_property
+    def _resources(self) -> NewestResources:
+        return NewestResources()
+
+
+class NewestResources:
+    """The resources that the author returned last. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._newest: Resources | None = None
+        self._changed: Callable[[], None] = lambda: None
+
+    def call_on_change(self, changed: Callable[[], None]) -> None:
+        """Call ``changed`` after each change from now on."""
+        self._changed = changed
+
+    @property
+    def newest(self) -> Resources | None:
+        """The newest resources; None before the first."""
+        return self._newest
+
+    def publish(self, resources: Resources) -> None:
+        if not isinstance(resources, DriverResources):
+            # An iterator can be read only once.
+            resources = tuple(resources)
+        with self._lock:
+            self._newest = resources
+        self._changed()
+
+
+def offers_health(driver: Driver) -> bool:
+    """True if the driver overrides ``health``."""
+    return type(driver).health is not Driver.health

@@ -1,0 +1,145 @@
+"""The driver's own checkpoint: which claims are prepared, and with which result.
+
+The kubelet calls again after its restart, after a timeout and after a reboot. It expects the same
+response, and it does not say which devices a claim had. So the driver must store that.
+
+The file is JSON: ``{"version": 1, "claims": {UID: entry}}``. It is read again if another instance
+of the driver has replaced it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from devicemanager.driver.files import write_atomically
+from devicemanager.driver.values import AllocatedDevice, Claim
+from podresources.sockets import FileIdentity
+
+__all__ = ["CHECKPOINT_FILE", "Checkpoint", "Entry", "StoredDevice"]
+
+CHECKPOINT_FILE = "prepared_claims.json"
+_VERSION = 1
+
+
+@attrs.frozen(kw_only=True)
+class StoredDevice:
+    """A device in the response."""
+
+    request: str
+    pool: str
+    device: str
+    share_id: str
+    cdi_ids: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Entry:
+    """A claim in the checkpoint."""
+
+    claim: Claim
+    boot: str
+    """Boot in which the claim was prepared."""
+    devices: tuple[StoredDevice, ...] | None = None
+    """The result; None while ``prepare`` runs, and after it failed."""
+    files: Mapping[str, str] = attrs.field(factory=dict)
+    """CDI and metadata files of the claim: path → content."""
+
+    def holds(self, wanted: AllocatedDevice) -> bool:
+        """True if the claim has a device that another claim must not get."""
+        return any(_conflict(held, wanted) for held in self.claim.devices)
+
+
+def _conflict(held: AllocatedDevice, wanted: AllocatedDevice) -> bool:
+    if held.admin_access or wanted.admin_access:
+        return False
+    shares = held.share_id and wanted.share_id and held.share_id != wanted.share_id
+    return (held.pool, held.device) == (wanted.pool, wanted.device) and not shares
+
+
+class Checkpoint:
+    """The checkpoint file in a driver's data directory. Its users hold the call lock."""
+
+    def __init__(self, path: Path, report: Callable[[Exception, str], object]) -> None:
+        """``report`` is called if the file is damaged. It is then set aside."""
+        self._path = path
+        self._report = report
+        self._read: FileIdentity | None = None
+        self._entries: dict[str, Entry] = {}
+
+    def entry(self, uid: str) -> Entry | None:
+        """Return the entry of a claim; None if the claim is not in the checkpoint."""
+        return self._fresh().get(uid)
+
+    def entries(self) -> Iterator[Entry]:
+        """Iterate over all entries, by UID."""
+        return (entry for _, entry in sorted(self._fresh().items()))
+
+    def set(self, entry: Entry) -> None:
+        """Add or replace an entry. Raises OSError if the file cannot be written."""
+        self._write({**self._fresh(), entry.claim.uid: entry})
+
+    def remove(self, uid: str) -> None:
+        """Remove an entry; do nothing if there is none. Raises OSError."""
+        entries = self._fresh()
+        if uid in entries:
+            self._write({key: entry for key, entry in entries.items() if key != uid})
+
+    def _fresh(self) -> dict[str, Entry]:
+        identity = FileIdentity.of(self._path)
+        if identity != self._read:
+            self._entries = self._load()
+            self._read = identity
+        return self._entries
+
+    def _load(self) -> dict[str, Entry]:
+        try:
+            return _decoded(self._path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            aside = self._path.with_suffix(".corrupt")
+            self._path.replace(aside)
+            self._report(error, f"damaged checkpoint, moved to {aside}: continuing without it")
+            return {}
+
+    def _write(self, entries: dict[str, Entry]) -> None:
+        content = {
+            "version": _VERSION,
+            "claims": {uid: attrs.asdict(entry) for uid, entry in sorted(entries.items())},
+        }
+        write_atomically(self._path, json.dumps(content).encode())
+        self._entries, self._read = entries, FileIdentity.of(self._path)
+
+
+def _decoded(data: bytes) -> dict[str, Entry]:
+    content = json.loads(data)
+    if content["version"] != _VERSION:
+        raise ValueError(f"unknown version {content['version']!r}")
+    return {uid: _entry(value) for uid, value in content["claims"].items()}
+
+
+def _entry(value: Mapping[str, Any]) -> Entry:
+    devices = value["devices"]
+    return Entry(
+        claim=_claim(value["claim"]),
+        boot=value["boot"],
+        devices=None if devices is None else tuple(map(_stored, devices)),
+        files=value["files"],
+    )
+
+
+def _claim(value: Mapping[str, Any]) -> Claim:
+    return Claim(**{**value, "devices": tuple(map(_allocated, value["devices"]))})
+
+
+def _allocated(value: Mapping[str, Any]) -> AllocatedDevice:
+    return AllocatedDevice(**{**value, "parameters": tuple(value["parameters"])})
+
+
+def _stored(value: Mapping[str, Any]) -> StoredDevice:
+    return StoredDevice(**{**value, "cdi_ids": tuple(value["cdi_ids"])})

@@ -1,0 +1,291 @@
+"""Prepare and unprepare claims: call the author's methods, and keep the result.
+
+Order of a prepare, so that the driver recovers from a crash after each step:
+1. The claim is stored without a result. From now on, ``unprepare`` of the author is called for it.
+2. The author prepares the devices.
+3. The result is stored, with the content of all files.
+4. The files are written.
+A repeated call for a stored result only writes missing files. After a reboot, the author prepares
+the devices again, because devices lose their state.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+
+from devicemanager.client.errors import ClientClosing, ClusterError
+from devicemanager.driver.allocation import base_request, read_claim
+from devicemanager.driver.author import Driver
+from devicemanager.driver.cdi import CdiFiles, container_edits
+from devicemanager.driver.checkpoint import Checkpoint, Entry, StoredDevice
+from devicemanager.driver.errors import ClaimError
+from devicemanager.driver.files import write_files
+from devicemanager.driver.lock import CallLock
+from devicemanager.driver.metadata import MetadataFiles
+from devicemanager.driver.services import Report, Version
+from devicemanager.driver.values import AllocatedDevice, Attribute, Claim, PreparedDevice
+from devicemanager.plugin.common.hooks import call_hook, error_text
+from protos import dra_v1
+
+__all__ = ["ClaimService"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FindClaim = Callable[[str, str], Mapping[str, Any] | None]
+"""Function that returns the ResourceClaim with a namespace and a name; None if there is none."""
+
+# UIDs are part of file names.
+_SAFE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]*")
+
+
+class ClaimService:
+    """The calls for claims, one at a time. Implements ``Services``."""
+
+    def __init__(
+        self,
+        name: str,
+        driver: Driver,
+        find: FindClaim,
+        lock: CallLock,
+        checkpoint: Checkpoint,
+        cdi: CdiFiles,
+        *,
+        boot: str,
+        metadata: MetadataFiles | None,
+        published: Callable[[AllocatedDevice], Mapping[str, Attribute]],
+        watch_health: Callable[[grpc.ServicerContext], Iterator[Report]],
+    ) -> None:
+        """``metadata`` writes the metadata files; None: there are none. ``published`` returns the
+        attributes that a device has in the published slices."""
+        self._name = name
+        self._driver = driver
+        self._find = find
+        self._lock = lock
+        self._checkpoint = checkpoint
+        self._cdi = cdi
+        self._boot = boot
+        self._metadata = metadata
+        self._published = published
+        self.watch_health = watch_health
+
+    # -- calls of the kubelet --------------------------------------------------------
+
+    def prepare_claims(
+        self, version: Version, claims: Sequence[dra_v1.Claim], context: grpc.ServicerContext
+    ) -> dra_v1.NodePrepareResourcesResponse:
+        """Handle NodePrepareResources: each claim succeeds or fails on its own."""
+        # Requests to the API server can be slow, so they come before the lock.
+        found = {claim.uid: self._look_up(claim) for claim in claims}
+        response = dra_v1.NodePrepareResourcesResponse()
+        with self._lock.held():
+            for uid, claim in found.items():
+                _check_caller(context)
+                entry = response.claims[uid]
+                try:
+                    entry.devices.extend(map(_message, self._prepare(claim)))
+                except ClaimError as error:
+                    entry.error = str(error)
+        return response
+
+    def unprepare_claims(
+        self, version: Version, claims: Sequence[dra_v1.Claim], context: grpc.ServicerContext
+    ) -> dra_v1.NodeUnprepareResourcesResponse:
+        """Handle NodeUnprepareResources: each claim succeeds or fails on its own."""
+        response = dra_v1.NodeUnprepareResourcesResponse()
+        with self._lock.held():
+            for claim in claims:
+                _check_caller(context)
+                entry = response.claims[claim.uid]
+                try:
+                    self._unprepare(_named(claim))
+                except ClaimError as error:
+                    entry.error = str(error)
+        return response
+
+    def reclaim(self) -> None:
+        """Unprepare claims that were deleted while the driver did not run.
+
+        A claim that a pod uses cannot be deleted, so nothing uses these devices. Raises the errors
+        of a request to the API server, and ClaimError.
+        """
+        with self._lock.held():
+            entries = tuple(self._checkpoint.entries())
+        gone = [entry.claim for entry in entries if self._is_gone(entry.claim)]
+        for claim in gone:
+            with self._lock.held():
+                self._unprepare(claim)
+
+    # -- prepare ---------------------------------------------------------------------
+
+    def _look_up(self, asked: dra_v1.Claim) -> Claim | ClaimError:
+        """Return the claim with its allocation, from the checkpoint or the API server."""
+        try:
+            named = _named(asked)
+            with self._lock.held():
+                entry = self._checkpoint.entry(named.uid)
+            # A stored result needs no API server.
+            return entry.claim if entry and self._is_current(entry) else self._read(named)
+        except ClaimError as error:
+            return error
+
+    def _read(self, claim: Claim) -> Claim:
+        namespace, name = claim.namespace, claim.name
+        try:
+            found = self._find(namespace, name)
+        except (ClusterError, ClientClosing) as error:
+            raise ClaimError(f"retrieve claim {claim}: {error}") from error
+        return read_claim(found, namespace, name, claim.uid, self._name)
+
+    def _is_current(self, entry: Entry) -> bool:
+        return entry.devices is not None and entry.boot == self._boot
+
+    def _prepare(self, claim: Claim | ClaimError) -> tuple[StoredDevice, ...]:
+        """Prepare a claim, or return the stored result. Raises ClaimError."""
+        if isinstance(claim, ClaimError):
+            raise claim
+        try:
+            entry = self._checkpoint.entry(claim.uid)
+            if entry is None or not self._is_current(entry):
+                entry = self._prepare_now(claim)
+            write_files({Path(path): text for path, text in entry.files.items()})
+        except OSError as error:
+            raise ClaimError(f"cannot write {error.filename}: {error.strerror}") from error
+        return entry.devices or ()
+
+    def _prepare_now(self, claim: Claim) -> Entry:
+        self._check_free(claim)
+        self._checkpoint.set(Entry(claim=claim, boot=self._boot))
+
+        def prepare() -> Entry:
+            return self._result(claim, _checked(claim, self._driver.prepare(claim)))
+
+        entry = _called("prepare()", prepare)
+        self._checkpoint.set(entry)
+        return entry
+
+    def _check_free(self, claim: Claim) -> None:
+        """Raise ClaimError if another claim holds a device: schedulers have bugs, too."""
+        for entry in tuple(self._checkpoint.entries()):
+            held = [device for device in claim.devices if entry.holds(device)]
+            if entry.claim.uid == claim.uid or not held:
+                continue
+            if not self._is_gone(entry.claim):
+                raise ClaimError(f"device {held[0].device} is in use by claim {entry.claim}")
+            self._unprepare(entry.claim)
+
+    def _is_gone(self, claim: Claim) -> bool:
+        try:
+            found = self._find(claim.namespace, claim.name)
+        except (ClusterError, ClientClosing):
+            return False
+        return found is None or found["metadata"]["uid"] != claim.uid
+
+    def _result(self, claim: Claim, devices: Sequence[PreparedDevice]) -> Entry:
+        names = [
+            f"{claim.uid}-{number}-{each.device.device}" for number, each in enumerate(devices)
+        ]
+        edits = dict(zip(names, map(container_edits, devices), strict=True))
+        contents = self._cdi.contents(claim.uid, edits)
+        mounted = self._add_metadata(claim, devices, contents)
+        stored = []
+        for name, each in zip(names, devices, strict=True):
+            ids = [self._cdi.id(name)] if edits[name] else []
+            ids += each.settings.cdi_devices
+            # Containers that use several devices of a request need its file once.
+            ids += mounted.pop(each.device.request, ())
+            stored.append(_stored(each.device, ids))
+        files = {str(path): text for path, text in contents.items()}
+        return Entry(claim=claim, boot=self._boot, devices=tuple(stored), files=files)
+
+    def _add_metadata(
+        self, claim: Claim, devices: Sequence[PreparedDevice], contents: dict[Path, str]
+    ) -> dict[str, tuple[str, ...]]:
+        """Add the metadata files to ``contents``; return the CDI IDs by request."""
+        metadata = self._metadata
+        if metadata is None:
+            return {}
+        pairs = [
+            (each, self._published(each.device) if each.metadata is None else each.metadata)
+            for each in devices
+        ]
+        contents |= metadata.contents(claim, pairs)
+        requests = {each.device.request for each in devices}
+        return {request: (metadata.id(claim, request),) for request in requests}
+
+    # -- unprepare -------------------------------------------------------------------
+
+    def _unprepare(self, claim: Claim) -> None:
+        """Unprepare a claim; do nothing more for an unknown claim. Raises ClaimError."""
+        try:
+            entry = self._checkpoint.entry(claim.uid)
+            if entry is not None:
+                known = entry.claim
+                _called("unprepare()", lambda: self._driver.unprepare(known))
+            # Also without an entry: the checkpoint can have been lost.
+            self._cdi.remove(claim.uid)
+            if self._metadata is not None:
+                self._metadata.remove(claim)
+            self._checkpoint.remove(claim.uid)
+        except OSError as error:
+            raise ClaimError(f"cannot remove {error.filename}: {error.strerror}") from error
+
+
+def _check_caller(context: grpc.ServicerContext) -> None:
+    """End a call whose caller is gone: after its deadline, the kubelet may have unprepared."""
+    if not context.is_active():
+        context.abort(grpc.StatusCode.CANCELLED, "the caller is gone")
+
+
+def _named(claim: dra_v1.Claim) -> Claim:
+    """Return the claim of a request, without devices. Raises ClaimError for an invalid name."""
+    for text in (claim.uid, claim.namespace, claim.name):
+        if not _SAFE.fullmatch(text):
+            raise ClaimError(f"invalid claim {claim.namespace}/{claim.name} with UID {claim.uid!r}")
+    return Claim(namespace=claim.namespace, name=claim.name, uid=claim.uid, devices=())
+
+
+def _called(what: str, method: Callable[[], T]) -> T:
+    """Call a method of the author. Raises ClaimError for everything that it raises."""
+    try:
+        return call_hook(method)
+    except ClaimError:
+        raise
+    except Exception as error:
+        _log.exception("%s failed", what)
+        raise ClaimError(f"{what} failed: {error_text(error)}") from error
+
+
+def _checked(claim: Claim, prepared: Iterable[PreparedDevice]) -> tuple[PreparedDevice, ...]:
+    devices = tuple(prepared)
+    for each in devices:
+        if not isinstance(each, PreparedDevice) or each.device not in claim.devices:
+            raise ValueError(f"expected devices of the claim, from device.prepared(), not {each!r}")
+    return devices
+
+
+def _stored(device: AllocatedDevice, ids: Iterable[str]) -> StoredDevice:
+    return StoredDevice(
+        request=base_request(device.request),
+        pool=device.pool,
+        device=device.device,
+        share_id=device.share_id,
+        cdi_ids=tuple(ids),
+    )
+
+
+def _message(device: StoredDevice) -> dra_v1.Device:
+    return dra_v1.Device(
+        request_names=[device.request],
+        pool_name=device.pool,
+        device_name=device.device,
+        cdi_device_ids=device.cdi_ids,
+        share_id=device.share_id or None,
+    )

@@ -1,0 +1,118 @@
+"""The health of a driver's devices: ask the author, and report it to the kubelet.
+
+A report is sent after each call of the author's method, also if nothing has changed, because a
+kubelet counts an old report as unknown. So nothing is sent while the method fails or hangs.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import grpc
+
+from devicemanager.driver.services import Report
+from devicemanager.driver.values import DeviceHealth
+from devicemanager.plugin.common.hooks import call_hook
+from protos import drahealth_v1 as health_api
+
+__all__ = ["HealthReports", "health_message"]
+
+_CODES = {
+    "Healthy": health_api.HealthStatus.Value("HEALTHY"),
+    "Unhealthy": health_api.HealthStatus.Value("UNHEALTHY"),
+    "Unknown": health_api.HealthStatus.Value("UNKNOWN"),
+}
+_DEFAULT_TIMEOUT = 30
+"""Timeout of a kubelet for a device without one, in seconds."""
+
+
+def health_message(device: DeviceHealth, pool: str, seconds: float) -> health_api.DeviceHealth:
+    """Return the message for a device; ``seconds`` is the time of the check since 1970."""
+    return health_api.DeviceHealth(
+        device=health_api.DeviceIdentifier(
+            pool_name=device.pool or pool, device_name=device.device
+        ),
+        health=_CODES[device.health],
+        last_updated_time=int(seconds),
+        health_check_timeout_seconds=device.timeout,
+        message=device.message,
+    )
+
+
+class HealthReports:
+    """Calls the author's method again and again, and sends the results to all streams."""
+
+    def __init__(
+        self,
+        check: Callable[[], Iterable[DeviceHealth]],
+        interval: float,
+        pool: str,
+        stopping: threading.Event,
+        report: Callable[[Exception, str], object],
+    ) -> None:
+        self._check = check
+        self._interval = interval
+        self._pool = pool
+        self._stopping = stopping
+        self._report = report
+        self._changed = threading.Condition()
+        """Guards the two fields below."""
+        self._newest: Report | None = None
+        self._number = 0
+
+    def start(self) -> None:
+        """Start the thread, which ends after ``stopping`` is set."""
+        threading.Thread(target=self._run, name="health of devices", daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._publish(call_hook(lambda: tuple(self._check())))
+            except Exception as error:
+                self._report(error, "health()")
+            self._stopping.wait(self._interval)
+        self.wake()
+
+    def _publish(self, devices: Iterable[DeviceHealth]) -> None:
+        now = time.time()
+        report = Report(devices=[health_message(each, self._pool, now) for each in devices])
+        with self._changed:
+            self._newest = report
+            self._number += 1
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Let all streams check whether they must end."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def watch(self, context: grpc.ServicerContext) -> Iterator[Report]:
+        """Yield the newest report at once and each later one, until the call or the driver ends."""
+        context.add_callback(self.wake)
+        seen = 0
+
+        def is_over() -> bool:
+            return self._stopping.is_set() or not context.is_active()
+
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: is_over() or self._number != seen)  # noqa: B023
+                if is_over() or self._newest is None:
+                    return
+                first, seen, report = not seen, self._number, self._newest
+            yield without_old(report, time.time()) if first else report
+
+
+def without_old(report: Report, now: float) -> Report:
+    """Return a report with the state Unknown for devices whose timeout has passed."""
+    made = Report()
+    for device in report.devices:
+        copied = made.devices.add()
+        copied.CopyFrom(device)
+        timeout = device.health_check_timeout_seconds or _DEFAULT_TIMEOUT
+        if now - device.last_updated_time > timeout:
+            copied.health = _CODES["Unknown"]
+            copied.message = ""
+    return made

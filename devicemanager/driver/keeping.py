@@ -1,0 +1,100 @@
+"""Keep a driver's sockets: serve them again if a file is gone.
+
+A kubelet that starts finds existing sockets by itself. But its directory can be removed and
+created again, and another program can remove a socket.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+
+from devicemanager.driver.sockets import DriverSockets
+from devicemanager.io.watch import ChangeKind, DirectoryWatch
+from devicemanager.plugin.common.notifier import Notifier
+from devicemanager.plugin.common.stepping import repeat_step
+from devicemanager.plugin.reconcile import Action, Observation, decide
+from devicemanager.plugin.settings import PluginSettings
+from podresources.sockets import FileIdentity
+
+__all__ = ["SocketKeeper"]
+
+_log = logging.getLogger(__name__)
+
+# A constant: the directory's identity would change with each file in it.
+_KUBELET = FileIdentity(0, 0, 0)
+_CHANGES = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
+
+
+class SocketKeeper:
+    """The thread that serves the sockets of a driver."""
+
+    def __init__(
+        self, sockets: DriverSockets, registrar_dir: Path, stopping: threading.Event
+    ) -> None:
+        self._sockets = sockets
+        self._registrar_dir = registrar_dir
+        self._stopping = stopping
+        # Without ListAndWatch streams, only the sockets matter.
+        self._settings = PluginSettings(stream_wait=None)
+        self._notifier = Notifier()
+        self._watch = DirectoryWatch(
+            registrar_dir, lambda change: self._notifier.notify(), _CHANGES
+        )
+        self._is_served = False
+        self._logged = ""
+        self._thread = threading.Thread(target=self._run, name="driver sockets", daemon=True)
+
+    def start(self) -> None:
+        """Serve the sockets, now or when the kubelet's directory exists."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop serving, and wait. ``stopping`` must be set."""
+        self._notifier.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._watch.stop()
+        self._sockets.stop()
+
+    def _run(self) -> None:
+        repeat_step(self._step, self._notifier, self._stopping.is_set, self._cannot_serve)
+
+    def _step(self) -> float:
+        self._watch.ensure()
+        decision = decide(self._observe(), self._settings)
+        if decision.step is Action.SERVE:
+            self._serve(decision.reason)
+        elif decision.step is Action.IDLE:
+            self._complain(f"waiting for a kubelet: there is no {self._registrar_dir}")
+        return decision.timeout
+
+    def _observe(self) -> Observation:
+        now = time.monotonic()
+        return Observation(
+            now=now,
+            kubelet=_KUBELET if self._registrar_dir.is_dir() else None,
+            served_kubelet=_KUBELET if self._is_served else None,
+            own_socket=self._sockets.are_reachable(),
+            # The kubelet registers a driver, so there is nothing to do after serving.
+            registered_at=now,
+        )
+
+    def _serve(self, reason: str) -> None:
+        _log.info("%s: serving: %s", self._sockets.driver, reason)
+        self._sockets.stop()
+        self._sockets.start()
+        self._is_served = True
+        self._logged = ""
+
+    def _cannot_serve(self, error: OSError) -> float:
+        self._complain(f"cannot serve: {error}")
+        return self._settings.register_backoff
+
+    def _complain(self, text: str) -> None:
+        """Log a text, once as long as it stays the same."""
+        if text != self._logged:
+            self._logged = text
+            _log.warning("%s: %s", self._sockets.driver, text)

@@ -1,0 +1,108 @@
+"""File names of a driver's sockets and directories.
+
+Drivers built on the Go library (``k8s.io/dynamic-resource-allocation/kubeletplugin``, v0.37) have
+the same names, so that a rolling update from one to the other works.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from pathlib import Path
+
+import attrs
+
+from devicemanager.core.api.deviceplugin import PLUGINS_REGISTRY_DIRECTORY
+from devicemanager.core.api.names import is_dns1123_subdomain
+from devicemanager.plugin.errors import ConfigurationError
+from podresources.sockets import MAX_PATH_BYTES, check_path
+
+__all__ = [
+    "CDI_DIRECTORY",
+    "PLUGINS_DIRECTORY",
+    "DriverPaths",
+    "check_driver_name",
+    "in_kubelet_directory",
+]
+
+PLUGINS_DIRECTORY = "/var/lib/kubelet/plugins"
+"""The directory with a data directory for each driver."""
+
+CDI_DIRECTORY = "/var/run/cdi"
+"""The directory that container runtimes read for devices that programs create."""
+
+_MAX_DRIVER_NAME = 63
+
+
+@attrs.frozen
+class DriverPaths:
+    """Directories and sockets of one instance of a driver. All paths are absolute."""
+
+    registrar_dir: Path
+    data_dir: Path
+    cdi_dir: Path
+    registration_socket: Path
+    service_socket: Path
+
+    @classmethod
+    def of(
+        cls, driver: str, registrar_dir: Path, data_dir: Path, cdi_dir: Path, uid: str = ""
+    ) -> DriverPaths:
+        """Return the paths of an instance; ``uid`` is its pod's UID in a rolling update.
+
+        Raises SocketPathError if the path of a socket is too long.
+        """
+        infix = f"-{uid}" if uid else ""
+        found = cls(
+            registrar_dir,
+            data_dir,
+            cdi_dir,
+            _first_fitting(registrar_dir, _registration_names(driver, uid)),
+            data_dir / f"dra{infix}.sock",
+        )
+        for path in (found.registration_socket, found.service_socket):
+            check_path(path)
+        return found
+
+
+def in_kubelet_directory(
+    driver: str, root: Path, *, cdi_dir: Path | None = None, uid: str = ""
+) -> DriverPaths:
+    """Return the paths below a kubelet's directory, such as ``/var/lib/kubelet``.
+
+    ``cdi_dir`` is ``<root>/cdi`` by default. Raises SocketPathError as ``DriverPaths.of``.
+    """
+    registrar = root / Path(PLUGINS_REGISTRY_DIRECTORY).name
+    data = root / Path(PLUGINS_DIRECTORY).name / driver
+    return DriverPaths.of(driver, registrar, data, cdi_dir or root / "cdi", uid)
+
+
+def check_driver_name(name: object) -> str:
+    """Return the name of a driver; raise ConfigurationError if the API server rejects it."""
+    if not isinstance(name, str) or len(name) > _MAX_DRIVER_NAME or not is_dns1123_subdomain(name):
+        raise ConfigurationError(
+            f"invalid driver name {name!r}: use a DNS name such as gpu.vendor.com with at most "
+            f"{_MAX_DRIVER_NAME} characters"
+        )
+    return name
+
+
+def _registration_names(driver: str, uid: str) -> list[str]:
+    """Return possible names of the registration socket, best first."""
+    if not uid:
+        return [f"{driver}-reg.sock"]
+    short, both = _digest(uid, 8), _digest(f"{driver}\0{uid}", 16)
+    return [f"{driver}-{uid}-reg.sock", f"{driver}-{short}-reg.sock", f"dra-{both}-reg.sock"]
+
+
+def _digest(text: str, size: int) -> str:
+    raw = hashlib.sha256(text.encode()).digest()[:size]
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _first_fitting(directory: Path, names: list[str]) -> Path:
+    """Return the path of the first name that fits; of the last one if none does."""
+    paths = [directory / name for name in names]
+    fitting = (path for path in paths if len(os.fsencode(path)) <= MAX_PATH_BYTES)
+    return next(fitting, paths[-1])

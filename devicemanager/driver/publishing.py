@@ -1,0 +1,174 @@
+"""Publish a driver's devices as ResourceSlices, and repair them after a foreign change.
+
+One thread compares the wanted slices with those of the API server, and sends the changes. It runs
+after each call of the author's ``publish_resources``, after each change of a slice, and at least
+every 10 minutes. It lists the slices each time, so a missed event only causes a delay.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from devicemanager.client.errors import ApiError, ClientClosing, ClusterError, Conflict
+from devicemanager.driver.api import ResourceApi
+from devicemanager.driver.author import NewestResources, Resources
+from devicemanager.driver.errors import DroppedFields
+from devicemanager.driver.slices import Slice, Spec, comparable, lost_fields, plan, pools_of, specs
+from devicemanager.plugin.common.notifier import Notifier
+
+__all__ = ["SlicePublisher"]
+
+_RESYNC = 600.0
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
+_INTERVAL = 0.2
+"""Shortest time between two comparisons in seconds, which limits the requests if another client
+changes slices all the time."""
+
+Report = Callable[[Exception, str], object]
+
+
+class SlicePublisher:
+    """Keeps the slices of one driver on one node in the state that the author wants."""
+
+    def __init__(
+        self,
+        api: ResourceApi,
+        driver: str,
+        node: str,
+        resources: NewestResources,
+        stopping: threading.Event,
+        report: Report,
+    ) -> None:
+        """``report`` is called with each error and what failed. It is the author's."""
+        self._api = api
+        self._driver = driver
+        self._node = node
+        self._resources = resources
+        self._stopping = stopping
+        self._report = report
+        self._changed = Notifier()
+        self._finished = Notifier()
+        self._published: Resources | None = None
+        """The resources whose slices are all as wanted."""
+        self._failures = 0
+        self._owner: dict[str, Any] | None = None
+        self._stored: dict[str, Spec] = {}
+        """What the server stores for a wanted spec, if it differs: it can drop fields."""
+
+    def start(self) -> None:
+        """Start the threads, which end after ``stopping`` is set and ``notify`` is called."""
+        self._resources.call_on_change(self.notify)
+        for target in (self._run, self._watch):
+            threading.Thread(target=target, name=f"slices of {self._driver}", daemon=True).start()
+
+    def notify(self) -> None:
+        """Compare the slices now."""
+        self._changed.notify()
+
+    def wait_published(self, timeout: float) -> bool:
+        """Wait until all slices are as wanted; return False after ``timeout`` seconds."""
+
+        def is_done() -> bool:
+            return self._published is not None and self._published is self._resources.newest
+
+        return self._finished.wait_for(is_done, timeout)
+
+    # -- threads ---------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._api.watch(self, lambda text: None)
+            except ClientClosing:
+                return
+            # Only the choice of the version can fail. The other thread reports the error.
+            except ClusterError:
+                self._stopping.wait(_FIRST_WAIT)
+
+    def begin_list(self) -> None:
+        """Do nothing: part of ``Sink``."""
+
+    def replace(self, objects: list[Slice]) -> None:
+        """Compare again: part of ``Sink``."""
+        self.notify()
+
+    def apply(self, kind: str, object_: Slice) -> None:
+        """Compare again: part of ``Sink``."""
+        self.notify()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            seen = self._changed.count
+            began = time.monotonic()
+            pause = self._attempt()
+            self._changed.wait(seen, pause)
+            self._stopping.wait(max(0.0, began + _INTERVAL - time.monotonic()))
+
+    def _attempt(self) -> float:
+        """Compare once and send the changes. Return the seconds until the next comparison."""
+        resources = self._resources.newest
+        if resources is None:
+            return _RESYNC
+        try:
+            wanted = {
+                name: specs(self._driver, self._node, name, pool)
+                for name, pool in pools_of(resources, self._node).items()
+            }
+            self._send(wanted)
+        except ClientClosing:
+            return 0.0
+        except Conflict:
+            # Another client was faster. Compare again.
+            return _INTERVAL
+        except (ApiError, ClusterError, ValueError) as error:
+            self._report(error, "publishing ResourceSlices")
+            self._failures += 1
+            return min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(self._failures - 1, 10))
+        self._failures = 0
+        self._published = resources
+        self._finished.notify()
+        return _RESYNC
+
+    # -- requests --------------------------------------------------------------------
+
+    def _send(self, wanted: dict[str, list[Spec]]) -> None:
+        changes = plan(wanted, self._api.slices(), self._is_stored)
+        for slice_ in changes.replaced:
+            self._check(slice_["spec"], self._api.replace(slice_))
+        for position, spec in changes.created:
+            self._check(spec, self._api.create(self._new(position, spec)))
+        for slice_ in changes.deleted:
+            self._api.delete(slice_)
+
+    def _new(self, position: int, spec: Spec) -> Slice:
+        if self._owner is None:
+            self._owner = self._api.owner()
+        # As in the Go library, so that the order of devices in a pool is their priority.
+        prefix = f"{position:05x}-{self._driver}-{self._node}-"
+        return {
+            "metadata": {"generateName": prefix, "ownerReferences": [self._owner]},
+            "spec": spec,
+        }
+
+    def _is_stored(self, wanted: Spec, existing: Spec) -> bool:
+        wanted, existing = comparable(wanted), comparable(existing)
+        return wanted == existing or self._stored.get(_key(wanted)) == existing
+
+    def _check(self, sent: Spec, stored: Slice) -> None:
+        """Report fields that the server did not store, and remember what it stored."""
+        wanted, found = comparable(sent), comparable(stored["spec"])
+        if wanted == found:
+            return
+        is_new = self._stored.get(_key(wanted)) != found
+        self._stored[_key(wanted)] = found
+        if is_new and (lost := lost_fields(wanted, found)):
+            error = DroppedFields(f"the API server did not store {', '.join(lost[:5])}")
+            self._report(error, "publishing ResourceSlices")
+
+
+def _key(spec: Spec) -> str:
+    return json.dumps(spec, sort_keys=True)

@@ -1,0 +1,235 @@
+"""Decide which ResourceSlices of a node to create, replace and delete. Pure.
+
+A consumer uses only the newest generation of a pool, and only if it has as many slices as each of
+them says (``resourceSliceCount``). So a change of a pool writes all its slices with the next
+generation. A slice that another client deleted is created again with the present one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from devicemanager.core.quantity import Quantity as _Quantity
+from devicemanager.driver.author import Resources
+from devicemanager.driver.values import Attribute, Device, DriverResources, Pool, Quantity, Version
+
+__all__ = ["Changes", "attribute_json", "comparable", "lost_fields", "plan", "pools_of", "specs"]
+
+Spec: TypeAlias = dict[str, Any]
+"""``spec`` of a ResourceSlice, in JSON."""
+Slice: TypeAlias = dict[str, Any]
+"""A ResourceSlice, in JSON."""
+_Placed: TypeAlias = tuple[int, Spec]
+"""A spec with its position in the pool."""
+
+_MOST_DEVICES: Final = 128
+_MOST_SPECIAL_DEVICES: Final = 64
+"""Limit if a device of the slice has taints or consumes counters."""
+_MOST_COUNTER_SETS: Final = 8
+
+
+def pools_of(resources: Resources, node: str) -> Mapping[str, Pool]:
+    """Return the pools that an author's resources mean. The default pool has the node's name.
+
+    Raises ValueError for invalid resources.
+    """
+    if isinstance(resources, DriverResources):
+        return resources.pools
+    return {node: Pool(resources)}
+
+
+# -- from values to JSON ---------------------------------------------------------------
+
+
+def specs(driver: str, node: str, name: str, pool: Pool) -> list[Spec]:
+    """Return the slices of a pool, without generation and count. Raises ValueError for a
+    malformed quantity."""
+    counters = [_counter_set(*each) for each in sorted(pool.counters.items())]
+    # Counters have slices of their own, because API servers since 1.35 reject mixed slices.
+    contents: list[Spec] = [
+        {"sharedCounters": list(each)} for each in _chunks(counters, _MOST_COUNTER_SETS)
+    ]
+    contents += [{"devices": [*map(_device, each)]} for each in _device_chunks(pool.devices)]
+    common = {"driver": driver, "nodeName": node, "pool": {"name": name}}
+    return [{**common, **content} for content in contents]
+
+
+def _chunks(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def _device_chunks(devices: Sequence[Device]) -> Iterator[Sequence[Device]]:
+    special = any(device.taints or device.consumes for device in devices)
+    return _chunks(devices, _MOST_SPECIAL_DEVICES if special else _MOST_DEVICES)
+
+
+def _device(device: Device) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": device.name}
+    if device.attributes:
+        made["attributes"] = {
+            key: attribute_json(value) for key, value in sorted(device.attributes.items())
+        }
+    if device.capacity:
+        made["capacity"] = _quantities(device.capacity)
+    if device.consumes:
+        made["consumesCounters"] = [
+            {"counterSet": name, "counters": _quantities(counters)}
+            for name, counters in sorted(device.consumes.items())
+        ]
+    if device.taints:
+        made["taints"] = [_without_empty(attrs.asdict(taint)) for taint in device.taints]
+    return {**made, **device.fields}
+
+
+def attribute_json(value: Attribute) -> dict[str, Any]:
+    """Return an attribute's value as in the API, such as ``{"string": "a100"}``."""
+    if isinstance(value, Version):
+        return {"version": value.text}
+    # A bool is also an int.
+    kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string"
+    return {kind: value}
+
+
+def _quantities(values: Mapping[str, Quantity]) -> dict[str, Any]:
+    # In the canonical form in which the API server returns it.
+    return {
+        key: {"value": str(_Quantity.parse(str(value)))} for key, value in sorted(values.items())
+    }
+
+
+def _counter_set(name: str, counters: Mapping[str, Quantity]) -> dict[str, Any]:
+    return {"name": name, "counters": _quantities(counters)}
+
+
+def _without_empty(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value}
+
+
+# -- the difference between two states -------------------------------------------------
+
+
+@attrs.define
+class Changes:
+    """Requests that lead to the wanted slices, in this order."""
+
+    replaced: list[Slice] = attrs.field(factory=list)
+    created: list[tuple[int, Spec]] = attrs.field(factory=list)
+    """With the position in the pool: allocators use slices in the order of their names."""
+    deleted: list[Slice] = attrs.field(factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.replaced or self.created or self.deleted)
+
+
+def comparable(spec: Spec) -> Spec:
+    """Return a spec without what does not count as a difference: generation, number of slices,
+    and times of taints, which the API server sets."""
+    made = {**spec, "pool": {"name": spec["pool"]["name"]}}
+    if "devices" in made:
+        made["devices"] = [_without_times(device) for device in made["devices"]]
+    return made
+
+
+def _without_times(device: dict[str, Any]) -> dict[str, Any]:
+    if "taints" not in device:
+        return device
+    taints = [{k: v for k, v in taint.items() if k != "timeAdded"} for taint in device["taints"]]
+    return {**device, "taints": taints}
+
+
+def plan(
+    wanted: Mapping[str, Sequence[Spec]],
+    existing: Iterable[Slice],
+    equal: Callable[[Spec, Spec], bool] = lambda one, other: comparable(one) == comparable(other),
+) -> Changes:
+    """Return the changes that lead to the wanted slices, by pool.
+
+    ``equal`` compares a wanted spec with an existing one.
+    """
+    by_pool: dict[str, list[Slice]] = {name: [] for name in wanted}
+    for slice_ in sorted(existing, key=lambda each: str(each["metadata"]["name"])):
+        by_pool.setdefault(slice_["spec"]["pool"]["name"], []).append(slice_)
+    changes = Changes()
+    for name, slices in sorted(by_pool.items()):
+        _plan_pool(wanted.get(name, ()), slices, equal, changes)
+    return changes
+
+
+def _plan_pool(
+    wanted: Sequence[Spec],
+    existing: Sequence[Slice],
+    equal: Callable[[Spec, Spec], bool],
+    changes: Changes,
+) -> None:
+    """Add the changes of one pool."""
+    generation = max(map(_generation, existing), default=1)
+    changes.deleted += [each for each in existing if _generation(each) < generation]
+    current = [each for each in existing if _generation(each) == generation]
+    kept, missing, surplus = _match(wanted, current, equal)
+    count = len(wanted)
+    if all(_count(slice_) == count for _, slice_ in kept) and not (missing and surplus):
+        # Another client deleted or copied a slice. The pool itself is unchanged.
+        changes.created += [(at, _numbered(spec, generation, count)) for at, spec in missing]
+        changes.deleted += surplus
+        return
+    reused = [*kept, *zip(missing, surplus, strict=False)]
+    changes.replaced += [
+        {**slice_, "spec": _numbered(spec, generation + 1, count)} for (_, spec), slice_ in reused
+    ]
+    changes.created += [
+        (at, _numbered(spec, generation + 1, count)) for at, spec in missing[len(surplus) :]
+    ]
+    changes.deleted += surplus[len(missing) :]
+
+
+def _match(
+    wanted: Sequence[Spec], slices: Sequence[Slice], equal: Callable[[Spec, Spec], bool]
+) -> tuple[list[tuple[_Placed, Slice]], list[_Placed], list[Slice]]:
+    """Return the pairs of equal content, and the specs and slices that have no partner."""
+    left = list(slices)
+    kept, missing = [], []
+    for at, spec in enumerate(wanted):
+        found = next((each for each in left if equal(spec, each["spec"])), None)
+        if found is None:
+            missing.append((at, spec))
+        else:
+            left.remove(found)
+            kept.append(((at, spec), found))
+    return kept, missing, left
+
+
+def _generation(slice_: Slice) -> int:
+    return int(slice_["spec"]["pool"].get("generation", 0))
+
+
+def _count(slice_: Slice) -> int:
+    return int(slice_["spec"]["pool"].get("resourceSliceCount", 0))
+
+
+def _numbered(spec: Spec, generation: int, count: int) -> Spec:
+    pool = {**spec["pool"], "generation": generation, "resourceSliceCount": count}
+    return {**spec, "pool": pool}
+
+
+def lost_fields(sent: Any, stored: Any, path: str = "spec") -> list[str]:
+    """Return the paths of fields that were sent and are not in the stored value."""
+    if isinstance(sent, dict):
+        if not isinstance(stored, dict):
+            return [path]
+        return [
+            lost
+            for key, value in sent.items()
+            for lost in lost_fields(value, stored.get(key, _NOTHING), f"{path}.{key}")
+        ]
+    if isinstance(sent, list) and isinstance(stored, list) and len(sent) == len(stored):
+        pairs = enumerate(zip(sent, stored, strict=True))
+        return [lost for number, pair in pairs for lost in lost_fields(*pair, f"{path}[{number}]")]
+    is_lost = stored is _NOTHING or (isinstance(sent, list) and sent and not stored)
+    return [path] if is_lost else []
+
+
+_NOTHING = object()

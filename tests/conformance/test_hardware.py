@@ -1,0 +1,95 @@
+"""Hardware that this machine lacks: a warning, unless the caller declares what there is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import attrs
+import pytest
+
+from devicemanager.cli import main
+from devicemanager.conformance import CheckError, Hardware, Outcome, run, select
+from devicemanager.core.topology import NumaTopology
+from devicemanager.kubelet.settings import Settings
+from devicemanager.testing.hardware import FakeSysfs
+from tests.conformance.matrix import RESOURCE, limits, plugin
+
+_NODE = 63
+"""NUMA node of the devices."""
+
+
+def _outcomes(hardware: Hardware, *ids: str) -> dict[str, Outcome]:
+    """Return the outcomes of checks for a plugin whose hardware is not on this machine."""
+    checked = attrs.evolve(
+        plugin("numa-unknown", "no-device", "no-mount", "cdi"),
+        resources=(RESOURCE,),
+        hardware=hardware,
+    )
+    settings = Settings(durability="process")
+    report = run(checked, select(ids), limits=limits(), settings=settings)
+    return {each.check.id: each.outcome for each in report.verdicts}
+
+
+def _directory(path: Path, *files: str) -> Path:
+    path.mkdir()
+    for name in files:
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text("")
+    return path
+
+
+def test_hardware_that_is_not_declared_is_only_a_warning() -> None:
+    assert _outcomes(Hardware(), "T01", "A11", "A12", "A14") == {
+        "T01": Outcome.WARN,
+        "A11": Outcome.WARN,
+        "A12": Outcome.WARN,
+        "A14": Outcome.PASS,
+    }
+
+
+def test_declared_hardware_passes(tmp_path: Path) -> None:
+    names = [f"device-{number}" for number in range(4)]
+    spec = {
+        "cdiVersion": "0.6.0",
+        "kind": "vendor.example.com/class",
+        "devices": [{"name": name, "containerEdits": {"env": ["A=1"]}} for name in names],
+    }
+    hardware = Hardware(
+        dev=_directory(tmp_path / "dev", *(f"mock/{name}" for name in names)),
+        sys=FakeSysfs(tmp_path / "sys", NumaTopology.of([0, _NODE])).directory,
+        cdi=_directory(tmp_path / "cdi"),
+    )
+    (tmp_path / "cdi" / "vendor.json").write_text(json.dumps(spec))
+    assert set(_outcomes(hardware, "T01", "A11", "A14").values()) == {Outcome.PASS}
+
+
+def test_plugin_is_judged_by_declared_hardware(tmp_path: Path) -> None:
+    hardware = Hardware(
+        numa=NumaTopology.of([0]),
+        dev=_directory(tmp_path / "dev"),
+        cdi=_directory(tmp_path / "cdi"),
+    )
+    assert _outcomes(hardware, "T01", "A11", "A14") == {
+        "T01": Outcome.FAIL,
+        "A11": Outcome.FAIL,
+        "A14": Outcome.WARN,
+    }
+
+
+def test_nodes_of_sysfs_are_declared_only_if_it_has_some(tmp_path: Path) -> None:
+    assert not Hardware(sys=tmp_path).declares_numa
+    with pytest.raises(CheckError, match="/nowhere is not a directory"):
+        Hardware(dev=Path("/nowhere"))
+
+
+def test_command_repeats_the_declaration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--numa", "0,1", "--dev", str(tmp_path), "--resource", RESOURCE]
+    limit = ["--limit", "start_seconds=0.2"]
+    assert main(["check", "--only", "R01", "-o", "json", *options, *limit, "--", "true"]) == 1
+    [verdict] = json.loads(capsys.readouterr().out)["checks"]
+    assert f"--numa 0,1 --dev {tmp_path} " in verdict["reproduce"]
+    assert main(["check", "--sys", "/nowhere", "--", "true"]) == 2
+    assert "/nowhere is not a directory" in capsys.readouterr().err
