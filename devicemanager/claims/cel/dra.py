@@ -19,7 +19,7 @@ from devicemanager.claims.cel.checker import Environment
 from devicemanager.claims.cel.compiling import Compiled, Fault, compile_expression
 from devicemanager.claims.cel.estimate import Sized
 from devicemanager.claims.cel.functions import amounts, lists, texts
-from devicemanager.claims.cel.limits import MAX_COST, NoAnswer
+from devicemanager.claims.cel.limits import MAX_COST, NoAnswer, Spend
 from devicemanager.claims.cel.parsing import NotSupported
 from devicemanager.claims.cel.running import IMPLEMENTATIONS, Dialect, Implementation
 from devicemanager.claims.cel.types import Type
@@ -114,15 +114,19 @@ class DraSelector:
     _compiled: Compiled = attrs.field(repr=False)
     _features: Features = attrs.field(repr=False)
 
-    def evaluate(self, device: Device) -> bool:
-        """Return True if the device matches. Raises CelRuntimeError with Kubernetes' text."""
-        return self.evaluate_with_cost(device)[0]
+    def evaluate(self, device: Device, spend: Spend | None = None) -> bool:
+        """Return True if the device matches. Raises CelRuntimeError with Kubernetes' text.
 
-    def evaluate_with_cost(self, device: Device) -> tuple[bool, int]:
+        ``spend`` is called with the cost units of the evaluation while it runs, and can stop it
+        by an exception.
+        """
+        return self.evaluate_with_cost(device, spend)[0]
+
+    def evaluate_with_cost(self, device: Device, spend: Spend | None = None) -> tuple[bool, int]:
         """Return the answer and the cost of the evaluation, in Kubernetes' units."""
         try:
             variables = {"device": device_value(device, self._features)}
-            value, cost = self._compiled.program.run(variables, MAX_COST)
+            value, cost = self._compiled.program.run(variables, MAX_COST, spend)
             return _as_bool(value), cost
         except (CelError, EvaluationStopped) as error:
             failed = CelRuntimeError(str(error))
@@ -275,6 +279,9 @@ def _by_domain(values: Iterable[tuple[str, Value]], driver: str) -> Map:
     return Map(found, default=_EMPTY, has_texts=True)
 
 
+_KINDS = frozenset({"int", "bool", "string", "version"})
+
+
 def _attribute_value(attribute: Attribute, reads_lists: bool) -> Value:
     if isinstance(attribute.value, tuple):
         if not reads_lists:
@@ -285,6 +292,8 @@ def _attribute_value(attribute: Attribute, reads_lists: bool) -> Value:
 
 
 def _scalar(kind: str, value: Scalar) -> Value:
+    if kind not in _KINDS:
+        raise CelError("unsupported attribute value")
     if kind != "version":
         return value
     try:
