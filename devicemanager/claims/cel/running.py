@@ -530,10 +530,10 @@ class _Planner:
         operand, key = self._operand(call.args[0]), self._key(call.args[1])
 
         def evaluate(scope: Scope) -> Value:
-            value, index = operand(scope), _checked_key(key(scope))
+            value, index = operand(scope), key(scope)
             if type(value) is not Optional:
                 scope.meter.charge(1)
-                return select_from(value, index)
+                return select_from(value, _checked_key(index))
             return _charged(_select_optional(value, index), scope)
 
         return evaluate
@@ -543,7 +543,7 @@ class _Planner:
         operand, key = self._operand(call.args[0]), self._key(call.args[1])
 
         def evaluate(scope: Scope) -> Value:
-            found = _select_optional(operand(scope), _checked_key(key(scope)))
+            found = _select_optional(operand(scope), key(scope))
             return _charged(found, scope)
 
         return evaluate
@@ -784,7 +784,7 @@ def _select_optional(value: Value, key: Value) -> Value:
         if not value.has_value:
             return NONE
         value = value.value
-    found = _look_up(value, key)
+    found = _look_up(value, _checked_key(key))
     return NONE if found is MISSING else Optional(found)
 
 

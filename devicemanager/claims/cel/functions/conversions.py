@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -17,6 +17,7 @@ from devicemanager.claims.cel.functions.arithmetic import (
     checked_int,
     checked_uint,
 )
+from devicemanager.claims.cel.limits import NoAnswer
 from devicemanager.claims.cel.values import (
     CelError,
     Duration,
@@ -187,17 +188,30 @@ def _int_to_timestamp(seconds: int) -> Timestamp:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _moment(stamp: Timestamp, zone: tzinfo) -> datetime:
-    moment = _EPOCH + timedelta(seconds=stamp.nanos // SECOND)
+def _local(stamp: Timestamp, zone: str) -> datetime:
+    """Return the time of a timestamp in a zone, such as ``Europe/Berlin`` or ``-03:30``."""
+    if ":" in zone:
+        return _shifted(stamp, 60 * _offset(zone))
     try:
-        return moment.astimezone(zone)
+        return _shifted(stamp, 0).astimezone(_zone(zone))
     except OverflowError:
-        raise CelError("timestamp overflow") from None
+        raise NoAnswer(_YEARS) from None
+
+
+_YEARS = "not supported: a local time outside of the years 1 to 9999"
+
+
+def _shifted(stamp: Timestamp, offset: int) -> datetime:
+    """Return the time of a timestamp at an offset in seconds."""
+    try:
+        return _EPOCH + timedelta(seconds=stamp.nanos // SECOND + offset)
+    except OverflowError:
+        raise NoAnswer(_YEARS) from None
 
 
 def timestamp_to_string(stamp: Timestamp) -> str:
     """Evaluate ``string(timestamp)``."""
-    moment = _moment(stamp, timezone(timedelta(seconds=stamp.offset)))
+    moment = _shifted(stamp, stamp.offset)
     fraction = f"{stamp.nanos % SECOND:09d}".rstrip("0")
     zone = "Z"
     if stamp.offset:
@@ -208,9 +222,6 @@ def timestamp_to_string(stamp: Timestamp) -> str:
 
 
 def _zone(name: str) -> tzinfo:
-    """Return a time zone: a name such as ``Europe/Berlin``, or an offset such as ``-03:30``."""
-    if ":" in name:
-        return timezone(timedelta(minutes=_offset(name)))
     if name in ("", "UTC"):
         return UTC
     try:
@@ -226,10 +237,7 @@ def _offset(name: str) -> int:
         if number is None:
             raise CelError(f"strconv.Atoi: parsing {gotext.quote(text)}: invalid syntax")
     hours, minutes = numbers[0] or 0, numbers[1] or 0
-    offset = hours * 60 + (-minutes if name.startswith("-") else minutes)
-    if not -24 * 60 < offset < 24 * 60:
-        raise CelError(f"the offset {name} is a day or more: use one below 24:00")
-    return offset
+    return hours * 60 + (-minutes if name.startswith("-") else minutes)
 
 
 _PARTS: dict[str, Callable[[datetime], int]] = {
@@ -246,11 +254,11 @@ _PARTS: dict[str, Callable[[datetime], int]] = {
 
 
 def _part(of: Callable[[datetime], int]) -> Callable[..., int]:
-    return lambda stamp, zone="UTC": of(_moment(stamp, _zone(zone)))
+    return lambda stamp, zone="UTC": of(_local(stamp, zone))
 
 
 def _milliseconds(stamp: Timestamp, zone: str = "UTC") -> int:
-    _zone(zone)
+    _local(stamp, zone)
     return stamp.nanos % SECOND // 10**6
 
 
