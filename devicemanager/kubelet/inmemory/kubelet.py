@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.pods.pod_info import PodInfo
     from devicemanager.kubelet.telemetry import NodeTelemetry
     from devicemanager.objects.manifests import Source
+    from devicemanager.objects.manifests.resource_claims import ClaimSources
 
 __all__ = ["InMemoryKubelet"]
 
@@ -230,8 +231,18 @@ class InMemoryKubelet:
 
     # -- pods ------------------------------------------------------------------------
 
-    def admit(self, manifest: Source, *, start: bool = True) -> Admission:
-        """Admit a pod, as ``MockKubelet.admit`` does."""
+    def admit(
+        self,
+        manifest: Source,
+        *,
+        start: bool = True,
+        claims: ClaimSources | None = None,
+        reserve: bool = True,
+    ) -> Admission:
+        """Admit a pod, as ``MockKubelet.admit`` does. Raises RequestError with ``claims``: this
+        kubelet has no DRA drivers."""
+        if claims is not None:
+            raise RequestError("an in-memory kubelet has no DRA drivers: use MockKubelet")
         return self._pods.admit(manifest, start=start)
 
     def restore(
