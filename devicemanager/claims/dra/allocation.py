@@ -152,6 +152,8 @@ class Allocator:
         call = Call(self._profile, node, offered, view, self._classes, self._selectors, steps)
         try:
             read = call.claims(claims)
+            if self._profile.pools_of_node_only:
+                _refuse_invalid_pools(offered, read)
             picks = self._problem(call, read).answer(_PICKS)
         except OutOfStepsError:
             raise TryAgain(
@@ -166,7 +168,7 @@ class Allocator:
                 f" cannot add device {device} because a claim constraint would not be satisfied"
             ) from None
         if picks is None:
-            if offered.has_invalid_pool:
+            if offered.has_invalid_pool and not self._profile.pools_of_node_only:
                 raise InvalidPools("invalid resource pools were encountered")
             return None
         writer = Writer(self._profile, node, offered, new_share_id)
@@ -222,6 +224,14 @@ class Allocator:
             (lambda pool: pools[pool].key.name) if by_name else (lambda pool: pool),
             Quirk.KEPT_RESERVATIONS in quirks,
         )
+
+
+def _refuse_invalid_pools(offered: Offer, read: Sequence[ClaimRequests]) -> None:
+    """Raise the error of 1.34, which searches no pool beside an invalid one."""
+    options = [option for each in read for found in each.requests for option in found]
+    for pool in offered.pools:
+        if pool.invalid and any(each.option.every is None for each in options):
+            raise AllocationError(f"pool {pool.key.name} is invalid: {pool.invalid}")
 
 
 def _record(allocations: list[Allocation], grants: Sequence[Grant]) -> None:

@@ -412,7 +412,11 @@ class _Candidate:
                 return False
         if not profile.has(Feature.TAINTS):
             return True
-        return are_tolerated(device.get("taints") or (), self.spec.get("tolerations") or ())
+        return are_tolerated(
+            device.get("taints") or (),
+            self.spec.get("tolerations") or (),
+            every=profile.every_taint_counts,
+        )
 
 
 def _uses_node_operations(profile: Profile) -> bool:

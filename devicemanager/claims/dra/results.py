@@ -59,7 +59,7 @@ class Writer:
         }
         if option.spec.get("adminAccess"):
             found["adminAccess"] = True
-        if option.spec.get("tolerations"):
+        if option.spec.get("tolerations") and self.profile.writes_tolerations:
             found["tolerations"] = [
                 {name: value for name, value in each.items() if value not in ("", None)}
                 for each in option.spec["tolerations"]
