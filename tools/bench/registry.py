@@ -18,13 +18,26 @@ from tools.bench import (
     lists,
     memory,
     podresources,
+    searching,
     startup,
     topology,
     web,
 )
 from tools.bench.model import SCALES, Case, Measurement, Scale
 
-MODULES = (admission, web, control, podresources, startup, lists, topology, memory, claims, dra)
+MODULES = (
+    admission,
+    web,
+    control,
+    searching,
+    podresources,
+    startup,
+    lists,
+    topology,
+    memory,
+    claims,
+    dra,
+)
 
 
 class BenchmarkFailed(Exception):

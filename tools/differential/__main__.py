@@ -38,8 +38,12 @@ _LONG: Final = 1000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, print, and return the exit status."""
     options = _parser().parse_args(arguments)
-    check = _plants if options.plants else _compare
-    if options.dra_allocate:
+    check = _compare
+    if options.plants:
+        check = _plants
+    elif options.rehearse:
+        check = _rehearse
+    elif options.dra_allocate:
         check = _allocate
     try:
         # A list, so that all() cannot stop at the first version with a finding.
@@ -119,6 +123,23 @@ def _record(path: Path, version: str, tally: Tally) -> None:
         file.writelines(f"{each}\n" for each in selected(version, tally.agreeing))
 
 
+def _rehearse(version: str, options: argparse.Namespace) -> bool:
+    from tools.differential.rehearsing import cases, compare
+
+    with Reference(build(version, jobs=options.jobs)) as reference:
+        made = cases(options.seed, options.scenarios, minor(version))
+        counts = compare(reference, version, made)
+    for each in counts.differences[: options.findings]:
+        print(f"{version}, case {each.case['id']}: {each.text()}")
+        print(f"  {json.dumps(each.case)}")
+    print(
+        f"{version}: {counts.cases} restarts and reboots rehearsed: of {counts.pods} pods, "
+        f"{counts.lost} were rejected, {counts.open} have several rehearsed outcomes, and "
+        f"{len(counts.differences)} had an outcome that was not rehearsed"
+    )
+    return not counts.differences
+
+
 def _allocate(version: str, options: argparse.Namespace) -> bool:
     from tools.differential.dra_allocate import running
 
@@ -184,6 +205,12 @@ def _parser() -> argparse.ArgumentParser:
         "--plants",
         action="store_true",
         help="check that wrong behaviours, planted in the mock one by one, are noticed",
+    )
+    parser.add_argument(
+        "--rehearse",
+        action="store_true",
+        help="rehearse restarts and reboots of nodes with the real device manager, do them there, "
+        "and compare",
     )
     parser.add_argument(
         "--dra-allocate",
