@@ -45,7 +45,7 @@ def add(actions: Subparsers) -> None:
         "--kubelet-version",
         default=None,
         metavar="VERSION",
-        help="version of the scheduler: 1.37 (default) or 1.36",
+        help="version of the scheduler: 1.37 (default), 1.36 or 1.34",
     )
     add_repeated(parser, "--feature-gate", "GATE", "enable only the named gates of the allocator")
     add_repeated(parser, "--quirk", "QUIRK", "enable a bug of the original allocator by name")

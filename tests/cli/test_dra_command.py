@@ -108,7 +108,7 @@ def test_templates_and_older_versions_are_read(written, capsys):
     [
         ([], "no ResourceClaim to allocate: add one to the files"),
         (["--claim", "nope"], "no ResourceClaim default/nope in the files"),
-        (["--kubelet-version", "1.2"], "unknown version '1.2': use one of 1.36, 1.37"),
+        (["--kubelet-version", "1.2"], "unknown version '1.2': use one of 1.34, 1.36, 1.37"),
         (["--quirk", "x"], "unknown quirk 'x'"),
         (["--feature-gate", "X"], "unknown feature gate 'X'"),
     ],
