@@ -87,11 +87,13 @@ class ClaimAllocation:
             self._claims.all_offered("ResourceSlice"), self._claims.all_offered("DeviceClass")
         )
         complete = [with_defaults(each) for each in claims]
-        results = allocator.allocate(complete, self._node, InUse.of(self._claims.list()))
+        in_use = InUse.of(self._claims.list())
+        results = allocator.allocate(complete, self._node, in_use)
         if results is None:
+            reasons = allocator.explain(complete, self._node, in_use)
             raise DoesNotFit(
                 f"pod {pod.namespace}/{pod.name} does not fit on node {self._node.name}:"
-                " cannot allocate all claims"
+                f" {'; '.join(each.strip() for each in reasons)}"
             )
         return [
             _protected(dra_pods.reserved({**claim, "status": {"allocation": result}}, _json(pod)))
