@@ -6,7 +6,9 @@ import pytest
 
 from devicemanager import RequestError
 from devicemanager.apiserver import Controllers, FakeApiServer
+from devicemanager.apiserver.scheduler import schedule
 from devicemanager.claims import DoesNotFit
+from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from tests.claims.dra.objects import claim as wanted_claim
 from tests.claims.dra.objects import exactly, slice_
 from tests.kubelet.dra.objects import DRIVER, claim, pod
@@ -147,3 +149,66 @@ def test_objects_of_an_api_server_take_the_same_path(nodes, tmp_path):
         assert driver.calls[-1].rpc == "NodeUnprepareResources"
         server.delete("pods", "train", gracePeriodSeconds=0)
         wait_until(lambda: server.all("resourceclaims") == [])
+
+
+RESOURCE = "vendor.com/gpu"
+
+
+def test_a_node_migrates_from_a_plugin_to_a_driver_under_one_name(nodes, tmp_path):
+    """Pods of both kinds run on the node, also after the plugin returns."""
+    with FakeApiServer() as server:
+        node = nodes(kubeconfig=server.kubeconfig(tmp_path / "kubeconfig"))
+        kubelet = node.kubelet
+        name = kubelet.settings.node_name
+        driver = node.driver(
+            claims=lambda namespace, name: server.get("resourceclaims", name, namespace)
+        )
+        ready_node(server, name)
+        server.create("resourceslices", offered(node, "gpu-0", "gpu-1"))
+        server.create("deviceclasses", {**CLASS, "spec": {"extendedResourceName": RESOURCE}})
+
+        def report_allocatable():
+            """Report the plugin's devices, as the kubelet of a cluster does."""
+
+            def changed(value):
+                value["status"]["allocatable"][RESOURCE] = str(allocatable())
+                return value
+
+            server.change("nodes", name, changed, subresource="status")
+
+        def allocatable():
+            return kubelet.allocatable().get(RESOURCE, 0)
+
+        def run(pod_name):
+            container = {"name": "main", "image": "i", "resources": {"limits": {RESOURCE: "1"}}}
+            spec = {"containers": [container], "restartPolicy": "Never"}
+            server.create("pods", {"metadata": {"name": pod_name}, "spec": spec})
+            report_allocatable()
+            schedule(server)
+            bound = server.get("pods", pod_name)
+            assert bound["spec"]["nodeName"] == name
+            assert kubelet.admit(bound).admitted
+            return bound["metadata"]["uid"]
+
+        def plugin():
+            settings = SimulationSettings(resource_name=RESOURCE, number_devices=2)
+            return SimulatedPlugin(settings, kubelet.plugin_dir)
+
+        with plugin():
+            kubelet.wait_for_resource(RESOURCE, 2)
+            by_plugin = run("by-plugin")
+            assert server.all("resourceclaims") == []
+            assert driver.calls == ()
+        kubelet.wait_for(lambda: allocatable() == 0)
+        by_driver = run("by-driver")
+        (claim_made,) = server.all("resourceclaims")
+        assert [each.claims[0][1] for each in driver.calls] == [claim_made["metadata"]["name"]]
+        with plugin():
+            kubelet.wait_for(lambda: allocatable() == 2)
+            again = run("by-plugin-again")
+            assert len(server.all("resourceclaims")) == 1
+            kubelet.terminate(by_driver)
+            assert driver.calls[-1].rpc == "NodeUnprepareResources"
+        assert kubelet.pod(by_plugin).running
+        assert kubelet.pod(again).running
+        assert [each.rpc for each in kubelet.calls.all()].count("Allocate") == 2
