@@ -346,19 +346,26 @@ class MockKubelet:
         whose claims cannot be prepared is admitted but Pending; the error is that of its
         containers. The kubelet tries again after a minute of its clock, or in ``resync``.
 
+        After ``resource_claims.offer``, claims without an allocation get devices as from the
+        scheduler, and templates become claims. They are released after the pod.
+
         A rejection is a result, not an error: ``admitted`` is false, with the kubelet's reason
         and message. Raises ManifestError for a manifest that the API server would not accept,
-        and RequestError for a pod that is already admitted.
+        RequestError for a pod that is already admitted, and DoesNotFit if the pod's claims cannot
+        be allocated.
         """
         found = claims or embedded_claims(manifest)
-        if not found:
+        if not found and not self._resource_claims.are_allocated:
             return self._pods.admit(manifest, start=start)
         self._check_dra()
         pod = parser()(manifest)
-        if reserve:
-            pod = self.resource_claims.adopt(pod, found)
-        else:
+        if not reserve:
             self.resource_claims.add(pod, found)
+            return self._pods.admit(pod, start=start)
+        pod = self.resource_claims.adopt(pod, found)
+        if self._resource_claims.are_allocated:
+            allocation = self._resource_claims.allocation(self.settings.node_name, self.events)
+            pod = allocation.allocate(pod, manifest)
         return self._pods.admit(pod, start=start)
 
     def _check_dra(self) -> None:

@@ -215,7 +215,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dra-allocate",
         action="store_true",
-        help="compare the allocator of resource.k8s.io in random problems, with 1.36 and 1.37",
+        help="compare the allocator of resource.k8s.io in random problems (1.34, 1.36, 1.37)",
     )
     parser.add_argument(
         "--record",

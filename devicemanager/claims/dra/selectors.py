@@ -27,7 +27,7 @@ _HINT = (
     " or guarding the check with has() for optional fields"
 )
 
-_RELEASES = {"1.36": Release.V1_36}
+_RELEASES = {"1.34": Release.V1_36, "1.36": Release.V1_36}
 """Release of the CEL environment by version of the allocator; others have the newest one."""
 _STEPS = 4
 """Steps of the call's budget that the shortest evaluation costs."""
