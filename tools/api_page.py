@@ -30,7 +30,7 @@ PUBLIC = {
     "devicemanager.plugin.simulated": "a plugin with virtual devices",
     "devicemanager.driver": "write a DRA driver",
     "devicemanager.driver.simulated": "a DRA driver with virtual devices",
-    "devicemanager.driver.recording": "record and replay calls between a kubelet and its DRA drivers",
+    "devicemanager.driver.recording": "record and replay DRA drivers",
     "devicemanager.conformance": "certify a plugin (the extra `conformance`)",
     "devicemanager.conformance.clients": "certify a PodResources client (the extra `conformance`)",
     "devicemanager.snapshot": "snapshots of nodes (reading needs the extra `snapshot`)",
