@@ -163,6 +163,8 @@ type ContainerInfo struct {
 	Devices map[string][]string `json:"devices"`
 	// Devices allocated to the container's resource claims, as pool/device, by claim.
 	ClaimDevices map[string][]string `json:"claim_devices"`
+	// CDI devices that a started container got for its ResourceClaims, from DRA drivers.
+	CDIDevices []string `json:"cdi_devices"`
 }
 
 // ContainerKind: The role of a container in its pod.

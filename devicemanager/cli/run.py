@@ -379,6 +379,7 @@ class _Pods:
         self._log = log
 
     def admit(self, pod: Pod, path: Path) -> bool:
+        self._kubelet.check_static(pod)
         admission = self._kubelet.admit(pod)
         self._log.admission(pod, admission)
         return admission.admitted

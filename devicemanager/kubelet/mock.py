@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from devicemanager.claims.manager import ClaimManager
     from devicemanager.core.endpoints import PluginOptions
     from devicemanager.core.node import NodeStatus
+    from devicemanager.core.pods import Pod
     from devicemanager.core.podstatus.conditions import Gates
     from devicemanager.core.podstatus.containers import ContainerStatus
     from devicemanager.core.podstatus.phase import Phase
@@ -398,6 +399,14 @@ class MockKubelet:
         UID and for a pod that has ended or is being deleted.
         """
         self._pods.workers.start(uid)
+
+    def check_static(self, pod: Pod) -> None:
+        """Internal: raise RequestError for a pod that kubelets do not run from a file.
+
+        Follows ``tryDecodeSinglePod`` (pkg/kubelet/config/common.go, v1.32).
+        """
+        if self._pods.workers.uses_dra(pod):
+            raise RequestError("static pods may not use ResourceClaims")
 
     def resync(self, uid: str) -> None:
         """Sync a pod now instead of at the kubelet's next periodic sync.

@@ -64,7 +64,7 @@ class ResourceClaims:
     # -- as an API server ------------------------------------------------------------
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Internal: return a ResourceClaim. Raises ClaimFetchError if it does not exist."""
+        """Internal: return a ResourceClaim, or raise the error of an API server."""
         with self._lock:
             if error := self._errors.get((namespace, name)):
                 raise ClaimFetchError(error)

@@ -21,6 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 
 import checkpoint
@@ -34,6 +35,7 @@ from devicemanager.core.dra.effects import (
     CallDriver,
     Effect,
     FetchClaim,
+    Operation,
     Steps,
     WriteState,
 )
@@ -61,6 +63,7 @@ from devicemanager.kubelet.dra.claim_source import ClaimSource, claim_of
 from devicemanager.kubelet.dra.health import Devices, HealthFile
 from devicemanager.kubelet.dra.instances import Instances
 from devicemanager.kubelet.dra.pod_claims import pod_claims
+from devicemanager.kubelet.dra.prepare_calls import PrepareCalls
 from devicemanager.kubelet.dra.state import DraState
 from devicemanager.kubelet.dra.state_file import StateFile
 from devicemanager.kubelet.dra.wiping import Wiper
@@ -108,6 +111,7 @@ class DraManager:
             self._state, settings, clock, events, calls, faults, self._wiper, self, on_error
         )
         """The registered instances of drivers."""
+        self._in_flight = PrepareCalls()
         # Guarded by the state's lock.
         self._is_sources_ready = True
         self._version = 1
@@ -174,7 +178,8 @@ class DraManager:
         claims, begun = pod_claims(pod), time.monotonic()
         state = self._state
         try:
-            self._run(prepare(claims, state.cache, state.drivers, self._rules), claims)
+            with self._in_flight.of(claims.uid):
+                self._run(prepare(claims, state.cache, state.drivers, self._rules), claims)
         except DraError as error:
             text = f"Failed to prepare dynamic resources: {error}"
             self._publish(EventKind.PREPARE_FAILED, claims, f"{FAILED_PREPARE}: {text}", begun)
@@ -199,7 +204,8 @@ class DraManager:
         self._events.publish(kind, f"pod {pod.label}: {text}", pod=pod.uid, seconds=seconds)
 
     def cancel(self, uid: str) -> None:
-        """Cancel the call that prepares the claims of a pod, if one is in flight."""
+        """Cancel the calls that prepare the claims of a pod, because the pod ends."""
+        self._in_flight.cancel(uid)
 
     def held(self, uid: str) -> tuple[ClaimInfo, ...]:
         """Return the claims that a pod holds, sorted by namespace and name."""
@@ -322,7 +328,7 @@ class DraManager:
                     effect = steps.send(answer) if error is None else steps.throw(error)
                     answer, error = None, None
                     try:
-                        answer = self._without_lock(effect)
+                        answer = self._without_lock(effect, pod)
                     except (ClaimFetchError, RpcError, StateWriteError) as failure:
                         error = failure
             except StopIteration:
@@ -333,7 +339,7 @@ class DraManager:
                 # Other pods can wait for claims that this one has prepared.
                 lock.notify_all()
 
-    def _without_lock(self, effect: Effect) -> Answer:
+    def _without_lock(self, effect: Effect, pod: PodClaims) -> Answer:
         lock = self._state.lock
         if isinstance(effect, AwaitClaims):
             cache = self._state.cache
@@ -343,14 +349,16 @@ class DraManager:
             return None
         lock.release()
         try:
-            return self._carry_out(effect)
+            return self._carry_out(effect, pod)
         finally:
             lock.acquire()
 
-    def _carry_out(self, effect: FetchClaim | CallDriver | WriteState) -> Answer:
+    def _carry_out(self, effect: FetchClaim | CallDriver | WriteState, pod: PodClaims) -> Answer:
         match effect:
             case FetchClaim():
                 return claim_of(self._claims.fetch(effect.namespace, effect.name))
+            case CallDriver(operation=Operation.PREPARE):
+                return self._in_flight.call(pod.uid, partial(self.instances.call, effect))
             case CallDriver():
                 return self.instances.call(effect)
             case WriteState():

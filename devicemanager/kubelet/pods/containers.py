@@ -193,6 +193,8 @@ class Containers:
             # With the store's lock held, because readers must see all changes of the record
             # together.
             record.started(container, is_init, self._manager.clock.time())
+            if of_claims:
+                record.cdi_devices[container.name] = of_claims
         where = f"pod {title(pod)} container {container.name}"
         for conflict in options.conflicts:
             self._events.publish(EventKind.CONFLICT, f"{where}: {conflict}", pod=pod.uid)

@@ -77,6 +77,8 @@ class PodRecord:
     """True if the pod's sandbox was created since the node booted, for its first container."""
     uses_dra: bool = False
     """True if DRA drivers prepare the pod's claims before its sandbox is created."""
+    cdi_devices: dict[ContainerName, tuple[str, ...]] = attrs.field(factory=dict)
+    """CDI devices that containers of a pod with DRA got at their last start."""
     ending: tuple[Phase, str, str] | None = None
     """Phase, reason and message that the pod will have when its claims are unprepared; None unless
     its containers have stopped for good."""
@@ -204,6 +206,7 @@ class PodRecord:
             # The status that containerd reports for a container that it finds dead.
             self.statuses[name] = self.statuses[name].ended(255, "Unknown", None)
         self.running = self.finished = self.restarted = frozenset()
+        self.cdi_devices.clear()
         self.has_sandbox = False
 
     def phase_after(self, exit_codes: Mapping[str, int]) -> Phase:

@@ -98,7 +98,7 @@ class PodWorkers:
     def admit(self, pod: Pod, *, start: bool) -> Admission:
         """Admit a new pod and, if ``start`` is true, start its containers; return the result."""
         pod = self._drop_unknown_fields(pod)
-        uses_dra = self._uses_dra(pod)
+        uses_dra = self.uses_dra(pod)
         with self._store.lock:
             record = self._store.add(pod, self._manager.clock.time())
             record.uses_dra = uses_dra
@@ -114,7 +114,7 @@ class PodWorkers:
             self._check_sources()
         return admission
 
-    def _uses_dra(self, pod: Pod) -> bool:
+    def uses_dra(self, pod: Pod) -> bool:
         """True if DRA drivers serve the pod's claims, and not the structured claims."""
         return self._dra.serves(pod) and not self._claims.serves(pod)
 
@@ -141,7 +141,7 @@ class PodWorkers:
     ) -> Admission:
         """Take over a pod that an earlier kubelet ran, as ``MockKubelet.restore`` describes."""
         pod, begun = self._drop_unknown_fields(pod), time.monotonic()
-        uses_dra = self._uses_dra(pod)
+        uses_dra = self.uses_dra(pod)
         with self._store.lock:
             record = self._store.add(pod, start_time or self._manager.clock.time())
             record.uses_dra = uses_dra
