@@ -176,6 +176,10 @@ def test_claims_that_cannot_be_prepared(api, serve, register, claim):
     }
 
 
+SHARE = "9b2ecd99-2e87-4f6b-a867-502c1cd9a7ed"
+OTHER_SHARE = SHARE.replace("9b", "1c")
+
+
 def allocated(device, request="gpu", driver=DRIVER, **fields):
     return {"request": request, "driver": driver, "pool": NODE, "device": device, **fields}
 
@@ -188,22 +192,26 @@ def test_devices_of_other_drivers_and_subrequests(serve, register, claim):
             seen.extend(claim.devices)
             return super().prepare(claim)
 
+    def config(source, number, driver=DRIVER, **requests):
+        opaque = {"driver": driver, "parameters": {"number": number}}
+        return {"source": source, "opaque": opaque, **requests}
+
     parameters = [
-        {"source": "FromClaim", "requests": ["gpu"], "opaque": {"driver": DRIVER, "parameters": 2}},
-        {"source": "FromClass", "opaque": {"driver": DRIVER, "parameters": 1}},
-        {"source": "FromClaim", "requests": ["x"], "opaque": {"driver": DRIVER, "parameters": 3}},
-        {"source": "FromClaim", "opaque": {"driver": "other.com", "parameters": 4}},
+        config("FromClaim", 2, requests=["gpu"]),
+        config("FromClass", 1),
+        config("FromClaim", 3, requests=["nic"]),
+        config("FromClaim", 4, "other.com"),
     ]
     train = claim(
         "train",
-        allocated("gpu-0", "gpu/large", shareID="s", consumedCapacity={"memory": "1Gi"}),
-        allocated("nic-0", driver="other.com"),
+        allocated("gpu-0", "gpu/large", shareID=SHARE, consumedCapacity={"memory": "1Gi"}),
+        allocated("nic-0", "nic", driver="other.com"),
         config=parameters,
     )
     [device] = register(serve(Looking())).prepare(train)[uid_of(train)].devices
-    assert (list(device.request_names), device.share_id) == (["gpu"], "s")
+    assert (list(device.request_names), device.share_id) == (["gpu"], SHARE)
     [given] = seen
-    assert (given.request, given.parameters) == ("gpu/large", (1, 2))
+    assert (given.request, given.parameters) == ("gpu/large", ({"number": 1}, {"number": 2}))
     assert given.consumed_capacity == {"memory": "1Gi"}
 
 
@@ -211,6 +219,10 @@ def test_device_in_use_is_refused(api, serve, register, claim):
     driver = Gpus()
     kubelet = register(serve(driver))
     first, second = claim("first", "gpu-0"), claim("second", "gpu-0")
+    admin = {"labels": {"resource.kubernetes.io/admin-access": "true"}}
+    api.change(
+        "namespaces", "default", lambda old: {**old, "metadata": {**old["metadata"], **admin}}
+    )
     watching = claim("watching", allocated("gpu-0", adminAccess=True))
     kubelet.prepare(first)
     error = kubelet.prepare(second)[uid_of(second)].error
@@ -226,7 +238,7 @@ def test_shares_of_a_device_do_not_exclude_each_other(serve, register, claim):
     kubelet = register(serve(Gpus()))
     one, two, whole = (
         claim(name, allocated("gpu-0", **({"shareID": share} if share else {})))
-        for name, share in (("one", "a"), ("two", "b"), ("whole", ""))
+        for name, share in (("one", SHARE), ("two", OTHER_SHARE), ("whole", ""))
     )
     assert not kubelet.prepare(one)[uid_of(one)].error
     assert not kubelet.prepare(two)[uid_of(two)].error

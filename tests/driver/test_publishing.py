@@ -1,11 +1,13 @@
 """Slices on the API server: written, repaired, and kept apart from the server's failures."""
 
+import copy
 import threading
 
 import pytest
 
 from devicemanager.apiserver import FakeApiServer
 from devicemanager.driver import Device, Driver, Taint
+from devicemanager.driver import api as api_module
 from tests.driver.conftest import DRIVER, NODE
 
 
@@ -168,11 +170,16 @@ def test_node_that_is_created_later(api, serve):
 
 
 def test_fields_that_the_server_drops_are_reported_once(api, serve, monkeypatch):
-    def without_taints(target, new, old=None):
-        for device in (new.get("spec") or {}).get("devices") or ():
-            device.pop("taints", None)
+    sent = api_module._from_v1
 
-    monkeypatch.setattr("devicemanager.apiserver.registry.prepare", without_taints)
+    def without_taints(slice_, version):
+        body = copy.deepcopy(sent(slice_, version))
+        for device in body["spec"]["devices"]:
+            device.pop("taints", None)
+        return body
+
+    # As if the server dropped them, because the feature gate is off.
+    monkeypatch.setattr(api_module, "_from_v1", without_taints)
     driver = Fixed(Device("a", taints=[Taint(key="k")]))
     server = serve(driver)
     assert server.wait_published()
