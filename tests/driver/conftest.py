@@ -83,7 +83,7 @@ def register():
     calls = []
 
     def connect(server):
-        assert server.sockets.wait_served(10)
+        assert server.sockets.wait_served(60)
         calls.append(KubeletCalls(server.sockets.registration_socket))
         return calls[-1]
 

@@ -51,7 +51,7 @@ def uid_of(claim):
 
 def test_driver_publishes_registers_prepares_and_unprepares(api, serve, register, claim, directory):
     server = serve(Gpus())
-    assert server.wait_published()
+    assert server.wait_published(60)
     [slice_] = api.all("resourceslices")
     assert slice_["spec"] == {
         "driver": DRIVER,
@@ -258,7 +258,7 @@ def test_claim_that_was_deleted_while_the_driver_was_down(api, serve, register, 
             unprepared.set()
 
     serve(Waking())
-    assert unprepared.wait(10)
+    assert unprepared.wait(60)
 
 
 def test_call_whose_caller_has_gone_does_not_touch_devices(serve, register, claim):
@@ -267,7 +267,7 @@ def test_call_whose_caller_has_gone_does_not_touch_devices(serve, register, clai
     class Slow(Gpus):
         def prepare(self, claim):
             inside.set()
-            assert leave.wait(10)
+            assert leave.wait(60)
             return super().prepare(claim)
 
     driver = Slow()
@@ -275,7 +275,7 @@ def test_call_whose_caller_has_gone_does_not_touch_devices(serve, register, clai
     slow, late = claim("slow", "gpu-0"), claim("late", "gpu-1")
     caller = threading.Thread(target=kubelet.prepare, args=(slow,))
     caller.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     with pytest.raises(grpc.RpcError, match="Deadline"):
         kubelet.prepare(late, timeout=0.3)
     leave.set()
@@ -380,7 +380,7 @@ def test_metadata_files(serve, register, claim, directory):
     train = claim("train-x7", "gpu-0", "gpu-1", annotations=name)
     uid = uid_of(train)
     server = serve(Described(), metadata=True)
-    assert server.wait_published()
+    assert server.wait_published(60)
     kubelet = register(server)
     devices = kubelet.prepare(train)[uid].devices
     metadata_ids = [f"{DRIVER}/metadata={uid}_gpu"]
@@ -411,7 +411,7 @@ def test_sockets_return_with_the_kubelets_directory(serve, register, claim, dire
     register(server)
     registry = directory / "plugins_registry"
     server.paths.registration_socket.unlink()
-    assert server.sockets.wait_served(10)
+    assert server.sockets.wait_served(60)
     for path in registry.iterdir():
         path.unlink()
     registry.rmdir()
@@ -455,7 +455,7 @@ def test_failing_health_check_is_reported_to_the_author(serve, register):
     driver = Sick()
     driver.state = "broken"
     serve(driver)
-    assert failed.wait(10)
+    assert failed.wait(60)
 
 
 def test_pools_with_other_names(api, serve):
@@ -464,5 +464,5 @@ def test_pools_with_other_names(api, serve):
             return DriverResources({"left": Pool(["gpu-0"]), "right": Pool(["gpu-0"])})
 
     server = serve(Named())
-    assert server.wait_published()
+    assert server.wait_published(60)
     assert {each["spec"]["pool"]["name"] for each in api.all("resourceslices")} == {"left", "right"}
