@@ -1,4 +1,4 @@
-"""``devicemanager dra``: objects of Dynamic Resource Allocation, in files and on an API server."""
+"""``devicemanager dra``: work with Dynamic Resource Allocation (DRA)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from devicemanager.cli.options import CommandParser
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
 
-_ACTIONS = ("allocate", "validate", "slices", "pools", "claims")
+_ACTIONS = ("explain", "state", "allocate", "validate", "slices", "pools", "claims")
 """The actions, in the order of ``--help``. Each one is a module ``dra_NAME``."""
 
 
@@ -18,9 +18,9 @@ def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager dra`` and its actions."""
     parser = subparsers.add_parser(
         "dra",
-        help="allocate claims of resource.k8s.io, validate and list objects",
-        description="Work with ResourceSlices, ResourceClaims and DeviceClasses in YAML or JSON "
-        "files, or on an API server.",
+        help="work with Dynamic Resource Allocation (DRA)",
+        description="Work with the DRA drivers of a mock kubelet, and with ResourceSlices, "
+        "ResourceClaims and DeviceClasses in files or on an API server.",
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
     for name in _ACTIONS:

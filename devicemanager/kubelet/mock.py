@@ -50,6 +50,7 @@ from devicemanager.kubelet.waits import Waits, WaitTimeout
 if TYPE_CHECKING:
     from devicemanager.claims.files import ClaimSource
     from devicemanager.claims.manager import ClaimManager
+    from devicemanager.core.dra.report import ClaimsExplanation, DraStatus
     from devicemanager.core.endpoints import PluginOptions
     from devicemanager.core.node import NodeStatus
     from devicemanager.core.pods import Pod
@@ -803,6 +804,20 @@ class MockKubelet:
         """
         self._check_dra()
         return self._resource_claims.in_memory
+
+    def explain_claims(self, uid: str) -> ClaimsExplanation:
+        """Explain why a pod is Pending or cannot end: what each of its ResourceClaims waits for.
+
+        Raises RequestError for an unknown UID.
+        """
+        return self._pods.workers.explain_claims(uid)
+
+    def dra_status(self) -> DraStatus:
+        """Return the registered DRA drivers, and the ResourceClaims that pods of the node hold."""
+        from devicemanager.core.dra.report import DraStatus
+
+        manager = self._life.serving().dra.if_used
+        return DraStatus() if manager is None else manager.status()
 
     def resource_claim(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         """Return a ResourceClaim as in the API (v1); None if it does not exist.
