@@ -6,6 +6,8 @@ process does not use imports it: this happens only with a planted bug.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import stat
 from pathlib import Path
@@ -186,7 +188,9 @@ def _host() -> None:
 @planted("constraints have no bound")
 def _constraints() -> None:
     from devicemanager.claims import cel
-    from devicemanager.claims.cel import cost
 
     on_undo(cel.compile_v1alpha1.cache_clear)
-    set_to(cost, "LIMIT", 1 << 60)
+    for module, name in (("cost", "LIMIT"), ("limits", "MAX_WORK"), ("v1alpha1", "MAX_COST")):
+        with contextlib.suppress(ImportError):
+            found = importlib.import_module(f"devicemanager.claims.cel.{module}")
+            set_to(found, name, 1 << 60)
