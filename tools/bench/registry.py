@@ -14,6 +14,7 @@ from tools.bench import (
     admission,
     claims,
     control,
+    dra,
     lists,
     memory,
     podresources,
@@ -35,6 +36,7 @@ MODULES = (
     topology,
     memory,
     claims,
+    dra,
 )
 
 
