@@ -12,12 +12,8 @@ Out: one device for each unit of demand, no two of which charge the same budget;
 # 1. ``_cover`` divides the usable devices into parts. The devices of a part share a budget, so a
 #    part serves one device. With fewer parts than wanted devices, there is no answer.
 # 2. With exactly as many parts as wanted devices, each part must serve one. The part with the
-<<<<<<< HEAD
-#    fewest devices comes first: one device leaves nothing to choose, none is a dead end.
-=======
 #    fewest devices comes first. A part with one device leaves nothing to choose, and a part without
 #    one is a dead end.
->>>>>>> main
 # 3. Otherwise, that part may also serve none.
 
 from __future__ import annotations
