@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from devicemanager.cli import (
     claims_options,
     fault_options,
+    grpc_engine,
     live,
     server_options,
     settings_options,
@@ -157,6 +158,7 @@ def _serve(
     if args.claims is not None:
         _check_claims(args.claims)
     with _without_garbage_collection():
+        grpc_engine.use_calling_threads()
         kubelet = _kubelet(args, log)
         # Created before the kubelet starts, so that a wrong address is reported first.
         control = server_options.control_server(args, kubelet)

@@ -11,7 +11,8 @@ from protos import deviceplugin_v1beta1 as dp
 from tools.attack import __main__ as command
 from tools.attack import http2, plugins
 from tools.attack.beside import beside
-from tools.attack.model import ATTACKS, FIGURES, Attack, Limits, Outcome, Target, broken
+from tools.attack.model import ATTACKS, FIGURES, Attack, Limits, Outcome, Quiet, Target, broken
+from tools.attack.quiet import measure
 from tools.attack.registry import attacks
 from tools.attack.running import running
 from tools.harness.process import HelperProcess, RequestFailed, short_directory
@@ -35,10 +36,26 @@ def an_attack(outcome=GOOD, name="tiny"):
 @pytest.mark.parametrize("figure", FIGURES)
 def test_each_figure_has_a_limit(figure):
     limits = Limits()
-    most = getattr(limits, figure)
+    most = getattr(limits, figure) * getattr(Quiet(), figure, 1)
     assert list(broken(limits, attrs.evolve(GOOD, **{figure: most}))) == []
     (text,) = broken(limits, attrs.evolve(GOOD, **{figure: most + 1}))
     assert text.startswith(f"{figure} {most + 1:g}")
+
+
+def test_limits_of_time_are_multiples_of_the_times_without_an_attack():
+    slow = Quiet(start=6.0, registration=0.3, admission=0.05)
+    ten_times = Outcome(start=29.0, registration=14.0, admission=14.0)
+    assert list(broken(Limits(), ten_times, slow)) == []
+    assert len(list(broken(Limits(), ten_times))) == 3
+    (text,) = broken(Limits(), attrs.evolve(ten_times, start=60.0), slow)
+    assert text == (
+        "start 60 s, 10 times as long as the 6 s without the attack; the limit is 8 times"
+    )
+
+
+def test_quiet_kubelet_is_measured():
+    quiet = measure()
+    assert all(getattr(quiet, name) >= least for name, least in attrs.asdict(Quiet()).items())
 
 
 def test_unmeasured_figures_are_ignored_and_problems_are_not():
@@ -50,10 +67,11 @@ def test_command_judges_outcomes(monkeypatch, capsys, tmp_path):
     bad, failed = Outcome(admission=9.0), ValueError("no such thing")
     chosen = [an_attack(), an_attack(bad, "bad"), an_attack(failed, "failed")]
     monkeypatch.setattr(command, "attacks", lambda: chosen)
+    monkeypatch.setattr(command, "measure", Quiet)
     results = tmp_path / "results.json"
     assert command.main(["--json", str(results)]) == 1
     out = capsys.readouterr().out
-    assert "admission 9 s, limit 1.5 s" in out
+    assert "admission 9 s, 1800 times as long as the 0.005 s without" in out
     assert "the attack could not be carried out: ValueError('no such thing')" in out
     assert re.search(
         r"^attack: FAILED: \d s, 1 of 3 attacks held: broken: bad, failed$", out, re.MULTILINE

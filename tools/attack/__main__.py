@@ -11,7 +11,8 @@ from typing import Any
 
 import attrs
 
-from tools.attack.model import FIGURES, Attack, Outcome, broken
+from tools.attack.model import FIGURES, Attack, Outcome, Quiet, broken
+from tools.attack.quiet import measure
 from tools.attack.registry import attacks
 from tools.harness.command import Run, add_choice, choose, parser
 from tools.harness.planted import selected
@@ -51,9 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run, wrong = Run("attack"), list[str]()
     run.say("  ".join(["attack".ljust(_WIDTH), *_HEADS, "verdict"]))
     for attack in chosen:
-        outcome = _outcome(attack)
-        run.say(row(attack, outcome))
-        wrong += [attack.name] if any(broken(attack.limits, outcome)) else []
+        # Measured each time: the load of a shared machine changes within minutes.
+        quiet, outcome = measure(), _outcome(attack)
+        run.say(row(attack, outcome, quiet))
+        wrong += [attack.name] if any(broken(attack.limits, outcome, quiet)) else []
         if given.json is not None:
             # Save after each attack: a full run takes long and may be interrupted.
             save(given.json, {attack.name: outcome})
@@ -65,8 +67,9 @@ def _with_bugs(chosen: Sequence[Attack]) -> int:
     run = Run("attack")
     planted = [each for each in chosen if each.guard.planted]
     for attack in planted:
+        quiet = measure()
         with selected(attack.guard.planted):
-            found = list(broken(attack.limits, _outcome(attack)))
+            found = list(broken(attack.limits, _outcome(attack), quiet))
         run.say(f"{attack.name:{_WIDTH}}  {attack.guard.planted}: {(found or ['NOT NOTICED'])[0]}")
         run.problems += [] if found else [attack.name]
     run.problems[:] = [f"not noticed: {', '.join(run.problems)}"] if run.problems else []
@@ -81,13 +84,13 @@ def _outcome(attack: Attack) -> Outcome:
         return Outcome(problems=(f"the attack could not be carried out: {error!r}",))
 
 
-def row(attack: Attack, outcome: Outcome) -> str:
+def row(attack: Attack, outcome: Outcome, quiet: Quiet | None = None) -> str:
     """Return the table row of an attack, followed by one line per problem."""
     cells = [
         _number(getattr(outcome, name)).rjust(len(title))
         for name, title in zip(FIGURES, _HEADS, strict=True)
     ]
-    wrong = list(broken(attack.limits, outcome))
+    wrong = list(broken(attack.limits, outcome, quiet))
     line = "  ".join([attack.name.ljust(_WIDTH), *cells, "BROKEN" if wrong else "held"])
     return "\n".join([line, *(f"    {each}" for each in wrong)])
 

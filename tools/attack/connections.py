@@ -49,7 +49,7 @@ def _half_open(target: Target) -> None:
 
 
 @beside(
-    "rst-storm", "400,000 calls that are cancelled at once", Limits(registration=3.0, kept=100.0)
+    "rst-storm", "400,000 calls that are cancelled at once", Limits(registration=100.0, kept=100.0)
 )
 def _rst_storm(target: Target) -> None:
     # HTTP/2 rapid reset (CVE-2023-44487): a call costs the client almost nothing.

@@ -32,7 +32,7 @@ _CLOSED_WITHIN = 2.0
 _BODY = 4 << 20
 _control = partial(beside, serves="control")
 _http = partial(beside, serves="http")
-_LARGE = Limits(registration=3.0, admission=3.0, memory=400.0, kept=300.0, descriptors=300)
+_LARGE = Limits(registration=100.0, admission=600.0, memory=400.0, kept=300.0, descriptors=300)
 _MANY = Limits(descriptors=_CLIENTS + 100)
 
 
@@ -157,7 +157,9 @@ def _list(number: int) -> bytes:
 
 
 _PODS = 200
-_PODS_LIMITS = Limits(registration=3.0, admission=3.0, memory=250.0, kept=200.0, descriptors=300)
+_PODS_LIMITS = Limits(
+    registration=100.0, admission=600.0, memory=250.0, kept=200.0, descriptors=300
+)
 _PAGES = Limits(memory=200.0, kept=150.0, descriptors=_CLIENTS + 100)
 
 

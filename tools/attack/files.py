@@ -30,8 +30,8 @@ from tools.harness.usage import Watch
 Make = Callable[[Path], object]
 _RESOURCE: Final = "simulated.example.com/device"
 _TIMEOUT: Final = 60.0
-_MANIFEST_LIMITS: Final = Limits(start=5.0, memory=200.0, threads=200, descriptors=200)
-_CDI_LIMITS: Final = Limits(start=3.0, memory=150.0)
+_MANIFEST_LIMITS: Final = Limits(memory=200.0, threads=200, descriptors=200)
+_CDI_LIMITS: Final = Limits(start=5.0, memory=150.0)
 
 
 def bomb() -> str:

@@ -49,7 +49,8 @@ GUARDS: Final[dict[str, Guard]] = {
     "leftover-sockets": Guard("sockets of killed kubelets accumulate", "leftovers stay"),
     "umask-0": Guard("any user can connect", "the mode follows the umask"),
     "descriptors-*": Guard("the start hangs without a cause", "descriptors are not checked"),
-    "memory-*": Guard("gRPC aborts the process", "memory is not checked"),
+    "memory-120": Guard("gRPC aborts the process", "memory is not checked"),
+    "memory-*": Guard("gRPC aborts the process"),
     "register-990*": Guard(
         "plugins exhaust threads and descriptors", "processes register without limit"
     ),

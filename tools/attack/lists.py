@@ -23,7 +23,7 @@ from tools.attack.plugins import (
 )
 
 _SECONDS = 6.0
-_MOST = Limits(registration=3.0, admission=3.0, memory=300.0, kept=250.0)
+_MOST = Limits(registration=100.0, admission=600.0, memory=300.0, kept=250.0)
 """Limits for lists of 4 MiB, which can have hundreds of thousands of devices.
 
 The kubelet must store the devices, and reading them uses a CPU for a while.

@@ -86,6 +86,7 @@ def _dra_state() -> Run:
     "a manifest stops the reader of all manifests",
     "devicemanager.objects.manifests",
     words=(*_YAML, "limits", "requests", "initContainers", "restartPolicy", "example.com/d"),
+    planted="values are quoted as they are",
 )
 def _manifest() -> Run:
     from devicemanager.objects.manifests import ManifestError, parse
@@ -310,6 +311,7 @@ def _kubectl() -> Run:
     "an object stops the reader of all objects",
     "devicemanager.claims devicemanager.objects.manifests",
     words="DevicePool DeviceClass ResourceClaim spec devices attributes",
+    planted="values are quoted as they are",
 )
 def _object() -> Run:
     from devicemanager.claims.errors import InvalidObject

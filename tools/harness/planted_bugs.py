@@ -37,6 +37,14 @@ def _cut() -> None:
     replace(printable.printable, lambda text, longest=0: text * 8)
 
 
+@planted("values are quoted as they are")
+def _quoting() -> None:
+    from devicemanager.objects.manifests import errors
+
+    for function in (errors.shown, errors.plain):
+        replace(function, lambda value: str(value))
+
+
 @planted("any file is read")
 def _any_file() -> None:
     from devicemanager.io import safe_read

@@ -52,7 +52,11 @@ T = TypeVar("T")
 
 # gRPC raises ValueError for a call on a closed channel, and channels can be closed at any moment.
 _GRPC_ERRORS = (grpc.RpcError, grpc.FutureCancelledError, ValueError)
-_NOT_CONNECTED = r"connect failed: addr: unix:(?P<path>.+) error: (?P<error>.+)"
+# The texts of gRPC with and without its event engine.
+_NOT_CONNECTED = (
+    r"connect failed: addr: unix:(?P<path>.+) error: (?P<error>.+)",
+    r"unix:(?P<path>.+): connect: (?P<error>.+?)(?: \(\d+\))?$",
+)
 _ABANDONED = RpcError("Canceled", "the kubelet abandoned the call")
 
 
@@ -64,9 +68,19 @@ def rpc_error(error: grpc.RpcError) -> RpcError:
     # plugin that fails with the same code does not change.
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and "Deadline Exceeded" in details:
         details = "context deadline exceeded"
-    elif code is grpc.StatusCode.UNAVAILABLE and (found := re.search(_NOT_CONNECTED, details)):
-        details = messages.NOT_CONNECTED.format(path=found["path"], error=found["error"].lower())
+    elif code is grpc.StatusCode.UNAVAILABLE:
+        details = not_connected(details)
     return RpcError(go_name(code.name), details)
+
+
+def not_connected(details: str) -> str:
+    """Return the kubelet's text for a text of gRPC about a socket without a listener; return any
+    other text unchanged."""
+    for pattern in _NOT_CONNECTED:
+        if found := re.search(pattern, details):
+            error = found["error"].lower()
+            return messages.NOT_CONNECTED.format(path=found["path"], error=error)
+    return details
 
 
 def from_grpc(error: grpc.RpcError | grpc.FutureCancelledError | ValueError) -> RpcError:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devicemanager.core.errors import RpcError
-from devicemanager.kubelet.registration.connection import Connection
+from devicemanager.kubelet.registration.connection import Connection, not_connected
 from devicemanager.kubelet.settings import Settings
 
 
@@ -40,3 +40,25 @@ def test_call_to_an_ended_plugin_fails_with_the_text_of_the_kubelet(
         'rpc error: code = Unavailable desc = connection error: desc = "transport: Error while '
         f'dialing: dial unix {path}: connect: {error}"'
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "connections to all backends failing; last error: UNKNOWN: "
+        "connect failed: addr: unix:/p/a: b.sock error: Connection refused",
+        "failed to connect to all addresses; last error: UNKNOWN: "
+        "unix:/p/a: b.sock: connect: Connection refused (111)",
+    ],
+    ids=["with the event engine", "without it"],
+)
+def test_texts_of_both_engines_of_grpc_become_the_text_of_the_kubelet(text: str) -> None:
+    assert not_connected(text) == (
+        'connection error: desc = "transport: Error while dialing: dial unix /p/a: b.sock: '
+        'connect: connection refused"'
+    )
+
+
+@pytest.mark.parametrize("text", ["", "Socket closed", "the plugin says: connect failed"])
+def test_other_texts_of_grpc_are_unchanged(text: str) -> None:
+    assert not_connected(text) == text

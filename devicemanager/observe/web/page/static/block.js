@@ -251,5 +251,5 @@ export function saidDevice(model, id, row) {
   });
   const words = STATES[stateOf(row)];
   const join = ["allocated", "allocating"].includes(stateOf(row)) ? " to " : ", allocated to ";
-  return `${short(id, 80)}, ${words}${by.length ? join + by.join(" and ") : ""}`;
+  return `${short(id, 400)}, ${words}${by.length ? join + by.join(" and ") : ""}`;
 }

@@ -6,6 +6,8 @@ import { clock, count, make, said, saidWhole, short } from "./text.js";
 import { settingsFacts } from "./settings.js";
 
 const MOST = 24;
+/** Characters of a name. The style sheet cuts a name only where there is no room for it. */
+const WIDEST = 400;
 
 export class Detail {
   #panel;
@@ -91,7 +93,7 @@ export class Detail {
 
   _device({ resource, id }) {
     const row = this.#model.row("devices", id, resource);
-    const title = make("span", {}, "Device ", said(id, 28));
+    const title = make("span", {}, "Device ", said(id, WIDEST));
     if (row === undefined) {
       const facts = [["id", saidWhole(id)], ["resource", saidWhole(resource)], ["state", "no longer on the node"]];
       return { title, facts, actions: [] };
@@ -122,7 +124,7 @@ export class Detail {
   _pod({ uid }) {
     const pod = this.#model.row("pods", uid);
     this.#name = pod?.name ?? this.#name;
-    const title = make("span", {}, "Pod ", said(this.#name || uid, 28));
+    const title = make("span", {}, "Pod ", said(this.#name || uid, WIDEST));
     if (pod === undefined) return { title, facts: [["uid", saidWhole(uid)], ["state", "deleted"]], actions: [] };
     const facts = [
       ["phase", pod.deleting ? `${pod.phase}, being deleted` : pod.phase],
@@ -165,7 +167,7 @@ export class Detail {
 
   #devices(resource, ids) {
     const buttons = ids.slice(0, MOST).map((id) => {
-      const button = make("button", { type: "button", class: "link" }, said(id, 32));
+      const button = make("button", { type: "button", class: "link" }, said(id, WIDEST));
       button.addEventListener("click", () => this.open({ kind: "device", resource, id }, true));
       return make("li", {}, button);
     });
@@ -183,7 +185,7 @@ export class Detail {
   _plugin({ key }) {
     const plugin = this.#model.row("plugins", key);
     this.#name = plugin?.endpoint ?? this.#name;
-    const title = make("span", {}, "Plugin ", said(this.#name, 28));
+    const title = make("span", {}, "Plugin ", said(this.#name, WIDEST));
     if (plugin === undefined) return { title, facts: [["state", "gone"]], actions: [] };
     const options = [
       plugin.pre_start_required ? "PreStartContainer required" : "",

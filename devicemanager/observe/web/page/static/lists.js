@@ -4,8 +4,8 @@ import { List } from "./list.js";
 import { containersOf } from "./model.js";
 import { clock, count, counted, duration, make, said, short, whole } from "./text.js";
 
-const PHASES = { Running: "▶", Pending: "◌", Succeeded: "✓", Failed: "✕" };
-const STREAMS = { serving: "●", standby: "○", ended: "✕", awaited: "◌" };
+const PHASES = { Running: "▶", Pending: "◌", Succeeded: "✓", Failed: "✗" };
+const STREAMS = { serving: "●", standby: "○", ended: "✗", awaited: "◌" };
 const EVENTS = 500;
 
 /** Pods, newest first. */
@@ -190,7 +190,7 @@ function fillEvent(row, event) {
   row.dataset.warning = event.warning;
   row.replaceChildren(
     make("time", {}, clock(event.time)),
-    make("span", { class: "kind" }, event.warning ? "▲ " : "", event.kind),
+    make("span", { class: "kind" }, event.warning ? "! " : "", event.kind),
     make("span", { class: "name" }, make("bdi", {}, whole(event.message.slice(0, 400)))),
   );
 }

@@ -1,5 +1,6 @@
 // Appearance of a cell: each state has its own colour and its own shape, so that readers who
-// cannot distinguish colours use the shape. A frame around the shape of an unhealthy or gone
+// cannot distinguish colours use the shape. The shapes are those of the terminal (Glyphs in
+// observe/terminal/text.py): □ free, ■ allocated, ◐ being allocated, ▲ unhealthy, ✗ gone. A frame around the shape of an unhealthy or gone
 // device means that it is still allocated.
 
 import { STATES, holdersOf, stateOf } from "./model.js";
@@ -16,7 +17,7 @@ export function kindOf(row) {
 
 const DRAW = {
   free(pen, size) {
-    circle(pen, size, 0.3);
+    square(pen, size, 0.2);
     pen.stroke();
   },
   allocated(pen, size) {
@@ -24,28 +25,24 @@ const DRAW = {
     pen.fill();
   },
   allocating(pen, size) {
+    circle(pen, size, 0.34);
+    pen.stroke();
     pen.beginPath();
-    pen.moveTo(size * 0.5, size * 0.12);
-    pen.lineTo(size * 0.9, size * 0.84);
-    pen.lineTo(size * 0.1, size * 0.84);
-    pen.closePath();
+    pen.arc(size / 2, size / 2, size * 0.34, Math.PI / 2, (3 * Math.PI) / 2);
     pen.fill();
   },
   unhealthy(pen, size) {
-    cross(pen, size, 0.22);
+    triangle(pen, size, 0.1);
   },
   gone(pen, size) {
-    pen.beginPath();
-    pen.moveTo(size * 0.24, size * 0.5);
-    pen.lineTo(size * 0.76, size * 0.5);
-    pen.stroke();
+    cross(pen, size, 0.24);
   },
   "unhealthy-allocated"(pen, size) {
-    cross(pen, size, 0.32);
+    triangle(pen, size, 0.26);
     frame(pen, size);
   },
   "gone-allocated"(pen, size) {
-    DRAW.gone(pen, size);
+    cross(pen, size, 0.32);
     frame(pen, size);
   },
 };
@@ -58,6 +55,16 @@ function circle(pen, size, radius) {
 function square(pen, size, edge) {
   pen.beginPath();
   pen.roundRect(size * edge, size * edge, size * (1 - 2 * edge), size * (1 - 2 * edge), size * 0.12);
+}
+
+function triangle(pen, size, edge) {
+  const [low, high] = [size * edge, size * (1 - edge)];
+  pen.beginPath();
+  pen.moveTo(size / 2, low);
+  pen.lineTo(high, high);
+  pen.lineTo(low, high);
+  pen.closePath();
+  pen.fill();
 }
 
 function cross(pen, size, edge) {
@@ -81,7 +88,7 @@ export function picture(kind, pixels, colour) {
   const canvas = make("canvas", { width: pixels, height: pixels });
   const pen = canvas.getContext("2d");
   pen.strokeStyle = pen.fillStyle = colour;
-  pen.lineWidth = Math.max(1.25, pixels * (kind.startsWith("unhealthy") ? 0.15 : 0.11));
+  pen.lineWidth = Math.max(1.25, pixels * (kind.startsWith("gone") ? 0.15 : 0.11));
   pen.lineCap = "round";
   DRAW[kind](pen, pixels);
   return canvas;

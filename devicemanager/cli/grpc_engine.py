@@ -1,0 +1,27 @@
+"""Select gRPC's I/O engine for a command that is a kubelet of its own."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from devicemanager.io.own_packages import loaded
+
+_VARIABLE: Final = "GRPC_EXPERIMENTS"
+_WITHOUT_ENGINE: Final = "-event_engine_client,-event_engine_listener"
+
+
+def use_calling_threads() -> None:
+    """Import gRPC so that the calling threads do its I/O, without gRPC's event engine.
+
+    With the engine, each call wakes two other threads. gRPC reads the variable once, at its import.
+    It is removed again, so that programs that the command starts do not inherit it. A value that
+    the user has set counts. A process that has imported gRPC already keeps its engine.
+    """
+    if _VARIABLE in os.environ or loaded("grpc") is not None:
+        return
+    os.environ[_VARIABLE] = _WITHOUT_ENGINE
+    try:
+        import grpc  # noqa: F401
+    finally:
+        del os.environ[_VARIABLE]

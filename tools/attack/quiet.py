@@ -1,0 +1,55 @@
+"""Measure the times of a quiet kubelet: limits of attacks are multiples of them.
+
+A limit in seconds fails on a slow or busy machine. Measured shortly before the attack, the same
+work without an attack is as slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from typing import Final
+
+import attrs
+
+from tools.attack.model import Quiet, Target
+from tools.attack.running import running
+from tools.harness.plugin import RESOURCE, plugin_process
+from tools.harness.process import HelperProcess, short_directory
+
+_ROUNDS: Final = 5
+_DEVICES: Final = 8
+_TIMEOUT: Final = 90.0
+
+
+def measure() -> Quiet:
+    """Measure a start of the command, and registrations and admissions of a good plugin."""
+    with short_directory() as root, running(root, "-o", "json") as command:
+        start = command.until(command.is_ready, _TIMEOUT)
+        for _ in command.end():
+            pass  # only attacks judge how the command exits
+    with (
+        short_directory() as root,
+        HelperProcess("tools.attack.node", root, "{}") as node,
+        plugin_process(Target(root).plugin_dir, _DEVICES) as good,
+    ):
+
+        def register() -> float:
+            seconds = good.ask("register", timeout=_TIMEOUT).seconds
+            node.ask("wait", RESOURCE, _DEVICES, _TIMEOUT, timeout=_TIMEOUT)
+            return seconds
+
+        numbers = iter(range(_DEVICES))
+
+        def admit() -> float:
+            return node.ask("admit", f"quiet-{next(numbers)}", RESOURCE, 1).seconds
+
+        found = Quiet(_TIMEOUT if start is None else start, _median(register), _median(admit))
+    return attrs.evolve(
+        found,
+        **{name: max(getattr(found, name), least) for name, least in attrs.asdict(Quiet()).items()},
+    )
+
+
+def _median(act: Callable[[], float]) -> float:
+    return median([act() for _ in range(_ROUNDS)])
