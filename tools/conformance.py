@@ -140,7 +140,9 @@ def _broken(case: Case, own: bool) -> int:
     odd = sorted((bad.keys() ^ wanted) - may_pass)
     outcomes = ", ".join(f"{id_} {each.outcome.value}" for id_, each in bad.items())
     causes = [each.verdict.check.id for each in report.causes]
-    mark = "WRONG " if odd or len(causes) > 1 else ""
+    # Other switches in its base are faults, too.
+    is_split = len(causes) > 1 and not case.base
+    mark = "WRONG " if odd or is_split else ""
     print(
         f"{mark}{case.switch}: {outcomes}; causes: {' '.join(causes) or 'none'}; "
         f"{report.seconds:.0f} s",
@@ -149,7 +151,7 @@ def _broken(case: Case, own: bool) -> int:
     _SECONDS[case.switch] = report.seconds
     for id_ in odd:
         print(_explained(bad[id_]) if id_ in bad else f"    {id_} passes", flush=True)
-    return 1 if odd or len(causes) > 1 else 0
+    return 1 if odd or is_split else 0
 
 
 _SECONDS: dict[str, float] = {}

@@ -463,10 +463,10 @@ class CheckRun:
                 with self.client(resource) as client, client.watch() as stream:
                     return self.first_list(stream, of)
             except Failed:
-                if time.monotonic() > deadline or not self._registers_again(since):
+                if time.monotonic() > deadline or not self.registers_again(since):
                     raise
 
-    def _registers_again(self, since: Mark) -> bool:
+    def registers_again(self, since: Mark) -> bool:
         """True if the plugin registers after the mark. Then wait until it registers no more, up to
         ``refresh_seconds``."""
         deadline, known = time.monotonic() + self.limits.refresh_seconds, 0

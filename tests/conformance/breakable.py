@@ -36,6 +36,9 @@ from protos import pluginregistration_v1_grpc as pr_grpc
 RESOURCE = "conformance.example.com/device"
 EMPTY = "conformance.example.com/a-resource-without-devices"
 _POLL = 0.05
+# If a kubelet ends with the connection in its backlog, gRPC may not notice that, and waits for the
+# first frame: 20 s by default.
+_CONNECT_TIMEOUT = ("grpc.min_reconnect_backoff_ms", 1000)
 
 
 def die(text: str) -> NoReturn:
@@ -484,7 +487,7 @@ class Plugin:
             version="v1beta1", endpoint=endpoint, resource_name=name, options=options
         )
         with grpc.insecure_channel(
-            sockets.target(self.directory / "kubelet.sock"), [sockets.AUTHORITY]
+            sockets.target(self.directory / "kubelet.sock"), [sockets.AUTHORITY, _CONNECT_TIMEOUT]
         ) as channel:
             again = threading.Timer(1.0, self.register_again, [request])
             if "impatient" in on:
