@@ -199,6 +199,7 @@ QUICK: dict[str, Any] = {
     "recover_seconds": 20.0,
     "away_seconds": 1.0,
     "settle_seconds": 0.4,
+    "resend_seconds": 2.0,
     "register_window_seconds": 2.0,
     "register_delay_seconds": 1.5,
     "restarts": 5,

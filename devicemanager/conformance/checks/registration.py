@@ -186,7 +186,7 @@ def r07(run: CheckRun) -> None:
             raise Failed(f"Register of {resource} did not complete within {seconds:g} s")
         calls = observed.registrations(since, resource, code=None)
         if not calls:
-            raise Failed(f"the plugin exited during Register: {run.plugin.exit_text()}")
+            _check_exit(run)
         call = calls[0]
         if call.code != "OK":
             _check_retry(run, since, call)
@@ -203,6 +203,13 @@ def r07(run: CheckRun) -> None:
 
 _AT_ONCE = 0.5
 """Seconds after a slow Register in which a list shows that it has waited for Register."""
+
+
+def _check_exit(run: CheckRun) -> NoReturn:
+    """Judge a plugin that has exited because Register took long. Raises Warned for a non-zero
+    status, with which it is started again, otherwise Failed."""
+    text = f"the plugin exited during Register: {run.plugin.exit_text()}"
+    raise Failed(text) if run.process.exit_status == 0 else Warned(text)
 
 
 def _check_list_meanwhile(run: CheckRun, resource: str, since: Mark, register: Call) -> None:
@@ -228,8 +235,8 @@ def _check_retry(run: CheckRun, since: Mark, call: Call) -> NoReturn:
     try:
         took = run.wait_registered(since, run.limits.recover_seconds, gave_up)
     except Failed as failed:
-        if run.plugin.has_exited and run.process.exit_status != 0:
-            raise Warned(f"{gave_up}: {run.plugin.exit_text()}") from None
+        if run.plugin.has_exited:
+            _check_exit(run)
         raise Failed(f"{gave_up}, and did not recover: {failed}") from None
     raise Warned(f"{gave_up}, and registered {took:.1f} s later")
 
