@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the suite on all plugins, and print results that are not as expected."""
     options = _parser().parse_args(arguments)
     if options.repeat:
-        return _repeat(options.repeat)
+        return _repeat(options.repeat, options.own)
     cases = [each for each in CASES if not options.switch or each.switch in options.switch]
     seeds = () if options.switch else _SEEDS
     begin = time.monotonic()
@@ -88,12 +88,12 @@ def _correct(kind: str, own: bool) -> int:
     return len(wrong)
 
 
-def _repeat(times: int) -> int:
+def _repeat(times: int, own: bool) -> int:
     """Check each correct plugin ``times`` times. Print verdicts that are wrong or differ."""
     begin, found = time.monotonic(), 0
-    kinds = {"good": Subject(GOOD, ()), **SUBJECTS}
+    kinds = {**SUBJECTS} if own else {"good": Subject(GOOD, ()), **SUBJECTS}
     for kind, subject in kinds.items():
-        reports = [_report(subject) for _ in range(times)]
+        reports = [_report(subject, own) for _ in range(times)]
         wrong = [each for report in reports for each in _wrong(report, subject)]
         for each in wrong:
             print(f"correct plugin, {kind}:\n{_explained(each)}")

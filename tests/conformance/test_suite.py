@@ -443,3 +443,12 @@ def test_closed_stages_start_nothing() -> None:
     stages.close()
     with pytest.raises(CheckError, match=r"^no stage can be opened: the run was ended"):
         run(plugin(), select(["R01"]), settings=SETTINGS, stages=stages)
+
+
+def test_plugin_that_exits_with_the_kubelet_gets_a_verdict() -> None:
+    """Not an error of the suite, which measures the CPU time of the process at that moment."""
+    known = attrs.evolve(plugin("exit-1-on-loss"), resources=(RESOURCE,))
+    report = run(known, select(["K04"]), limits=limits(), settings=SETTINGS)
+    [verdict] = report.verdicts
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.seen.startswith("the plugin exited when the kubelet stopped: exit status 1 ")
