@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from checkpoint import Checkpoint
     from devicemanager.claims.explanation import Explanation
     from devicemanager.cli.offline_claims import OfflineClaims
-    from devicemanager.cli.offline_node import Inventory, OfflineNode
-    from devicemanager.cli.offline_snapshot import SnapshotNode
+    from devicemanager.cli.offline_node import OfflineNode
     from devicemanager.cli.options import Subparsers
     from devicemanager.core.pods import Pod
     from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
     from devicemanager.kubelet.pods.admission import Admission
+    from devicemanager.rehearsal.inventory import Inventory
+    from devicemanager.rehearsal.snapshot_node import SnapshotNode
 
 _EPILOG = """\
 examples:
@@ -200,10 +201,9 @@ def _nodes(args: argparse.Namespace) -> list[OfflineNode]:
     from devicemanager.cli.offline_node import (
         OfflineNode,
         add_allocatable,
-        add_checkpoint,
         apply_flags,
-        nodes_of,
     )
+    from devicemanager.rehearsal.inventory import add_checkpoint, nodes_of
 
     if args.snapshot is None:
         saved = None if args.checkpoint is None else load_checkpoint(args.checkpoint)
@@ -217,7 +217,7 @@ def _nodes(args: argparse.Namespace) -> list[OfflineNode]:
         return [OfflineNode(inventory, settings, saved)]
     # Read first, because this reports a missing extra that the imports below need.
     snapshot = load_snapshot(args.snapshot)
-    from devicemanager.cli.offline_snapshot import SnapshotNode
+    from devicemanager.rehearsal.snapshot_node import SnapshotNode
     from devicemanager.snapshot.node import Node
 
     original = SnapshotNode.of(Node(snapshot))
@@ -228,7 +228,8 @@ def _nodes(args: argparse.Namespace) -> list[OfflineNode]:
 
 
 def _from_snapshot(args: argparse.Namespace, source: SnapshotNode) -> OfflineNode:
-    from devicemanager.cli.offline_node import OfflineNode, apply_flags, nodes_of
+    from devicemanager.cli.offline_node import OfflineNode, apply_flags
+    from devicemanager.rehearsal.inventory import nodes_of
 
     inventory = source.inventory()
     apply_flags(inventory, args)

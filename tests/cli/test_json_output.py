@@ -20,6 +20,7 @@ from devicemanager.events.stream import EventStream
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.objects.manifests import parse
+from devicemanager.snapshot import archive
 from devicemanager.testing import pod_manifest
 from podresources import (
     Allocatable,
@@ -31,6 +32,7 @@ from podresources import (
     PodResourcesServer,
 )
 from tests.paths import ROOT
+from tests.snapshot.made_up import WHOLE
 
 GPU = "vendor.com/gpu"
 PAGE = (ROOT / "docs" / "json.md").read_text()
@@ -70,6 +72,9 @@ def printed(tmp_path: Path, capsys: Any) -> dict[str, Any]:
         for action in (["show"], ["verify"], ["diff", str(saved)], ["repair"], edit):
             commands.append(["checkpoint", *action, str(saved), "-o", "json"])
         commands.append(["check", "--list", "-o", "json"])
+        node_file = tmp_path / "node.tar.gz"
+        node_file.write_bytes(archive(WHOLE))
+        commands.append(["rehearse", str(node_file), "--restart", "-o", "json"])
         commands.append(["explain", str(pod), "--devices", f"{GPU}=2@0", "-o", "json"])
         for command in commands:
             assert main(command) in (0, 1)

@@ -31,6 +31,14 @@ def warning(version: KubeletVersion) -> str:
     return f"kubelet {version} follows its source and was not compared with a real kubelet"
 
 
+def basis(version: KubeletVersion) -> str:
+    """Return how far the behaviour of a version was compared with a real kubelet."""
+    verified = VERIFIED.get(version.minor)
+    if verified is None:
+        return f"{version}, only read in the source"
+    return f"{version}, verified with {verified.scenarios} scenarios of {verified.release}"
+
+
 def _versions(step: Step) -> str:
     *others, last = map(str, step.since)
     text = f"{', '.join(others)} and {last}" if others else last

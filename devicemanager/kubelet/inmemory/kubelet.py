@@ -8,7 +8,7 @@ devices and plugins, which a ``MockKubelet`` receives from real plugins.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -26,7 +26,7 @@ from devicemanager.kubelet.inmemory.plugin import InMemoryPlugin
 from devicemanager.kubelet.inmemory.process import InMemoryLifecycle, InMemoryProcess, SharedStore
 from devicemanager.kubelet.manager.plugin_handler import ClientHandler
 from devicemanager.kubelet.node_pods import NodePods
-from devicemanager.kubelet.pods.records import PodStore, pod_uid
+from devicemanager.kubelet.pods.records import PodRecord, PodStore, pod_uid
 from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class InMemoryKubelet:
         self._pods = NodePods(self._life.serving, self._store, self._claims, self.settings)
         devices = simulated_devices(simulate or {})
         self._plugins = {name: InMemoryPlugin(name, each) for name, each in devices.items()}
+        self._removed: set[ResourceName] = set()
         self._serve(saved)
         # All pods of the checkpoint are assumed to exist, so the kubelet may free devices now.
         if saved is not None:
@@ -144,25 +145,34 @@ class InMemoryKubelet:
     ) -> None:
         self.close()
 
-    def restart(self) -> None:
-        """Restart the kubelet's process.
+    def restart(self, settings: Settings | None = None, order: Sequence[str] = ()) -> None:
+        """Restart the kubelet's process, optionally with other settings.
 
-        Containers keep running. The plugins re-register after all pods have been admitted again.
+        Containers keep running. The plugins re-register after all pods have been admitted again,
+        unless ``order`` has another order: resources of plugins, and UIDs of pods. Plugins and pods
+        that it lacks follow in the usual order.
         """
         with self._turn:  # no plugin may change between the stop and the start
             self.stop()
-            self._resume()
+            self.settings = settings or self.settings
+            self._resume(order)
 
-    def reboot(self) -> None:
+    def reboot(self, settings: Settings | None = None, order: Sequence[str] = ()) -> None:
         """Reboot the node: all containers stop, and every pod is admitted again.
 
         The plugins re-register after these admissions, so pods that request devices are rejected.
-        With ``Settings.wait_for_plugin``, plugins re-register first.
+        With ``Settings.wait_for_plugin``, plugins re-register first. ``settings`` and ``order`` are
+        those of ``restart``.
         """
         with self._turn:
             self.stop()
             self._store.containers_stop()
-            self._resume()
+            self.settings = settings or self.settings
+            self._resume(order)
+
+    def lose_checkpoint(self) -> None:
+        """Remove the stored checkpoint, so that the next start does not know any allocation."""
+        self._checkpoint.clear()
 
     def sources_ready(self) -> None:
         """Free the devices of unknown pods, as ``MockKubelet.sources_ready`` does."""
@@ -172,15 +182,25 @@ class InMemoryKubelet:
         """Recount all allocations, and raise an error if a stored index differs."""
         self.manager.self_check()
 
-    def _resume(self) -> None:
+    def _resume(self, order: Sequence[str] = ()) -> None:
         process = self._serve(self._checkpoint.load())
         # As on a node, pods are admitted before plugins have re-registered, except if the kubelet
         # waits for plugins.
         if self.settings.wait_for_plugin:
             self._register_all()
-        process.workers.readmit()
+        process.workers.readmit(self._returning(order))
         process.workers.sources_ready()
         self._register_all()
+
+    def _returning(self, order: Sequence[str]) -> Iterator[PodRecord]:
+        """Yield the records of all pods in the given order, and register plugins in between."""
+        waiting = {str(record.pod.uid): record for record in self._store.records()}
+        for name in order:
+            if (record := waiting.pop(name, None)) is not None:
+                yield record
+            elif (plugin := self._plugins.get(ResourceName(name))) is not None:
+                self._register(plugin)
+        yield from waiting.values()
 
     def _serve(self, saved: Checkpoint | None) -> InMemoryProcess:
         # CPUs and memory of pods survive a restart, as in the kubelet's state files.
@@ -202,8 +222,11 @@ class InMemoryKubelet:
 
     def _register_all(self) -> None:
         for plugin in self._plugins.values():
-            if not plugin.is_connected:
-                plugin.register(self.manager.plugins)
+            self._register(plugin)
+
+    def _register(self, plugin: InMemoryPlugin) -> None:
+        if not plugin.is_connected and plugin.resource not in self._removed:
+            plugin.register(self.manager.plugins)
 
     # -- pods ------------------------------------------------------------------------
 
@@ -393,9 +416,17 @@ class InMemoryKubelet:
         with self._plugin(resource) as (plugin, handler):
             plugin.leave(handler)
 
+    def remove_plugin(self, resource: str) -> None:
+        """Disconnect the plugin of a resource. It does not re-register after restarts, until
+        ``start_plugin`` is called."""
+        with self._plugin(resource) as (plugin, handler):
+            plugin.leave(handler)
+            self._removed.add(plugin.resource)
+
     def start_plugin(self, resource: str) -> None:
         """Re-register the plugin of a resource; do nothing if it is registered."""
         with self._plugin(resource) as (plugin, handler):
+            self._removed.discard(plugin.resource)
             if not plugin.is_connected:
                 plugin.register(handler)
 

@@ -53,6 +53,10 @@ class SharedStore:
         """Store the contents of the last ``make``. Never fails."""
         self._written = self._made
 
+    def clear(self) -> None:
+        """Forget the stored checkpoint."""
+        self._written = None
+
     def load(self) -> checkpoint.Checkpoint | None:
         """Return the stored checkpoint; None before the first write."""
         if self._written is None:

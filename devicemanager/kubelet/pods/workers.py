@@ -151,13 +151,16 @@ class PodWorkers:
             return True
         return not self._claims.is_sources_ready and uid in self._claims.pods()
 
-    def readmit(self) -> None:
-        """Admit every pod again after a restart, and start containers that do not run any more."""
+    def readmit(self, order: Iterable[PodRecord] | None = None) -> None:
+        """Admit every pod again after a restart, and start containers that do not run any more.
+
+        ``order`` yields all records in another order than that of the first admissions.
+        """
         records = self._store.records()
         # The pods are not all known yet, even if the checkpoint was lost.
         if records:
             self._manager.await_sources()
-        for record in records:
+        for record in records if order is None else order:
             if not record.is_active:
                 # The checkpoint may still have devices of this pod.
                 self._manager.deactivate(record.pod.uid)

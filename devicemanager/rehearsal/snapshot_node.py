@@ -1,4 +1,4 @@
-"""The node of ``devicemanager explain --snapshot``, optionally with changes to try.
+"""The node of a snapshot, optionally with changes to try.
 
 A snapshot can be incomplete. Allocations come from the checkpoint, or from PodResources if the
 checkpoint is missing or damaged. NUMA nodes come from the machine; if a device has a NUMA node that
@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import attrs
 
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
-from devicemanager.cli.offline_node import Inventory, add_checkpoint, nodes_of
-from devicemanager.cli.options import CommandError
 from devicemanager.core import bitset
 from devicemanager.core.api.deviceplugin import UNHEALTHY
 from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device
@@ -29,6 +27,8 @@ from devicemanager.core.providers.provider import MemoryBlock
 from devicemanager.core.topology import NumaTopology
 from devicemanager.core.topology.numa import MAX_NODE_ID
 from devicemanager.kubelet.host.numa import NumaError, id_list
+from devicemanager.rehearsal.errors import RehearsalError
+from devicemanager.rehearsal.inventory import Inventory, add_checkpoint, nodes_of
 from devicemanager.snapshot import SnapshotError
 from devicemanager.snapshot.kubeletconfig import Alignment
 from devicemanager.snapshot.node import Node
@@ -40,11 +40,15 @@ from devicemanager.snapshot.statefiles import (
     cpu_state,
     memory_state,
 )
+from devicemanager.snapshot.statefiles import MemoryBlock as AssignedMemory
 from podresources import ContainerDevices
 
 if TYPE_CHECKING:
-    from devicemanager.cli.settings_options import Machine
     from devicemanager.core.providers.provider import HintProvider
+
+T = TypeVar("T")
+Machine: TypeAlias = "tuple[NumaTopology, tuple[HintProvider, ...]]"
+"""NUMA nodes, and the hint providers of CPUs and memory."""
 
 
 @attrs.frozen
@@ -82,7 +86,7 @@ class SnapshotNode:
     def changed(self, what_ifs: list[tuple[str, str]], without: list[str]) -> SnapshotNode:
         """Return the node with another policy, scope or policy options, and without some pods.
 
-        Pods are named by name or UID. Raises CommandError for an unknown pod.
+        Pods are named by name or UID. Raises RehearsalError for an unknown pod.
         """
         aligned = self.aligned
         for key, value in what_ifs:
@@ -102,7 +106,7 @@ class SnapshotNode:
 
     def _uids(self, name: str) -> frozenset[str]:
         """Return the UIDs of the pods with the given name, ``namespace/name`` or UID. Raises
-        CommandError if there is no such pod."""
+        RehearsalError if there is no such pod."""
         uids = [entry.pod_uid for entry in self.saved.entries or ()]
         # Pods without devices can still have exclusive CPUs or memory.
         for state in (self._cpus(), self._memory()):
@@ -119,7 +123,7 @@ class SnapshotNode:
             hint = f"use one of {', '.join(known)}" if known else "no pod has devices"
             if close:
                 hint = f"did you mean {close[0]}?"
-            raise CommandError(f"--without-pod: unknown pod {name}: {hint}")
+            raise RehearsalError(f"unknown pod {name}: {hint}")
         return found
 
     def inventory(self) -> Inventory:
@@ -158,6 +162,21 @@ class SnapshotNode:
         state = self._memory()
         if self.aligned.memory_policy == STATIC_MEMORY and state is not None:
             yield _memory_provider(topology, state, self.dropped)
+
+    @property
+    def exclusive_cpus(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
+        """Exclusive CPUs by pod UID and container, without those of dropped pods."""
+        state = self._cpus() if self.aligned.cpu_policy == STATIC_CPU else None
+        return {} if state is None else self._remaining(state.assigned)
+
+    @property
+    def exclusive_memory(self) -> Mapping[str, Mapping[str, tuple[AssignedMemory, ...]]]:
+        """Exclusive memory by pod UID and container, without that of dropped pods."""
+        state = self._memory() if self.aligned.memory_policy == STATIC_MEMORY else None
+        return {} if state is None else self._remaining(state.assigned)
+
+    def _remaining(self, assigned: Mapping[str, T]) -> Mapping[str, T]:
+        return {uid: each for uid, each in assigned.items() if uid not in self.dropped}
 
     def _cpus(self) -> CpuState | None:
         data = self.node.snapshot.cpu_state
@@ -230,7 +249,7 @@ def _cpu_provider(
     try:
         reserved = id_list("reservedSystemCPUs", aligned.reserved_cpus)
     except NumaError as error:
-        raise CommandError(str(error)) from None
+        raise RehearsalError(str(error)) from None
     assigned = {
         PodUid(uid): {ContainerName(name): bitset.of(ids) for name, ids in by_container.items()}
         for uid, by_container in (state.assigned if state else {}).items()

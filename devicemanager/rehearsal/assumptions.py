@@ -1,0 +1,42 @@
+"""What a rehearsal assumes because the snapshot does not show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from devicemanager.core.versions.changelog import warning
+from devicemanager.core.versions.version import KubeletVersion
+from devicemanager.rehearsal.snapshot_node import SnapshotNode
+from devicemanager.rehearsal.steps import Configure, Reboot, Restart, SetDevices, Step
+
+__all__ = ["assumptions"]
+
+_ALWAYS = (
+    "each pod requests what is allocated to it; pods without devices, exclusive CPUs and exclusive "
+    "memory are left out",
+    "plugins accept every allocation and prefer no devices",
+)
+
+
+def assumptions(
+    node: SnapshotNode, steps: Sequence[Step], version: KubeletVersion
+) -> tuple[str, ...]:
+    """Return everything that a rehearsal assumes, in sentences without a full stop."""
+    return (*_ALWAYS, *_of_steps(steps, version), *_missing(node), *node.notes)
+
+
+def _of_steps(steps: Sequence[Step], version: KubeletVersion) -> Iterator[str]:
+    if not any(isinstance(step, Configure) and step.kubelet_version for step in steps):
+        yield f"the kubelet is of version {version}, because the snapshot does not show it"
+    changed = sorted({step.resource for step in steps if isinstance(step, SetDevices)})
+    if any(isinstance(step, Restart | Reboot) for step in steps):
+        others = f", except {', '.join(changed)}" if changed else ""
+        yield f"plugins advertise the same devices after a start{others}"
+    if text := warning(version):
+        yield text
+
+
+def _missing(node: SnapshotNode) -> Iterator[str]:
+    for part in node.node.snapshot.parts:
+        if part.problem is not None and not part.absent:
+            yield f"{part.source} is not in the snapshot: {part.problem}"

@@ -1,0 +1,100 @@
+"""The pods of a snapshot, with requests for what is allocated to them.
+
+A snapshot has no pod specs. A pod requests what it has: devices, exclusive CPUs and exclusive
+memory, per container. A container that the checkpoint has and PodResources lacks is an init
+container, because PodResources lists only containers that can still run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from checkpoint import PodDevicesEntry
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.pods import Container, Pod
+from devicemanager.rehearsal.result import Devices
+from devicemanager.rehearsal.snapshot_node import SnapshotNode
+
+__all__ = ["HeldPod", "held_pods"]
+
+_CPU, _MEMORY = ResourceName("cpu"), ResourceName("memory")
+_SOME: Mapping[ResourceName, int] = {_CPU: 100, _MEMORY: 1}
+"""Requests of a container without exclusive CPUs, in a pod that has exclusive CPUs. They make the
+pod Guaranteed, and without a whole CPU the container gets no exclusive one."""
+
+
+@attrs.frozen
+class HeldPod:
+    """A pod that has devices, exclusive CPUs or exclusive memory."""
+
+    pod: Pod
+    name: str
+    """``namespace/name``; the UID if the snapshot lacks the name."""
+    devices: Devices
+
+
+def held_pods(node: SnapshotNode) -> tuple[HeldPod, ...]:
+    """Return the pods of a node that have devices, exclusive CPUs or exclusive memory, by name."""
+    amounts = _Amounts(node)
+    listed = {
+        (f"{pod.namespace}/{pod.name}", container.name)
+        for pod in node.node.snapshot.pods or ()
+        for container in pod.containers
+    }
+    names = {name for name, _ in listed}
+    pods = []
+    for uid in amounts.uids():
+        name = node.names.get(uid, uid)
+        requests = amounts.of(uid)
+        containers = [Container(ContainerName(c), each, each) for c, each in requests.items()]
+        inits = [c for c in containers if name in names and (name, c.name) not in listed]
+        # A pod has at least one app container.
+        apps = [c for c in containers if c not in inits] or [Container(ContainerName("main"))]
+        namespace, _, short = name.rpartition("/")
+        pod = Pod(PodUid(uid), short, namespace or "unknown", tuple(apps), tuple(inits))
+        pods.append(HeldPod(pod, name, amounts.devices(uid)))
+    return tuple(sorted(pods, key=lambda each: each.name))
+
+
+class _Amounts:
+    """What each container of a node has."""
+
+    def __init__(self, node: SnapshotNode) -> None:
+        self._saved = node.saved.entries or ()
+        self._cpus = dict(node.exclusive_cpus)
+        self._memory = dict(node.exclusive_memory)
+
+    def uids(self) -> list[str]:
+        """Return the UIDs of all pods, in the order of the checkpoint."""
+        uids = [*(entry.pod_uid for entry in self._saved), *self._cpus, *self._memory]
+        return list(dict.fromkeys(uids))
+
+    def of(self, uid: str) -> Mapping[str, Mapping[ResourceName, int]]:
+        """Return what each container of a pod has: milli-CPUs, bytes, and numbers of devices."""
+        found: dict[str, dict[ResourceName, int]] = {}
+        for entry in self._entries(uid):
+            ids = {id_ for part in (entry.device_ids or {}).values() for id_ in part or ()}
+            found.setdefault(entry.container_name, {})[ResourceName(entry.resource_name)] = len(ids)
+        for container, cpus in self._cpus.get(uid, {}).items():
+            found.setdefault(container, {})[_CPU] = 1000 * len(cpus)
+        for container, blocks in self._memory.get(uid, {}).items():
+            sizes = found.setdefault(container, {})
+            for block in blocks:
+                name = ResourceName(block.type)
+                sizes[name] = sizes.get(name, 0) + block.size
+        if uid in self._cpus or uid in self._memory:
+            return {name: {**_SOME, **amounts} for name, amounts in found.items()}
+        return found
+
+    def devices(self, uid: str) -> Devices:
+        """Return the devices of a pod by resource."""
+        found: dict[str, set[str]] = {}
+        for entry in self._entries(uid):
+            for ids in (entry.device_ids or {}).values():
+                found.setdefault(entry.resource_name, set()).update(ids or ())
+        return {name: tuple(sorted(ids)) for name, ids in sorted(found.items())}
+
+    def _entries(self, uid: str) -> Iterator[PodDevicesEntry]:
+        return (entry for entry in self._saved if entry.pod_uid == uid)

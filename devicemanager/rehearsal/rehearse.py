@@ -1,0 +1,95 @@
+"""``rehearse``: run steps on the node of a snapshot, in many orders, and summarise the outcomes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from devicemanager.core.versions.changelog import basis
+from devicemanager.core.versions.version import DEFAULT, KubeletVersion
+from devicemanager.rehearsal.assumptions import assumptions
+from devicemanager.rehearsal.held_pods import HeldPod, held_pods
+from devicemanager.rehearsal.orders import is_complete, orders
+from devicemanager.rehearsal.result import Devices, Fate, Outcome, PodResult, Rehearsal
+from devicemanager.rehearsal.runs import KubeletFails, Plan, check_resources, run
+from devicemanager.rehearsal.snapshot_node import SnapshotNode
+from devicemanager.rehearsal.statements import Ran, does_not_start, statements
+from devicemanager.rehearsal.steps import Admit, Configure, Reboot, Restart, Step, with_starts
+from devicemanager.rehearsal.titles import title
+from devicemanager.snapshot import Node, Snapshot
+
+__all__ = ["rehearse"]
+
+
+def rehearse(
+    snapshot: Snapshot, steps: Sequence[Step], *, repeat: int = 100, seed: int = 0
+) -> Rehearsal:
+    """Return what would happen on the node of a snapshot if the steps were done in this order.
+
+    ``repeat`` is the number of orders of plugins and pods in a sample, and ``seed`` selects them.
+    If the last change of the configuration is not followed by a start, the kubelet restarts.
+    Raises RehearsalError for a resource that the node does not have.
+    """
+    facts = Node(snapshot)
+    node = SnapshotNode.of(facts)
+    done = with_starts(steps)
+    check_resources(node, done)
+    pods = held_pods(node)
+    is_damaged = facts.saved is not None and bool(facts.saved.problems)
+    plan = Plan(node, pods, done, is_damaged)
+    plugins = _plugins(pods)
+    uids = [held.pod.uid for held in pods]
+    has_start = any(isinstance(step, Restart | Reboot) for step in done)
+    tried = orders(plugins, uids, repeat, seed) if has_start else [()]
+    version = _version(done)
+    try:
+        ran = [Ran(order, run(plan, order)) for order in tried]
+    except KubeletFails as error:
+        ran = [Ran((), _all_lost(plan, str(error)))]
+        said = [does_not_start(str(error), basis(version))]
+    else:
+        said = statements(plan, ran, basis(version))
+    return Rehearsal(
+        node=snapshot.node,
+        steps=tuple(map(title, done)),
+        pods=_results(plan, ran),
+        orders=len(ran),
+        bad_orders=sum(each.loses_pods for each in ran),
+        all_orders=not has_start or is_complete(plugins, uids),
+        statements=tuple(said),
+        assumptions=assumptions(node, done, version),
+    )
+
+
+def _plugins(pods: Sequence[HeldPod]) -> list[str]:
+    """Return the resources whose plugins can decide an outcome: those that a pod has."""
+    return sorted({resource for held in pods for resource in held.devices})
+
+
+def _version(steps: Sequence[Step]) -> KubeletVersion:
+    """Return the version of the kubelet after all steps."""
+    chosen = [each.kubelet_version for each in steps if isinstance(each, Configure)]
+    named = next((each for each in reversed(chosen) if each is not None), f"1.{DEFAULT}")
+    return KubeletVersion.parse(named)
+
+
+def _all_lost(plan: Plan, message: str) -> Mapping[str, Outcome]:
+    lost = Outcome(Fate.REJECTED, "KubeletDoesNotStart", message)
+    new = [step.pod.uid for step in plan.steps if isinstance(step, Admit)]
+    return dict.fromkeys((*(held.pod.uid for held in plan.pods), *new), lost)
+
+
+def _results(plan: Plan, ran: Sequence[Ran]) -> tuple[PodResult, ...]:
+    known = [(held.pod.uid, held.name, held.devices) for held in plan.pods]
+    new: list[tuple[str, str, Devices]] = [
+        (step.pod.uid, f"{step.pod.namespace}/{step.pod.name}", {})
+        for step in plan.steps
+        if isinstance(step, Admit)
+    ]
+    return tuple(
+        PodResult(uid, name, before, _counted(uid, ran)) for uid, name, before in (*known, *new)
+    )
+
+
+def _counted(uid: str, ran: Sequence[Ran]) -> Mapping[Outcome, int]:
+    return dict(Counter(each.outcomes[uid] for each in ran).most_common())

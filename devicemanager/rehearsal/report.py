@@ -1,0 +1,135 @@
+"""Show a rehearsal as lines of text, as JSON data, or as Markdown for a change request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from devicemanager.rehearsal.result import Devices, Outcome, PodResult, Rehearsal
+
+__all__ = ["HEADER", "as_data", "markdown", "rows", "summary"]
+
+HEADER = ("POD", "OUTCOME", "DEVICES", "ORDERS")
+
+
+def summary(result: Rehearsal) -> str:
+    """Return one line that says whether pods would be lost."""
+    lost = sum(pod.can_be_lost for pod in result.pods)
+    certain = sum(pod.is_always_lost for pod in result.pods)
+    if not lost:
+        return f"{len(result.pods)} pods, none would be lost"
+    text = f"{lost} of {len(result.pods)} pods can be lost, {certain} of them in every order"
+    if result.orders == 1:
+        return f"{lost} of {len(result.pods)} pods would be lost"
+    kind = "all" if result.all_orders else "a sample of"
+    return f"{text}; {result.bad_orders} of {kind} {result.orders} orders are bad"
+
+
+def rows(result: Rehearsal) -> Iterator[tuple[str, str, str, str]]:
+    """Yield a row of text for each outcome of each pod."""
+    for pod in result.pods:
+        for outcome, number in pod.outcomes.items():
+            orders = f"{number} of {result.orders}"
+            yield pod.name, _outcome(outcome), _devices(pod, outcome), orders
+
+
+def _outcome(outcome: Outcome) -> str:
+    if not outcome.reason:
+        return str(outcome.fate)
+    return f"{outcome.fate}: {outcome.reason}: {outcome.message}"
+
+
+def _devices(pod: PodResult, outcome: Outcome) -> str:
+    before, after = _ids(pod.before), _ids(outcome.devices)
+    if before == after or not after:
+        return before or after or "-"
+    return f"{before} -> {after}" if before else after
+
+
+def _ids(devices: Devices) -> str:
+    return "; ".join(f"{resource}: {','.join(ids)}" for resource, ids in devices.items())
+
+
+def as_data(result: Rehearsal) -> dict[str, Any]:
+    """Return the rehearsal as JSON data (docs/json.md)."""
+    return {
+        "node": result.node,
+        "steps": list(result.steps),
+        "loses_pods": result.loses_pods,
+        "orders": {
+            "tried": result.orders,
+            "bad": result.bad_orders,
+            "complete": result.all_orders,
+        },
+        "pods": [_pod_data(pod) for pod in result.pods],
+        "moved_devices": [
+            {"resource": resource, "device": id_, "from": old, "to": new}
+            for (resource, id_), (old, new) in result.moved.items()
+        ],
+        "statements": [
+            {"text": each.text, "basis": each.basis, "advice": each.advice}
+            for each in result.statements
+        ],
+        "assumptions": list(result.assumptions),
+    }
+
+
+def _pod_data(pod: PodResult) -> dict[str, Any]:
+    return {
+        "uid": pod.uid,
+        "name": pod.name,
+        "devices": _plain(pod.before),
+        "outcomes": [
+            {
+                "outcome": str(outcome.fate),
+                "reason": outcome.reason,
+                "message": outcome.message,
+                "devices": _plain(outcome.devices),
+                "orders": number,
+            }
+            for outcome, number in pod.outcomes.items()
+        ],
+    }
+
+
+def _plain(devices: Devices) -> dict[str, list[str]]:
+    return {resource: list(ids) for resource, ids in devices.items()}
+
+
+def markdown(result: Rehearsal) -> Iterator[str]:
+    """Yield the lines of a Markdown text."""
+    yield f"## Rehearsal for node {_cell(result.node)}"
+    yield ""
+    yield from (f"{number}. {_cell(step)}" for number, step in enumerate(result.steps, 1))
+    yield ""
+    yield f"**Result:** {summary(result)}."
+    yield ""
+    yield from _table(HEADER, list(rows(result)))
+    if result.statements:
+        yield ""
+        yield from _list(
+            "What to do first",
+            [_statement(each.text, each.advice, each.basis) for each in result.statements],
+        )
+    yield ""
+    yield from _list("Assumptions", result.assumptions)
+
+
+def _statement(text: str, advice: str, basis: str) -> str:
+    return f"{text} ({basis}): {advice}"
+
+
+def _list(title: str, items: Sequence[str]) -> Iterator[str]:
+    yield f"**{title}**"
+    yield ""
+    yield from (f"- {_cell(item)}" for item in items)
+
+
+def _table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    for line in (header, ["---"] * len(header), *lines):
+        yield f"| {' | '.join(map(_cell, line))} |"
+
+
+def _cell(text: str) -> str:
+    # A name from a plugin must not end the cell or the line.
+    return " ".join(text.split()).replace("|", "\\|")

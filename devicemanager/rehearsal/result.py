@@ -1,0 +1,122 @@
+"""Results of a rehearsal: outcomes of pods, statements and assumptions, as values."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import attrs
+
+__all__ = ["Devices", "Fate", "Outcome", "PodResult", "Rehearsal", "Statement"]
+
+Devices = Mapping[str, tuple[str, ...]]
+"""Allocated device IDs by resource, sorted."""
+
+
+class Fate(enum.StrEnum):
+    """What happens to a pod."""
+
+    STAYS = "stays"
+    """The pod is on the node after all steps."""
+    ADMITTED = "admitted"
+    """The pod is new, and it was admitted."""
+    REJECTED = "rejected"
+    """The kubelet rejected the pod, or would not start."""
+    DRAINED = "drained"
+    """The pod was deleted by the step ``Drain``."""
+
+
+@attrs.frozen
+class Outcome:
+    """How a pod ends in one order of the starts."""
+
+    fate: Fate
+    reason: str = ""
+    """Reason in the pod's status, such as ``UnexpectedAdmissionError``."""
+    message: str = ""
+    devices: Devices = attrs.field(factory=dict, hash=False)
+    """The pod's devices after all steps."""
+
+    @property
+    def is_lost(self) -> bool:
+        """True if the pod does not run although the steps did not delete it."""
+        return self.fate is Fate.REJECTED
+
+
+@attrs.frozen
+class PodResult:
+    """All outcomes of one pod."""
+
+    uid: str
+    name: str
+    """``namespace/name``; the UID if the snapshot lacks the name."""
+    before: Devices
+    """The pod's devices in the snapshot; empty for a new pod."""
+    outcomes: Mapping[Outcome, int]
+    """Number of orders that lead to each outcome, most frequent first."""
+
+    @property
+    def can_be_lost(self) -> bool:
+        """True if the pod is lost in at least one order."""
+        return any(outcome.is_lost for outcome in self.outcomes)
+
+    @property
+    def is_always_lost(self) -> bool:
+        """True if the pod is lost in every order."""
+        return all(outcome.is_lost for outcome in self.outcomes)
+
+
+@attrs.frozen
+class Statement:
+    """Something that would happen, why, and what to do first."""
+
+    text: str
+    basis: str
+    """How far the behaviour of the kubelet version was compared with a real kubelet."""
+    advice: str = ""
+
+
+@attrs.frozen
+class Rehearsal:
+    """What would happen on a node."""
+
+    node: str
+    steps: tuple[str, ...]
+    """The steps as text, in order."""
+    pods: tuple[PodResult, ...]
+    orders: int
+    """Number of orders that were tried."""
+    bad_orders: int
+    """Number of these orders in which at least one pod is lost."""
+    all_orders: bool
+    """True if no other order exists; otherwise the orders are a sample."""
+    statements: tuple[Statement, ...]
+    assumptions: tuple[str, ...]
+
+    @property
+    def loses_pods(self) -> bool:
+        """True if a pod is lost in at least one order."""
+        return any(pod.can_be_lost for pod in self.pods)
+
+    @property
+    def moved(self) -> Mapping[tuple[str, str], tuple[str, str]]:
+        """Devices that belong to another pod afterwards: the pod's name before and after.
+
+        Keys are the resource and the device ID. The most frequent outcome of each pod decides.
+        """
+        before = self._owners({pod.name: pod.before for pod in self.pods})
+        after = self._owners({pod.name: next(iter(pod.outcomes)).devices for pod in self.pods})
+        return {
+            key: (owner, after[key])
+            for key, owner in sorted(before.items())
+            if after.get(key, owner) != owner
+        }
+
+    @staticmethod
+    def _owners(devices: Mapping[str, Devices]) -> dict[tuple[str, str], str]:
+        return {
+            (resource, id_): name
+            for name, held in devices.items()
+            for resource, ids in held.items()
+            for id_ in ids
+        }

@@ -1,0 +1,190 @@
+"""One run of the steps, with one order of plugins and pods, on a new in-memory kubelet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from devicemanager.core.api.deviceplugin import HEALTHY, UNHEALTHY
+from devicemanager.core.devices import Device
+from devicemanager.core.ids import DeviceId
+from devicemanager.core.podstatus.phase import Phase
+from devicemanager.core.topology import TopologyConfigError
+from devicemanager.core.versions.version import DEFAULT
+from devicemanager.io.clock import ManualClock
+from devicemanager.kubelet.inmemory.devices import numbered, places
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
+from devicemanager.kubelet.settings import Settings
+from devicemanager.rehearsal.errors import RehearsalError
+from devicemanager.rehearsal.held_pods import HeldPod
+from devicemanager.rehearsal.orders import Order
+from devicemanager.rehearsal.result import Devices, Fate, Outcome
+from devicemanager.rehearsal.snapshot_node import SnapshotNode
+from devicemanager.rehearsal.steps import (
+    Admit,
+    Configure,
+    Drain,
+    Reboot,
+    Restart,
+    SetDevices,
+    Step,
+    WithoutPlugin,
+)
+
+__all__ = ["KubeletFails", "Plan", "run"]
+
+
+class KubeletFails(Exception):
+    """The kubelet does not start. The text is its error."""
+
+
+@attrs.frozen
+class Plan:
+    """What all runs of a rehearsal have in common."""
+
+    node: SnapshotNode
+    pods: tuple[HeldPod, ...]
+    steps: tuple[Step, ...]
+    loses_checkpoint: bool
+    """True if the next kubelet cannot read the checkpoint."""
+
+    def settings(self, changes: Configure) -> Settings:
+        """Return the settings of the node's kubelet with the changes. Raises KubeletFails."""
+        aligned = self.node.aligned
+        machine = self.node.machine(self.node.inventory())
+        numa, providers = machine or (None, ())
+        try:
+            return Settings(
+                topology_policy=changes.policy or aligned.policy,
+                topology_scope=changes.scope or aligned.scope,
+                topology_options={**aligned.options, **changes.options},
+                numa=numa,
+                providers=providers,
+                kubelet_version=changes.kubelet_version or f"1.{DEFAULT}",
+            )
+        except TopologyConfigError as error:
+            raise KubeletFails(str(error)) from None
+
+
+def run(plan: Plan, order: Order) -> Mapping[str, Outcome]:
+    """Run all steps, and return the outcome of each pod by UID. Raises KubeletFails."""
+    node = _RunningNode(plan, order)
+    for step in plan.steps:
+        node.do(step)
+    return node.outcomes()
+
+
+class _RunningNode:
+    """The rebuilt node of one run."""
+
+    def __init__(self, plan: Plan, order: Order) -> None:
+        self._plan = plan
+        self._order = order
+        self._changes = Configure()
+        self._drained: set[str] = set()
+        self._admitted: dict[str, None] = {}
+        self._loses_checkpoint = plan.loses_checkpoint
+        self._inventory = plan.node.inventory()
+        # All devices are healthy while the pods are restored, because the pods run already.
+        simulated = {
+            str(resource): tuple(attrs.evolve(each, health=HEALTHY) for each in devices.values())
+            for resource, devices in self._inventory.items()
+        }
+        self._kubelet = InMemoryKubelet(
+            plan.settings(Configure()),
+            simulated,
+            clock=ManualClock(),
+            saved=plan.node.saved,
+            names=plan.node.names,
+        )
+        for held in plan.pods:
+            self._kubelet.restore(held.pod)
+        self._make_unhealthy()
+
+    def _make_unhealthy(self) -> None:
+        for resource, devices in self._inventory.items():
+            for device in devices.values():
+                if device.health == UNHEALTHY:
+                    self._kubelet.fail_device(resource, device.id)
+
+    # -- steps -----------------------------------------------------------------------
+
+    def do(self, step: Step) -> None:
+        match step:
+            case Configure():
+                self._changes = self._changes.then(step)
+            case Restart() | Reboot():
+                self._start(step)
+            case WithoutPlugin(resource):
+                self._kubelet.remove_plugin(resource)
+            case SetDevices(resource, devices):
+                self._kubelet.set_devices(resource, self._devices(resource, devices))
+            case Drain():
+                self._drain()
+            case Admit(pod):
+                self._kubelet.admit(pod, start=False)
+                self._admitted[pod.uid] = None
+
+    def _start(self, step: Restart | Reboot) -> None:
+        if self._loses_checkpoint:
+            self._kubelet.lose_checkpoint()
+            self._loses_checkpoint = False
+        settings = self._plan.settings(self._changes)
+        start = self._kubelet.reboot if isinstance(step, Reboot) else self._kubelet.restart
+        start(settings, self._order)
+
+    def _devices(self, resource: str, devices: int | str) -> Sequence[Device]:
+        if isinstance(devices, str):
+            return tuple(numbered(resource, places(devices)).values())
+        present = list(self._kubelet.simulated().get(resource, ()))
+        kept = sorted(present, key=lambda each: each.id)[:devices]
+        ids = {each.id for each in kept}
+        number = 0
+        while len(kept) < devices:
+            id_ = DeviceId(f"new-{number}")
+            number += 1
+            if id_ not in ids:
+                kept.append(Device(id_))
+        return kept
+
+    def _drain(self) -> None:
+        running = [uid for uid, pod in self._kubelet.pods().items() if pod.phase not in _ENDED]
+        self._drained.update(running)
+        self._kubelet.terminate(*running)
+
+    # -- outcomes --------------------------------------------------------------------
+
+    def outcomes(self) -> Mapping[str, Outcome]:
+        uids = [*(held.pod.uid for held in self._plan.pods), *self._admitted]
+        return {uid: self._outcome(uid) for uid in uids}
+
+    def _outcome(self, uid: str) -> Outcome:
+        if uid in self._drained:
+            return Outcome(Fate.DRAINED)
+        pod = self._kubelet.pod(uid)
+        if pod.phase is Phase.FAILED:
+            return Outcome(Fate.REJECTED, pod.reason, pod.message)
+        fate = Fate.ADMITTED if uid in self._admitted else Fate.STAYS
+        return Outcome(fate, devices=self._held(uid))
+
+    def _held(self, uid: str) -> Devices:
+        found: dict[str, set[str]] = {}
+        for by_resource in self._kubelet.devices(uid).values():
+            for resource, ids in by_resource.items():
+                found.setdefault(resource, set()).update(ids)
+        return {resource: tuple(sorted(ids)) for resource, ids in sorted(found.items())}
+
+
+_ENDED = (Phase.FAILED, Phase.SUCCEEDED)
+
+
+def check_resources(node: SnapshotNode, steps: Sequence[Step]) -> None:
+    """Raises RehearsalError if a step names a resource that the node does not have."""
+    known = {str(resource) for resource in node.inventory()}
+    for step in steps:
+        if isinstance(step, SetDevices):
+            known.add(step.resource)
+        elif isinstance(step, WithoutPlugin) and step.resource not in known:
+            names = ", ".join(sorted(known)) or "no resource"
+            raise RehearsalError(f"unknown resource {step.resource}: the node has {names}")

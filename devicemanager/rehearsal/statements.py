@@ -1,0 +1,84 @@
+"""Statements of a rehearsal: causes of lost pods, and what to do first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from devicemanager.rehearsal.held_pods import HeldPod
+from devicemanager.rehearsal.orders import Order
+from devicemanager.rehearsal.result import Outcome, Statement
+from devicemanager.rehearsal.runs import Plan
+from devicemanager.rehearsal.steps import Reboot, Restart
+
+__all__ = ["Ran", "does_not_start", "statements"]
+
+_DRAIN = "drain the node first, or delete the pod and let its controller create it elsewhere"
+_WAIT = (
+    "start the plugin of {resource} before the kubelet admits pods, or drain the node first; a "
+    "rejected pod stays Failed (k/k#125579)"
+)
+_REPAIR = "repair the file first: devicemanager checkpoint repair"
+_CONFIGURATION = "keep the present configuration, or use a value that this version accepts"
+
+
+@attrs.frozen
+class Ran:
+    """One run: the order of plugins and pods, and the outcome of each pod by UID."""
+
+    order: Order
+    outcomes: Mapping[str, Outcome]
+
+    @property
+    def loses_pods(self) -> bool:
+        """True if a pod is lost."""
+        return any(outcome.is_lost for outcome in self.outcomes.values())
+
+
+def does_not_start(error: str, basis: str) -> Statement:
+    """Return the statement for a kubelet that exits at its start."""
+    return Statement(f"the kubelet does not start: {error}", basis, _CONFIGURATION)
+
+
+def statements(plan: Plan, ran: Sequence[Ran], basis: str) -> list[Statement]:
+    """Return what the runs show, the most severe first."""
+    found = []
+    if plan.loses_checkpoint and any(isinstance(step, Restart | Reboot) for step in plan.steps):
+        text = "the kubelet cannot read the checkpoint, and starts without any allocation"
+        found.append(Statement(text, basis, _REPAIR))
+    for held in plan.pods:
+        found += [Statement(text, basis, advice) for text, advice in _of_pod(held, ran)]
+    return found
+
+
+def _of_pod(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str]]:
+    outcomes = [each.outcomes[held.pod.uid] for each in ran]
+    lost = [outcome for outcome in outcomes if outcome.is_lost]
+    if not lost:
+        return
+    if len(lost) == len(outcomes):
+        yield f"pod {held.name} is rejected: {lost[0].reason}: {lost[0].message}", _DRAIN
+        return
+    deciding = list(_deciding(held, ran))
+    for when, resource, advice in deciding:
+        text = f"pod {held.name} is rejected if it is admitted {when} the plugin of {resource}"
+        yield f"{text} has registered", advice
+    if not deciding:
+        share = f"{len(lost)} of {len(outcomes)} orders of plugins and pods"
+        yield f"pod {held.name} is rejected in {share}", _DRAIN
+
+
+def _deciding(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str, str]]:
+    """Yield the plugins before or after whose registration the pod is always lost."""
+    uid = held.pod.uid
+    for resource in held.devices:
+        before: list[bool] = []
+        after: list[bool] = []
+        for each in ran:
+            is_before = each.order.index(uid) < each.order.index(resource)
+            (before if is_before else after).append(each.outcomes[uid].is_lost)
+        if before and all(before):
+            yield "before", resource, _WAIT.format(resource=resource)
+        elif after and all(after):
+            yield "after", resource, _DRAIN

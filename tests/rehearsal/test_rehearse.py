@@ -1,0 +1,273 @@
+"""Rehearsals of a made-up node: outcomes of pods, orders, statements, and assumptions."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+import pytest
+
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.pods import Container, Pod
+from devicemanager.rehearsal import (
+    Admit,
+    Configure,
+    Drain,
+    Fate,
+    Reboot,
+    Rehearsal,
+    RehearsalError,
+    Restart,
+    SetDevices,
+    WithoutPlugin,
+    rehearse,
+    report,
+)
+from devicemanager.rehearsal.orders import orders
+from devicemanager.rehearsal.steps import Step
+from devicemanager.snapshot import Snapshot, layout
+from devicemanager.snapshot.model import KubeletConfig, PodDirectories
+from tests.snapshot.made_up import (
+    GPU,
+    NIC,
+    WHOLE,
+    allocatable,
+    cpu_state,
+    entry,
+    memory_state,
+    pod,
+    saved,
+    without,
+)
+
+NOT_READY = "Allocate failed due to no healthy devices present"
+
+
+def fates(result: Rehearsal) -> dict[str, set[str]]:
+    return {each.name: {str(outcome.fate) for outcome in each.outcomes} for each in result.pods}
+
+
+def texts(result: Rehearsal) -> list[str]:
+    return [each.text for each in result.statements]
+
+
+def new_pod(count: int, resource: str = GPU) -> Pod:
+    requests = {ResourceName(resource): count}
+    return Pod(
+        PodUid("u-new"), "new", "ml", (Container(ContainerName("main"), requests, requests),)
+    )
+
+
+def test_restart_keeps_running_pods() -> None:
+    result = rehearse(WHOLE, [Restart()])
+    assert fates(result) == {"ml/infer": {"stays"}, "ml/train": {"stays"}}
+    assert not result.loses_pods
+    (train,) = (each for each in result.pods if each.name == "ml/train")
+    assert [outcome.devices for outcome in train.outcomes] == [{GPU: ("g0", "g1")}]
+    assert result.statements == ()
+
+
+def test_order_decides_after_a_reboot() -> None:
+    result = rehearse(WHOLE, [Reboot()])
+    assert fates(result) == {name: {"stays", "rejected"} for name in ("ml/infer", "ml/train")}
+    # 3! orders: the plugin is first in two of them, and all pods stay only then.
+    assert (result.orders, result.bad_orders, result.all_orders) == (6, 4, True)
+    assert texts(result) == [
+        f"pod {name} is rejected if it is admitted before the plugin of {GPU} has registered"
+        for name in ("ml/infer", "ml/train")
+    ]
+    assert all("verified" in each.basis for each in result.statements)
+
+
+def test_plugin_that_does_not_return_loses_all_pods_of_a_reboot() -> None:
+    result = rehearse(WHOLE, [WithoutPlugin(GPU), Reboot()])
+    assert all(each.is_always_lost for each in result.pods)
+    assert all(NOT_READY in text for text in texts(result))
+    assert not rehearse(WHOLE, [WithoutPlugin(GPU), Restart()]).loses_pods
+
+
+def test_device_that_is_missing_after_a_reboot_loses_its_pod() -> None:
+    result = rehearse(WHOLE, [SetDevices(GPU, 2), Reboot()])
+    assert fates(result)["ml/train"] == {"stays", "rejected"}
+    assert fates(result)["ml/infer"] == {"rejected"}
+
+
+def test_plugin_that_returns_without_a_device_is_named() -> None:
+    # The snapshot has policy restricted: hints exist only after the plugin's list.
+    result = rehearse(WHOLE, [SetDevices(GPU, 2), Restart()])
+    assert fates(result) == {"ml/infer": {"stays", "rejected"}, "ml/train": {"stays"}}
+    assert texts(result) == [
+        f"pod ml/infer is rejected if it is admitted after the plugin of {GPU} has registered"
+    ]
+
+
+def test_unhealthy_device_of_the_snapshot_stays_unhealthy() -> None:
+    sick = attrs.evolve(WHOLE, allocatable=allocatable("g0", "g1", "g3"))
+    result = rehearse(sick, [Reboot()])
+    assert fates(result) == {"ml/infer": {"rejected"}, "ml/train": {"stays", "rejected"}}
+    assert fates(rehearse(sick, [Restart()])) == {"ml/infer": {"stays"}, "ml/train": {"stays"}}
+
+
+def test_drained_pods_are_not_lost_and_free_their_devices() -> None:
+    result = rehearse(WHOLE, [Drain(), Reboot(), Admit(new_pod(2))])
+    assert fates(result) == {
+        "ml/infer": {"drained"},
+        "ml/train": {"drained"},
+        "ml/new": {"admitted"},
+    }
+    assert result.moved == {
+        (GPU, "g0"): ("ml/train", "ml/new"),
+        (GPU, "g1"): ("ml/train", "ml/new"),
+    }
+
+
+def test_new_pod_is_rejected_if_it_does_not_fit() -> None:
+    result = rehearse(WHOLE, [Admit(new_pod(2))])
+    (new,) = (each for each in result.pods if each.uid == "u-new")
+    ((outcome, orders_),) = new.outcomes.items()
+    assert (outcome.fate, orders_, result.orders) == (Fate.REJECTED, 1, 1)
+    assert result.loses_pods
+
+
+def test_configuration_applies_at_the_next_start() -> None:
+    wide = new_pod(2)
+    free = [Drain(), SetDevices(GPU, "1@0,1@1")]
+    strict: list[Step] = [Configure(policy="single-numa-node"), *free, Admit(wide)]
+    # Admitted before the start that makes the policy effective.
+    assert fates(rehearse(WHOLE, strict))["ml/new"] == {"rejected"}  # restricted in the snapshot
+    loose: list[Step] = [Configure(policy="none"), Restart(), *free, Admit(wide)]
+    assert fates(rehearse(WHOLE, loose))["ml/new"] == {"admitted"}
+
+
+def test_last_change_without_a_start_restarts_the_kubelet() -> None:
+    result = rehearse(WHOLE, [Configure(kubelet_version="1.30")])
+    assert result.steps == ("configure the kubelet: version 1.30", "restart the kubelet")
+    assert any("1.30" in text for text in result.assumptions)
+
+
+def test_kubelet_that_does_not_start_loses_all_pods() -> None:
+    result = rehearse(WHOLE, [Configure(options={"max-allowable-numa-nodes": "x"})])
+    assert all(each.is_always_lost for each in result.pods)
+    (text,) = texts(result)
+    assert text.startswith("the kubelet does not start: ")
+
+
+def test_damaged_checkpoint_frees_all_devices() -> None:
+    damaged = attrs.evolve(WHOLE, checkpoint=(WHOLE.checkpoint or b"").replace(b"g0", b"g9"))
+    result = rehearse(damaged, [Restart()])
+    assert texts(result)[0].startswith("the kubelet cannot read the checkpoint")
+    assert "checkpoint repair" in result.statements[0].advice
+
+
+def test_version_without_a_comparison_is_named_as_read() -> None:
+    result = rehearse(WHOLE, [Configure(kubelet_version="1.38"), Reboot()])
+    assert {each.basis for each in result.statements} == {"1.38, only read in the source"}
+
+
+def test_missing_parts_are_assumptions() -> None:
+    blind = without(WHOLE, layout.NUMA, "permission denied")
+    assert any("permission denied" in text for text in rehearse(blind, [Restart()]).assumptions)
+
+
+def test_unknown_resource_is_one_line() -> None:
+    with pytest.raises(RehearsalError, match=r"^unknown resource vendor\.com/nic: the node has v"):
+        rehearse(WHOLE, [WithoutPlugin(NIC)])
+
+
+def test_exclusive_cpus_of_pods_are_kept() -> None:
+    config = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-node"}
+    cpus = cpu_state("static", "0,3-7", entries={"u-train": {"main": "1-2"}}, checksum=0)
+    node = attrs.evolve(WHOLE, cpu_state=cpus, config=KubeletConfig("c", config))
+    request = {ResourceName("cpu"): 5000, ResourceName("memory"): 1}
+    guaranteed = Pod(
+        PodUid("u-new"), "new", "ml", (Container(ContainerName("main"), request, request),)
+    )
+    # Two of eight CPUs are exclusive; five more do not fit on one NUMA node of four.
+    assert fates(rehearse(node, [Restart(), Admit(guaranteed)]))["ml/new"] == {"rejected"}
+    assert fates(rehearse(node, [Restart()]))["ml/train"] == {"stays"}
+
+
+def test_container_that_pod_resources_lacks_is_an_init_container() -> None:
+    entries = entry("u-train", "g0", container="setup"), entry("u-train", "g0", "g1")
+    node = attrs.evolve(WHOLE, checkpoint=saved(*entries, entry("u-infer", "g2")))
+    # As an app container, it would need a third device.
+    assert fates(rehearse(node, [Reboot()]))["ml/train"] == {"stays", "rejected"}
+
+
+def many(count: int) -> Snapshot:
+    ids = [f"g{number}" for number in range(count)]
+    return attrs.evolve(
+        WHOLE,
+        pods=tuple(pod(f"p{id_}", id_) for id_ in ids),
+        allocatable=allocatable(*ids),
+        checkpoint=saved(*(entry(f"u-{id_}", id_) for id_ in ids), registered={GPU: tuple(ids)}),
+        directories=PodDirectories(tuple(f"u-{id_}" for id_ in ids)),
+    )
+
+
+def test_many_orders_are_sampled() -> None:
+    first, second, other = (
+        rehearse(many(8), [Reboot()], repeat=20, seed=seed) for seed in (1, 1, 2)
+    )
+    assert (first.orders, first.all_orders) == (20, False)
+    assert first == second
+    assert first != other
+    # The extremes are in each sample: all plugins first, and all pods first.
+    assert all(fate == {"stays", "rejected"} for fate in fates(first).values())
+
+
+def test_orders_are_all_permutations_or_a_sample() -> None:
+    assert len(orders(["a", "b"], ["p"], 10, 0)) == 6
+    assert orders([], ["p", "q"], 10, 0) == [("p", "q")]
+    sample = orders(["a"], [f"p{n}" for n in range(9)], 5, 0)
+    assert len(sample) == 5
+    assert sample[0][0] == sample[1][-1] == "a"
+
+
+def test_json_has_all_outcomes() -> None:
+    data = json.loads(json.dumps(report.as_data(rehearse(WHOLE, [Reboot()]))))
+    assert data["orders"] == {"tried": 6, "bad": 4, "complete": True}
+    (infer, _) = data["pods"]
+    assert infer["devices"] == {GPU: ["g2"]}
+    assert {each["outcome"]: each["orders"] for each in infer["outcomes"]} == {
+        "stays": 3,
+        "rejected": 3,
+    }
+
+
+def test_markdown_escapes_names() -> None:
+    named = attrs.evolve(WHOLE, node="a|b\nc")
+    lines = list(report.markdown(rehearse(named, [Reboot()])))
+    assert lines[0] == "## Rehearsal for node a\\|b c"
+    assert "| POD | OUTCOME | DEVICES | ORDERS |" in lines
+
+
+def test_memory_of_pods_is_kept() -> None:
+    node = attrs.evolve(
+        WHOLE,
+        memory_state=memory_state(
+            "Static",
+            machineState={
+                str(number): {
+                    "numberOfAssignments": 0,
+                    "memoryMap": {
+                        "memory": {
+                            "total": 8 << 30,
+                            "systemReserved": 0,
+                            "allocatable": 8 << 30,
+                            "reserved": 0,
+                            "free": 8 << 30,
+                        }
+                    },
+                    "cells": [number],
+                }
+                for number in (0, 1)
+            },
+            entries={
+                "u-train": {"main": [{"numaAffinity": [0], "type": "memory", "size": 1 << 30}]}
+            },
+        ),
+        config=KubeletConfig("c", {"memoryManagerPolicy": "Static"}),
+    )
+    result = rehearse(node, [Restart()])
+    assert fates(result)["ml/train"] == {"stays"}
