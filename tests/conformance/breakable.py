@@ -155,6 +155,9 @@ class Service(dp_grpc.DevicePluginServicer):
             for other in self.live:
                 other.set()
             self._wake()
+        if "first-stream-only" in on and not all(each.is_set() for each in self.live):
+            ended.wait()
+            return
         self.live.append(ended)
         if "late-list" in on:
             ended.wait(3)
@@ -241,6 +244,8 @@ class Service(dp_grpc.DevicePluginServicer):
                 os._exit(6)
         if "exit-on-empty" in on and not any(c.devices_ids for c in request.container_requests):
             os._exit(7)
+        if "no-library" in on:
+            context.abort(grpc.StatusCode.UNKNOWN, "open /opt/vendor/lib: no such file")
         if "slow-allocate" in on:
             time.sleep(1.2)
         self.allocations += 1

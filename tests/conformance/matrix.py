@@ -133,6 +133,7 @@ CASES = (
         also="K08",
         why="it does not notice the end of its stream",
     ),
+    case("first-stream-only", "W11", start_seconds=5),
     case("chatty", "W12"),
     case("queue-memory", "W13", also="L04 L06", why="each list stays in memory"),
     case("no-empty", "W14"),
@@ -149,6 +150,7 @@ CASES = (
     case("accept-broken", "A03"),
     case("accept-partly", "A04"),
     case("order-matters", "A05"),
+    case("no-library", "A05"),
     case("changes", "A06"),
     case("slots", "A07", allocations=200, also="A08", why="it allocates as often"),
     case("deadlock", "A08", allocate_seconds=1),
@@ -291,6 +293,8 @@ SUBJECTS: Mapping[str, Subject] = {
     "shared devices": Subject(("shared-cards",), ("W06", "W08", "A05", "A10", "A18"), ("A18",)),
     # All IDs are slots of one device, such as /dev/fuse.
     "slots of one device": Subject(("shared-node",), ("A05", "A10", "A18"), ("A18",)),
+    # Its first list is later than the response to Register, for a reason of its own.
+    "late first list": Subject(("late-list",), ("R07", "W01")),
     "three resources": Subject(
         (*GOOD, "three"), ("R01", "W15", "W06", "A01", "A05", "A10", "A16", "P01", "S01")
     ),

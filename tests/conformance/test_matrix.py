@@ -44,6 +44,7 @@ _ALONE = (
     "delta", "no-break", "no-heal", "drop-broken", "no-empty", "leak-handlers",
     "accept-broken", "late-allocatable", "prepare-needs-allocate",
     "leaves-socket", "removes-others", "two-watches", "silent", "panics",
+    "first-stream-only", "no-library",
 )  # fmt: skip
 """Switches of checks that start a plugin for themselves. Left out are those that take long, and
 those whose fault is a race that a busy machine can lose."""
