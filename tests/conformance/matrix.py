@@ -294,7 +294,9 @@ SUBJECTS: Mapping[str, Subject] = {
     # All IDs are slots of one device, such as /dev/fuse.
     "slots of one device": Subject(("shared-node",), ("A05", "A10", "A18"), ("A18",)),
     # Its first list is later than the response to Register, for a reason of its own.
-    "late first list": Subject(("late-list",), ("R07", "W01")),
+    "late first list": Subject(
+        ("late-list",), ("R07", "W01"), limits={"register_delay_seconds": 0.5}
+    ),
     "three resources": Subject(
         (*GOOD, "three"), ("R01", "W15", "W06", "A01", "A05", "A10", "A16", "P01", "S01")
     ),
