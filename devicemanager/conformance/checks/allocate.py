@@ -495,6 +495,8 @@ def a18(run: CheckRun) -> str:
 @builtin
 def a19(run: CheckRun) -> None:
     run.start()
+    with run.client() as client:
+        assume_allocates(run, client)
     before = {device.ID for device in run.devices()}
     run.hook("add-device")
 
