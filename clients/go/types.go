@@ -163,6 +163,8 @@ type ContainerInfo struct {
 	Devices map[string][]string `json:"devices"`
 	// Devices allocated to the container's resource claims, as pool/device, by claim.
 	ClaimDevices map[string][]string `json:"claim_devices"`
+	// CDI devices that a started container got for its ResourceClaims, from DRA drivers.
+	CDIDevices []string `json:"cdi_devices"`
 }
 
 // ContainerKind: The role of a container in its pod.
@@ -570,6 +572,8 @@ type Resource struct {
 type ResourceHealth struct {
 	ResourceID string `json:"resource_id"`
 	Health     Health `json:"health"`
+	// What the DRA driver says about the health; None for devices of plugins.
+	Message *string `json:"message"`
 }
 
 // ResourceList: The known resources, sorted by name.

@@ -87,6 +87,10 @@ class LazyClaims:
         if pod.resource_claims:
             self.manager.admit(pod)
 
+    def serves(self, pod: Pod) -> bool:
+        """True if all claims of the pod are structured claims of this node."""
+        return self._manager is not None and self._manager.has_claims(pod)
+
     def admitted(self, pod: str) -> None:
         if self._manager is not None:
             self._manager.admitted(pod)

@@ -104,6 +104,15 @@ class PodClaims(ClaimManager):
             new = self._allocated.newly_allocated(pod.uid)
         self._report_allocated(new, pod.uid)
 
+    def has_claims(self, pod: Pod) -> bool:
+        """True if the pod names claims, and all of them exist."""
+        with self._lock:
+            known = self._allocated.allocator.claims
+            return bool(pod.resource_claims) and all(
+                claim is not None and f"{pod.namespace}/{claim}" in known
+                for claim in pod.resource_claims.values()
+            )
+
     def _runs_without(self, pod: Pod) -> bool:
         """True if the node has no pools, classes or claims, so that the pod runs without claims.
 

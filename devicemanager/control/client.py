@@ -44,6 +44,7 @@ from devicemanager.kubelet.waits import WaitTimeout
 if TYPE_CHECKING:
     from devicemanager.claims.files import ClaimSource
     from devicemanager.objects.manifests import Source
+    from devicemanager.objects.manifests.resource_claims import ClaimSources
 
 __all__ = ["MockKubeletClient"]
 
@@ -206,10 +207,21 @@ class MockKubeletClient:
 
     # -- pods ------------------------------------------------------------------------------
 
-    def admit(self, manifest: Source, *, start: bool = True) -> RemoteAdmission:
-        """Admit a pod and, if ``start`` is True, start its containers. Return the result."""
-        body = manifest_text(manifest)
-        return RemoteAdmission(self._api.call(operations.admit_pod, body=body, start=start))
+    def admit(
+        self,
+        manifest: Source,
+        *,
+        start: bool = True,
+        claims: ClaimSources | None = None,
+        reserve: bool = True,
+    ) -> RemoteAdmission:
+        """Admit a pod and, if ``start`` is True, start its containers. Return the result.
+
+        ``claims`` and ``reserve`` are those of ``MockKubelet.admit``."""
+        body = manifest_text(manifest, claims)
+        return RemoteAdmission(
+            self._api.call(operations.admit_pod, body=body, start=start, reserve=reserve)
+        )
 
     def terminate(self, *uids: str) -> None:
         """Terminate and delete the pods with these UIDs. If one is unknown, no pod is deleted."""

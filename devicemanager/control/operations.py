@@ -157,9 +157,15 @@ def admit_pod(
     body: Manifest,
     *,
     start: Annotated[bool, Meta(description="start the containers")] = True,
+    reserve: Annotated[
+        bool, Meta(description="reserve the ResourceClaims in the manifest for the pod")
+    ] = True,
 ) -> shapes.Admission:
-    """Admit a pod. If the kubelet rejects the pod, the response has the reason."""
-    admission = kubelet.admit(body, start=start)
+    """Admit a pod. If the kubelet rejects the pod, the response has the reason.
+
+    ResourceClaims beside the Pod in the manifest are prepared by DRA drivers.
+    """
+    admission = kubelet.admit(body, start=start, reserve=reserve)
     # Described after the admission, so that the started containers have their states.
     try:
         pod = kubelet.pod(admission.uid)

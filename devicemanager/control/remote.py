@@ -27,6 +27,7 @@ from devicemanager.objects.manifests import ManifestError, document
 if TYPE_CHECKING:
     from devicemanager.claims.files import ClaimSource
     from devicemanager.objects.manifests import Source
+    from devicemanager.objects.manifests.resource_claims import ClaimSources
 
 
 class RemoteEvents:
@@ -272,9 +273,17 @@ class RemoteAdmission:
 # -- the user's documents as text for a request ------------------------------------------
 
 
-def manifest_text(source: Source) -> bytes:
-    """Return a pod's manifest as text for a request. Raises ManifestError if it cannot be written
-    as JSON."""
+def manifest_text(source: Source, claims: ClaimSources | None = None) -> bytes:
+    """Return a pod's manifest and its ResourceClaims as text for a request.
+
+    Raises ManifestError if they cannot be written as JSON.
+    """
+    if claims is not None:
+        # Imported here, because most clients use no claims.
+        from devicemanager.objects.manifests.resource_claims import read_resource_claims
+
+        parts = [source, *read_resource_claims(claims)]
+        return b"\n---\n".join(map(manifest_text, parts))
     # Text is sent unchanged, so that the server's errors have the right line numbers.
     found = document(source)
     if isinstance(found, str):

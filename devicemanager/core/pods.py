@@ -38,6 +38,9 @@ class Container:
     restartable: bool = False
     claims: tuple[str, ...] = ()
     """``resources.claims``: names of the pod's resource claims that the container uses."""
+    claim_requests: tuple[tuple[str, str], ...] = ()
+    """``resources.claims`` in order: the pod's name for the claim, and the request of the claim
+    whose devices the container uses; an empty request means all."""
     image: str = attrs.field(default="", eq=False)
     """Shown in the pod's status; no decision depends on it."""
 
@@ -66,6 +69,14 @@ class Pod:
     backed: frozenset[tuple[ContainerName, ResourceName]] = frozenset()
     """Extended resources of containers that a resource claim provides instead of a plugin
     (``status.extendedResourceClaimStatus``)."""
+    claim_statuses: Mapping[str, str | None] = attrs.field(factory=dict)
+    """``status.resourceClaimStatuses``: map of the pod's name for a claim from a template to the
+    name of the ResourceClaim; None if the pod needs no claim."""
+    extended_claim: str | None = None
+    """``status.extendedResourceClaimStatus``: name of the ResourceClaim that provides the pod's
+    extended resources."""
+    extended_requests: tuple[tuple[ContainerName, ResourceName, str], ...] = ()
+    """Container, resource and request of each entry in ``requestMappings`` of the same status."""
     forbidden_sidecar: ContainerName | None = None
     """The first restartable init container, if the kubelet rejects pods with such containers."""
 

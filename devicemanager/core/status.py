@@ -33,6 +33,8 @@ class ResourceHealth:
 
     resource_id: DeviceId
     health: Health
+    message: str | None = None
+    """What the DRA driver says about the health; None for devices of plugins."""
 
 
 @attrs.frozen

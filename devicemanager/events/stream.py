@@ -120,6 +120,30 @@ class EventKind(StrEnum):
     """The file of structured claims could not be written, or a driver failed for a claim."""
     CLAIMS_SET_ASIDE = "claims-set-aside"
     """A corrupt file of structured claims was renamed, and no device is allocated to a claim."""
+    DRIVER_REGISTERED = "driver-registered"
+    """An instance of a DRA driver registered."""
+    DRIVER_CONNECTED = "driver-connected"
+    """The kubelet connected to the service socket of a DRA driver."""
+    DRIVER_DISCONNECTED = "driver-disconnected"
+    """The connection to the service socket of a DRA driver was lost."""
+    DRIVER_DEREGISTERED = "driver-deregistered"
+    """The registration socket of a DRA driver vanished."""
+    CLAIMS_PREPARED = "claims-prepared"
+    """DRA drivers prepared the ResourceClaims of a pod."""
+    PREPARE_FAILED = "prepare-failed"
+    """The ResourceClaims of a pod could not be prepared: the pod stays Pending."""
+    CLAIMS_UNPREPARED = "claims-unprepared"
+    """DRA drivers unprepared the ResourceClaims of a pod."""
+    UNPREPARE_FAILED = "unprepare-failed"
+    """The ResourceClaims of a pod could not be unprepared: the pod cannot end."""
+    SLICES_WIPED = "slices-wiped"
+    """ResourceSlices were deleted, or could not be deleted."""
+    DRA_STATE_LOADED = "dra-state-loaded"
+    """The file ``dra_manager_state`` was read at startup."""
+    DRA_STATE_FAILED = "dra-state-failed"
+    """The file ``dra_manager_state`` or ``dra_health_state`` could not be written."""
+    DRA_STATE_SET_ASIDE = "dra-state-set-aside"
+    """A corrupt file ``dra_manager_state`` was renamed, and the kubelet starts without one."""
     WATCH_DROPPED = "watch-dropped"
     """A watch of the Pods API ended, because its client read too slowly."""
     FAULT = "fault"
@@ -155,6 +179,11 @@ _WARNINGS = frozenset(
         EventKind.CLAIM_UNKNOWN,
         EventKind.CLAIMS_FAILED,
         EventKind.CLAIMS_SET_ASIDE,
+        EventKind.DRIVER_DISCONNECTED,
+        EventKind.PREPARE_FAILED,
+        EventKind.UNPREPARE_FAILED,
+        EventKind.DRA_STATE_FAILED,
+        EventKind.DRA_STATE_SET_ASIDE,
         EventKind.WATCH_DROPPED,
         EventKind.SERVER_ERROR,
     }

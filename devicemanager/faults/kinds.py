@@ -36,13 +36,14 @@ CODES = (
 )
 """Names of gRPC's status codes, without OK."""
 
-RPCS = (
+_PLUGIN_RPCS = (
     "GetDevicePluginOptions",
     "GetPreferredAllocation",
     "Allocate",
     "PreStartContainer",
 )
-"""The calls that the kubelet makes to a plugin, without ListAndWatch."""
+RPCS = (*_PLUGIN_RPCS, "NodePrepareResources", "NodeUnprepareResources")
+"""The unary calls that the kubelet makes to a device plugin or a DRA driver."""
 
 METHODS = ("List", "GetAllocatableResources", "Get")
 POD_METHODS = ("ListPods", "GetPod", "WatchPods")
@@ -148,7 +149,7 @@ _KEEP = Option("keep_sockets", switch, "keep the sockets of plugins: true or fal
 # What chaos chooses from.
 _CHAOS_CODES = ("INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN")
 _CHAOS_SECONDS = (0.05, 0.2, 1.0)
-_CHAOS_AT = ("registered", "list", *RPCS)
+_CHAOS_AT = ("registered", "list", *_PLUGIN_RPCS)
 
 
 @attrs.frozen
@@ -253,14 +254,14 @@ KINDS = _table(
             "a call to the plugin fails",
             Effect.FAIL_CALL,
             (_RPC, _WHEN, _CODE, _TEXT),
-            chaos={"rpc": RPCS, "when": ("before", "after"), "code": _CHAOS_CODES},
+            chaos={"rpc": _PLUGIN_RPCS, "when": ("before", "after"), "code": _CHAOS_CODES},
         ),
         Kind(
             "delay-call",
             "a call to the plugin is delayed",
             Effect.DELAY_CALL,
             (_RPC, _WHEN, _SECONDS),
-            chaos={"rpc": RPCS, "when": ("before", "after"), "seconds": _CHAOS_SECONDS},
+            chaos={"rpc": _PLUGIN_RPCS, "when": ("before", "after"), "seconds": _CHAOS_SECONDS},
         ),
         Kind(
             "cut-call",
@@ -282,7 +283,7 @@ KINDS = _table(
                     0.1,
                 ),
             ),
-            chaos={"rpc": RPCS, "when": ("before", "during", "after")},
+            chaos={"rpc": _PLUGIN_RPCS, "when": ("before", "during", "after")},
         ),
         Kind(
             "fail-checkpoint",
@@ -366,7 +367,7 @@ KINDS = _table(
             "end-list-stream",
             "ListAndWatch streams are ended; nothing else changes",
             Effect.END_LIST_STREAM,
-            chaos={"at": ("list", *RPCS)},
+            chaos={"at": ("list", *_PLUGIN_RPCS)},
         ),
         Kind(
             "delete-plugin-socket",

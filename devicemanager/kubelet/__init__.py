@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
     from devicemanager.core.topology.hints import Hint
     from devicemanager.kubelet.direct import DeviceLists
+    from devicemanager.kubelet.dra.claim_source import ResourceClaims
     from devicemanager.kubelet.interface import (
         AdmissionView,
         ClockView,
@@ -118,6 +119,7 @@ __all__ = [
     "PodUid",
     "QosClass",
     "Quantity",
+    "ResourceClaims",
     "ResourceHealth",
     "ResourceName",
     "ResourceStatus",
@@ -173,6 +175,7 @@ __getattr__, __dir__ = lazy_names(
         "PodUid": ".core.ids",
         "QosClass": ".core.podstatus.status",
         "Quantity": ".core.quantity",
+        "ResourceClaims": "dra.claim_source",
         "ResourceHealth": ".core.status",
         "ResourceName": ".core.ids",
         "ResourceStatus": ".core.status",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.core.api.names import is_extended_resource_name
@@ -16,6 +17,7 @@ from devicemanager.kubelet.settings import Settings
 if TYPE_CHECKING:
     from devicemanager.core.pods import Pod
     from devicemanager.objects.manifests import Source
+    from devicemanager.objects.manifests.resource_claims import JsonClaim
 
 __all__ = [
     "check_arguments",
@@ -24,6 +26,7 @@ __all__ = [
     "check_resource",
     "check_seconds",
     "device_ids",
+    "embedded_claims",
     "parser",
 ]
 
@@ -110,3 +113,21 @@ def parser() -> Callable[[Source], Pod]:
     except OSError as error:
         raise RequestError(f"cannot load the manifest parser: {reason(error)}") from error
     return parse
+
+
+def embedded_claims(manifest: Source) -> tuple[JsonClaim, ...]:
+    """Return the ResourceClaims beside the Pod in a manifest that is a text or a file.
+
+    Raises ManifestError for an invalid claim.
+    """
+    if not isinstance(manifest, str | Path):
+        return ()
+    # Imported here: most manifests are parsed values, or name no claims.
+    from devicemanager.objects.manifests.sources import text_of
+
+    text = text_of(manifest)
+    if "ResourceClaim" not in text:
+        return ()
+    from devicemanager.objects.manifests.resource_claims import read_resource_claims
+
+    return read_resource_claims(text)

@@ -31,6 +31,8 @@ from podresources.errors import PodResourcesError
 __all__ = ["CLAIMS_STATE_NAME", "Directories", "OwnedDirectory", "TemporaryRoot"]
 
 CLAIMS_STATE_NAME = "device_claims_state"
+# As in ``checkpoint.dra``, which a start must not import.
+DRA_STATE_NAME = "dra_manager_state"
 PODS_API_SOCKET = "pods-api.sock"
 _MODE = 0o750
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -76,6 +78,11 @@ class Directories:
     def claims_state_path(self) -> Path:
         """File with the allocations of structured claims."""
         return self.root / CLAIMS_STATE_NAME
+
+    @property
+    def dra_state_path(self) -> Path:
+        """File with the claims that DRA drivers have prepared."""
+        return self.root / DRA_STATE_NAME
 
     def prepare(
         self,

@@ -28,6 +28,7 @@ from devicemanager.kubelet.pods.pod_info import PodInfo
 if TYPE_CHECKING:
     from devicemanager.claims.files import ClaimSource
     from devicemanager.objects.manifests import Source
+    from devicemanager.objects.manifests.resource_claims import ClaimSources
 
 __all__ = [
     "AdmissionView",
@@ -149,7 +150,14 @@ class KubeletInterface(Protocol):
     def define(self, device_class: ClaimSource) -> None: ...
     def claim(self, claim: ClaimSource) -> None: ...
 
-    def admit(self, manifest: Source, *, start: bool = True) -> AdmissionView: ...
+    def admit(
+        self,
+        manifest: Source,
+        *,
+        start: bool = True,
+        claims: ClaimSources | None = None,
+        reserve: bool = True,
+    ) -> AdmissionView: ...
     def terminate(self, *uids: str) -> None: ...
     def finish(self, uid: str, exit_codes: int | Mapping[str, int] = 0) -> Phase: ...
     def start_container(self, uid: str, container: str) -> RunOptions: ...

@@ -13,6 +13,7 @@ Each public member is documented here and delegates to one of these objects:
 * ``_waits`` (``Waits``): waits for devices, events and calls.
 * ``_direct`` (``DirectCalls``): calls to a plugin without a pod.
 * ``_claims`` (``LazyClaims``): structured claims, loaded at first use.
+* ``_resource_claims`` (``LazyResourceClaims``): ResourceClaims of DRA, loaded at first use.
 * ``_fault_actions`` (``FaultActions``): faults that act on the process and its sockets.
 """
 
@@ -25,7 +26,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core.errors import RequestError
@@ -33,7 +34,7 @@ from devicemanager.core.podstatus.containers import STOPPED
 from devicemanager.events.calls.log import CallLog
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import Clock, SystemClock
-from devicemanager.kubelet.arguments import check_arguments
+from devicemanager.kubelet.arguments import check_arguments, embedded_claims, parser
 from devicemanager.kubelet.direct import DeviceLists, DirectCalls
 from devicemanager.kubelet.directories import Directories, TemporaryRoot
 from devicemanager.kubelet.expectations import Expected
@@ -42,6 +43,7 @@ from devicemanager.kubelet.node_pods import NodePods
 from devicemanager.kubelet.pods.records import PodStore, pod_uid
 from devicemanager.kubelet.process import KubeletProcess
 from devicemanager.kubelet.process_faults import FaultActions
+from devicemanager.kubelet.resource_claims import LazyResourceClaims
 from devicemanager.kubelet.settings import Settings
 from devicemanager.kubelet.waits import Waits, WaitTimeout
 
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from devicemanager.claims.manager import ClaimManager
     from devicemanager.core.endpoints import PluginOptions
     from devicemanager.core.node import NodeStatus
+    from devicemanager.core.pods import Pod
     from devicemanager.core.podstatus.conditions import Gates
     from devicemanager.core.podstatus.containers import ContainerStatus
     from devicemanager.core.podstatus.phase import Phase
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
     from devicemanager.events.calls.matching import CallCriteria, Mark
     from devicemanager.events.stream import Event
     from devicemanager.faults.registry import FaultRegistry
+    from devicemanager.kubelet.dra.claim_source import ResourceClaims
     from devicemanager.kubelet.expectations import Entry, Step
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
     from devicemanager.kubelet.manager.manager import DeviceManager
@@ -68,6 +72,7 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.pods.pod_info import PodInfo
     from devicemanager.kubelet.telemetry import Telemetry
     from devicemanager.objects.manifests import Source
+    from devicemanager.objects.manifests.resource_claims import ClaimSources
 
 __all__ = ["MockKubelet", "WaitTimeout"]
 
@@ -112,6 +117,7 @@ class MockKubelet:
         self._claims = LazyClaims(
             self.events, self.settings.node_name, self.settings.claims_admin_namespaces
         )
+        self._resource_claims = LazyResourceClaims(self.settings.kubeconfig)
         self._life: Lifecycle = Lifecycle(self.events, self._new_process, self._started)
         self._pods = NodePods(self._life.serving, self._store, self._claims, self.settings)
         self._waits = Waits(self.events, self.calls, self._life, lambda: self.plugin_socket)
@@ -203,8 +209,7 @@ class MockKubelet:
         self._resume(self._life.replace(self._store.containers_stop))
 
     def reset(self) -> None:
-        """Delete all pods, faults and objects of structured claims, and start the kubelet if it is
-        stopped.
+        """Delete all pods, faults and claims of both kinds, and start the kubelet if it is stopped.
 
         Plugins stay registered. Events and calls stay stored: use ``mark`` to ignore earlier
         ones. Raises StartError if the start fails.
@@ -215,6 +220,7 @@ class MockKubelet:
             self.start()
         self.terminate(*self.pods())
         self._claims.clear()
+        self._resource_claims.clear()
 
     @property
     def is_serving(self) -> bool:
@@ -257,6 +263,7 @@ class MockKubelet:
             self._failed,
             providers,
             self._claims,
+            self._resource_claims,
             self.calls,
             self._fault_actions.equipment(),
         )
@@ -317,18 +324,53 @@ class MockKubelet:
 
     # -- pods ------------------------------------------------------------------------
 
-    def admit(self, manifest: Source, *, start: bool = True) -> Admission:
+    def admit(
+        self,
+        manifest: Source,
+        *,
+        start: bool = True,
+        claims: ClaimSources | None = None,
+        reserve: bool = True,
+    ) -> Admission:
         """Admit a pod, and start its containers unless ``start`` is false.
 
         ``manifest`` is a dict, YAML text, the path of a file, or a V1Pod of the package
         ``kubernetes``. Init containers start in order, then app containers, with
         PreStartContainer if the plugin requires it.
 
+        ``claims`` are the pod's allocated ResourceClaims, which DRA drivers prepare: a dict, YAML
+        text, a path, an object of the package ``kubernetes``, or a list of these, in v1, v1beta2 or
+        v1beta1. ResourceClaims in the text or file of the manifest are used, too. With ``reserve``,
+        they are reserved for the pod, and those for its templates get the pod as their owner, and
+        the pod gets their names in its status. Without it, claims and pod stay as given. A pod
+        whose claims cannot be prepared is admitted but Pending; the error is that of its
+        containers. The kubelet tries again after a minute of its clock, or in ``resync``.
+
         A rejection is a result, not an error: ``admitted`` is false, with the kubelet's reason
         and message. Raises ManifestError for a manifest that the API server would not accept,
         and RequestError for a pod that is already admitted.
         """
-        return self._pods.admit(manifest, start=start)
+        found = claims or embedded_claims(manifest)
+        if not found:
+            return self._pods.admit(manifest, start=start)
+        self._check_dra()
+        pod = parser()(manifest)
+        if reserve:
+            pod = self.resource_claims.adopt(pod, found)
+        else:
+            self.resource_claims.add(pod, found)
+        return self._pods.admit(pod, start=start)
+
+    def _check_dra(self) -> None:
+        if not self.settings.behaviour.dra_enabled:
+            raise RequestError(
+                f"kubelet {self.settings.kubelet_version} prepares no ResourceClaims: use 1.34 or "
+                "later, or 1.32 with the feature gate DynamicResourceAllocation"
+            )
+        if self.settings.kubeconfig is not None:
+            raise RequestError(
+                f"the ResourceClaims are those of {self.settings.kubeconfig}: create them there"
+            )
 
     def restore(
         self,
@@ -357,6 +399,31 @@ class MockKubelet:
         UID and for a pod that has ended or is being deleted.
         """
         self._pods.workers.start(uid)
+
+    def check_static(self, pod: Pod) -> None:
+        """Internal: raise RequestError for a pod that kubelets do not run from a file.
+
+        Follows ``tryDecodeSinglePod`` (pkg/kubelet/config/common.go, v1.32).
+        """
+        if self._pods.workers.uses_dra(pod):
+            raise RequestError("static pods may not use ResourceClaims")
+
+    def resync(self, uid: str) -> None:
+        """Sync a pod now instead of at the kubelet's next periodic sync.
+
+        A Pending pod gets its sandbox and its containers if its claims can be prepared, and a pod
+        that ends is removed if they can be unprepared. Raises RequestError for an unknown UID.
+        """
+        self._pods.workers.resync(uid)
+
+    def recreate_sandbox(self, uid: str) -> None:
+        """Stop the pod's containers and start them in a new sandbox, as after a crash of the
+        sandbox.
+
+        Claims that are prepared are not prepared again. Raises RequestError for an unknown UID, and
+        for a pod that has ended or is being deleted.
+        """
+        self._pods.workers.recreate_sandbox(uid)
 
     def stop_pod(
         self,
@@ -719,6 +786,29 @@ class MockKubelet:
         """
         return self._direct.watch(resource, timeout)
 
+    # -- Dynamic Resource Allocation ---------------------------------------------------
+
+    @property
+    def resource_claims(self) -> ResourceClaims:
+        """The ResourceClaims that ``admit`` got; tests can change them at any time.
+
+        Raises RequestError if this kubelet prepares none, or if an API server has them.
+        """
+        self._check_dra()
+        return self._resource_claims.in_memory
+
+    def resource_claim(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """Return a ResourceClaim as in the API (v1); None if it does not exist.
+
+        Drivers in a test use this in place of a request to the API server.
+        """
+        return self.resource_claims.get(namespace, name)
+
+    @property
+    def dra_state_path(self) -> Path:
+        """``<root>/dra_manager_state``: the ResourceClaims that pods of this node hold."""
+        return self._paths.dra_state_path
+
     # -- structured claims -------------------------------------------------------------
 
     @property
@@ -734,10 +824,9 @@ class MockKubelet:
 
         Raises RequestError for an unknown UID.
         """
-        # Not through ``claims``, which would create the claim manager: most pods have no claims.
         pod = self._store.known(uid).pod
         return {
-            str(container.name): self._claims.devices(pod, container.name)
+            str(container.name): self._pods.claim_devices(pod, container.name)
             for container, _ in pod.all_containers()
             if container.claims
         }
@@ -805,12 +894,21 @@ class MockKubelet:
         """Do what ``reboot`` does without blocking the event loop."""
         await asyncio.to_thread(self.reboot)
 
-    async def admit_async(self, manifest: Source, *, start: bool = True) -> Admission:
+    async def admit_async(
+        self,
+        manifest: Source,
+        *,
+        start: bool = True,
+        claims: ClaimSources | None = None,
+        reserve: bool = True,
+    ) -> Admission:
         """Do what ``admit`` does without blocking the event loop.
 
         The same loop can therefore serve the plugin that the kubelet calls.
         """
-        return await asyncio.to_thread(self.admit, manifest, start=start)
+        return await asyncio.to_thread(
+            self.admit, manifest, start=start, claims=claims, reserve=reserve
+        )
 
     async def terminate_async(self, *uids: str) -> None:
         """Do what ``terminate`` does without blocking the event loop."""

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from devicemanager.core.errors import RequestError
+from devicemanager.core.ids import ContainerName
 from devicemanager.core.node import NodeStatus
+from devicemanager.core.pods import Pod
 from devicemanager.kubelet.arguments import check_exit_codes, parser
 from devicemanager.kubelet.manager.manager import Capacity, DeviceManager
 from devicemanager.kubelet.pods.records import Phase, PodRecord, PodStore, pod_uid
@@ -155,13 +157,21 @@ class NodePods:
         claims: PodClaims = {}
         with contextlib.suppress(RequestError):  # the kubelet is stopped
             held = self.manager.holdings(pod.uid)
-        if pod.resource_claims:
+        if pod.resource_claims or pod.extended_claim is not None:
             claims = {
-                container.name: self._claims.devices(pod, container.name)
+                container.name: self.claim_devices(pod, container.name)
                 for container, _ in pod.all_containers()
             }
         with self._store.lock:
             return pod_info(record, held, claims)
+
+    def claim_devices(self, pod: Pod, container: str) -> dict[str, tuple[str, ...]]:
+        """Return the devices of a container's claims by claim, as ``pool/device``."""
+        name = ContainerName(container)
+        try:
+            return self.workers.claim_devices(pod, name)
+        except RequestError:  # the kubelet is stopped: only the structured claims outlive it
+            return self._claims.devices(pod, name)
 
     def pod_status(self, uid: str, gates: Gates | None) -> PodStatus:
         """Return the pod's status as in the Pod object; ``gates`` are its readiness gates."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -34,19 +35,26 @@ from devicemanager.kubelet.directories import Directories
 from devicemanager.kubelet.limits import reason
 from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.pod_resources import FaultyResponses, api_profile
+from devicemanager.kubelet.pods.dra import LazyDra
 from devicemanager.kubelet.pods.podresources import PodSource
 from devicemanager.kubelet.pods.records import PodStore
 from devicemanager.kubelet.pods.workers import PodWorkers
 from devicemanager.kubelet.pods_api import NodePodsSource, PodsFaults
-from devicemanager.kubelet.registration.handlers import DevicePluginHandler
-from devicemanager.kubelet.registration.registrar import Registrar
+from devicemanager.kubelet.registration.handlers import DevicePluginHandler, TypeHandler
+from devicemanager.kubelet.registration.registrar import Registrar, RegistrationRejected
 from devicemanager.kubelet.registration.server import RegistrationServer
 from devicemanager.kubelet.registration.watcher import PluginWatcher
+from devicemanager.kubelet.resource_claims import LazyResourceClaims
 from devicemanager.kubelet.settings import Settings
 from podresources.errors import PodResourcesError
 from podresources.pods_api.server import PodsServer
 from podresources.server import PodResourcesServer
 
+if TYPE_CHECKING:
+    from devicemanager.kubelet.dra.manager import DraManager
+
+DRA_PLUGIN = "DRAPlugin"
+"""Type of DRA drivers in the plugin watcher (``DRAPlugin``, pkg/kubelet/pluginmanager)."""
 _WAITS = (0.05, 0.2)
 """Pauses in seconds before a checkpoint that could not be read is read again."""
 
@@ -80,6 +88,7 @@ class KubeletProcess:
         on_error: OnError,
         providers: Iterable[HintProvider] | None,
         claims: LazyClaims,
+        resource_claims: LazyResourceClaims,
         calls: CallLog,
         equipment: FaultEquipment,
     ) -> None:
@@ -89,6 +98,10 @@ class KubeletProcess:
         self._directories = directories
         self._settings = settings
         self._events = events
+        self._clock = clock
+        self._calls = calls
+        self._pods = pods
+        self._resource_claims = resource_claims
         self._freeing = checkpoint.Freeing()
         # Freeing the blocks of a replaced file takes long only on a real disk. Without flushes,
         # writes do not wait for the disk, so a separate thread for freeing would gain nothing.
@@ -110,14 +123,22 @@ class KubeletProcess:
         self._claims_file = checkpoint.FileStore(
             state.parent, state.name, durability=settings.durability
         )
-        self.workers = PodWorkers(pods, self.manager, settings, events, claims)
+        self.dra = LazyDra(
+            self._create_dra if settings.behaviour.dra_enabled else None, self._has_dra
+        )
+        self.workers = PodWorkers(pods, self.manager, settings, events, claims, self.dra)
         policy = self.manager.policy
         self.registrar = Registrar(self.manager.plugins, settings, events, on_error, calls, faults)
         self._registration = RegistrationServer(self.registrar, directories.plugin_socket, on_error)
+        handlers: dict[str, Callable[[], TypeHandler]] = {
+            DEVICE_PLUGIN: lambda: DevicePluginHandler(self.registrar)
+        }
+        if settings.behaviour.dra_enabled:
+            handlers[DRA_PLUGIN] = self._dra_handler
         self._watcher = PluginWatcher(
             directories.plugins_registry_dir,
             self.registrar,
-            {DEVICE_PLUGIN: lambda: DevicePluginHandler(self.registrar)},
+            handlers,
             events,
             on_error,
             settings.dial_timeout,
@@ -134,7 +155,7 @@ class KubeletProcess:
             allocatable_unhealthy=settings.behaviour.allocatable_unhealthy,
             shared_cpus=settings.behaviour.shared_cpu_ids,
             quirks=settings.quirks,
-            claims=claims,
+            claims=(claims, self.dra),
             free_inactive=self.manager.free_inactive,
         )
         self.pod_resources = PodResourcesServer(
@@ -193,12 +214,14 @@ class KubeletProcess:
         self._stops += [
             self._freeing.close,
             self._claims.close,
-            self.workers.life.close,
+            self.workers.close,
             self.registrar.stop,
+            self.dra.close,
             self.manager.close,
         ]
         self._load()
         self._claims.load(self._claims_file)
+        self.dra.start()
         self._stops += [
             self.pod_resources.stop,
             *([] if self._pods_api is None else [self._pods_api.stop]),
@@ -277,6 +300,8 @@ class KubeletProcess:
         self.manager.plugins.ignore()
         # A delayed call would block the stop: end all delays, then cancel registrations.
         self._faults.stopping()
+        # Before the registrar ends its tasks: a kubelet that stops deregisters no driver.
+        self.dra.close()
         self.registrar.interrupt()
         failures = self._stop_all()
         if failures:
@@ -323,6 +348,46 @@ class KubeletProcess:
         self._events.publish(
             EventKind.CHECKPOINT_LOADED, f"{self._store.path}: devices of {pods}, {resources}"
         )
+
+    # -- DRA -------------------------------------------------------------------------
+
+    def _has_dra(self) -> bool:
+        """True if there can be ResourceClaims, or if an earlier process had some."""
+        return self._resource_claims.is_used or self._directories.dra_state_path.exists()
+
+    def _create_dra(self) -> DraManager:
+        # Imported here: most kubelets have no DRA driver.
+        from devicemanager.kubelet.dra.manager import DraManager
+
+        manager = DraManager(
+            self._directories.root,
+            self._settings,
+            self._clock,
+            self._events,
+            self._calls,
+            self._faults,
+            self._resource_claims.source(),
+            self._active_pods,
+            self.manager.health_updates,
+            self._on_error,
+        )
+        manager.start()
+        return manager
+
+    def _dra_handler(self) -> TypeHandler:
+        from devicemanager.kubelet.dra.registration import DraPluginHandler
+
+        try:
+            manager = self.dra.manager()
+        except StartError as error:
+            raise RegistrationRejected(str(error)) from error
+        return DraPluginHandler(self.registrar, manager.instances)
+
+    def _active_pods(self) -> frozenset[str] | None:
+        """Return the UIDs of all active pods; None while not all pods are known."""
+        if not self.workers.is_sources_ready:
+            return None
+        return frozenset(record.pod.uid for record in self._pods.records() if record.is_active)
 
     def _read_checkpoint(self) -> Checkpoint:
         """Read the checkpoint, with two retries in case a disk error or a lack of descriptors was

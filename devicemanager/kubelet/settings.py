@@ -153,6 +153,10 @@ def _as_quantity(name: object, amount: object) -> Quantity:
     raise _invalid(f"node_allocatable[{name!r}]", amount, expected)
 
 
+def _as_path(value: Any) -> Path | None:
+    return None if value is None else Path(value)
+
+
 def _as_version(value: Any) -> str:
     KubeletVersion.parse(value)
     return str(value)
@@ -309,6 +313,9 @@ class Settings:
         default=None, converter=_as_namespaces
     )
     """Namespaces whose claims may use classes with admin access; None allows all."""
+    kubeconfig: Path | None = attrs.field(default=None, converter=_as_path)
+    """Kubeconfig of the API server that has the ResourceClaims and ResourceSlices of this node.
+    With None, the caller hands ResourceClaims to the kubelet."""
     sysfs: Path = attrs.field(default=Path("/sys"), converter=Path)
     """Directory of sysfs, which is searched for PCI devices that a plugin names by vendor and
     product ID."""

@@ -36,6 +36,12 @@ NO_OPERATION = {
     "pod_status": "GET /pods of the kubelet's own HTTP server shows it",
     "start_pod": "for nodes in a cluster; admit with start, and startContainer, are here",
     "stop_pod": "for nodes in a cluster; finish and deletePodGracefully are here",
+    "check_static": "internal: for the manifest directory of `run`",
+    "resync": "for tests that turn the clock of their kubelet in Python",
+    "recreate_sandbox": "for tests in Python that hold the objects of a driver",
+    "resource_claims": "claims in memory of this process; admit takes the claims of a pod",
+    "resource_claim": "for drivers in this process, in place of a request to the API server",
+    "dra_state_path": "root has the directory, and the file has the kubelet's name",
     "restore": "for nodes in a cluster that another process takes over",
     "expect": "its steps can be Python functions; use waitForEvent and waitForCall",
     **{

@@ -12,12 +12,14 @@ import yaml
 
 from devicemanager.cli import main
 from devicemanager.control.openapi import field_docs
+from devicemanager.driver.simulated import SimulatedDriver
 from devicemanager.kubelet.pods.pod_info import ContainerInfo, PodInfo
 from devicemanager.observe.view import KubeletView
 from devicemanager.observe.web.page.document import Documents
 from devicemanager.testing import pod_manifest
 from tests.claims.documents import claim, device_class, pool
 from tests.control.nodes.inprocess import InProcess, two_nodes
+from tests.kubelet.dra import objects as dra_objects
 from tests.paths import ROOT
 
 GPU = "vendor.com/gpu"
@@ -45,7 +47,10 @@ def pods(mock_kubelet, simulated_plugin):
         mock_kubelet.exit_container("restarted", "main", 1)
     mock_kubelet.admit(pod_manifest("deleted", {}, uid="deleted"))
     mock_kubelet.delete("deleted")
-    return mock_kubelet.pods()
+    with SimulatedDriver(kubelet=mock_kubelet) as driver:
+        driver.wait_registered()
+        mock_kubelet.admit(dra_objects.pod(), claims=dra_objects.claim("gpu", "gpu-0"))
+        return mock_kubelet.pods()
 
 
 def test_sample_has_a_value_for_every_field(pods):

@@ -84,7 +84,8 @@ CODES = [
     "UNIMPLEMENTED",
     "UNKNOWN",
 ]
-RPCS = ["GetDevicePluginOptions", "GetPreferredAllocation", "Allocate", "PreStartContainer"]
+PLUGIN_RPCS = ["GetDevicePluginOptions", "GetPreferredAllocation", "Allocate", "PreStartContainer"]
+RPCS = [*PLUGIN_RPCS, "NodePrepareResources", "NodeUnprepareResources"]
 METHODS = ["List", "GetAllocatableResources", "Get"]
 VALUES: dict[str, list[Any]] = {
     "code": CODES,
@@ -149,8 +150,8 @@ def test_option_accepts_each_choice_and_names_them(name: str, option: str) -> No
 
 CHAOS_CODES = ["INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN"]
 SECONDS = [0.05, 0.2, 1.0]
-AT_POINTS = ["registered", "list", *RPCS]
-ANY: dict[str, list[Any]] = {"rpc": RPCS, "when": ["before", "after"]}
+AT_POINTS = ["registered", "list", *PLUGIN_RPCS]
+ANY: dict[str, list[Any]] = {"rpc": PLUGIN_RPCS, "when": ["before", "after"]}
 CHAOS: dict[str, dict[str, list[Any]] | None] = {
     "reject-register": {"code": CHAOS_CODES},
     "delay-register": {"seconds": [*SECONDS, 9.0]},
@@ -161,7 +162,7 @@ CHAOS: dict[str, dict[str, list[Any]] | None] = {
     "stop-reading": {"seconds": SECONDS},
     "fail-call": {**ANY, "code": CHAOS_CODES},
     "delay-call": {**ANY, "seconds": SECONDS},
-    "cut-call": {"rpc": RPCS, "when": ["before", "during", "after"]},
+    "cut-call": {"rpc": PLUGIN_RPCS, "when": ["before", "during", "after"]},
     "fail-checkpoint": {"error": VALUES["error"]},
     "delay-checkpoint": {"seconds": SECONDS},
     "lose-checkpoint": {},
@@ -171,7 +172,7 @@ CHAOS: dict[str, dict[str, list[Any]] | None] = {
     "empty-pod-resources": {},
     "limit-pod-resources": {},
     "stale-pod-resources": None,
-    "end-list-stream": {"at": ["list", *RPCS]},
+    "end-list-stream": {"at": ["list", *PLUGIN_RPCS]},
     "delete-plugin-socket": {"at": AT_POINTS},
     "recreate-kubelet-socket": {"at": AT_POINTS},
     "restart": {"at": AT_POINTS, "keep_sockets": [False, True]},

@@ -14,16 +14,30 @@ from tools.bench import (
     admission,
     claims,
     control,
+    dra,
     lists,
     memory,
     podresources,
+    searching,
     startup,
     topology,
     web,
 )
 from tools.bench.model import SCALES, Case, Measurement, Scale
 
-MODULES = (admission, web, control, podresources, startup, lists, topology, memory, claims)
+MODULES = (
+    admission,
+    web,
+    control,
+    searching,
+    podresources,
+    startup,
+    lists,
+    topology,
+    memory,
+    claims,
+    dra,
+)
 
 
 class BenchmarkFailed(Exception):

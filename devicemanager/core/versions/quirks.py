@@ -153,6 +153,14 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             "two pods that start at the same time both prepare their shared claim",
             (since("1.20", value=False), since("1.32", evidence="seen in 1.36.3")),
         ),
+        "Q38": Quirk(
+            "the kubelet does not start if its state file of DRA is corrupt",
+            (since("1.20", value=False), since("1.32", evidence="seen in 1.36.3")),
+        ),
+        "Q39": Quirk(
+            "a pod cannot end if the ResourceClaim of one of its templates was never created",
+            (since("1.20", value=False), since("1.32", evidence="k/k#139772")),
+        ),
     }
 )
 """Map of a name to a quirk. No quirk is enabled by default."""

@@ -33,7 +33,15 @@ from devicemanager.events.calls.call import OK, Call, Direction
 from devicemanager.events.calls.matching import CallQueries, Mark
 from devicemanager.events.stream import EventStream, notify
 
-_FOR_PODS = frozenset({"Allocate", "GetPreferredAllocation", "PreStartContainer"})
+_FOR_PODS = frozenset(
+    {
+        "Allocate",
+        "GetPreferredAllocation",
+        "PreStartContainer",
+        "NodePrepareResources",
+        "NodeUnprepareResources",
+    }
+)
 _LONGEST_NAME = 512
 """Characters stored of a resource or endpoint name; the longest valid name has 317."""
 

@@ -13,6 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from protos import deviceplugin_v1beta1 as dp
+from protos import dra_v1, drahealth_v1
 from protos import pluginregistration_v1 as pr
 
 __all__ = ["RPCS", "device_ids", "request_data", "response_data"]
@@ -26,6 +27,19 @@ _MESSAGES: Mapping[str, tuple[type[Message], type[Message]]] = {
     "PreStartContainer": (dp.PreStartContainerRequest, dp.PreStartContainerResponse),
     "GetInfo": (pr.InfoRequest, pr.PluginInfo),
     "NotifyRegistrationStatus": (pr.RegistrationStatus, pr.RegistrationStatusResponse),
+    # The messages of v1beta1 and of v1alpha1 are those of v1.
+    "NodePrepareResources": (
+        dra_v1.NodePrepareResourcesRequest,
+        dra_v1.NodePrepareResourcesResponse,
+    ),
+    "NodeUnprepareResources": (
+        dra_v1.NodeUnprepareResourcesRequest,
+        dra_v1.NodeUnprepareResourcesResponse,
+    ),
+    "NodeWatchResources": (
+        drahealth_v1.NodeWatchResourcesRequest,
+        drahealth_v1.NodeWatchResourcesResponse,
+    ),
 }
 """Request and response types of each method."""
 RPCS = tuple(_MESSAGES)
@@ -67,7 +81,7 @@ def _value(value: Any) -> Any:
         case Message():
             return _message(value)
         case Mapping():
-            return dict(sorted(value.items()))  # maps of the API have string values
+            return {key: _value(value[key]) for key in sorted(value)}
         case str() | bytes():
             return value
         case Sequence():

@@ -31,6 +31,7 @@ from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
     from devicemanager.core.node import NodeStatus
+    from devicemanager.core.pods import Pod
     from devicemanager.core.podstatus.conditions import Gates
     from devicemanager.core.podstatus.containers import ContainerStatus
     from devicemanager.core.podstatus.phase import Phase
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.pods.pod_info import PodInfo
     from devicemanager.kubelet.telemetry import NodeTelemetry
     from devicemanager.objects.manifests import Source
+    from devicemanager.objects.manifests.resource_claims import ClaimSources
 
 __all__ = ["InMemoryKubelet"]
 
@@ -230,8 +232,18 @@ class InMemoryKubelet:
 
     # -- pods ------------------------------------------------------------------------
 
-    def admit(self, manifest: Source, *, start: bool = True) -> Admission:
-        """Admit a pod, as ``MockKubelet.admit`` does."""
+    def admit(
+        self,
+        manifest: Source,
+        *,
+        start: bool = True,
+        claims: ClaimSources | None = None,
+        reserve: bool = True,
+    ) -> Admission:
+        """Admit a pod, as ``MockKubelet.admit`` does. Raises RequestError with ``claims``: this
+        kubelet has no DRA drivers."""
+        if claims is not None:
+            raise RequestError("an in-memory kubelet has no DRA drivers: use MockKubelet")
         return self._pods.admit(manifest, start=start)
 
     def restore(
@@ -244,6 +256,13 @@ class InMemoryKubelet:
     ) -> Admission:
         """Take over a pod of an earlier kubelet, as ``MockKubelet.restore`` does."""
         return self._pods.restore(manifest, devices, statuses, start_time)
+
+    def adopt(self, pod: Pod) -> None:
+        """Add a running pod of the saved checkpoint without an admission."""
+        with self._store.lock:
+            record = self._store.add(pod, self.clock.time())
+            record.admitted = True
+            record.all_started()
 
     def start_pod(self, uid: str) -> None:
         """Start the containers of an admitted pod, as ``MockKubelet.start_pod`` does."""

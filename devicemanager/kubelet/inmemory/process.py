@@ -122,7 +122,7 @@ class InMemoryProcess:
     def stop(self) -> None:
         """Cancel all timers and close the manager."""
         # The timers of containers call the manager, so they are cancelled first.
-        self.workers.life.close()
+        self.workers.close()
         self.manager.close()
 
 

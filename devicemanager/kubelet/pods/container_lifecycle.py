@@ -13,10 +13,9 @@ deletion. Timers use the kubelet's clock, so a test can advance them. They belon
 instance: ``close`` cancels them. ``resume`` of the next instance starts waiting containers
 immediately, because a restarted kubelet has forgotten its backoffs.
 
-Races: a timer can fire while the pod is deleted or the kubelet stops. A callback first removes its
-timer and returns if the lifecycle is closed. It then checks, under the store's lock, that the pod
-is not deleted and the container does not run. ``_call_at`` starts a timer before it stores the
-timer, so it checks ``_closed`` again afterwards.
+Races: a timer can fire while the pod is deleted or the kubelet stops. ``Timers`` calls no callback
+once the lifecycle is closed. A callback checks, under the store's lock, that the pod is not
+deleted and the container does not run.
 """
 
 from __future__ import annotations
@@ -33,9 +32,10 @@ from devicemanager.core.pods import Container, RestartPolicy
 from devicemanager.core.podstatus.containers import KILLED, Running, Terminated
 from devicemanager.core.podstatus.phase import Phase, phase_of
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.io.clock import Cancel, Clock
+from devicemanager.io.clock import Clock
 from devicemanager.kubelet.pods.containers import Containers
 from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
+from devicemanager.kubelet.pods.timers import Timers
 
 INITIAL, LONGEST = 10.0, 300.0
 """The first and the longest wait before a restart, in seconds (``backOffPeriod``,
@@ -120,11 +120,10 @@ class ContainerLifecycle:
         self._events = events
         self._finish = finish
         self._remove = remove
-        # Guards the three fields below.
+        self._timers: Timers[_Key] = Timers(clock)
+        # Guards _back_off.
         self._lock = threading.Lock()
         self._back_off: BackOff[_Key] = BackOff()
-        self._timers: dict[_Key, Cancel] = {}
-        self._closed = False
 
     # -- the end of a container ------------------------------------------------------
 
@@ -204,16 +203,12 @@ class ContainerLifecycle:
         )
         with self._store.lock:
             record.set_waiting(container.name, "CrashLoopBackOff", message)
-        self._call_at(key, when, lambda: self._restart(record, container, finished_at))
+        self._timers.start_at(key, when, lambda: self._restart(record, container, finished_at))
         self._events.publish(EventKind.CONTAINER_BACK_OFF, message, pod=record.pod.uid)
 
     def _restart(self, record: PodRecord, container: Container, finished_at: float) -> None:
         key = record.pod.uid, container.name
-        with self._lock:
-            self._timers.pop(key, None)
-            if self._closed:
-                return
-        if not self._may_start(record, container):
+        if self._timers.closed or not self._may_start(record, container):
             return
         with self._lock:
             self._back_off.starts(key, finished_at, self._clock.monotonic())
@@ -233,7 +228,7 @@ class ContainerLifecycle:
             when = finished_at + self._back_off.wait(key, finished_at)
         # The backoff may be over already: the minimum prevents a busy loop.
         when = max(when, self._clock.monotonic() + _SHORTEST_GRACE)
-        self._call_at(key, when, lambda: self._restart(record, container, finished_at))
+        self._timers.start_at(key, when, lambda: self._restart(record, container, finished_at))
 
     def _may_start(self, record: PodRecord, container: Container) -> bool:
         with self._store.lock:
@@ -241,6 +236,7 @@ class ContainerLifecycle:
                 self._store.is_current(record)
                 and record.is_active
                 and record.deletion_grace is None
+                and record.ending is None
                 and container.name not in record.running
             )
 
@@ -294,15 +290,10 @@ class ContainerLifecycle:
         if not record.running:
             self._end_deletion(record)
             return
-        when = self._clock.monotonic() + grace
-        self._call_at((record.pod.uid, None), when, lambda: self._kill(record))
+        self._timers.start((record.pod.uid, None), grace, lambda: self._kill(record))
 
     def _kill(self, record: PodRecord) -> None:
         """End all containers that are still running after the grace period, as SIGKILL does."""
-        with self._lock:
-            self._timers.pop((record.pod.uid, None), None)
-            if self._closed:
-                return
         with self._store.lock:
             if not self._store.is_current(record):
                 return
@@ -317,42 +308,22 @@ class ContainerLifecycle:
             self._after_end(record, container)
 
     def _end_deletion(self, record: PodRecord) -> None:
-        with self._lock:
-            if self._closed:
-                return
-        self._remove(record)
+        if not self._timers.closed:
+            self._remove(record)
 
     # -- timers ----------------------------------------------------------------------
 
-    def _call_at(self, key: _Key, when: float, callback: Callable[[], None]) -> None:
-        cancel = self._clock.call_at(when, callback)
-        with self._lock:
-            old, self._timers[key] = self._timers.pop(key, None), cancel
-            is_closed = self._closed
-        # Called without the lock: cancelling waits for a callback in progress, which takes it.
-        if old is not None:
-            old()
-        if is_closed:
-            cancel()
-
     def forget(self, record: PodRecord) -> None:
         """Cancel the pod's timers and reset its backoffs."""
+        names = [None, *(container.name for container, _ in record.pod.all_containers())]
+        self._timers.cancel(*((record.pod.uid, name) for name in names))
         with self._lock:
-            keys = [key for key in self._timers if key[0] == record.pod.uid]
-            cancels = [self._timers.pop(key) for key in keys]
-            for container, _ in record.pod.all_containers():
-                self._back_off.forget((record.pod.uid, container.name))
-        for cancel in cancels:
-            cancel()
+            for name in names[1:]:
+                self._back_off.forget((record.pod.uid, name))
 
     def close(self) -> None:
         """Cancel all timers, and wait for callbacks in progress."""
-        with self._lock:
-            self._closed = True
-            cancels = list(self._timers.values())
-            self._timers.clear()
-        for cancel in cancels:
-            cancel()
+        self._timers.close()
 
 
 def _is_restarted(record: PodRecord, container: Container, exit_code: int) -> bool:

@@ -9,6 +9,7 @@ what the step allocated: the deletion freed only the devices that the pod had be
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import attrs
@@ -19,8 +20,10 @@ from devicemanager.core.pods import Container, Pod
 from devicemanager.core.rejection import Rejected
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.pods.dra import LazyDra, PodDra
 from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
+from devicemanager.kubelet.pods.sandboxes import Sandboxes
 
 if TYPE_CHECKING:
     from devicemanager.core.runoptions import RunOptions
@@ -36,9 +39,13 @@ class Containers:
         manager: DeviceManager,
         events: EventStream,
         claims: LazyClaims,
+        dra: LazyDra[PodDra],
+        sandboxes: Sandboxes,
         cdi: CdiRules | None = None,
     ) -> None:
         self._cdi = cdi or CdiRules()
+        self._dra = dra
+        self._sandboxes = sandboxes
         self._store = store
         self._manager = manager
         self._events = events
@@ -47,24 +54,35 @@ class Containers:
     def start(self, record: PodRecord, name: str) -> RunOptions:
         """Start one container by name, and return its merged settings.
 
-        Raises RequestError if the container is unknown or the pod has ended, and AllocationError
-        if a plugin fails.
+        Raises RequestError if the container is unknown or the pod has ended, AllocationError if a
+        plugin fails, and DraError if the pod's claims cannot be prepared.
         """
         container, is_init = record.container(name)
         self._check_starts(record)
+        self._sandboxes.create(record)
         return self._start(record, container, is_init)
 
     def start_all(self, record: PodRecord, admission: Admission) -> Admission:
         """Start all containers in order, and return the admission with the results.
 
-        After an init container that cannot be started, no further container is started.
+        After an init container that cannot be started, no further container is started. Without a
+        sandbox, no container is started, and the next periodic sync tries again.
         """
         outcomes = dict(admission.containers)
+        if text := self._sandbox_error(record):
+            outcomes = {name: attrs.evolve(each, error=text) for name, each in outcomes.items()}
+            return attrs.evolve(admission, containers=outcomes)
         for container, is_init in record.pod.all_containers():
             outcome = outcomes[container.name]
             try:
                 options = self._start(record, container, is_init)
                 outcomes[container.name] = attrs.evolve(outcome, options=options)
+                if record.uses_dra:
+                    # The devices are known only now: drivers choose what a container gets.
+                    outcomes[container.name] = attrs.evolve(
+                        outcomes[container.name],
+                        claims=self._dra.devices(record.pod, container.name),
+                    )
             except (DeviceManagerError, ValueError) as error:
                 outcomes[container.name] = attrs.evolve(outcome, error=str(error))
                 self.failed(record, container, error)
@@ -79,8 +97,19 @@ class Containers:
         container, no further container is started. Raises RequestError if the pod has ended or is
         being deleted.
         """
+        self._check_starts(record)
+        if not self._sandbox_error(record):
+            self._start_each(record, only_new=True)
+
+    def start_again(self, record: PodRecord) -> None:
+        """Start all containers in a new sandbox, as ``start_remaining`` starts the others."""
+        self._check_starts(record)
+        if not self._sandbox_error(record):
+            self._start_each(record, only_new=False)
+
+    def _start_each(self, record: PodRecord, *, only_new: bool) -> None:
         for container, is_init in record.pod.all_containers():
-            if record.status(container.name).was_started:
+            if only_new and record.status(container.name).was_started:
                 continue
             self._check_starts(record)
             try:
@@ -89,6 +118,19 @@ class Containers:
                 self.failed(record, container, error)
                 if is_init:
                     break
+
+    def _sandbox_error(self, record: PodRecord) -> str:
+        """Create the pod's sandbox. If that fails, return the error, and try again later."""
+        try:
+            self._sandboxes.create(record)
+        except DeviceManagerError as error:
+            self._sandboxes.retry(record, lambda: self._retry(record))
+            return str(error)
+        return ""
+
+    def _retry(self, record: PodRecord) -> None:
+        with contextlib.suppress(RequestError):  # the pod has ended meanwhile
+            self.start_remaining(record)
 
     def _check_starts(self, record: PodRecord) -> None:
         if not record.is_active:
@@ -99,6 +141,10 @@ class Containers:
         if record.deletion_grace is not None:
             raise RequestError(
                 f"cannot start a container of pod {title(record.pod)}: it is being deleted"
+            )
+        if record.ending is not None:
+            raise RequestError(
+                f"cannot start a container of pod {title(record.pod)}: its containers have ended"
             )
 
     def failed(self, record: PodRecord, container: Container, error: Exception) -> None:
@@ -129,6 +175,7 @@ class Containers:
         # The kubelet's order: if a plugin requires PreStartContainer and the container has no
         # recorded devices, PreStartContainer fails and Allocate is never called.
         self._check_exists(record)
+        of_claims = self._dra.cdi_devices(pod, container.name) if record.uses_dra else ()
         requested = [name for name, count in container.limits.items() if count]
         self._manager.pre_start(pod.uid, container.name, requested)
         self._check_exists(record)
@@ -139,10 +186,15 @@ class Containers:
         options = self._cdi.options(held, pod.uid, container.name)
         problem = self._cdi.problem(options, pod.uid, container.name)
         options = _with_cdi(options, self._claims.cdi_devices(pod, container.name))
+        if of_claims:
+            # Repeats remain, as in the kubelet.
+            options = attrs.evolve(options, cdi_devices=(*of_claims, *options.cdi_devices))
         with self._store.lock:
             # With the store's lock held, because readers must see all changes of the record
             # together.
             record.started(container, is_init, self._manager.clock.time())
+            if of_claims:
+                record.cdi_devices[container.name] = of_claims
         where = f"pod {title(pod)} container {container.name}"
         for conflict in options.conflicts:
             self._events.publish(EventKind.CONFLICT, f"{where}: {conflict}", pod=pod.uid)

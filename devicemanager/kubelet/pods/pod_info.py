@@ -82,6 +82,8 @@ class ContainerInfo:
     """Sorted IDs of the allocated devices, by resource."""
     claim_devices: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Devices allocated to the container's resource claims, as pool/device, by claim."""
+    cdi_devices: tuple[str, ...] = ()
+    """CDI devices that a started container got for its ResourceClaims, from DRA drivers."""
 
     @property
     def wanted_devices(self) -> dict[str, int]:
@@ -223,4 +225,5 @@ def _container_info(
         restart_count=status.restart_count,
         devices={str(name): tuple(sorted(held[name].ids)) for name in sorted(held)},
         claim_devices=dict(claims),
+        cdi_devices=record.cdi_devices.get(container.name, ()),
     )

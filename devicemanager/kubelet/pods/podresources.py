@@ -78,7 +78,7 @@ class PodSource:
         allocatable_unhealthy: bool = False,
         shared_cpus: bool = False,
         quirks: frozenset[str] = frozenset(),
-        claims: ClaimSource | None = None,
+        claims: Sequence[ClaimSource] = (),
         free_inactive: Callable[[], None] = lambda: None,
     ) -> None:
         """Optional arguments select the behaviour of a kubelet version.
@@ -111,7 +111,7 @@ class PodSource:
         """Return a number that grows with every change of pods, allocations, claims or lists."""
         # Every request calls this method first, so no response has devices of inactive pods.
         self._free_inactive()
-        claims = self._claims.version if self._claims else 0
+        claims = sum(each.version for each in self._claims)
         return self._state.version + self._snapshot().version + claims
 
     def pods(self) -> Sequence[podresources.Pod]:
@@ -161,15 +161,22 @@ class PodSource:
     def _claim_versions(self, uids: Sequence[PodUid]) -> list[int] | None:
         """Return the claim version of each pod; None if the node has no claims."""
         # Most nodes have no claims: a List needs no further time for them.
-        if self._claims is None or not self._claims.version:
+        used = [each for each in self._claims if each.version]
+        if not used:
             return None
-        return list(map(self._claims.pod_version, uids))
+        return [sum(each.pod_version(uid) for each in used) for uid in uids]
 
     def _dynamic(self, pod: Pod) -> Dynamic:
-        claims = self._claims
-        if claims is None:
+        if not self._claims:
             return {}
-        return {c.name: claims.dynamic_resources(pod, c.name) for c, _ in pod.all_containers()}
+        return {
+            container.name: tuple(
+                listed
+                for claims in self._claims
+                for listed in claims.dynamic_resources(pod, container.name)
+            )
+            for container, _ in pod.all_containers()
+        }
 
     def _held(self, pod: Pod) -> _Held:
         """Return everything allocated to a pod. Must be called with the state's lock held."""

@@ -74,7 +74,14 @@ class PodRecord:
     """Statuses of containers that were started or failed to start. The method ``status`` also
     returns a status for other containers."""
     has_sandbox: bool = False
-    """True if a container was started since the node booted."""
+    """True if the pod's sandbox was created since the node booted, for its first container."""
+    uses_dra: bool = False
+    """True if DRA drivers prepare the pod's claims before its sandbox is created."""
+    cdi_devices: dict[ContainerName, tuple[str, ...]] = attrs.field(factory=dict)
+    """CDI devices that containers of a pod with DRA got at their last start."""
+    ending: tuple[Phase, str, str] | None = None
+    """Phase, reason and message that the pod will have when its claims are unprepared; None unless
+    its containers have stopped for good."""
     deletion_grace: float | None = None
     """Grace period of the pod's deletion in seconds; None if the pod is not being deleted."""
     deletion_time: float | None = None
@@ -199,6 +206,7 @@ class PodRecord:
             # The status that containerd reports for a container that it finds dead.
             self.statuses[name] = self.statuses[name].ended(255, "Unknown", None)
         self.running = self.finished = self.restarted = frozenset()
+        self.cdi_devices.clear()
         self.has_sandbox = False
 
     def phase_after(self, exit_codes: Mapping[str, int]) -> Phase:

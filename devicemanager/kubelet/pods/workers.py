@@ -38,15 +38,18 @@ from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.errors import AllocationError, RequestError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Pod
-from devicemanager.core.podstatus.containers import ContainerStatus
+from devicemanager.core.podstatus.containers import KILLED, ContainerStatus
 from devicemanager.core.rejection import Rejected, rejected_by_allocation
 from devicemanager.core.versions.changelog import describe
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.pods.container_lifecycle import ContainerLifecycle
 from devicemanager.kubelet.pods.containers import Containers
+from devicemanager.kubelet.pods.dra import LazyDra, PodDra
 from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.pods.records import Phase, PodRecord, PodStore, pod_uid, title
+from devicemanager.kubelet.pods.sandboxes import Sandboxes
+from devicemanager.kubelet.pods.timers import Timers
 from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
@@ -69,8 +72,10 @@ class PodWorkers:
         settings: Settings,
         events: EventStream,
         claims: LazyClaims | None = None,
+        dra: LazyDra[PodDra] | None = None,
     ) -> None:
-        """``claims`` are the node's structured claims, which outlive the kubelet's process."""
+        """``claims`` are the node's structured claims, which outlive the kubelet's process. ``dra``
+        is the DRA manager of this process."""
         self._store = store
         self._manager = manager
         self._claims = claims or LazyClaims(events, settings.node_name)
@@ -78,7 +83,12 @@ class PodWorkers:
         self._events = events
         self._has_readmitted = False
         self._cdi = CdiRules.of(settings.behaviour)
-        self._containers = Containers(store, manager, events, self._claims, self._cdi)
+        self._dra: LazyDra[PodDra] = dra or LazyDra()
+        self._syncs: Timers[PodUid] = Timers(manager.clock, threaded=True)
+        self._sandboxes = Sandboxes(store, self._dra, self._syncs)
+        self._containers = Containers(
+            store, manager, events, self._claims, self._dra, self._sandboxes, self._cdi
+        )
         self.life = ContainerLifecycle(
             store, self._containers, manager.clock, events, self._finish, self._delete
         )
@@ -88,8 +98,10 @@ class PodWorkers:
     def admit(self, pod: Pod, *, start: bool) -> Admission:
         """Admit a new pod and, if ``start`` is true, start its containers; return the result."""
         pod = self._drop_unknown_fields(pod)
+        uses_dra = self.uses_dra(pod)
         with self._store.lock:
             record = self._store.add(pod, self._manager.clock.time())
+            record.uses_dra = uses_dra
             known_before = self._is_restored(pod.uid)
         # If the checkpoint has the pod, an earlier kubelet started its containers, and they are
         # still running.
@@ -101,6 +113,10 @@ class PodWorkers:
         if known_before:
             self._check_sources()
         return admission
+
+    def uses_dra(self, pod: Pod) -> bool:
+        """True if DRA drivers serve the pod's claims, and not the structured claims."""
+        return self._dra.serves(pod) and not self._claims.serves(pod)
 
     def _drop_unknown_fields(self, pod: Pod) -> Pod:
         """Return the pod without the fields that this kubelet version does not know."""
@@ -125,8 +141,10 @@ class PodWorkers:
     ) -> Admission:
         """Take over a pod that an earlier kubelet ran, as ``MockKubelet.restore`` describes."""
         pod, begun = self._drop_unknown_fields(pod), time.monotonic()
+        uses_dra = self.uses_dra(pod)
         with self._store.lock:
             record = self._store.add(pod, start_time or self._manager.clock.time())
+            record.uses_dra = uses_dra
             known = self._is_restored(pod.uid)
             if statuses is None:
                 record.all_started()
@@ -149,6 +167,8 @@ class PodWorkers:
         """True if the pod has stored devices or claims, and not all stored pods are known yet."""
         if not self._manager.is_sources_ready and self._manager.holdings(uid):
             return True
+        if not self._dra.is_sources_ready and uid in self._dra.pods():
+            return True
         return not self._claims.is_sources_ready and uid in self._claims.pods()
 
     def readmit(self, order: Iterable[PodRecord] | None = None) -> None:
@@ -166,6 +186,9 @@ class PodWorkers:
                 self._manager.deactivate(record.pod.uid)
                 continue
             if not record.admitted:
+                continue
+            if record.ending is not None:
+                self._finish(record, *record.ending)
                 continue
             was_running = record.has_sandbox
             if not was_running and self._settings.wait_for_plugin:
@@ -198,8 +221,10 @@ class PodWorkers:
             context = record.context(ready, self._settings.quirks)
             if holding is not None:
                 context = attrs.evolve(context, running=context.running & holding)
-            # Claims first: they can reject the pod before any plugin is called.
-            self._claims.admit(pod)
+            # Claims first: they can reject the pod before any plugin is called. DRA never rejects a
+            # pod: a pod whose claims cannot be prepared stays Pending.
+            if not record.uses_dra:
+                self._claims.admit(pod)
             allocation = self._manager.admit(pod, context)
             self._note_admitted(record)
             self._claims.admitted(pod.uid)
@@ -274,7 +299,7 @@ class PodWorkers:
                 container.name,
                 held.get(container.name, {}),
                 affinity_nodes(allocation.affinities.get(container.name)),
-                claims=self._claims.devices(pod, container.name),
+                claims=self.claim_devices(pod, container.name),
                 merging=self._cdi.merging(held, pod.uid, container.name),
             )
             for container, _ in pod.all_containers()
@@ -370,6 +395,7 @@ class PodWorkers:
             uids = self._store.uids()
             released = self._manager.forget_all_but(uids)
             self._claims.remove_other_pods(uids)
+        self._dra.sources_ready()
         self._claims.flush()
         if released:
             self._manager.write()
@@ -381,9 +407,10 @@ class PodWorkers:
 
     def _check_sources(self) -> None:
         """Call ``sources_ready`` if every pod that has devices or claims is known."""
-        if self._manager.is_sources_ready and self._claims.is_sources_ready:
+        owners = self._manager, self._claims, self._dra
+        if all(each.is_sources_ready for each in owners):
             return
-        if self._manager.pods() | self._claims.pods() <= self._store.uids():
+        if frozenset().union(*(each.pods() for each in owners)) <= self._store.uids():
             self.sources_ready()
 
     # -- end -------------------------------------------------------------------------
@@ -423,7 +450,10 @@ class PodWorkers:
         return phase
 
     def _finish(self, record: PodRecord, phase: Phase, reason: str = "", message: str = "") -> None:
-        """Set the final phase of a pod: stop its sidecars, and free its devices and claims."""
+        """Set the final phase of a pod: stop its sidecars, and free its devices and claims.
+
+        The phase does not change before drivers have unprepared the pod's claims.
+        """
         pod = record.pod
         with self._store.lock:
             if not self._store.is_current(record) or not record.is_active:
@@ -432,6 +462,12 @@ class PodWorkers:
             # Only sidecars are still running: they stop when the last app container has exited.
             for name in record.running:
                 record.ended(name, 0, "Completed", now)
+            record.ending = phase, reason, message
+        if not self._sandboxes.remove(record, lambda: self._finish(record, phase, reason, message)):
+            return
+        with self._store.lock:
+            if not self._store.is_current(record) or not record.is_active:
+                return
             self._store.end(record, phase, reason, message)
             # Under the lock, because another pod can be admitted with this UID afterwards.
             self._manager.deactivate(pod.uid)
@@ -449,12 +485,33 @@ class PodWorkers:
             self.terminate((record.pod.uid,))
 
     def terminate(self, uids: Iterable[str]) -> None:
-        """Delete these pods. If one UID is unknown, raise RequestError and delete no pod."""
+        """Delete these pods. If one UID is unknown, raise RequestError and delete no pod.
+
+        A pod whose claims cannot be unprepared stays, and its deletion is tried again later.
+        """
         with self._store.lock:
             records = [self._store.known(uid) for uid in uids]
+            prepared = [each for each in records if each.uses_dra and each.is_active]
+            for record in prepared:
+                record.deletion_grace = record.deletion_grace or 0.0
+                record.stop(KILLED, self._manager.clock.time())
+        self._remove(*(each for each in records if each not in prepared))
+        for record in prepared:
+            self._terminate_prepared(record)
+
+    def _terminate_prepared(self, record: PodRecord) -> None:
+        if self._sandboxes.remove(record, lambda: self._terminate_prepared(record)):
+            self._remove(record)
+
+    def _remove(self, *records: PodRecord) -> None:
+        """Remove pods whose claims are not prepared, and free their devices."""
+        with self._store.lock:
+            records = tuple(each for each in records if self._store.is_current(each))
             for record in records:
                 self._store.remove(record)
             self._claims.remove_pods(*(record.pod.uid for record in records))
+        if not records:
+            return
         self._manager.release(*(record.pod.uid for record in records))
         self._claims.flush()
         for record in records:
@@ -463,11 +520,43 @@ class PodWorkers:
                 EventKind.TERMINATED, f"pod {title(record.pod)} terminated", pod=record.pod.uid
             )
 
+    # -- sandboxes -------------------------------------------------------------------
+
+    def resync(self, uid: str) -> None:
+        """Do now what the pod's next periodic sync would do, as ``MockKubelet.resync`` does."""
+        record = self._store.known(uid)
+        if record.ending is not None:
+            self._finish(record, *record.ending)
+        elif record.deletion_grace is not None:
+            if not record.running:
+                self.terminate((uid,))
+        elif record.is_active:
+            self._containers.start_remaining(record)
+
+    def recreate_sandbox(self, uid: str) -> None:
+        """Stop the pod's containers and start them in a new sandbox."""
+        record = self._store.known(uid)
+        with self._store.lock:
+            if record.is_active:
+                record.containers_stop()
+        self.life.forget(record)
+        self._containers.start_again(record)
+
+    def close(self) -> None:
+        """Cancel all timers, and wait for callbacks in progress."""
+        self._syncs.close()
+        self.life.close()
+
     # -- containers ------------------------------------------------------------------
 
     def start_container(self, uid: str, container: str) -> RunOptions:
         """Start one container of a pod, and return the merged settings of its devices."""
         return self._containers.start(self._store.known(uid), container)
+
+    def claim_devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
+        """Return the devices of a container's claims by claim, as ``pool/device``."""
+        # A pod has claims of one kind; the other manager knows none of it.
+        return self._claims.devices(pod, container) or self._dra.devices(pod, container)
 
     def allocated_resources_status(
         self, uid: str
@@ -487,7 +576,8 @@ class PodWorkers:
             return status
         shown = {}
         for container in record.pod.containers:
-            of_claims = self._claims.health(record.pod, container.name)
+            claims = self._dra if record.uses_dra else self._claims
+            of_claims = claims.health(record.pod, container.name)
             if resources := (*status.get(container.name, ()), *of_claims):
                 shown[container.name] = tuple(sorted(resources, key=attrgetter("name")))
         return shown

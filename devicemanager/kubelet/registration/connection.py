@@ -96,14 +96,19 @@ class Calls:
         self._methods: dict[str, grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
 
     def make(
-        self, path: str, request: bytes, timeout: float | None, read: Callable[[bytes], T]
+        self,
+        path: str,
+        request: bytes,
+        timeout: float | None,
+        read: Callable[[bytes], T],
+        begun: Callable[[Callable[[], object]], None] | None = None,
     ) -> T:
         """Make a call, wait for its response, and return the response decoded by ``read``.
 
-        ``path`` is the gRPC path of the method; ``timeout`` None means no timeout. Raises
-        ``RpcError`` if the call fails.
+        ``path`` is the gRPC path of the method; ``timeout`` None means no timeout. ``begun`` gets a
+        function that cancels the call. Raises ``RpcError`` if the call fails.
         """
-        method = self._method(path)
+        method = self._method(path) if begun is None else self._cancellable(path, begun)
         call = self.begin(path, request)
         try:
             # The usual case, without faults, must be fast: every admission makes calls.
@@ -147,6 +152,18 @@ class Calls:
     def begin(self, path: str, request: bytes) -> CallInProgress | None:
         """Record the start of a call that is made elsewhere; None if calls are not recorded."""
         return None if self._recorder is None else self._recorder.begin(_name(path), request)
+
+    def _cancellable(
+        self, path: str, begun: Callable[[Callable[[], object]], None]
+    ) -> Callable[..., bytes]:
+        method = self._method(path)
+
+        def make(request: bytes, timeout: float | None) -> bytes:
+            future = method.future(request, timeout=timeout)
+            begun(future.cancel)
+            return future.result()
+
+        return make
 
     def _method(self, path: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
         # The callable of a method is slow to create, so it is created once.

@@ -28,11 +28,12 @@ class Registration(Protocol):
 class TypeHandler(Protocol):
     """Handler of the plugins of one type. Its method runs on the event loop of the registrar."""
 
-    async def register(self, path: Path, info: pr.PluginInfo) -> Registration:
+    async def register(self, path: Path, info: pr.PluginInfo, pid: int) -> Registration:
         """Check and register the plugin whose registration socket is ``path``.
 
-        Raises RegistrationRejected with the text for the plugin. NotConnected means that the
-        plugin passed the checks: kubelets before 1.36 do not retry it.
+        ``pid`` is its process ID, or 0 if that is unknown. Raises RegistrationRejected with the
+        text for the plugin. NotConnected means that the plugin passed the checks: kubelets before
+        1.36 do not retry it.
         """
 
 
@@ -42,7 +43,7 @@ class DevicePluginHandler:
     def __init__(self, registrar: Registrar) -> None:
         self._registrar = registrar
 
-    async def register(self, path: Path, info: pr.PluginInfo) -> Registration:
+    async def register(self, path: Path, info: pr.PluginInfo, pid: int) -> Registration:
         resource = ResourceName(info.name)
         # A plugin can serve the device plugin API on another socket than the registration API.
         socket = Path(info.endpoint) if info.endpoint else path

@@ -173,12 +173,12 @@ class PluginWatcher:
     async def _attempt(self, plugin: _Plugin) -> bool:
         """Make one handshake. Return False if it failed and must be retried."""
         try:
-            await self._registrar.dialer.dial(plugin.path, self._dial_timeout)
+            pid = await self._registrar.dialer.dial(plugin.path, self._dial_timeout)
             options = [sockets.AUTHORITY, ("grpc.max_receive_message_length", _LONGEST_INFO)]
             # Every attempt has a new channel: gRPC's backoff would delay the next attempt.
             channel = grpc.insecure_channel(sockets.target(plugin.path), options)
             try:
-                await self._handshake(plugin, channel)
+                await self._handshake(plugin, channel, pid)
             finally:
                 # On the pool, because closing can block.
                 await self._registrar.in_thread(channel.close)
@@ -190,7 +190,7 @@ class PluginWatcher:
             await self._registrar.in_thread(self._report, plugin.path, error)
         return plugin.registration is not None or plugin.is_given_up
 
-    async def _handshake(self, plugin: _Plugin, channel: grpc.Channel) -> None:
+    async def _handshake(self, plugin: _Plugin, channel: grpc.Channel, pid: int) -> None:
         """Call GetInfo, register the plugin, and notify it of the result.
 
         Raises EndpointError if one of the calls fails.
@@ -203,7 +203,7 @@ class PluginWatcher:
         fired = await self._fired(plugin.path, info)
         try:
             await self._inject_rejection(info, fired)
-            plugin.registration = await self._register(plugin.path, info)
+            plugin.registration = await self._register(plugin.path, info, pid)
         except RegistrationRejected as rejected:
             error = str(rejected)
             # Up to v1.35 the kubelet considers a plugin registered when it has passed the checks.
@@ -238,7 +238,7 @@ class PluginWatcher:
             rejected = RegistrationRejected(fault["text"], str(fault))
             raise await self._registrar.reject(resource, rejected)
 
-    async def _register(self, path: Path, info: pr.PluginInfo) -> Registration:
+    async def _register(self, path: Path, info: pr.PluginInfo, pid: int) -> Registration:
         handler = self._handlers.get(info.type)
         if handler is None:
             # The mock has no handler for other types, such as CSIPlugin.
@@ -246,7 +246,7 @@ class PluginWatcher:
             rejected = RegistrationRejected(text)
             raise await self._registrar.reject(ResourceName(info.name), rejected)
         # On the pool, because the first plugin of a type can load modules.
-        return await (await self._registrar.in_thread(handler)).register(path, info)
+        return await (await self._registrar.in_thread(handler)).register(path, info, pid)
 
     def _report_given_up(self, path: Path) -> None:
         self._events.publish(

@@ -7,21 +7,19 @@ that an API server has already validated.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from devicemanager.core.pods import Pod
-from devicemanager.io.safe_read import NotRegular, TooLarge, read_regular
-from devicemanager.objects.manifests.documents import MAX_SIZE, TOO_LARGE, load_documents
+from devicemanager.objects.manifests.documents import load_documents
 from devicemanager.objects.manifests.errors import (
     FieldError,
     ManifestError,
     described,
     plain,
-    shown,
 )
 from devicemanager.objects.manifests.fields import CONTAINER, POD_SPEC, RESOURCES
+from devicemanager.objects.manifests.sources import client_object, path_in, read
 from devicemanager.objects.manifests.spec import DefaultUid, pod_from, stable_uid
 
 __all__ = [
@@ -37,7 +35,6 @@ __all__ = [
 Source = Mapping[str, Any] | str | Path | Pod | object
 """A decoded manifest, YAML text, a path (Path or string), a ``kubernetes`` V1Pod, or a core Pod."""
 
-_SUFFIXES = (".yaml", ".yml", ".json")
 _EXPECTED = "invalid manifest: expected a dict, YAML text, a path or a V1Pod"
 
 
@@ -53,7 +50,7 @@ def parse(source: Source, *, default_uid: DefaultUid = stable_uid) -> Pod:
         if isinstance(source, Mapping):
             return pod_from(source, default_uid)
         if isinstance(source, str):
-            path = _path_in(source)
+            path = path_in(source)
             return (
                 _from_text(source, default_uid)
                 if path is None
@@ -76,12 +73,12 @@ def document(source: Source) -> Mapping[Any, Any] | str:
     """
     if isinstance(source, Mapping):
         return source
-    path = _path_in(source) if isinstance(source, str) else source
+    path = path_in(source) if isinstance(source, str) else source
     if path is None:
         return str(source)
     try:
         if isinstance(path, Path):
-            return _read(path)
+            return read(path)
         if type(source).__module__.startswith("kubernetes."):
             return _from_client(source)
     except ManifestError as error:
@@ -90,49 +87,11 @@ def document(source: Source) -> Mapping[Any, Any] | str:
     raise ManifestError(f"{_EXPECTED}, not {described(source)}")
 
 
-def _path_in(text: str) -> Path | None:
-    """Return the path that ``text`` contains; None if ``text`` is a manifest.
-
-    Raises ManifestError if ``text`` is neither.
-    """
-    if "\n" in text or text.lstrip().startswith("{"):
-        return None
-    try:
-        exists = Path(text).is_file()
-    except OSError:
-        exists = False
-    if exists or text.endswith(_SUFFIXES):
-        return Path(text)
-    # A one-line manifest needs a colon; without a colon, a mistyped path is more likely.
-    if ":" not in text:
-        raise ManifestError(f"{shown(text)} is neither an existing file nor a manifest")
-    return None
-
-
 def _from_file(path: Path, default_uid: DefaultUid) -> Pod:
     try:
-        return _from_text(_read(path), default_uid)
+        return _from_text(read(path), default_uid)
     except (ManifestError, FieldError) as error:
         raise ManifestError(f"{plain(str(path))}: {error}") from None
-
-
-def _read(path: Path) -> str:
-    try:
-        data = read_regular(path, MAX_SIZE)
-    except NotRegular as error:
-        raise ManifestError(str(error)) from None
-    except TooLarge:
-        raise ManifestError(TOO_LARGE) from None
-    except (FileNotFoundError, ValueError):  # ValueError: a name with a null character
-        raise ManifestError("No such file or directory") from None
-    except OSError as error:
-        raise ManifestError(f"cannot be read: {error.strerror}") from None
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ManifestError(
-            f"not UTF-8 text (at byte {error.start}): save the file as UTF-8"
-        ) from None
 
 
 def _from_text(text: str, default_uid: DefaultUid) -> Pod:
@@ -150,26 +109,15 @@ def _from_text(text: str, default_uid: DefaultUid) -> Pod:
     return pod_from(document, default_uid)
 
 
-@lru_cache(maxsize=1)
-def _sanitizer() -> Any:
-    from kubernetes.client import ApiClient
-
-    return ApiClient()
-
-
 def _from_client(pod: object) -> Mapping[Any, Any]:
     """Convert a client's ``V1Pod`` to JSON values, and add kind and apiVersion.
 
     The client omits these two fields.
     """
-    try:
-        plain = _sanitizer().sanitize_for_serialization(pod)
-    # The client raises many types of errors for objects with invalid content.
-    except Exception as error:
-        raise ManifestError(f"{type(pod).__name__} cannot be read: {error}") from None
-    if type(pod).__name__ != "V1Pod" or not isinstance(plain, Mapping):
+    found = client_object(pod)
+    if type(pod).__name__ != "V1Pod":
         raise ManifestError(f"expected a V1Pod, not {type(pod).__name__}")
-    return {"apiVersion": "v1", "kind": "Pod", **plain}
+    return {"apiVersion": "v1", "kind": "Pod", **found}
 
 
 # -- pods of an API server -----------------------------------------------------------------

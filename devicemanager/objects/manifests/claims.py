@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from devicemanager.core.ids import ContainerName, ResourceName
 from devicemanager.objects.manifests.errors import FieldError, invalid, required, wrong_type
@@ -72,24 +72,26 @@ def _source(item: Mapping[str, object], check_subdomain: CheckName) -> str | Non
     return str(claim)
 
 
-def read_container_claims(resources: object) -> tuple[str, ...]:
-    """Return the claim names in ``resources.claims`` of a container, each once.
+def read_container_claims(resources: object) -> tuple[tuple[str, str], ...]:
+    """Return ``resources.claims`` of a container: pairs of claim name and request.
 
-    Raises FieldError with a path below ``resources``.
+    The request is empty if none is named. Raises FieldError with a path below ``resources``.
     """
     if not isinstance(resources, Mapping):
         return ()
-    seen: list[tuple[str, object]] = []
+    seen: list[tuple[str, str]] = []
     for index, item in enumerate(_items("claims", resources.get("claims"))):
         name, request = item.get("name"), item.get("request")
         if name is None or name == "":
             raise required(f"claims[{index}].name")
         if not isinstance(name, str):
             raise wrong_type(f"claims[{index}].name", "a string", name)
-        if (name, request) in seen:
+        if not isinstance(request, str | None):
+            raise wrong_type(f"claims[{index}].request", "a string", request)
+        if (name, request or "") in seen:
             raise FieldError(f"claims[{index}]", f'Duplicate value: "{name}"')
-        seen.append((name, request))
-    return tuple(dict.fromkeys(name for name, _ in seen))
+        seen.append((name, request or ""))
+    return tuple(seen)
 
 
 def check_claims_exist(names: Collection[str], known: Collection[str]) -> None:
@@ -103,28 +105,54 @@ def check_claims_exist(names: Collection[str], known: Collection[str]) -> None:
             raise invalid(f"claims[{index}].name", name, text)
 
 
-def read_extended_resource_claims(
-    status: object,
-) -> frozenset[tuple[ContainerName, ResourceName]]:
-    """Return pairs of container and extended resource that a resource claim provides.
+class ExtendedClaim(NamedTuple):
+    """``status.extendedResourceClaimStatus``, which the scheduler sets (v1.34)."""
 
-    The scheduler records them in ``status.extendedResourceClaimStatus.requestMappings``
-    (v1.34). Raises FieldError with a path below ``status``.
+    name: str | None
+    requests: tuple[tuple[ContainerName, ResourceName, str], ...]
+    """Container, resource and request of each entry in ``requestMappings``."""
+
+
+def read_extended_resource_claim(status: object) -> ExtendedClaim:
+    """Return the claim that provides a pod's extended resources; its name is None without one.
+
+    Raises FieldError with a path below ``status``.
     """
     claim = _mapping(_mapping(status, "").get(_EXTENDED), _EXTENDED)
-    mappings = claim.get("requestMappings")
-    if mappings is None:
-        return frozenset()
+    name = claim.get("resourceClaimName")
+    if not isinstance(name, str | None):
+        raise wrong_type(f"{_EXTENDED}.resourceClaimName", "a string", name)
     field = f"{_EXTENDED}.requestMappings"
-    if not isinstance(mappings, (list, tuple)):
+    mappings = claim.get("requestMappings")
+    if not isinstance(mappings, list | tuple | None):
         raise wrong_type(field, "a list", mappings)
-    return frozenset(
-        (
-            ContainerName(_string(each, "containerName", f"{field}[{index}]")),
-            ResourceName(_string(each, "resourceName", f"{field}[{index}]")),
-        )
-        for index, each in enumerate(mappings)
+    return ExtendedClaim(
+        name,
+        tuple(
+            (
+                ContainerName(_string(each, "containerName", f"{field}[{index}]")),
+                ResourceName(_string(each, "resourceName", f"{field}[{index}]")),
+                _string({"requestName": "", **each}, "requestName", f"{field}[{index}]"),
+            )
+            for index, each in enumerate(mappings or ())
+        ),
     )
+
+
+def read_claim_statuses(status: object) -> dict[str, str | None]:
+    """Return ``status.resourceClaimStatuses``: the pod's name for a claim to the claim's name.
+
+    Raises FieldError with a path below ``status``.
+    """
+    found: dict[str, str | None] = {}
+    items = _mapping(status, "").get("resourceClaimStatuses")
+    for index, item in enumerate(_items("resourceClaimStatuses", items)):
+        field = f"resourceClaimStatuses[{index}]"
+        name = item.get("resourceClaimName")
+        if not isinstance(name, str | None):
+            raise wrong_type(f"{field}.resourceClaimName", "a string", name)
+        found[_string(item, "name", field)] = name
+    return found
 
 
 def _string(mapping: object, name: str, field: str) -> str:

@@ -12,12 +12,13 @@ from functools import lru_cache
 from typing import Any
 
 from devicemanager.core.api.names import is_dns1123_subdomain
-from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Amounts, Container, Pod, RestartPolicy
 from devicemanager.objects.manifests.claims import (
     check_claims_exist,
+    read_claim_statuses,
     read_container_claims,
-    read_extended_resource_claims,
+    read_extended_resource_claim,
     read_pod_claims,
 )
 from devicemanager.objects.manifests.errors import (
@@ -97,7 +98,7 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
         grace,
         bool(resources),
         pod_level,
-        _extended_resource_claims(manifest.get("status")),
+        **_claims_in_status(manifest.get("status")),
     )
 
 
@@ -121,11 +122,21 @@ def _pod_level_requests(resources: object, containers: Iterable[Container]) -> A
     }
 
 
-def _extended_resource_claims(status: object) -> frozenset[tuple[ContainerName, ResourceName]]:
+def _claims_in_status(status: object) -> dict[str, Any]:
+    """Return the fields of a Pod that come from its status."""
+    if status is None:
+        return {}
     try:
-        return read_extended_resource_claims(status)
+        extended = read_extended_resource_claim(status)
+        statuses = read_claim_statuses(status)
     except FieldError as error:
         raise error.under("status") from None
+    return {
+        "backed": frozenset((container, name) for container, name, _ in extended.requests),
+        "claim_statuses": statuses,
+        "extended_claim": extended.name,
+        "extended_requests": extended.requests,
+    }
 
 
 def _check_kind(manifest: Mapping[Any, Any]) -> None:
@@ -198,13 +209,14 @@ def _container(item: object, is_init: bool, names: set[str], claims: Collection[
     try:
         limits, requests = read_resources(item.get("resources"))
         used = read_container_claims(item.get("resources"))
-        check_claims_exist(used, claims)
+        names_used = tuple(dict.fromkeys(name for name, _ in used))
+        check_claims_exist(names_used, claims)
     except FieldError as error:
         raise error.under("resources") from None
     # The policy Always makes an init container a sidecar; other containers are not affected.
     policy = _restart_policy(item.get("restartPolicy"))
     restartable = is_init and policy is RestartPolicy.ALWAYS
-    return Container(ContainerName(name), limits, requests, restartable, used, image)
+    return Container(ContainerName(name), limits, requests, restartable, names_used, used, image)
 
 
 def _restart_policy(policy: object) -> RestartPolicy | None:

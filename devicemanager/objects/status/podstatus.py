@@ -215,7 +215,11 @@ def _resource(status: ResourceStatus) -> Object:
     return {
         "name": str(status.name),
         "resources": [
-            {"resourceID": str(each.resource_id), "health": str(each.health)}
+            {
+                "resourceID": str(each.resource_id),
+                "health": str(each.health),
+                **({} if each.message is None else {"message": each.message}),
+            }
             for each in status.resources
         ],
     }

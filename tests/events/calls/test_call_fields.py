@@ -12,9 +12,16 @@ from devicemanager.events.calls.matching import CallMismatch
 from devicemanager.events.calls.rendering import RPCS, device_ids, request_data, response_data
 from devicemanager.events.stream import EventKind, EventStream
 from protos import deviceplugin_v1beta1 as dp
+from protos import dra_v1, drahealth_v1
 from protos import pluginregistration_v1 as pr
 
 GPU = "vendor.com/gpu"
+CLAIM = dra_v1.Claim(namespace="n", uid="u", name="c")
+PREPARED = dra_v1.NodePrepareResourceResponse(
+    devices=[
+        dra_v1.Device(request_names=["r"], pool_name="p", device_name="d", cdi_device_ids=["v/c=d"])
+    ]
+)
 
 
 def pre_start(*ids: str) -> bytes:
@@ -205,6 +212,60 @@ PREFERRED = dp.ContainerPreferredAllocationRequest(
             {"plugin_registered": True, "error": ""},
             {},
         ),
+        (
+            "NodePrepareResources",
+            dra_v1.NodePrepareResourcesRequest(claims=[CLAIM]),
+            dra_v1.NodePrepareResourcesResponse(claims={"u": PREPARED}),
+            {"claims": [{"namespace": "n", "uid": "u", "name": "c"}]},
+            {
+                "claims": {
+                    "u": {
+                        "devices": [
+                            {
+                                "request_names": ["r"],
+                                "pool_name": "p",
+                                "device_name": "d",
+                                "cdi_device_ids": ["v/c=d"],
+                            }
+                        ],
+                        "error": "",
+                    }
+                }
+            },
+        ),
+        (
+            "NodeUnprepareResources",
+            dra_v1.NodeUnprepareResourcesRequest(claims=[CLAIM]),
+            dra_v1.NodeUnprepareResourcesResponse(
+                claims={"u": dra_v1.NodeUnprepareResourceResponse(error="busy")}
+            ),
+            {"claims": [{"namespace": "n", "uid": "u", "name": "c"}]},
+            {"claims": {"u": {"error": "busy"}}},
+        ),
+        (
+            "NodeWatchResources",
+            drahealth_v1.NodeWatchResourcesRequest(),
+            drahealth_v1.NodeWatchResourcesResponse(
+                devices=[
+                    drahealth_v1.DeviceHealth(
+                        device=drahealth_v1.DeviceIdentifier(pool_name="p", device_name="d"),
+                        message="hot",
+                    )
+                ]
+            ),
+            {},
+            {
+                "devices": [
+                    {
+                        "device": {"pool_name": "p", "device_name": "d"},
+                        "health": 0,
+                        "last_updated_time": 0,
+                        "health_check_timeout_seconds": 0,
+                        "message": "hot",
+                    }
+                ]
+            },
+        ),
     ],
     ids=RPCS,
 )
@@ -244,7 +305,13 @@ def recorder_of(log: CallLog, resource: str | None = GPU) -> CallRecorder:
 
 @pytest.mark.parametrize("rpc", RPCS)
 def test_calls_for_pods_have_a_limit_of_their_own(rpc: str) -> None:
-    is_for_pods = rpc in ("Allocate", "GetPreferredAllocation", "PreStartContainer")
+    is_for_pods = rpc in (
+        "Allocate",
+        "GetPreferredAllocation",
+        "PreStartContainer",
+        "NodePrepareResources",
+        "NodeUnprepareResources",
+    )
     log = CallLog(EventStream(), 1, 1000)
     recorder_of(log).begin(rpc).answered(b"")
     recorder_of(log).begin("Register" if is_for_pods else "Allocate").answered(b"")

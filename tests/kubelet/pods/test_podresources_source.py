@@ -62,7 +62,7 @@ class Node:
         self.claims.give(name)
 
     def source(self) -> PodSource:
-        return PodSource(self.state, self.snapshot, claims=self.claims)
+        return PodSource(self.state, self.snapshot, claims=(self.claims,))
 
     def hold(self, name: str) -> None:
         if name in self.pods:

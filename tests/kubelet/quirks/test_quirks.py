@@ -17,8 +17,10 @@ import podresources
 from devicemanager.core.dra.cache import ClaimCache
 from devicemanager.core.dra.effects import AwaitClaims, CallDriver
 from devicemanager.core.dra.errors import DraError
+from devicemanager.core.dra.model import PodClaim
 from devicemanager.core.dra.prepare import prepare
-from devicemanager.core.errors import EndpointError, KubeletPanic, RpcError
+from devicemanager.core.dra.unprepare import unprepare
+from devicemanager.core.errors import EndpointError, KubeletPanic, RpcError, StartError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events.stream import EventKind, EventStream
@@ -819,6 +821,31 @@ def test_two_pods_that_prepare_a_claim_at_the_same_time(quirks: Quirks) -> None:
     assert len(world.calls()) == 1 + len(quirks)
     (claim,) = world.cache
     assert claim.prepared and claim.pods == {"p-uid", "q-uid"}
+
+
+@sides("Q38")
+def test_corrupt_state_file_of_dra(quirks: Quirks, directory: Path) -> None:
+    (directory / "dra_manager_state").write_text("{")
+    kubelet = MockKubelet(directory, Settings(quirks=quirks))
+    if quirks:
+        with pytest.raises(StartError, match="failed to get checkpoint dra_manager_state"):
+            kubelet.start()
+        return
+    with kubelet:
+        assert (directory / "dra_manager_state.corrupt-1").exists()
+
+
+@sides("Q39")
+def test_end_of_a_pod_whose_claim_was_never_created(quirks: Quirks) -> None:
+    world = dra_world.World(dra_world.rules("1.37", *quirks))
+    pod = attrs.evolve(dra_world.pod("p"), claims=(PodClaim("x0", template="t"),))
+    steps = unprepare(pod, world.cache, world.drivers, world.rules)
+    if quirks:
+        with pytest.raises(DraError, match="ResourceClaim not created yet"):
+            dra_world.Run(world, steps)
+        return
+    dra_world.Run(world, steps).finish()
+    assert not world.calls()
 
 
 def test_every_quirk_is_tested_on_both_sides() -> None:

@@ -1,0 +1,23 @@
+"""``devicemanager dra``: work with dynamic resource allocation, without a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from devicemanager.cli import dra_allocate
+from devicemanager.cli.options import CommandParser
+
+if TYPE_CHECKING:
+    from devicemanager.cli.options import Subparsers
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add ``devicemanager dra`` and its actions."""
+    parser = subparsers.add_parser(
+        "dra",
+        help="allocate claims of resource.k8s.io",
+        description="Work with ResourceSlices, DeviceClasses and ResourceClaims of "
+        "resource.k8s.io in YAML or JSON files.",
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
+    dra_allocate.add(actions)

@@ -1,0 +1,300 @@
+"""Where the kubelet gets ResourceClaims from: the API server, or memory.
+
+``ClaimSource`` is what the DRA manager needs of an API server. ``ResourceClaims`` implements it in
+memory, for tests that hand claims to the kubelet; ``api_claims`` asks any API server.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import attrs
+
+from devicemanager.core.dra.errors import ClaimFetchError
+from devicemanager.core.dra.model import AllocationResult, ResourceClaim
+from devicemanager.core.errors import RequestError
+from devicemanager.core.pods import Pod
+from devicemanager.objects.manifests import stable_uid
+from devicemanager.objects.manifests.resource_claims import (
+    ClaimSources,
+    JsonClaim,
+    read_resource_claims,
+)
+
+__all__ = ["ClaimSource", "ResourceClaims", "claim_of"]
+
+_POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
+"""Annotation of a ResourceClaim that was made from a template: the pod's name for the claim."""
+
+
+Status = Mapping[str, Any]
+
+
+class ClaimSource(Protocol):
+    """Source of ResourceClaims, such as an API server. Thread-safe."""
+
+    def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return a ResourceClaim in v1. Raises ClaimFetchError with the API server's text."""
+
+    def wipe(self, selector: str) -> None:
+        """Delete all ResourceSlices that match the field selector. Raises DeviceManagerError if
+        that failed and must be tried again."""
+
+    def close(self) -> None:
+        """Give up requests in progress."""
+
+
+class ResourceClaims:
+    """ResourceClaims in memory, which tests can change at any time. Thread-safe.
+
+    A claim is a dict as in the API (v1). The objects survive restarts of the kubelet.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._claims: dict[tuple[str, str], JsonClaim] = {}
+        self._errors: dict[tuple[str, str], str] = {}
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    # -- as an API server ------------------------------------------------------------
+
+    def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Internal: return a ResourceClaim, or raise the error of an API server."""
+        with self._lock:
+            if error := self._errors.get((namespace, name)):
+                raise ClaimFetchError(error)
+            claim = self._claims.get((namespace, name))
+        if claim is None:
+            raise ClaimFetchError.not_found(name)
+        return claim
+
+    def wipe(self, selector: str) -> None:
+        """Internal: do nothing: there are no ResourceSlices in memory."""
+
+    def close(self) -> None:
+        """Internal: do nothing: no request waits."""
+
+    # -- for tests -------------------------------------------------------------------
+
+    def get(self, namespace: str, name: str) -> JsonClaim | None:
+        """Return a copy of a ResourceClaim; None if it does not exist."""
+        with self._lock:
+            return copy.deepcopy(self._claims.get((namespace, name)))
+
+    def list(self) -> tuple[JsonClaim, ...]:
+        """Return copies of all ResourceClaims, sorted by namespace and name."""
+        with self._lock:
+            return tuple(copy.deepcopy(self._claims[key]) for key in sorted(self._claims))
+
+    def apply(self, source: ClaimSources, *, namespace: str = "default") -> None:
+        """Create ResourceClaims, or replace those with the same name.
+
+        A source is a dict, YAML text, a path, an object of the package ``kubernetes``, or an
+        iterable of these, in v1, v1beta2 or v1beta1. A claim without a namespace gets
+        ``namespace``, and one without a UID gets the same UID each time. Raises ManifestError.
+        """
+        for claim in read_resource_claims(source):
+            self._put(claim, namespace)
+
+    def _put(self, claim: JsonClaim, namespace: str) -> JsonClaim:
+        metadata = claim["metadata"]
+        metadata.setdefault("namespace", namespace)
+        if not metadata.get("uid"):
+            metadata["uid"] = stable_uid("ResourceClaim", "/".join(_key(claim)))
+        claim = copy.deepcopy(claim)
+        with self._lock:
+            self._claims[_key(claim)] = claim
+        return claim
+
+    def adopt(self, pod: Pod, source: ClaimSources) -> Pod:
+        """Internal: add the claims of a pod, as the scheduler and the claim controller do.
+
+        Each claim is reserved for the pod. A claim that the pod does not name is taken as made from
+        one of the pod's templates: by the annotation ``resource.kubernetes.io/pod-claim-name``,
+        otherwise in order. It gets the pod as its owner, and the pod gets its name in
+        ``status.resourceClaimStatuses``. Return the pod with these names.
+
+        Raises ManifestError for an invalid claim, and RequestError for a claim that the pod cannot
+        use. Then nothing has changed.
+        """
+        claims = read_resource_claims(source)
+        statuses = {**pod.claim_statuses}
+        free = [
+            name
+            for name, claim in pod.resource_claims.items()
+            if claim is None and name not in statuses
+        ]
+        named = {*pod.resource_claims.values(), *statuses.values(), pod.extended_claim}
+        for claim in claims:
+            metadata = claim["metadata"]
+            metadata.setdefault("namespace", pod.namespace)
+            if metadata["namespace"] != pod.namespace:
+                raise RequestError(
+                    f"ResourceClaim {'/'.join(_key(claim))} is in another namespace than pod "
+                    f"{pod.namespace}/{pod.name}"
+                )
+            if metadata["name"] not in named:
+                entry = (metadata.get("annotations") or {}).get(_POD_CLAIM_NAME)
+                entry = entry if entry is not None else next(iter(free), None)
+                if entry not in free:
+                    raise RequestError(
+                        f"pod {pod.namespace}/{pod.name} does not use ResourceClaim "
+                        f"{metadata['name']}: name it in spec.resourceClaims"
+                    )
+                free.remove(entry)
+                statuses[entry] = metadata["name"]
+                metadata["ownerReferences"] = [_owner(pod)]
+            _reserve(claim, pod)
+        for claim in claims:
+            self._put(claim, pod.namespace)
+        return _with_statuses(pod, statuses)
+
+    def add(self, pod: Pod, source: ClaimSources) -> None:
+        """Internal: add claims as they are, in the pod's namespace if they name none."""
+        self.apply(source, namespace=pod.namespace)
+
+    def deallocate(self, namespace: str, name: str) -> None:
+        """Remove the allocation and the reservations of a claim. Raises RequestError if it does
+        not exist."""
+        self._change(namespace, name, lambda status: {})
+
+    def reserve(self, namespace: str, name: str, pod: Pod | str) -> None:
+        """Reserve a claim for a pod or for the UID of a pod."""
+        entry = _consumer(pod) if isinstance(pod, Pod) else {"resource": "pods", "uid": pod}
+        self._change(
+            namespace,
+            name,
+            lambda status: {**status, "reservedFor": [*_reserved(status), entry]},
+        )
+
+    def unreserve(self, namespace: str, name: str, uid: str) -> None:
+        """Remove the reservation of a claim for the pod with this UID."""
+        self._change(
+            namespace,
+            name,
+            lambda status: {
+                **status,
+                "reservedFor": [each for each in _reserved(status) if each.get("uid") != uid],
+            },
+        )
+
+    def replace(self, namespace: str, name: str, uid: str) -> None:
+        """Replace a claim by an equal one with another UID, as if it was deleted and recreated."""
+        with self._lock:
+            claim = self._known(namespace, name)
+            self._claims[namespace, name] = {**claim, "metadata": {**claim["metadata"], "uid": uid}}
+
+    def delete(self, namespace: str, name: str) -> None:
+        """Delete a claim. Raises RequestError if it does not exist."""
+        with self._lock:
+            self._known(namespace, name)
+            del self._claims[namespace, name]
+
+    def fail(self, namespace: str, name: str, error: str = "") -> None:
+        """Let requests for a claim fail with this text; an empty text ends that."""
+        with self._lock:
+            self._errors[namespace, name] = error
+
+    def clear(self) -> None:
+        """Delete all claims."""
+        with self._lock:
+            self._claims.clear()
+            self._errors.clear()
+
+    def _known(self, namespace: str, name: str) -> JsonClaim:
+        claim = self._claims.get((namespace, name))
+        if claim is None:
+            raise RequestError(f"no ResourceClaim has the name {namespace}/{name}")
+        return claim
+
+    def _change(self, namespace: str, name: str, change: Callable[[Status], Status]) -> None:
+        with self._lock:
+            claim = self._known(namespace, name)
+            status = change(claim.get("status") or {})
+            self._claims[namespace, name] = {**claim, "status": status}
+
+
+def _key(claim: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = claim["metadata"]
+    return metadata.get("namespace") or "default", metadata["name"]
+
+
+def _owner(pod: Pod) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": pod.name,
+        "uid": str(pod.uid),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _consumer(pod: Pod) -> dict[str, Any]:
+    return {"resource": "pods", "name": pod.name, "uid": str(pod.uid)}
+
+
+def _reserved(status: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    return status.get("reservedFor") or ()
+
+
+def _reserve(claim: JsonClaim, pod: Pod) -> None:
+    status = claim.get("status") or {}
+    # A claim that is not allocated has no reservations.
+    if status.get("allocation") is None:
+        return
+    if any(each.get("uid") == pod.uid for each in _reserved(status)):
+        return
+    claim["status"] = {**status, "reservedFor": [*_reserved(status), _consumer(pod)]}
+
+
+def _with_statuses(pod: Pod, statuses: Mapping[str, str | None]) -> Pod:
+    return pod if statuses == pod.claim_statuses else attrs.evolve(pod, claim_statuses=statuses)
+
+
+def claim_of(claim: Mapping[str, Any]) -> ResourceClaim:
+    """Return the fields of a ResourceClaim that the kubelet reads.
+
+    Raises ClaimFetchError if a field has another type than in the API.
+    """
+    try:
+        return _claim_of(claim)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ClaimFetchError(f"the ResourceClaim cannot be decoded: {error!r}") from error
+
+
+def _claim_of(claim: Mapping[str, Any]) -> ResourceClaim:
+    metadata, status = claim["metadata"], claim.get("status") or {}
+    allocation = status.get("allocation")
+    owners = [each for each in metadata.get("ownerReferences") or () if each.get("controller")]
+    owner: Mapping[str, Any] = owners[0] if owners else {}
+    reserved = list(_reserved(status))
+    return ResourceClaim(
+        metadata.get("namespace") or "default",
+        metadata["name"],
+        metadata.get("uid") or "",
+        None if allocation is None else _results(allocation),
+        tuple(each.get("uid") or "" for each in reserved),
+        tuple(each.get("name") or "" for each in reserved if each.get("resource") == "podgroups"),
+        owner.get("uid") if owner.get("kind") == "Pod" else None,
+        owner.get("name") if owner.get("kind") == "PodGroup" else None,
+    )
+
+
+def _results(allocation: Mapping[str, Any]) -> tuple[AllocationResult, ...]:
+    devices = allocation.get("devices") or {}
+    return tuple(
+        AllocationResult(
+            each.get("driver") or "",
+            each.get("request") or "",
+            each.get("pool") or "",
+            each.get("device") or "",
+            tuple(each.get("skipNodeOperations") or ()),
+        )
+        for each in devices.get("results") or ()
+    )

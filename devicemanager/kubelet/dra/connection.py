@@ -1,0 +1,194 @@
+"""The connection to one instance of a driver: calls, health streams, and whether it is connected.
+
+Each instance has one gRPC channel, which is connected from its registration until it is
+deregistered. When the connection breaks, the channel connects again by itself, as in the kubelet
+(pkg/kubelet/cm/dra/plugin/dra_plugin.go, v1.36). A call on a broken connection fails at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc.experimental import ChannelOptions
+
+from devicemanager.core.dra.drivers import Instance
+from devicemanager.core.dra.effects import CALL_TIMEOUT, Answer, CallDriver, Operation
+from devicemanager.core.dra.model import PreparedDevice, PrepareResult, UnprepareResult
+from devicemanager.core.ids import ResourceName
+from devicemanager.events.calls.call import OK
+from devicemanager.events.calls.log import CallLog
+from devicemanager.faults.registry import FaultRegistry
+from devicemanager.kubelet.registration.connection import Calls, from_grpc
+from devicemanager.kubelet.registration.fault_injection import PluginFaults
+from devicemanager.kubelet.settings import Settings
+from podresources.sockets import CHANNEL_OPTIONS, target
+from protos import dra_v1, dra_v1_grpc, dra_v1beta1_grpc, drahealth_v1_grpc, drahealth_v1alpha1_grpc
+
+__all__ = ["Begun", "DriverConnection"]
+
+_RECONNECT_PAUSE = 0.05
+"""Pause before a broken connection is made again, in seconds: a driver that accepts connections
+and closes them at once must not keep a thread busy."""
+
+_BEGIN_SECONDS = 1.0
+
+# The versions have the same messages and numbers; only v1 has the field share_id.
+_PATHS: Mapping[tuple[str, Operation], str] = {
+    ("v1", Operation.PREPARE): dra_v1_grpc.NODE_PREPARE_RESOURCES,
+    ("v1", Operation.UNPREPARE): dra_v1_grpc.NODE_UNPREPARE_RESOURCES,
+    ("v1beta1", Operation.PREPARE): dra_v1beta1_grpc.NODE_PREPARE_RESOURCES,
+    ("v1beta1", Operation.UNPREPARE): dra_v1beta1_grpc.NODE_UNPREPARE_RESOURCES,
+    ("v1alpha4", Operation.PREPARE): "/v1alpha3.Node/NodePrepareResources",
+    ("v1alpha4", Operation.UNPREPARE): "/v1alpha3.Node/NodeUnprepareResources",
+}
+_HEALTH_PATHS: Mapping[str, str] = {
+    "v1": drahealth_v1_grpc.NODE_WATCH_RESOURCES,
+    "v1alpha1": drahealth_v1alpha1_grpc.NODE_WATCH_RESOURCES,
+}
+
+
+Begun = Callable[[Callable[[], object]], None]
+
+
+class DriverConnection:
+    """Connection to one registered instance of a driver, from ``start`` to ``close``."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        settings: Settings,
+        calls: CallLog,
+        faults: FaultRegistry,
+        on_change: Callable[[bool], None],
+    ) -> None:
+        """``on_change`` is called with True or False when the connection was made or lost."""
+        self._on_change = on_change
+        self._closed = threading.Event()
+        self._is_watched = threading.Event()
+        self._is_watched.set()
+        self._connected = False
+        path = Path(instance.endpoint)
+        recorder = calls.recorder(instance.driver, instance.endpoint)
+        self._recorder = recorder
+        self._channel = grpc.insecure_channel(target(path), _options(settings))
+        self._calls = Calls(
+            self._channel,
+            recorder,
+            PluginFaults(faults, ResourceName(instance.driver), instance.endpoint),
+        )
+
+    def start(self) -> None:
+        """Connect in the background."""
+        self._is_watched.clear()
+        self._channel.subscribe(self._changed, try_to_connect=True)
+
+    def _changed(self, state: grpc.ChannelConnectivity) -> None:
+        self._is_watched.set()
+        if self._closed.is_set():
+            return
+        is_ready = state is grpc.ChannelConnectivity.READY
+        if is_ready is not self._connected:
+            self._connected = is_ready
+            self._on_change(is_ready)
+        if state is grpc.ChannelConnectivity.IDLE and not self._closed.wait(_RECONNECT_PAUSE):
+            # gRPC does not leave this state by itself: the connection broke, or nothing was called
+            # for 30 minutes.
+            self._connect()
+
+    def _connect(self) -> None:
+        # Not ``subscribe`` with ``try_to_connect``: gRPC's thread would do that later, and end with
+        # an exception if the channel was closed meanwhile.
+        channel: Any = self._channel
+        with contextlib.suppress(ValueError):  # the channel was closed
+            channel._channel.check_connectivity_state(True)
+
+    def call(self, effect: CallDriver, begun: Begun | None = None) -> Answer:
+        """Call the driver and return its answer by claim UID. Raises RpcError.
+
+        ``begun`` gets a function that cancels the call.
+        """
+        request = dra_v1.NodePrepareResourcesRequest(
+            claims=[
+                dra_v1.Claim(namespace=each.namespace, uid=each.uid, name=each.name)
+                for each in effect.claims
+            ]
+        )
+        path = _PATHS[effect.service, effect.operation]
+        data = request.SerializeToString()
+        if effect.operation is Operation.UNPREPARE:
+            return self._calls.make(path, data, CALL_TIMEOUT, _unprepared)
+        read = partial(_prepared, effect.service)
+        return self._calls.make(path, data, CALL_TIMEOUT, read, begun)
+
+    def watch_health(self, service: str) -> Iterator[bytes]:
+        """Open the health stream, and yield its messages as bytes until it ends.
+
+        Raises RpcError with the reason of its end; the code is OK if the driver ended it.
+        """
+        path = _HEALTH_PATHS[service]
+        call = self._calls.begin(path, b"")
+        end = OK, ""
+        try:
+            method: grpc.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(path)
+            stream = method(b"")
+            for message in stream:
+                if call is not None:
+                    call.received_message(message)
+                yield message
+        except (grpc.RpcError, ValueError) as error:
+            failed = from_grpc(error)
+            end = failed.code, failed.description
+            raise failed from error
+        finally:
+            if call is not None:
+                call.failed(*end)
+
+    def close(self) -> None:
+        """Close the connection: calls in flight fail with Canceled, and health streams end."""
+        self._closed.set()
+        # gRPC's thread must not find a closed channel when it begins: it would raise an exception.
+        self._is_watched.wait(_BEGIN_SECONDS)
+        self._channel.unsubscribe(self._changed)
+        self._channel.close()
+
+
+def _options(settings: Settings) -> list[tuple[str, int | str]]:
+    return [
+        *CHANNEL_OPTIONS,
+        # The thread that waits for health reports also reads them.
+        (ChannelOptions.SingleThreadedUnaryStream, 1),
+        ("grpc.max_receive_message_length", settings.max_list_bytes),
+        ("grpc.initial_reconnect_backoff_ms", 50),
+        ("grpc.max_reconnect_backoff_ms", 500),
+    ]
+
+
+def _prepared(service: str, data: bytes) -> Mapping[str, PrepareResult]:
+    answer = dra_v1.NodePrepareResourcesResponse.FromString(data)
+    return {
+        uid: PrepareResult(tuple([_device(each, service) for each in entry.devices]), entry.error)
+        for uid, entry in answer.claims.items()
+    }
+
+
+def _device(device: Any, service: str) -> PreparedDevice:
+    has_share = service == "v1" and device.HasField("share_id")
+    return PreparedDevice(
+        device.pool_name,
+        device.device_name,
+        device.share_id if has_share else None,
+        # An empty list is Go's nil.
+        tuple(device.request_names) or None,
+        tuple(device.cdi_device_ids) or None,
+    )
+
+
+def _unprepared(data: bytes) -> Mapping[str, UnprepareResult]:
+    answer = dra_v1.NodeUnprepareResourcesResponse.FromString(data)
+    return {uid: UnprepareResult(entry.error) for uid, entry in answer.claims.items()}

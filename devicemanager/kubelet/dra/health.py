@@ -1,0 +1,199 @@
+"""Health of DRA devices: a stream per driver instance, and the file ``dra_health_state``.
+
+Follows ``WatchResources`` and ``HandleWatchResourcesStream`` (pkg/kubelet/cm/dra/plugin,
+pkg/kubelet/cm/dra/manager.go, v1.36).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import checkpoint
+from devicemanager.core.dra.drivers import Instance
+from devicemanager.core.dra.health import (
+    RETRY_PERIOD,
+    DeviceHealth,
+    DeviceKey,
+    ReportedDevice,
+)
+from devicemanager.core.dra.model import DriverName
+from devicemanager.core.errors import RpcError
+from devicemanager.core.status import Health
+from devicemanager.io.clock import Cancel, Clock
+from devicemanager.kubelet.dra.connection import DriverConnection
+from protos import drahealth_v1
+
+__all__ = ["HEALTH_STATE_NAME", "HealthFile", "HealthSink", "HealthStream"]
+
+HEALTH_STATE_NAME = "dra_health_state"
+"""Name of the file in the kubelet's root directory (pkg/kubelet/cm/dra/manager.go, v1.34)."""
+
+_HEALTH = {
+    drahealth_v1.HealthStatus.Value("HEALTHY"): Health.HEALTHY,
+    drahealth_v1.HealthStatus.Value("UNHEALTHY"): Health.UNHEALTHY,
+}
+_NANOSECONDS = 1_000_000_000
+Devices = Mapping[DriverName, Mapping[DeviceKey, DeviceHealth]]
+
+
+class HealthSink(Protocol):
+    """What a stream reports to."""
+
+    def report(self, instance: Instance, devices: tuple[ReportedDevice, ...]) -> None:
+        """Store a report of an instance."""
+
+    def stream_ended(self, instance: Instance) -> None:
+        """Forget the health of the instance's driver."""
+
+
+class HealthStream:
+    """Health stream of one instance, opened again 5 s after its end. Thread-safe."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        connection: DriverConnection,
+        sink: HealthSink,
+        clock: Clock,
+        on_error: Callable[[BaseException], None],
+        *,
+        stops_if_unimplemented: bool,
+    ) -> None:
+        """``stops_if_unimplemented``: do not open the stream again if the driver does not
+        implement the service (since v1.37)."""
+        assert instance.health_service is not None
+        self._instance = instance
+        self._service = instance.health_service
+        self._connection = connection
+        self._sink = sink
+        self._clock = clock
+        self._on_error = on_error
+        self._stops = stops_if_unimplemented
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._closed = False
+        self._cancel: Cancel | None = None
+
+    def start(self) -> None:
+        """Open the stream, and read it on a thread of its own."""
+        with self._lock:
+            self._cancel = None
+            if self._closed:
+                return
+        name = f"health-{self._instance.driver}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            is_over = self._follow()
+            self._sink.stream_ended(self._instance)
+        except BaseException as error:
+            self._on_error(error)
+            return
+        if not is_over:
+            self._start_later()
+
+    def _follow(self) -> bool:
+        """Read the stream to its end. Return True if it is not to be opened again."""
+        try:
+            for message in self._connection.watch_health(self._service):
+                self._sink.report(self._instance, _devices(message))
+        except RpcError as error:
+            return self._stops and error.code == "Unimplemented"
+        return False
+
+    def _start_later(self) -> None:
+        with self._lock:
+            if not self._closed:
+                when = self._clock.monotonic() + RETRY_PERIOD
+                self._cancel = self._clock.call_at(when, self.start)
+
+    def close(self) -> None:
+        """Do not open the stream again. Closing the connection ends an open stream."""
+        with self._lock:
+            self._closed = True
+            cancel, self._cancel = self._cancel, None
+        if cancel is not None:
+            cancel()
+
+
+def _devices(message: bytes) -> tuple[ReportedDevice, ...]:
+    report = drahealth_v1.NodeWatchResourcesResponse.FromString(message)
+    return tuple(
+        ReportedDevice(
+            each.device.pool_name,
+            each.device.device_name,
+            _HEALTH.get(each.health, Health.UNKNOWN),
+            each.message,
+            each.health_check_timeout_seconds,
+        )
+        for each in report.devices
+    )
+
+
+class HealthFile:
+    """The file ``dra_health_state``: plain JSON without a checksum, written with every report."""
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        # The kubelet does not flush this file either.
+        self._store = checkpoint.FileStore(
+            root, HEALTH_STATE_NAME, durability=checkpoint.Durability.PROCESS
+        )
+        self._clock = clock
+
+    def load(self) -> dict[DriverName, dict[DeviceKey, DeviceHealth]]:
+        """Return the contents of the file; nothing if it is missing or invalid, as the kubelet."""
+        try:
+            return _parsed(json.loads(self._store.read()), self._offset())
+        except (checkpoint.CheckpointError, ValueError, LookupError, TypeError, AttributeError):
+            return {}
+
+    def write(self, devices: Devices) -> None:
+        """Replace the contents of the file. Raises CheckpointWriteError."""
+        offset = self._offset()
+        content = {
+            driver: {
+                "Devices": {
+                    f"{key.pool}/{key.device}": _entry(key, each, offset)
+                    for key, each in sorted(of_driver.items())
+                }
+            }
+            for driver, of_driver in sorted(devices.items())
+        }
+        self._store.write(json.dumps(content, separators=(",", ":")).encode())
+
+    def _offset(self) -> float:
+        """Seconds between the clock's monotonic time, which the cache has, and the file's time."""
+        return self._clock.time() - self._clock.monotonic()
+
+
+def _entry(key: DeviceKey, health: DeviceHealth, offset: float) -> dict[str, Any]:
+    updated = datetime.fromtimestamp(max(health.updated + offset, 0.0), UTC)
+    return {
+        "PoolName": key.pool,
+        "DeviceName": key.device,
+        "Health": str(health.health),
+        "LastUpdated": updated.isoformat().replace("+00:00", "Z"),
+        "HealthCheckTimeout": int(health.timeout * _NANOSECONDS),
+        "Message": health.message,
+    }
+
+
+def _parsed(content: Any, offset: float) -> dict[DriverName, dict[DeviceKey, DeviceHealth]]:
+    return {
+        str(driver): {
+            DeviceKey(str(each["PoolName"]), str(each["DeviceName"])): DeviceHealth(
+                Health(each["Health"]),
+                str(each.get("Message", "")),
+                int(each["HealthCheckTimeout"]) / _NANOSECONDS,
+                datetime.fromisoformat(each["LastUpdated"]).timestamp() - offset,
+            )
+            for each in of_driver["Devices"].values()
+        }
+        for driver, of_driver in content.items()
+    }

@@ -1,0 +1,226 @@
+"""The registered instances of drivers, with their connections, health streams and slice wiping."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import attrs
+
+from devicemanager.core.dra import messages
+from devicemanager.core.dra.drivers import Instance
+from devicemanager.core.dra.effects import Answer, CallDriver
+from devicemanager.core.dra.model import InstanceId
+from devicemanager.core.errors import RpcError
+from devicemanager.events.calls.log import CallLog
+from devicemanager.events.stream import EventKind, EventStream
+from devicemanager.faults.registry import FaultRegistry
+from devicemanager.io.clock import Cancel, Clock
+from devicemanager.kubelet.dra.connection import Begun, DriverConnection
+from devicemanager.kubelet.dra.health import HealthSink, HealthStream
+from devicemanager.kubelet.dra.state import DraState
+from devicemanager.kubelet.dra.wiping import Wiper
+from devicemanager.kubelet.registration.registrar import RegistrationRejected
+from devicemanager.kubelet.settings import Settings
+
+__all__ = ["Instances"]
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Open:
+    """A registered instance with what the kubelet holds for it."""
+
+    instance: Instance
+    connection: DriverConnection
+    stream: HealthStream | None
+    pid: int
+
+
+class Instances:
+    """The registered instances of all drivers. Thread-safe."""
+
+    def __init__(
+        self,
+        state: DraState,
+        settings: Settings,
+        clock: Clock,
+        events: EventStream,
+        calls: CallLog,
+        faults: FaultRegistry,
+        wiper: Wiper,
+        health: HealthSink,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._state = state
+        self._settings = settings
+        self._clock = clock
+        self._events = events
+        self._calls = calls
+        self._faults = faults
+        self._wiper = wiper
+        self._health = health
+        self._on_error = on_error
+        # Closing a connection and callbacks of events can block; the event loop must not.
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="dra")
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._open: dict[InstanceId, _Open] = {}
+        self._cancel_wipe: Cancel | None = None
+        self._closed = False
+
+    def register(self, driver: str, endpoint: str, services: tuple[str, ...], pid: int) -> Instance:
+        """Register an instance and connect to it in the background.
+
+        Raises RegistrationRefused with the kubelet's text, and RegistrationRejected if the process
+        has too many registrations.
+        """
+        self._check_limit(pid)
+        with self._state.lock:
+            drivers = self._state.drivers
+            drivers.validate(driver, endpoint, services)
+            replaced = [each for each in drivers if each.driver == driver]
+            instance = drivers.register(driver, endpoint, services, self._clock.monotonic())
+            replaced = [each for each in replaced if drivers.get(each.id) is None]
+        for each in replaced:
+            self._close(each.id)
+        self._connect(instance, pid)
+        self._events.publish(
+            EventKind.DRIVER_REGISTERED,
+            f"DRA driver {driver} registered {endpoint} with {instance.service}",
+            resource=driver,
+        )
+        self._follow_wipes()
+        return instance
+
+    def _check_limit(self, pid: int) -> None:
+        # Each instance needs a connection and threads. Drivers in the kubelet's own process, as in
+        # tests, are not limited, and neither are those of other PID namespaces.
+        limit = self._settings.max_registrations_per_process
+        if limit is None or pid in (0, os.getpid()):
+            return
+        with self._lock:
+            count = Counter(each.pid for each in self._open.values())[pid]
+        if count >= limit:
+            raise RegistrationRejected(
+                f"process {pid} already has {count} registrations: the limit is {limit} "
+                "(Settings.max_registrations_per_process)"
+            )
+
+    def _connect(self, instance: Instance, pid: int) -> None:
+        def changed(connected: bool) -> None:
+            self._connection_changed(instance, connected)
+
+        connection = DriverConnection(instance, self._settings, self._calls, self._faults, changed)
+        stream = None
+        if instance.health_service is not None:
+            stream = HealthStream(
+                instance,
+                connection,
+                self._health,
+                self._clock,
+                self._on_error,
+                stops_if_unimplemented=bool(self._settings.behaviour.dra_health_services),
+            )
+        with self._lock:
+            is_closed = self._closed
+            if not is_closed:
+                self._open[instance.id] = _Open(instance, connection, stream, pid)
+        if is_closed:
+            connection.close()
+            return
+        connection.start()
+        if stream is not None:
+            stream.start()
+
+    def _connection_changed(self, instance: Instance, connected: bool) -> None:
+        with self._state.lock:
+            if self._state.drivers.get(instance.id) is None:
+                return
+            now = self._clock.monotonic()
+            self._state.drivers.set_connected(instance.id, connected, now)
+        if connected:
+            self._wiper.cancel(instance.driver)
+        kind = EventKind.DRIVER_CONNECTED if connected else EventKind.DRIVER_DISCONNECTED
+        what = "connected to" if connected else "lost the connection to"
+        self._events.publish(
+            kind,
+            f"{what} DRA driver {instance.driver} at {instance.endpoint}",
+            resource=instance.driver,
+        )
+        self._follow_wipes()
+
+    def deregister(self, instance: Instance) -> None:
+        """Remove an instance, because its registration socket has vanished. Does not block."""
+        with self._state.lock:
+            # By number: the same endpoint can have been registered again.
+            if self._state.drivers.get(instance.id) is not None:
+                now = self._clock.monotonic()
+                self._state.drivers.deregister(instance.driver, instance.endpoint, now)
+        try:
+            self._background.submit(self._deregistered, instance)
+        except RuntimeError:
+            return  # the kubelet stops, and closes all connections
+
+    def _deregistered(self, instance: Instance) -> None:
+        try:
+            self._close(instance.id)
+            self._events.publish(
+                EventKind.DRIVER_DEREGISTERED,
+                f"DRA driver {instance.driver} deregistered {instance.endpoint}",
+                resource=instance.driver,
+            )
+            self._follow_wipes()
+        except BaseException as error:
+            self._on_error(error)
+
+    def _close(self, number: InstanceId) -> None:
+        with self._lock:
+            found = self._open.pop(number, None)
+        if found is not None:
+            if found.stream is not None:
+                found.stream.close()
+            found.connection.close()
+
+    # -- calls -----------------------------------------------------------------------
+
+    def call(self, effect: CallDriver, begun: Begun | None = None) -> Answer:
+        """Call the instance that the effect names. Raises RpcError.
+
+        ``begun`` gets a function that cancels the call.
+        """
+        with self._lock:
+            found = self._open.get(effect.instance)
+        if found is None:
+            raise RpcError("Canceled", messages.CONNECTION_CLOSING)
+        return found.connection.call(effect, begun)
+
+    # -- wiping ----------------------------------------------------------------------
+
+    def _follow_wipes(self) -> None:
+        """Wipe the slices of drivers that are due, and set a timer for the next one."""
+        with self._state.lock:
+            due = self._state.drivers.due_wipes(self._clock.monotonic())
+            when = self._state.drivers.next_wipe()
+        for driver in due:
+            self._wiper.wipe(driver)
+        with self._lock:
+            cancel, self._cancel_wipe = self._cancel_wipe, None
+            if when is not None and not self._closed:
+                self._cancel_wipe = self._clock.call_at(when, self._follow_wipes)
+        if cancel is not None:
+            cancel()
+
+    def close(self) -> None:
+        """Close all connections and timers."""
+        with self._lock:
+            self._closed = True
+            numbers = list(self._open)
+            cancel, self._cancel_wipe = self._cancel_wipe, None
+        if cancel is not None:
+            cancel()
+        for number in numbers:
+            self._close(number)
+        self._background.shutdown()

@@ -1,0 +1,414 @@
+"""``DraManager``: prepares and unprepares the claims of pods with the drivers of one kubelet.
+
+Theory of operation. ``_run`` steps a generator of ``core.dra`` with the lock held, and carries out
+each effect without it:
+
+* ``FetchClaim``: get the ResourceClaim from the claim source.
+* ``CallDriver``: call the instance, for up to 45 s.
+* ``WriteState``: write the state file; concurrent pods share a write.
+* ``AwaitClaims``: wait until another pod has prepared a shared claim.
+
+The pod workers call ``prepare`` before they create a sandbox, and ``unprepare`` after the last
+container has stopped. They retry failures. The reconcile loop unprepares the claims of pods that
+the workers do not know, such as those that were deleted while the kubelet was down.
+
+Follows pkg/kubelet/cm/dra/manager.go, v1.37.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+
+import checkpoint
+import podresources
+from devicemanager.core.dra import containers as of_containers
+from devicemanager.core.dra.cache import ClaimCache
+from devicemanager.core.dra.drivers import Instance
+from devicemanager.core.dra.effects import (
+    Answer,
+    AwaitClaims,
+    CallDriver,
+    Effect,
+    FetchClaim,
+    Operation,
+    Steps,
+    WriteState,
+)
+from devicemanager.core.dra.errors import ClaimFetchError, DraError, StateWriteError
+from devicemanager.core.dra.health import HealthCache, ReportedDevice, holders
+from devicemanager.core.dra.model import ClaimInfo, PodClaims
+from devicemanager.core.dra.prepare import prepare
+from devicemanager.core.dra.rules import DraRules
+from devicemanager.core.dra.unprepare import (
+    RECONCILE_PERIOD,
+    inactive_pods,
+    unprepare,
+    unprepare_claims,
+)
+from devicemanager.core.errors import RpcError, StartError
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.pods import Pod
+from devicemanager.core.status import ResourceHealth, ResourceStatus
+from devicemanager.events.calls.log import CallLog
+from devicemanager.events.stream import EventKind, EventStream
+from devicemanager.faults.registry import FaultRegistry
+from devicemanager.io.clock import Cancel, Clock
+from devicemanager.kubelet.checkpoint_faults import FaultyFiles
+from devicemanager.kubelet.dra.claim_source import ClaimSource, claim_of
+from devicemanager.kubelet.dra.health import Devices, HealthFile
+from devicemanager.kubelet.dra.instances import Instances
+from devicemanager.kubelet.dra.pod_claims import pod_claims
+from devicemanager.kubelet.dra.prepare_calls import PrepareCalls
+from devicemanager.kubelet.dra.state import DraState
+from devicemanager.kubelet.dra.state_file import StateFile
+from devicemanager.kubelet.dra.wiping import Wiper
+from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
+from devicemanager.kubelet.settings import Settings
+
+__all__ = ["DraManager"]
+
+FAILED_PREPARE = "FailedPrepareDynamicResources"
+"""Reason of the kubelet's event (pkg/kubelet/events/event.go, v1.32)."""
+
+
+class DraManager:
+    """DRA manager of one kubelet process, from ``start`` to ``close``. Thread-safe."""
+
+    def __init__(
+        self,
+        root: Path,
+        settings: Settings,
+        clock: Clock,
+        events: EventStream,
+        calls: CallLog,
+        faults: FaultRegistry,
+        claims: ClaimSource,
+        active: Callable[[], Collection[str] | None],
+        updates: HealthUpdates,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        """``active`` returns the UIDs of all active pods; None while not all pods are known.
+        ``updates`` gets the UIDs of pods whose devices changed health."""
+        rules = DraRules(settings.behaviour, settings.quirks)
+        self._rules = rules
+        self._settings = settings
+        self._clock = clock
+        self._events = events
+        self._claims = claims
+        self._active = active
+        self._updates = updates
+        self._on_error = on_error
+        self._state = DraState.empty(rules)
+        self._file = StateFile(root, settings.durability, FaultyFiles(faults), rules, events)
+        self._health_file = HealthFile(root, clock)
+        self._wiper = Wiper(settings.node_name, claims.wipe, clock, events)
+        self.instances = Instances(
+            self._state, settings, clock, events, calls, faults, self._wiper, self, on_error
+        )
+        """The registered instances of drivers."""
+        self._in_flight = PrepareCalls()
+        # Guarded by the state's lock.
+        self._is_sources_ready = True
+        self._version = 1
+        self._pod_versions: Counter[str] = Counter()
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._closed = False
+        self._cancel: Cancel | None = None
+
+    # -- life ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Read the state file, delete the node's ResourceSlices, and start the reconcile loop.
+
+        Raises StartError if the file cannot be read or written.
+        """
+        try:
+            claims = self._file.load(self._snapshot)
+        except StateWriteError as error:
+            raise StartError(f"cannot write the state of DRA: {error}") from error
+        with self._state.lock:
+            self._state.cache = ClaimCache(claims)
+            self._is_sources_ready = not any(each.pods for each in claims)
+            if self._settings.behaviour.dra_health:
+                self._state.health = HealthCache(self._rules, self._health_file.load())
+        self._wiper.wipe()
+        self._reconcile_later()
+
+    def close(self) -> None:
+        """Close all connections: calls in flight fail. Stop all timers, and write no more."""
+        with self._lock:
+            self._closed = True
+            cancel, self._cancel = self._cancel, None
+        if cancel is not None:
+            cancel()
+        self._wiper.close()
+        self.instances.close()
+        self._file.close()
+        with self._state.lock:
+            self._state.lock.notify_all()
+
+    def _snapshot(self) -> tuple[ClaimInfo, ...]:
+        with self._state.lock:
+            return self._state.cache.snapshot()
+
+    @property
+    def is_sources_ready(self) -> bool:
+        """True if the kubelet knows all pods that the state file can name."""
+        return self._is_sources_ready
+
+    def sources_ready(self) -> None:
+        """Declare that all pods are known: the reconcile loop unprepares the claims of others."""
+        self._is_sources_ready = True
+
+    def pods(self) -> frozenset[str]:
+        """Return the UIDs of the pods that hold claims."""
+        with self._state.lock:
+            return frozenset(uid for claim in self._state.cache for uid in claim.pods)
+
+    # -- pods ------------------------------------------------------------------------
+
+    def prepare(self, pod: Pod) -> None:
+        """Prepare all claims of a pod. Raises DraError with the kubelet's text."""
+        claims, begun = pod_claims(pod), time.monotonic()
+        state = self._state
+        try:
+            with self._in_flight.of(claims.uid):
+                self._run(prepare(claims, state.cache, state.drivers, self._rules), claims)
+        except DraError as error:
+            text = f"Failed to prepare dynamic resources: {error}"
+            self._publish(EventKind.PREPARE_FAILED, claims, f"{FAILED_PREPARE}: {text}", begun)
+            raise
+        names = ", ".join(each.name for each in self.held(claims.uid))
+        self._publish(EventKind.CLAIMS_PREPARED, claims, f"prepared {names or 'no claims'}", begun)
+
+    def unprepare(self, pod: Pod) -> None:
+        """Unprepare all claims of a pod. Raises DraError with the kubelet's text."""
+        claims, begun = pod_claims(pod), time.monotonic()
+        state, names = self._state, ", ".join(each.name for each in self.held(pod.uid))
+        try:
+            self._run(unprepare(claims, state.cache, state.drivers, self._rules), claims)
+        except DraError as error:
+            self._publish(EventKind.UNPREPARE_FAILED, claims, str(error), begun)
+            raise
+        text = f"unprepared {names or 'no claims'}"
+        self._publish(EventKind.CLAIMS_UNPREPARED, claims, text, begun)
+
+    def _publish(self, kind: EventKind, pod: PodClaims, text: str, begun: float) -> None:
+        seconds = time.monotonic() - begun
+        self._events.publish(kind, f"pod {pod.label}: {text}", pod=pod.uid, seconds=seconds)
+
+    def cancel(self, uid: str) -> None:
+        """Cancel the calls that prepare the claims of a pod, because the pod ends."""
+        self._in_flight.cancel(uid)
+
+    def held(self, uid: str) -> tuple[ClaimInfo, ...]:
+        """Return the claims that a pod holds, sorted by namespace and name."""
+        with self._state.lock:
+            return self._state.cache.of_pod(uid)
+
+    def cdi_devices(self, pod: Pod, container: ContainerName) -> tuple[str, ...]:
+        """Return the CDI devices that a container gets. Raises DraError for an unknown claim."""
+        claims = pod_claims(pod)
+        with self._state.lock:
+            return of_containers.container_cdi(claims, container, self._state.cache, self._rules)
+
+    def devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
+        """Return the devices of a container's claims by claim, as ``pool/device``."""
+        return {
+            each.name: tuple(f"{device.pool}/{device.device}" for device in each.devices)
+            for each in self._listed(pod, container)
+        }
+
+    # -- PodResources ----------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """Number that grows with every change of claims."""
+        return self._version
+
+    def pod_version(self, pod: str) -> int:
+        """Return a number that grows with every change of the pod's claims."""
+        return self._pod_versions[pod]
+
+    def dynamic_resources(
+        self, pod: Pod, container: ContainerName
+    ) -> tuple[podresources.DynamicResource, ...]:
+        """Return the claims of a container as PodResources shows them."""
+        return tuple(
+            podresources.DynamicResource(
+                each.name,
+                each.namespace,
+                tuple(
+                    podresources.ClaimResource(
+                        device.driver, device.pool, device.device, device.cdi, device.share_id
+                    )
+                    for device in each.devices
+                ),
+            )
+            for each in self._listed(pod, container)
+        )
+
+    def _listed(self, pod: Pod, container: ContainerName) -> tuple[of_containers.ClaimDevices, ...]:
+        claims = pod_claims(pod)
+        with self._state.lock:
+            try:
+                cache = self._state.cache
+                return of_containers.dynamic_resources(claims, container, cache, self._rules)
+            except DraError:
+                return ()  # the kubelet logs it, and lists none for the container
+
+    # -- health ----------------------------------------------------------------------
+
+    def health(self, pod: Pod, container: ContainerName) -> tuple[ResourceStatus, ...]:
+        """Return the entries of a container's claims in ``allocatedResourcesStatus``."""
+        claims, now = pod_claims(pod), self._clock.monotonic()
+        with self._state.lock:
+            status = of_containers.claims_status(
+                claims, self._state.cache, self._state.health, self._rules, now
+            )
+        return tuple(
+            ResourceStatus(
+                ResourceName(name),
+                tuple(
+                    ResourceHealth(DeviceId(each.resource_id), each.health, each.message)
+                    for each in entries
+                ),
+            )
+            for name, entries in sorted(status.get(container, {}).items())
+        )
+
+    def report(self, instance: Instance, devices: tuple[ReportedDevice, ...]) -> None:
+        """Store a health report of an instance, and report changes to the pods concerned."""
+        with self._state.lock:
+            health = self._state.health
+            changed = health.report(instance.driver, devices, self._clock.monotonic())
+            pods = holders(self._state.cache, instance.driver, changed)
+            content = health.snapshot()
+        self._write_health(content)
+        names = ", ".join(f"{key.pool}/{key.device}" for key in sorted(changed))
+        for uid in pods:
+            kept = self._updates.report(PodUid(uid))
+            self._events.publish(
+                EventKind.DEVICE_HEALTH if kept else EventKind.HEALTH_DROPPED,
+                f"{instance.driver} {names}: health changed"
+                if kept
+                else f"{instance.driver} {names}: report of changed health dropped, "
+                f"{self._updates.maxsize} are waiting",
+                resource=instance.driver,
+                pod=uid,
+            )
+
+    def stream_ended(self, instance: Instance) -> None:
+        """Forget the health of a driver's devices, because one of its streams has ended."""
+        with self._state.lock:
+            self._state.health.clear(instance.driver)
+
+    def _write_health(self, content: Devices) -> None:
+        try:
+            self._health_file.write(content)
+        except checkpoint.CheckpointWriteError as error:
+            self._events.publish(EventKind.DRA_STATE_FAILED, str(error))
+
+    # -- generators ------------------------------------------------------------------
+
+    def _run(self, steps: Steps, pod: PodClaims) -> None:
+        """Run a generator to its end. Raises DraError."""
+        lock = self._state.lock
+        answer: Answer = None
+        error: Exception | None = None
+        with lock:
+            try:
+                while True:
+                    effect = steps.send(answer) if error is None else steps.throw(error)
+                    answer, error = None, None
+                    try:
+                        answer = self._without_lock(effect, pod)
+                    except (ClaimFetchError, RpcError, StateWriteError) as failure:
+                        error = failure
+            except StopIteration:
+                return
+            finally:
+                steps.close()
+                self._changed(pod)
+                # Other pods can wait for claims that this one has prepared.
+                lock.notify_all()
+
+    def _without_lock(self, effect: Effect, pod: PodClaims) -> Answer:
+        lock = self._state.lock
+        if isinstance(effect, AwaitClaims):
+            cache = self._state.cache
+            lock.wait_for(lambda: self._closed or not any(map(cache.is_preparing, effect.claims)))
+            if self._closed:
+                raise DraError("the kubelet is stopping")
+            return None
+        lock.release()
+        try:
+            return self._carry_out(effect, pod)
+        finally:
+            lock.acquire()
+
+    def _carry_out(self, effect: FetchClaim | CallDriver | WriteState, pod: PodClaims) -> Answer:
+        match effect:
+            case FetchClaim():
+                return claim_of(self._claims.fetch(effect.namespace, effect.name))
+            case CallDriver(operation=Operation.PREPARE):
+                return self._in_flight.call(pod.uid, partial(self.instances.call, effect))
+            case CallDriver():
+                return self.instances.call(effect)
+            case WriteState():
+                self._file.write()
+                return None
+
+    def _changed(self, pod: PodClaims) -> None:
+        """Count a change of a pod's claims. Must be called with the lock held."""
+        self._version += 1
+        self._pod_versions[pod.uid] += 1
+        for claim in self._state.cache.of_pod(pod.uid):
+            for uid in claim.pods:
+                self._pod_versions[uid] += uid != pod.uid
+
+    # -- the reconcile loop ----------------------------------------------------------
+
+    def _reconcile_later(self) -> None:
+        with self._lock:
+            if not self._closed:
+                when = self._clock.monotonic() + RECONCILE_PERIOD
+                self._cancel = self._clock.call_at(when, self._reconcile_in_background)
+
+    def _reconcile_in_background(self) -> None:
+        # On its own thread, because a driver can take 45 s to respond.
+        threading.Thread(target=self._reconcile_and_repeat, name="reconcile", daemon=True).start()
+
+    def _reconcile_and_repeat(self) -> None:
+        try:
+            self.reconcile()
+        except BaseException as error:
+            self._on_error(error)
+        self._reconcile_later()
+
+    def reconcile(self) -> None:
+        """Unprepare the claims of pods that are not active any more."""
+        active = self._active() if self._is_sources_ready else None
+        if active is None:
+            return
+        with self._state.lock:
+            inactive = inactive_pods(self._state.cache, active)
+        for each in inactive:
+            pod, begun = PodClaims(each.uid, each.uid, each.namespace), time.monotonic()
+            state = self._state
+            steps = unprepare_claims(
+                each.uid, each.namespace, each.claims, state.cache, state.drivers, self._rules
+            )
+            try:
+                self._run(steps, pod)
+            except DraError as error:
+                self._publish(EventKind.UNPREPARE_FAILED, pod, str(error), begun)
+                continue
+            names = ", ".join(each.claims)
+            self._publish(EventKind.CLAIMS_UNPREPARED, pod, f"unprepared {names}", begun)

@@ -1,0 +1,50 @@
+"""What a pod says about claims, in the form of the core's DRA manager."""
+
+from __future__ import annotations
+
+from devicemanager.core.dra.model import (
+    ContainerClaim,
+    ContainerClaims,
+    ExtendedClaim,
+    PodClaim,
+    PodClaims,
+    RequestMapping,
+)
+from devicemanager.core.pods import Container, Pod
+
+__all__ = ["pod_claims"]
+
+
+def pod_claims(pod: Pod) -> PodClaims:
+    """Return the pod's claims and those of its containers, init containers first."""
+    return PodClaims(
+        str(pod.uid),
+        pod.name,
+        pod.namespace,
+        # The name of a template does not matter: the claim's name is in the pod's status.
+        tuple(
+            PodClaim(name, claim, name if claim is None else None)
+            for name, claim in pod.resource_claims.items()
+        ),
+        pod.claim_statuses,
+        None
+        if pod.extended_claim is None
+        else ExtendedClaim(
+            pod.extended_claim, tuple(RequestMapping(*each) for each in pod.extended_requests)
+        ),
+        containers=tuple(_container(pod, each, is_init) for each, is_init in pod.all_containers()),
+    )
+
+
+def _container(pod: Pod, container: Container, is_init: bool) -> ContainerClaims:
+    requests = {str(name): amount for name, amount in container.requests.items()}
+    for name, resource, _ in pod.extended_requests:
+        # The admission has removed requests for resources that the claim provides.
+        if name == container.name:
+            requests.setdefault(resource, 1)
+    return ContainerClaims(
+        container.name,
+        tuple(ContainerClaim(*each) for each in container.claim_requests),
+        requests,
+        is_init,
+    )

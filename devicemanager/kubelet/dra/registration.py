@@ -1,0 +1,90 @@
+"""Register DRA drivers that the plugin watcher finds (plugins of the type ``DRAPlugin``).
+
+Follows ``ValidatePlugin`` and ``RegisterPlugin`` (pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go,
+v1.36), and their callers (pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+from devicemanager.core.dra.drivers import Instance
+from devicemanager.core.dra.errors import RegistrationRefused
+from devicemanager.core.ids import ResourceName
+from devicemanager.kubelet.dra.instances import Instances
+from devicemanager.kubelet.registration.handlers import Registration
+from devicemanager.kubelet.registration.registrar import (
+    NotConnected,
+    Registrar,
+    RegistrationRejected,
+)
+from protos import pluginregistration_v1 as pr
+
+__all__ = ["DraPluginHandler"]
+
+_STAGES = {
+    "validate": "RegisterPlugin error -- plugin validation failed with err: {error}",
+    "register": "RegisterPlugin error -- plugin registration failed with err: {error}",
+}
+
+
+class DraPluginHandler:
+    """Handler of plugins of the type ``DRAPlugin``."""
+
+    def __init__(self, registrar: Registrar, instances: Instances) -> None:
+        self._registrar = registrar
+        self._instances = instances
+
+    async def register(self, path: Path, info: pr.PluginInfo, pid: int) -> Registration:
+        # A driver can serve its calls on another socket than the registration.
+        driver = _Driver(self._instances, info, info.endpoint or str(path), pid)
+        try:
+            await self._registrar.in_thread(driver.register)
+        except RegistrationRejected as rejected:
+            raise await self._registrar.report(ResourceName(info.name), rejected) from rejected
+        except asyncio.CancelledError:
+            driver.deregister()
+            raise
+        return driver
+
+
+class _Driver:
+    """A driver instance that is being registered, or is registered."""
+
+    def __init__(self, instances: Instances, info: pr.PluginInfo, endpoint: str, pid: int) -> None:
+        self._instances = instances
+        self._info = info
+        self._endpoint = endpoint
+        self._pid = pid
+        # Guards the fields below: the socket can vanish while the driver is registered.
+        self._lock = threading.Lock()
+        self._instance: Instance | None = None
+        self._is_gone = False
+
+    def register(self) -> None:
+        """Register the instance. Raises RegistrationRejected with the text for the driver."""
+        info = self._info
+        try:
+            instance = self._instances.register(
+                info.name, self._endpoint, tuple(info.supported_versions), self._pid
+            )
+        except RegistrationRefused as refused:
+            text = _STAGES[refused.stage].format(error=refused)
+            # Kubelets before 1.36 do not retry a plugin that has passed the validation.
+            kind = RegistrationRejected if refused.stage == "validate" else NotConnected
+            raise kind(text) from refused
+        with self._lock:
+            self._instance, is_gone = instance, self._is_gone
+        if is_gone:
+            self._instances.deregister(instance)
+
+    def answered(self) -> None:
+        """Do nothing: the connection was opened at the registration."""
+
+    def deregister(self) -> None:
+        with self._lock:
+            self._is_gone, instance = True, self._instance
+        if instance is not None:
+            self._instances.deregister(instance)

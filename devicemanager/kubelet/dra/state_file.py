@@ -1,0 +1,122 @@
+"""The file ``dra_manager_state`` of one kubelet: read at its start, written with every change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import checkpoint
+import checkpoint.dra
+from checkpoint.dra import ClaimState, StateDocument, StateStore
+from checkpoint.shared_writer import Writer
+from devicemanager.core.dra import messages
+from devicemanager.core.dra.errors import StateWriteError
+from devicemanager.core.dra.model import ClaimInfo, DriverState, PreparedDevice
+from devicemanager.core.dra.rules import DraRules
+from devicemanager.core.errors import StartError
+from devicemanager.events.stream import EventKind, EventStream
+
+__all__ = ["StateFile"]
+
+
+class StateFile:
+    """State file of one kubelet. Concurrent callers share a write. Thread-safe."""
+
+    def __init__(
+        self,
+        root: Path,
+        durability: checkpoint.Durability,
+        files: checkpoint.FileOperations,
+        rules: DraRules,
+        events: EventStream,
+    ) -> None:
+        self._rules = rules
+        self._events = events
+        self._store = StateStore(root, durability=durability, files=files)
+        self._document = StateDocument(share_ids=rules.behaviour.dra_stores_share_id)
+        self._writer: Writer | None = None
+
+    def load(self, claims: Callable[[], Sequence[ClaimInfo]]) -> tuple[ClaimInfo, ...]:
+        """Return the claims of the file; ``claims`` returns those of each later write.
+
+        Without a file, one without claims is written. A corrupt file is set aside, or, with quirk
+        Q38, is a StartError with the kubelet's text. Raises StartError also if the file cannot be
+        read, and StateWriteError if it cannot be written.
+        """
+        self._writer = Writer(self._store, lambda: self._document.render(claims()))
+        self._store.remove_leftovers()
+        try:
+            found = self._store.load_state().claims or ()
+        except checkpoint.CheckpointNotFound:
+            self._create()
+            return ()
+        except checkpoint.CheckpointUnreadable as error:
+            raise StartError(str(error)) from error
+        except checkpoint.CheckpointCorrupt as error:
+            self._set_aside(error)
+            self._create()
+            return ()
+        self._events.publish(
+            EventKind.DRA_STATE_LOADED, f"{self._store.path}: {len(found)} ResourceClaims"
+        )
+        return tuple(map(_claim_info, found))
+
+    def _create(self) -> None:
+        # The kubelet writes a list that is null, until the first claim (``GetOrCreate``,
+        # pkg/kubelet/cm/dra/state/state_checkpoint.go, v1.32).
+        self._write(lambda: self._store.write(self._document.render(None)))
+
+    def _set_aside(self, error: checkpoint.CheckpointCorrupt) -> None:
+        if "Q38" in self._rules.quirks:
+            problem = checkpoint.dra.kubelet_error(self._store.read()) or ("file", str(error))
+            raise StartError(messages.start_error(*problem, self._rules.wording)) from error
+        try:
+            aside = self._store.set_aside()
+        except checkpoint.CheckpointError as failed:
+            raise StartError(f"{error}; it cannot be set aside either: {failed}") from failed
+        self._events.publish(
+            EventKind.DRA_STATE_SET_ASIDE,
+            f"{error.source}: {error.problem}; set aside as {aside}, starting without it",
+        )
+
+    def write(self) -> None:
+        """Write all changes of the claims that were made before. Raises StateWriteError."""
+        assert self._writer is not None
+        self._write(self._writer.flush)
+
+    def _write(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except checkpoint.CheckpointWriteError as error:
+            cause = error.__cause__
+            # The text of the operating system in Go's spelling.
+            reason = cause.strerror if isinstance(cause, OSError) else None
+            text = (reason or error.reason).lower()
+            self._events.publish(EventKind.DRA_STATE_FAILED, str(error))
+            raise StateWriteError(text) from error
+
+    def close(self) -> None:
+        """Wait for the write in progress, and reject later writes."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _claim_info(claim: ClaimState) -> ClaimInfo:
+    return ClaimInfo(
+        claim.namespace,
+        claim.name,
+        claim.uid,
+        claim.pods,
+        {
+            name: DriverState(
+                None
+                if state.devices is None
+                else tuple(
+                    PreparedDevice(each.pool, each.device, each.share_id, each.requests, each.cdi)
+                    for each in state.devices
+                ),
+                state.skips,
+            )
+            for name, state in claim.drivers.items()
+        },
+    )

@@ -1,0 +1,86 @@
+"""Delete ResourceSlices: of the node at each start, and of a driver without usable instance.
+
+``core.dra.drivers`` decides when. A deletion that fails is tried again with a growing wait, until
+an instance of the driver is usable again (``wipeResourceSlices``,
+pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, v1.36).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from devicemanager.core.dra.drivers import wipe_selector
+from devicemanager.core.errors import DeviceManagerError
+from devicemanager.events.stream import EventKind, EventStream
+from devicemanager.io.clock import Cancel, Clock
+
+__all__ = ["Wiper"]
+
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 300.0
+"""The first and the longest wait before a failed deletion is tried again, in seconds."""
+
+
+class Wiper:
+    """Deletes ResourceSlices on threads of its own. Thread-safe."""
+
+    def __init__(
+        self, node: str, wipe: Callable[[str], None], clock: Clock, events: EventStream
+    ) -> None:
+        """``wipe`` deletes the slices that match a field selector; it can block."""
+        self._node = node
+        self._wipe = wipe
+        self._clock = clock
+        self._events = events
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._retries: dict[str | None, Cancel] = {}
+        self._closed = False
+
+    def wipe(self, driver: str | None = None) -> None:
+        """Delete the slices of a driver, or all of the node, in the background."""
+        self._start(driver, _FIRST_WAIT)
+
+    def _start(self, driver: str | None, wait: float) -> None:
+        work = threading.Thread(target=self._run, args=(driver, wait), name="slices", daemon=True)
+        work.start()
+
+    def _run(self, driver: str | None, wait: float) -> None:
+        selector = wipe_selector(self._node, driver)
+        try:
+            self._wipe(selector)
+        except DeviceManagerError as error:
+            self._retry(driver, wait)
+            self._events.publish(
+                EventKind.SLICES_WIPED,
+                f"ResourceSlices with {selector} could not be deleted: {error}; "
+                f"next try in {wait:g} s",
+            )
+            return
+        self._events.publish(EventKind.SLICES_WIPED, f"deleted ResourceSlices with {selector}")
+
+    def _retry(self, driver: str | None, wait: float) -> None:
+        def again() -> None:
+            with self._lock:
+                self._retries.pop(driver, None)
+            self._start(driver, min(2 * wait, _LONGEST_WAIT))
+
+        with self._lock:
+            if not self._closed:
+                self._retries[driver] = self._clock.call_at(self._clock.monotonic() + wait, again)
+
+    def cancel(self, driver: str) -> None:
+        """Give up the retries for a driver, because one of its instances is usable again."""
+        with self._lock:
+            cancel = self._retries.pop(driver, None)
+        if cancel is not None:
+            cancel()
+
+    def close(self) -> None:
+        """Give up all retries."""
+        with self._lock:
+            self._closed = True
+            cancels = list(self._retries.values())
+            self._retries.clear()
+        for cancel in cancels:
+            cancel()

@@ -1,0 +1,95 @@
+"""Sandboxes of pods: created before the first container, removed after the last one.
+
+Claims are prepared before a sandbox is created, and unprepared after the containers have stopped
+(``SyncPod``, pkg/kubelet/kuberuntime; ``SyncTerminatingPod``, pkg/kubelet/kubelet.go; v1.36). Both
+can fail. The kubelet then tries again: the sandbox with the next periodic sync of the pod, the
+removal with the next sync of a pod worker that has failed.
+
+A lock per pod stands for the pod's worker: the sandbox of a pod is created or removed by one
+caller at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from devicemanager.core.errors import DeviceManagerError, RequestError
+from devicemanager.core.ids import PodUid
+from devicemanager.kubelet.pods.dra import LazyDra, PodDra
+from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
+from devicemanager.kubelet.pods.timers import Timers
+
+__all__ = ["CREATE_RETRY", "REMOVE_RETRY", "Sandboxes"]
+
+CREATE_RETRY = 60.0
+"""Seconds until the next try to create a sandbox: the kubelet's periodic sync, without its random
+part of up to 50 % (``resyncInterval``, pkg/kubelet/pod_workers.go, v1.32)."""
+REMOVE_RETRY = 10.0
+"""Seconds until the next try to remove a sandbox (``backOffPeriod``, same file), likewise."""
+
+
+class Sandboxes:
+    """Creates and removes the sandboxes of pods. Thread-safe."""
+
+    def __init__(self, store: PodStore, dra: LazyDra[PodDra], timers: Timers[PodUid]) -> None:
+        self._store = store
+        self._dra = dra
+        self._timers = timers
+        # Guards _workers.
+        self._lock = threading.Lock()
+        self._workers: dict[PodUid, threading.Lock] = {}
+
+    def create(self, record: PodRecord) -> None:
+        """Create the sandbox of a pod that has none: prepare its claims.
+
+        Raises DraError with the kubelet's text if they cannot be prepared, and RequestError if the
+        pod ends.
+        """
+        if record.has_sandbox:
+            return
+        if not record.uses_dra:
+            record.has_sandbox = True
+            return
+        with self._worker(record):
+            self._check_lives(record)
+            if not record.has_sandbox:
+                self._dra.prepare(record.pod)
+                self._timers.cancel(record.pod.uid)
+                record.has_sandbox = True
+
+    def _check_lives(self, record: PodRecord) -> None:
+        with self._store.lock:
+            is_current = self._store.is_current(record)
+        if not is_current or record.ending is not None or record.deletion_grace is not None:
+            raise RequestError(f"pod {title(record.pod)} ends: its sandbox is not created")
+
+    def remove(self, record: PodRecord, again: Callable[[], None]) -> bool:
+        """Remove the sandbox of a pod whose containers have stopped: unprepare its claims.
+
+        Return True if that succeeded. Otherwise ``again`` is called later, on another thread.
+        """
+        uid = record.pod.uid
+        if not record.uses_dra:
+            return True
+        # As in the kubelet, the end of a pod cancels a call that prepares its claims.
+        self._dra.cancel(uid)
+        try:
+            with self._worker(record):
+                self._dra.unprepare(record.pod)
+                record.has_sandbox = False
+        except DeviceManagerError:
+            self._timers.start(uid, REMOVE_RETRY, again)
+            return False
+        self._timers.cancel(uid)
+        with self._lock:
+            self._workers.pop(uid, None)
+        return True
+
+    def retry(self, record: PodRecord, again: Callable[[], None]) -> None:
+        """Call ``again`` with the next periodic sync of the pod, on another thread."""
+        self._timers.start(record.pod.uid, CREATE_RETRY, again)
+
+    def _worker(self, record: PodRecord) -> threading.Lock:
+        with self._lock:
+            return self._workers.setdefault(record.pod.uid, threading.Lock())

@@ -1,0 +1,77 @@
+"""Timers of one kubelet instance by key, such as a pod or a container."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from devicemanager.io.clock import Cancel, Clock
+
+__all__ = ["Timers"]
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Timers(Generic[Key]):
+    """Timers of which each key has at most one. Thread-safe."""
+
+    # Slots: a cluster has thousands of in-memory kubelets in one process.
+    __slots__ = ("_clock", "_closed", "_lock", "_threaded", "_timers")
+
+    def __init__(self, clock: Clock, *, threaded: bool = False) -> None:
+        """With ``threaded``, each callback has its own thread, because it can block for long."""
+        self._clock = clock
+        self._threaded = threaded
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._timers: dict[Key, Cancel] = {}
+        self._closed = False
+
+    def start(self, key: Key, seconds: float, callback: Callable[[], None]) -> None:
+        """Call ``callback`` after ``seconds``, in place of an earlier timer with this key."""
+        self.start_at(key, self._clock.monotonic() + seconds, callback)
+
+    def start_at(self, key: Key, when: float, callback: Callable[[], None]) -> None:
+        """Call ``callback`` at a time of the clock, in place of an earlier timer with this key."""
+
+        def fire() -> None:
+            with self._lock:
+                self._timers.pop(key, None)
+                if self._closed:
+                    return
+            if self._threaded:
+                threading.Thread(target=callback, name="retry", daemon=True).start()
+            else:
+                callback()
+
+        cancel = self._clock.call_at(when, fire)
+        with self._lock:
+            old, self._timers[key] = self._timers.pop(key, None), cancel
+            is_closed = self._closed
+        # Called without the lock: cancelling waits for a callback in progress, which takes it.
+        if old is not None:
+            old()
+        if is_closed:
+            cancel()
+
+    def cancel(self, *keys: Key) -> None:
+        """Cancel the timers with these keys."""
+        with self._lock:
+            found = [self._timers.pop(key) for key in keys if key in self._timers]
+        for cancel in found:
+            cancel()
+
+    @property
+    def closed(self) -> bool:
+        """True after ``close`` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """Cancel all timers, and wait for callbacks in progress."""
+        with self._lock:
+            self._closed = True
+            cancels = list(self._timers.values())
+            self._timers.clear()
+        for cancel in cancels:
+            cancel()

@@ -1,0 +1,56 @@
+"""Where a kubelet gets ResourceClaims from, chosen by its settings and loaded at first use."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from devicemanager.kubelet.dra.claim_source import ClaimSource, ResourceClaims
+
+__all__ = ["LazyResourceClaims"]
+
+
+class LazyResourceClaims:
+    """The ResourceClaims of a node: in memory, or those of an API server. Thread-safe.
+
+    Those in memory outlive the kubelet's process.
+    """
+
+    def __init__(self, kubeconfig: Path | None) -> None:
+        """``kubeconfig`` names the API server; None for claims in memory."""
+        self._kubeconfig = kubeconfig
+        self._lock = threading.Lock()
+        self._in_memory: ResourceClaims | None = None
+
+    @property
+    def is_used(self) -> bool:
+        """True if there can be ResourceClaims."""
+        return self._kubeconfig is not None or bool(self._in_memory)
+
+    @property
+    def in_memory(self) -> ResourceClaims:
+        """The claims in memory, created by the first access."""
+        from devicemanager.kubelet.dra.claim_source import ResourceClaims
+
+        with self._lock:
+            if self._in_memory is None:
+                self._in_memory = ResourceClaims()
+            return self._in_memory
+
+    def source(self) -> ClaimSource:
+        """Return the source of one kubelet process, which closes it.
+
+        Raises StartError for an invalid kubeconfig.
+        """
+        if self._kubeconfig is None:
+            return self.in_memory
+        from devicemanager.kubelet.dra.api_claims import ApiClaims
+
+        return ApiClaims.open(self._kubeconfig)
+
+    def clear(self) -> None:
+        """Delete all claims in memory."""
+        if self._in_memory is not None:
+            self._in_memory.clear()

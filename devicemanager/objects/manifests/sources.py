@@ -1,0 +1,89 @@
+"""Sources of manifests: files, text, and objects of the package ``kubernetes``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from devicemanager.io.safe_read import NotRegular, TooLarge, read_regular
+from devicemanager.objects.manifests.documents import MAX_SIZE, TOO_LARGE
+from devicemanager.objects.manifests.errors import ManifestError, plain, shown
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def path_in(text: str) -> Path | None:
+    """Return the path that ``text`` contains; None if ``text`` is a manifest.
+
+    Raises ManifestError if ``text`` is neither.
+    """
+    if "\n" in text or text.lstrip().startswith("{"):
+        return None
+    try:
+        exists = Path(text).is_file()
+    except OSError:
+        exists = False
+    if exists or text.endswith(_SUFFIXES):
+        return Path(text)
+    # A one-line manifest needs a colon; without a colon, a mistyped path is more likely.
+    if ":" not in text:
+        raise ManifestError(f"{shown(text)} is neither an existing file nor a manifest")
+    return None
+
+
+def text_of(source: str | Path) -> str:
+    """Return the text of a source, which is a text or a path.
+
+    Raises ManifestError, which names the file, if it cannot be read.
+    """
+    path = path_in(source) if isinstance(source, str) else source
+    if path is None:
+        return str(source)
+    try:
+        return read(path)
+    except ManifestError as error:
+        raise ManifestError(f"{plain(str(path))}: {error}") from None
+
+
+def read(path: Path) -> str:
+    """Return the text of a file. Raises ManifestError without its name."""
+    try:
+        data = read_regular(path, MAX_SIZE)
+    except NotRegular as error:
+        raise ManifestError(str(error)) from None
+    except TooLarge:
+        raise ManifestError(TOO_LARGE) from None
+    except (FileNotFoundError, ValueError):  # ValueError: a name with a null character
+        raise ManifestError("No such file or directory") from None
+    except OSError as error:
+        raise ManifestError(f"cannot be read: {error.strerror}") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ManifestError(
+            f"not UTF-8 text (at byte {error.start}): save the file as UTF-8"
+        ) from None
+
+
+@lru_cache(maxsize=1)
+def _sanitizer() -> Any:
+    from kubernetes.client import ApiClient
+
+    return ApiClient()
+
+
+def client_object(source: object) -> Mapping[str, Any]:
+    """Return a client's object as JSON values, without kind and apiVersion.
+
+    Raises ManifestError if the object cannot be converted.
+    """
+    try:
+        found = _sanitizer().sanitize_for_serialization(source)
+    # The client raises many types of errors for objects with invalid content.
+    except Exception as error:
+        raise ManifestError(f"{type(source).__name__} cannot be read: {error}") from None
+    if not isinstance(found, Mapping):
+        raise ManifestError(f"{type(source).__name__} is not an object of the API")
+    return found

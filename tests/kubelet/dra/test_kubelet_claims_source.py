@@ -1,0 +1,189 @@
+"""ResourceClaims in memory, in several API versions, and from an API server."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import yaml
+
+from devicemanager import ManualClock, MockKubelet, RequestError, Settings, StartError
+from devicemanager.apiserver import FakeApiServer
+from devicemanager.driver.simulated import SimulatedDriver
+from devicemanager.objects.manifests import ManifestError
+from tests.kubelet.dra.objects import claim, pod
+
+BETA1 = claim(
+    "gpu", "gpu-0", spec={"devices": {"requests": [{"name": "gpu", "deviceClassName": "gpu"}]}}
+) | {"apiVersion": "resource.k8s.io/v1beta1"}
+
+
+def forms():
+    yield yaml.safe_dump(claim("gpu", "gpu-0"))
+    yield [claim("gpu", "gpu-0")]
+    yield claim("gpu", "gpu-0") | {"apiVersion": "resource.k8s.io/v1beta2"}
+    yield BETA1
+    from kubernetes import client
+
+    if hasattr(client, "V1beta1ResourceClaim"):
+        api = client.ApiClient()
+        yield api._ApiClient__deserialize(BETA1, "V1beta1ResourceClaim")
+
+
+@pytest.mark.parametrize("source", [*forms()])
+def test_claims_in_several_forms(node, source):
+    driver, kubelet = node.driver(), node.kubelet
+    kubelet.admit(pod(), claims=source)
+    assert driver.prepared == {"uid-gpu": ("gpu-0",)}
+    assert kubelet.resource_claim("default", "gpu")["apiVersion"] == "resource.k8s.io/v1"
+
+
+def test_v1beta1_claim_is_stored_as_v1(node):
+    node.kubelet.resource_claims.apply(BETA1)
+    [request] = node.kubelet.resource_claim("default", "gpu")["spec"]["devices"]["requests"]
+    assert request == {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+
+
+def test_claims_beside_the_pod_in_a_manifest(node):
+    driver = node.driver()
+    node.kubelet.admit("---\n".join(map(yaml.safe_dump, [pod(), claim("gpu", "gpu-0")])))
+    assert driver.prepared == {"uid-gpu": ("gpu-0",)}
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ({"kind": "Pod"}, "expected kind: ResourceClaim, not the text"),
+        (
+            claim() | {"apiVersion": "v1"},
+            "ResourceClaim: apiVersion must be one of resource.k8s.io/v1, ",
+        ),
+        (claim() | {"metadata": {}}, "ResourceClaim: metadata.name is required"),
+        (claim() | {"metadata": []}, "ResourceClaim: metadata must be a mapping, not a list"),
+        (
+            claim(status={"reservedFor": [{"uid": 1}]}),
+            "ResourceClaim gpu: status.reservedFor[0].uid must be a string",
+        ),
+        (
+            claim(status={"allocation": {"devices": {"results": [{"driver": []}]}}}),
+            "ResourceClaim gpu: status.allocation.devices.results[0].driver must be a string",
+        ),
+        (5, "invalid ResourceClaim: expected a dict, YAML text, a path or a client's object, not "),
+    ],
+)
+def test_invalid_claim_is_one_line(node, source, error):
+    with pytest.raises(ManifestError) as caught:
+        node.kubelet.admit(pod(), claims=source)
+    assert str(caught.value).startswith(error)
+    assert not node.kubelet.pods()
+
+
+def test_claim_that_the_pod_does_not_use_is_an_error(node):
+    with pytest.raises(RequestError, match="does not use ResourceClaim other"):
+        node.kubelet.admit(pod(), claims=[claim("gpu", "gpu-0"), claim("other", "gpu-1")])
+
+
+def test_claims_can_be_changed_later(node):
+    claims = node.kubelet.resource_claims
+    claims.apply(claim("gpu", "gpu-0"))
+    claims.reserve("default", "gpu", "u")
+    claims.unreserve("default", "gpu", "u")
+    assert claims.get("default", "gpu")["status"]["reservedFor"] == []
+    claims.deallocate("default", "gpu")
+    assert claims.get("default", "gpu")["status"] == {}
+    claims.delete("default", "gpu")
+    assert claims.list() == ()
+    with pytest.raises(RequestError, match="no ResourceClaim has the name default/gpu"):
+        claims.replace("default", "gpu", "new")
+
+
+@pytest.fixture
+def server(tmp_path):
+    with FakeApiServer() as made:
+        path = tmp_path / "kubeconfig"
+        yield made, made.kubeconfig(path)
+
+
+def test_claims_and_slices_of_an_api_server(server, directory):
+    api, kubeconfig = server
+    spec = {
+        "driver": "gpu.example.com",
+        "nodeName": "mock",
+        "pool": {"name": "mock", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0"}],
+    }
+    api.create("nodes", {"metadata": {"name": "mock"}})
+    api.create("resourceslices", {"metadata": {"name": "s1"}, "spec": spec})
+    settings = Settings(kubeconfig=kubeconfig)
+    with MockKubelet(directory, settings, clock=ManualClock()) as kubelet:
+        # At its start, the kubelet deletes all slices of its node.
+        kubelet.wait_for_event("slices-wiped", text="deleted", after=0)
+        assert api.all("resourceslices") == []
+        given = claim("gpu", "gpu-0")
+        del given["metadata"]["uid"]
+        spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "g"}}]}}
+        api.create("resourceclaims", {**given, "spec": spec, "status": {}})
+
+        def stored(namespace, name):
+            return api.get("resourceclaims", name, namespace)
+
+        with SimulatedDriver(root=kubelet.root, claims=stored) as driver:
+            driver.wait_registered()
+            kubelet.admit(pod())
+            [failed] = kubelet.events.recent("prepare-failed")
+            assert "not allowed to use ResourceClaim gpu" in failed.message
+            consumer = {"resource": "pods", "name": "train", "uid": "uid-train"}
+            status = {**given["status"], "reservedFor": [consumer]}
+            api.change(
+                "resourceclaims",
+                "gpu",
+                lambda found: {**found, "status": status},
+                subresource="status",
+            )
+            kubelet.resync("uid-train")
+            assert kubelet.pod("uid-train").running
+            with pytest.raises(RequestError, match="the ResourceClaims are those of"):
+                kubelet.admit(pod("b"), claims=claim("x"))
+
+
+def test_missing_kubeconfig_is_one_line(directory):
+    with pytest.raises(StartError, match=r"^kubeconfig .*: No such file"):
+        MockKubelet(directory, Settings(kubeconfig=directory / "no")).start()
+
+
+def test_end_of_a_pod_cancels_the_call_that_prepares_its_claims(node):
+    driver, kubelet = node.driver(), node.kubelet
+    driver.faults.hang = True
+    admitting = threading.Thread(
+        target=lambda: kubelet.admit(pod(), claims=claim("gpu", "gpu-0")), daemon=True
+    )
+    admitting.start()
+    assert driver.wait_for_call("NodePrepareResources")
+    driver.faults.hang = False
+    kubelet.terminate("uid-train")
+    admitting.join(10)
+    assert not admitting.is_alive()
+    [failed] = kubelet.events.recent("prepare-failed")
+    assert failed.message.endswith("code = Canceled desc = context canceled")
+    assert not kubelet.has_pod("uid-train")
+
+
+def test_pod_of_structured_claims_is_not_served_by_drivers(node):
+    from tests.claims import documents
+
+    driver, kubelet = node.driver(), node.kubelet
+    kubelet.publish(documents.pool(nodeName="mock"))
+    kubelet.define(documents.device_class())
+    kubelet.claim(documents.claim("x"))
+    found = kubelet.admit(pod(claims={"x": "x"}))
+    assert found.containers["main"].claims["x"]
+    assert driver.calls == ()
+
+
+def test_k41_static_pod_with_claims_is_refused(node):
+    node.driver()
+    from devicemanager.objects.manifests import parse
+
+    with pytest.raises(RequestError, match=r"^static pods may not use ResourceClaims$"):
+        node.kubelet.check_static(parse(pod()))
+    node.kubelet.check_static(parse(pod(claims={})))

@@ -1,0 +1,122 @@
+"""Health of DRA devices: K32, the file of the health, and the update channel."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from devicemanager import MockKubelet
+from devicemanager.core.ids import PodUid
+from devicemanager.objects.status.podstatus import status_object
+from tests.kubelet.dra.objects import claim, pod
+
+V1ALPHA1 = ["v1.DRAPlugin", "v1alpha1.DRAResourceHealth"]
+
+
+def health(kubelet, uid="uid-train"):
+    """Return name, resource ID, health and message of each entry of a pod."""
+    status = kubelet.allocated_resources_status(uid)
+    return [
+        (each.name, one.resource_id, str(one.health), one.message)
+        for entries in status.values()
+        for each in entries
+        for one in each.resources
+    ]
+
+
+def wait_for_health(kubelet, expected, uid="uid-train"):
+    kubelet.wait_for(lambda: health(kubelet, uid) == expected, what=f"the health {expected}")
+
+
+def entry(text, message=None, device="gpu-0", name="gpu"):
+    return [(f"claim:{name}", f"k8s.gpu.example.com/claim=uid-gpu-{device}", text, message)]
+
+
+@pytest.mark.parametrize("services", [["v1.DRAPlugin", "v1.DRAResourceHealth"], V1ALPHA1])
+def test_k32_health_reaches_the_pod_that_holds_the_device(node, services):
+    driver, kubelet = node.driver(services=services), node.kubelet
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    kubelet.admit(pod("other", {"x": "other"}), claims=claim("other", "gpu-1"))
+    wait_for_health(kubelet, entry("Healthy"))
+    mark = kubelet.mark()
+    driver.set_health("gpu-0", "Unhealthy", "hot")
+    event = kubelet.wait_for_event("device-health", since=mark)
+    assert event.pod == "uid-train"
+    assert health(kubelet) == entry("Unhealthy", "hot")
+    # Reported once to each pod that holds a device, when the first report arrived or later.
+    assert kubelet.health_updates.get_nowait() is not None
+    shown = json.dumps(status_object(PodUid("uid-train"), kubelet.pod_status("uid-train"), now=0.0))
+    assert '"health": "Unhealthy", "message": "hot"' in shown
+
+
+def test_k32_timeout_gives_unknown(node):
+    driver, kubelet = node.driver(), node.kubelet
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    driver.set_health("gpu-0", "Healthy", "fine", timeout=40)
+    wait_for_health(kubelet, entry("Healthy", "fine"))
+    node.clock.advance(40)
+    assert health(kubelet) == entry("Healthy", "fine")
+    node.clock.advance(1)
+    assert health(kubelet) == entry("Unknown")
+
+
+def test_k32_end_of_the_stream_clears_and_it_is_opened_again(node):
+    driver, kubelet = node.driver(), node.kubelet
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    wait_for_health(kubelet, entry("Healthy"))
+    mark = kubelet.mark()
+    driver.end_health_stream()
+    kubelet.wait_for_call(
+        rpc="NodeWatchResources", where=lambda call: not call.response_bytes, since=mark
+    )
+    wait_for_health(kubelet, entry("Unknown"))
+    node.clock.advance(5)
+    wait_for_health(kubelet, entry("Healthy"))
+
+
+def test_k32_long_message_is_cut(node):
+    driver, kubelet = node.driver(), node.kubelet
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    driver.set_health("gpu-0", "Unhealthy", "x" * 1025)
+    wait_for_health(kubelet, entry("Unhealthy", "x" * 1021 + "..."))
+
+
+def test_health_is_not_watched_without_its_service(node):
+    node.driver(services=["v1.DRAPlugin"])
+    node.kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    assert health(node.kubelet) == entry("Unknown")
+    assert not node.kubelet.calls(rpc="NodeWatchResources")
+
+
+def test_health_of_a_request_is_named_by_it(node):
+    node.driver()
+    uses = [{"name": "gpu", "request": "gpu"}]
+    node.kubelet.admit(pod(uses=uses), claims=claim("gpu", "gpu-0"))
+    wait_for_health(node.kubelet, entry("Healthy", name="gpu/gpu"))
+
+
+def test_health_is_stored_in_a_file_that_the_next_kubelet_reads(node):
+    driver, kubelet = node.driver(), node.kubelet
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    driver.set_health("gpu-0", "Unhealthy", "hot", timeout=600)
+    wait_for_health(kubelet, entry("Unhealthy", "hot"))
+    path = kubelet.root / "dra_health_state"
+    kubelet.wait_for(lambda: '"Unhealthy"' in path.read_text())
+    stored = json.loads(path.read_text())["gpu.example.com"]["Devices"]["mock/gpu-0"]
+    assert stored == {
+        "PoolName": "mock",
+        "DeviceName": "gpu-0",
+        "Health": "Unhealthy",
+        "LastUpdated": "1970-01-01T00:16:40Z",
+        "HealthCheckTimeout": 600_000_000_000,
+        "Message": "hot",
+    }
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"d": {"Devices": {"p/d": {}}}}', "\x00"])
+def test_damaged_health_file_is_ignored(directory, text):
+    (directory / "dra_manager_state").write_text("{}")
+    (directory / "dra_health_state").write_text(text)
+    with MockKubelet(directory) as kubelet:
+        assert kubelet.is_serving
