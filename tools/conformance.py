@@ -22,6 +22,8 @@ from collections.abc import Sequence
 # that exits.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
+import attrs
+
 from devicemanager.conformance import Outcome, Report, Verdict, run, select
 from devicemanager.conformance.reports.text import explain
 from devicemanager.kubelet.settings import Settings
@@ -112,7 +114,8 @@ def _repeat(times: int, own: bool) -> int:
 
 def _report(subject: Subject, own: bool = False) -> Report:
     checks = select(subject.checks if own else ())
-    return run(plugin(*subject.switches), checks, limits=limits(subject), settings=_SETTINGS)
+    checked = attrs.evolve(plugin(*subject.switches), restart=subject.restart)
+    return run(checked, checks, limits=limits(subject), settings=_SETTINGS)
 
 
 def _wrong(report: Report, subject: Subject) -> list[Verdict]:

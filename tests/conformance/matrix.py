@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -283,6 +283,7 @@ class Subject:
     waived: tuple[str, ...] = ()
     """Checks that fail or warn on purpose."""
     limits: Mapping[str, float] = attrs.field(factory=dict)
+    restart: Literal["never", "always"] = "never"
 
 
 SUBJECTS: Mapping[str, Subject] = {
@@ -294,6 +295,10 @@ SUBJECTS: Mapping[str, Subject] = {
     # All IDs are slots of one device, such as /dev/fuse.
     "slots of one device": Subject(("shared-node",), ("A05", "A10", "A18"), ("A18",)),
     # Its first list is later than the response to Register, for a reason of its own.
+    # It exits with the kubelet, and its DaemonSet starts it again, each time later.
+    "exits with the kubelet": Subject(
+        ("exit-1-on-loss",), ("K01", "K02"), limits={"restarts": 8}, restart="always"
+    ),
     "late first list": Subject(
         ("late-list",), ("R07", "W01"), limits={"register_delay_seconds": 0.5}
     ),

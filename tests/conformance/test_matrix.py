@@ -92,7 +92,7 @@ def test_correct_plugins_of_all_kinds_pass(kind: str) -> None:
     """The suite has judged each of them wrongly before."""
     subject = SUBJECTS[kind]
     report = run(
-        plugin(*subject.switches),
+        attrs.evolve(plugin(*subject.switches), restart=subject.restart),
         select(subject.checks),
         limits=limits(subject),
         settings=_SETTINGS,
