@@ -336,6 +336,8 @@ class CheckRun:
         if took is None:
             raise Lost(self._why_lost(since, seconds, after))
         self._registered_before = True
+        # Restarts of a kubelet are far apart, so a supervisor has forgotten earlier exits.
+        self.plugin.forget_exits()
         self.step(f"registered {took:.2f} s after {after}")
         return took
 
