@@ -1,0 +1,81 @@
+"""Answers of Kubernetes for rare operands, recorded with 1.36.3 and 1.37.2 (cel-go 0.26, 0.29)."""
+
+import pytest
+
+from devicemanager.claims.cel.dra import (
+    Attribute,
+    CelCompileError,
+    CelRuntimeError,
+    Device,
+    Features,
+    Release,
+    compile_selector,
+)
+
+VERSION = "device.attributes['d'].version"
+DEVICE = Device("d", {"version": Attribute("version", "1.2.3"), "name": Attribute("string", "a")})
+UNHASHABLE = "internal error: runtime error: hash of unhashable type "
+
+
+def answer(text, release=Release.V1_37):
+    try:
+        features = Features(release, list_attributes=True)
+        return compile_selector(text, features=features).evaluate(DEVICE)
+    except (CelCompileError, CelRuntimeError) as error:
+        return str(error).partition("\n")[0].rpartition("compilation failed: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        # A sum of quantities has another class in Go, which no quantity equals from the left.
+        ("quantity('2').add(1) == quantity('3')", True),
+        ("quantity('3') == quantity('2').add(1)", "no such overload"),
+        (f"{VERSION} == '1.2.3'", "no such overload"),
+        (f"'1.2.3' == {VERSION}", False),
+        (f"{VERSION} != '1.2.3'", True),
+        # Go panics for keys that it cannot hash, which no operator absorbs.
+        (f"{VERSION} in ['1.2.3'] || true", f"{UNHASHABLE}cel.Semver"),
+        (f"{{{VERSION}: 1}} == {{}} || true", f"{UNHASHABLE}cel.Semver"),
+        (f"{VERSION} in device.attributes['d']", False),
+        (
+            "[1, 2].sortBy(x, dyn(x) + 'a') == [] || true",
+            "internal error: interface conversion: *types.Err is not traits.Lister:"
+            " missing method Add",
+        ),
+        ("9223372036854775807 < 9223372036854775808.0", False),
+        ("[1, dyn('a')].size() == 2", "ERROR: <input>:1:8: expected type 'int' but found 'dyn'"),
+        ("'%s%s'.format([1, 'a']) == '1a'", True),
+        ("'%d'.format([1.5]) == ''", "ERROR: <input>:1:14: error during formatting: decimal"
+         " clause can only be used on integers, was given double"),
+        ("'%s'.format([b'\\xff']) == ''", 'error during formatting: could not convert argument'
+         ' "invalid UTF-8 in bytes, cannot convert to string" to string'),
+        ("'a'.matches(dyn('\\\\C'))", "program instantiation failed: error parsing regexp:"
+         " invalid escape sequence: `\\C`"),
+        ("double('1_0') == 10.0 && double('0x1p-2') == 0.25", True),
+        ("device.attributes['d'].name[{1: 2}] == 1", "program instantiation failed: invalid"
+         " qualifier type: *types.baseMap"),
+        ("cel.bind(b, string, b == b)", "program instantiation failed: reference to undefined"
+         " type: b"),
+        ("cel.bind(b, 1 / 0, true)", True),
+        ("dyn(optional.of(true))", True),
+        ("timestamp('2024-01-01T00:00:00Z').getDate('24:00') == 2", True),
+        ("timestamp('0001-01-01T00:00:00Z').getSeconds('-03:30') == 0", "not supported: a local"
+         " time outside of the years 1 to 9999"),
+        ("'aab'.findAll('a*') == ['aa', '']", True),
+    ],
+)  # fmt: skip
+def test_rare_operands(text, want):
+    assert answer(text) == answer(text, Release.V1_36) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ("dyn(1).orValue(2) == 1", True, "no such overload"),
+        ("'abc'.indexOf('', -1) == -1", True, "index out of range: -1"),
+        ("'abc'.lastIndexOf('', 9) == 9", True, False),
+    ],
+)
+def test_answers_that_changed_in_1_37(text, old, new):
+    assert (answer(text, Release.V1_36), answer(text)) == (old, new)
