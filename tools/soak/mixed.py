@@ -167,7 +167,7 @@ class MixedSoak(Node):
             stream.readline()
 
     def _list(self) -> None:
-        with PodResourcesClient(self.kubelet.pod_resources_socket) as client:
+        with PodResourcesClient(self.kubelet.pod_resources_socket, timeout=_TIMEOUT) as client:
             client.list()
 
     def _restart_plugin(self) -> None:
