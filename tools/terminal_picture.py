@@ -80,6 +80,7 @@ def crowd() -> ClusterView:
     report problems."""
     settings = Settings(topology_policy="single-numa-node", numa=NumaTopology.of([0, 1]))
     with FakeApiServer() as stub, tempfile.TemporaryDirectory() as directory:
+        stub.create("namespaces", {"metadata": {"name": "ml"}})
         kubeconfig = stub.kubeconfig(Path(directory) / "kubeconfig")
         with Cluster.connect(kubeconfig) as cluster:
             nodes = cluster.join_in_memory(

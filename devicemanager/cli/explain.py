@@ -223,8 +223,17 @@ def _nodes(args: argparse.Namespace) -> list[OfflineNode]:
     original = SnapshotNode.of(Node(snapshot))
     nodes = [_from_snapshot(args, original)]
     if args.what_if or args.without_pod:
-        nodes.insert(0, _from_snapshot(args, original.changed(args.what_if, args.without_pod)))
+        nodes.insert(0, _from_snapshot(args, _changed(original, args)))
     return nodes
+
+
+def _changed(node: SnapshotNode, args: argparse.Namespace) -> SnapshotNode:
+    from devicemanager.rehearsal.errors import RehearsalError
+
+    try:
+        return node.changed(args.what_if, args.without_pod)
+    except RehearsalError as error:
+        raise CommandError(f"--without-pod: {error}") from None
 
 
 def _from_snapshot(args: argparse.Namespace, source: SnapshotNode) -> OfflineNode:

@@ -108,7 +108,8 @@ def parser() -> Callable[[Source], Pod]:
         # would import. All are loaded together, so that no admission fails halfway because a
         # module cannot be read any more.
         import devicemanager.kubelet.pods.admission
-        import devicemanager.kubelet.wire.settings  # noqa: F401
+        import devicemanager.kubelet.wire.settings
+        import devicemanager.objects.manifests.sources  # noqa: F401
         from devicemanager.objects.manifests import parse
     except OSError as error:
         raise RequestError(f"cannot load the manifest parser: {reason(error)}") from error
@@ -122,7 +123,7 @@ def embedded_claims(manifest: Source) -> tuple[JsonClaim, ...]:
     """
     if not isinstance(manifest, str | Path):
         return ()
-    # Imported here: most manifests are parsed values, or name no claims.
+    parser()  # loads the modules below, or raises RequestError
     from devicemanager.objects.manifests.sources import text_of
 
     text = text_of(manifest)

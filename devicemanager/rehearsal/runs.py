@@ -141,8 +141,7 @@ class _RunningNode:
             self._kubelet.lose_checkpoint()
             self._loses_checkpoint = False
         settings = self._plan.settings(self._changes)
-        start = self._kubelet.reboot if isinstance(step, Reboot) else self._kubelet.restart
-        start(settings, self._order)
+        self._kubelet.start_again(settings, self._order, reboot=isinstance(step, Reboot))
 
     def _devices(self, resource: str, devices: int | str) -> Sequence[Device]:
         if isinstance(devices, str):

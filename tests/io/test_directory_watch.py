@@ -116,9 +116,11 @@ def test_links_are_complete_at_once(tmp_path):
 def test_followed_path_must_be_a_directory(tmp_path):
     check_directory(tmp_path, "x", ValueError)
     (tmp_path / "file").touch()
-    with pytest.raises(KeyError, match=f"claims directory {tmp_path}/file is not a directory"):
+    with pytest.raises(KeyError, match=f"claims directory {tmp_path}/file: Not a directory"):
         check_directory(tmp_path / "file", "claims directory", KeyError)
-    with pytest.raises(KeyError, match=f"claims directory {tmp_path}/none does not exist"):
+    with pytest.raises(
+        KeyError, match=f"claims directory {tmp_path}/none: No such file or directory"
+    ):
         check_directory(tmp_path / "none", "claims directory", KeyError)
 
 

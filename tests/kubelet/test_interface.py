@@ -44,11 +44,14 @@ def test_in_memory_kubelet_has_all_members_for_pods_and_devices() -> None:
     assert len(SHARED) == 33
     own = members(InMemoryKubelet) - SHARED
     assert {name for name in own if "device" not in name and "plugin" not in name} == {
+        "adopt",
         "fail_allocate",
         "lose_all",
+        "lose_checkpoint",
         "return_all",
         "self_check",
         "simulated",
+        "start_again",
     }
 
 

@@ -147,28 +147,33 @@ class InMemoryKubelet:
     ) -> None:
         self.close()
 
-    def restart(self, settings: Settings | None = None, order: Sequence[str] = ()) -> None:
-        """Restart the kubelet's process, optionally with other settings.
+    def restart(self) -> None:
+        """Restart the kubelet's process.
 
-        Containers keep running. The plugins re-register after all pods have been admitted again,
-        unless ``order`` has another order: resources of plugins, and UIDs of pods. Plugins and pods
-        that it lacks follow in the usual order.
+        Containers keep running. The plugins re-register after all pods have been admitted again.
         """
-        with self._turn:  # no plugin may change between the stop and the start
-            self.stop()
-            self.settings = settings or self.settings
-            self._resume(order)
+        self.start_again()
 
-    def reboot(self, settings: Settings | None = None, order: Sequence[str] = ()) -> None:
+    def reboot(self) -> None:
         """Reboot the node: all containers stop, and every pod is admitted again.
 
         The plugins re-register after these admissions, so pods that request devices are rejected.
-        With ``Settings.wait_for_plugin``, plugins re-register first. ``settings`` and ``order`` are
-        those of ``restart``.
+        With ``Settings.wait_for_plugin``, plugins re-register first.
         """
-        with self._turn:
+        self.start_again(reboot=True)
+
+    def start_again(
+        self, settings: Settings | None = None, order: Sequence[str] = (), *, reboot: bool = False
+    ) -> None:
+        """Restart the kubelet or reboot the node, with other settings or in another order.
+
+        ``order`` has resources of plugins, and UIDs of pods: plugins re-register and pods are
+        admitted again in this order. Those that it lacks follow, pods first.
+        """
+        with self._turn:  # no plugin may change between the stop and the start
             self.stop()
-            self._store.containers_stop()
+            if reboot:
+                self._store.containers_stop()
             self.settings = settings or self.settings
             self._resume(order)
 
