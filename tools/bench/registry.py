@@ -14,6 +14,7 @@ from tools.bench import (
     admission,
     claims,
     control,
+    dra,
     lists,
     memory,
     podresources,
@@ -23,7 +24,7 @@ from tools.bench import (
 )
 from tools.bench.model import SCALES, Case, Measurement, Scale
 
-MODULES = (admission, web, control, podresources, startup, lists, topology, memory, claims)
+MODULES = (admission, web, control, podresources, startup, lists, topology, memory, claims, dra)
 
 
 class BenchmarkFailed(Exception):
