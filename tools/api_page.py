@@ -30,6 +30,7 @@ PUBLIC = {
     "devicemanager.plugin.simulated": "a plugin with virtual devices",
     "devicemanager.driver": "write a DRA driver",
     "devicemanager.driver.simulated": "a DRA driver with virtual devices",
+    "devicemanager.driver.recording": "record and replay calls of DRA drivers",
     "devicemanager.conformance": "certify a plugin (the extra `conformance`)",
     "devicemanager.conformance.clients": "certify a PodResources client (the extra `conformance`)",
     "devicemanager.snapshot": "snapshots of nodes (reading needs the extra `snapshot`)",
@@ -37,12 +38,14 @@ PUBLIC = {
     "devicemanager.plugin.recording": "record and replay calls between a kubelet and its plugins",
     "devicemanager.testing.mock_podresources": "a mock PodResources server",
     "devicemanager.claims": "structured claims",
+    "devicemanager.claims.dra": "allocation of claims of resource.k8s.io",
     "devicemanager.kubelet.runtime.oci": "settings for an OCI runtime",
     "devicemanager.kubelet.runtime.cdi": "devices by name, from specification files",
     "devicemanager.core.types": "types in the signatures of the packages above",
     "podresources": "client and server of the PodResources API",
     "podresources.pods_api": "client and server of the Pods API",
     "checkpoint": "the file `kubelet_internal_checkpoint`",
+    "checkpoint.dra": "the file `dra_manager_state`",
 }
 """Purpose of each public package."""
 

@@ -33,19 +33,24 @@ import attrs
 import yaml
 from coverage import Coverage, CoverageData
 
+from devicemanager.claims.dra.profile import Profile
 from devicemanager.core.versions.version import KubeletVersion
-from tools.replay import admission, checkpoint, claims, dra, lively
+from tools.replay import admission, cel, checkpoint, claims, dra, dra_allocate, lively
 from tools.replay.dra_expected import expected_steps
 from tools.replay.lively_behaviours import BEHAVIOURS
 
 ROOT: Final = Path(__file__).parents[1]
 SAMPLE: Final = ROOT / "tests" / "data" / "vectors"
 FULL: Final = ROOT.parent / "shared" / "vectors"
+CEL: Final = "cel-dra.jsonl"
+CEL_DEVICES: Final = "cel-dra-devices.json"
 OLDER: Final = "lively-1.28.jsonl"
 ENOUGH: Final = 4
 _UNEXPLAINED: Final = frozenset({"d1-267", "d1-425"})
 """Names of lively scenarios (sequences of operations) whose replay differs from the recorded
 results."""
+_CHEAP: Final = 10_000
+"""Largest cost of a selector in the sample: the costliest evaluations take a second."""
 _BEHAVIOUR: Final = "behaviour"
 _WORTH: Final = 300
 """Worth of a behaviour, as a number of branches: more than the branches of any scenario."""
@@ -221,6 +226,30 @@ def _replay_dra(scenario: dict[str, Any]) -> None:
             dra.replay_vector(scenario["id"], scenario, steps, version)
 
 
+def _dra_allocate(text: str) -> tuple[str, list[Vector]]:
+    problems = [json.loads(line) for line in text.splitlines() if line.strip()]
+    return "", [
+        Vector(
+            problem["id"],
+            _json({key: value for key, value in problem.items() if key not in _PROSE}),
+            partial(_replay_problem, problem),
+            frozenset((("error", _shape(problem["expect"].get("error", ""))),)),
+        )
+        for problem in problems
+    ]
+
+
+def _replay_problem(problem: dict[str, Any]) -> None:
+    for version in ("1.37", "1.36"):
+        profile = Profile.of(version, features=problem["features"])
+        dra_allocate.Problem.of(problem).solve(profile)
+
+
+def _shape(error: str) -> str:
+    """Return an error text without names and numbers."""
+    return re.sub(r"[a-z0-9.-]+/[a-z0-9./-]+|\d+", "N", error)
+
+
 def _of_dra(scenario: dict[str, Any]) -> Iterator[Feature]:
     """Iterate over the operations and messages of a scenario of the DRA manager."""
     yield "settings", *scenario.get("gates", ()), len(scenario.get("kubelet", "default"))
@@ -231,6 +260,32 @@ def _of_dra(scenario: dict[str, Any]) -> Iterator[Feature]:
     for step in [*scenario["expect"], *others]:
         if "error" in step:
             yield "message", re.sub(r"\S*[\d/\"]\S*", "", step["error"])
+
+
+def _cel(text: str) -> tuple[str, list[Vector]]:
+    rows = [json.loads(line) for line in text.split("\n") if line]
+    rows = [row for row in rows if (row["actualCost"] or 0) <= _CHEAP]
+    devices = cel.read_devices(FULL / CEL)
+    return "", [
+        Vector(
+            row["id"],
+            _json(row),
+            partial(cel.replay_row, row, devices[row["device"]]),
+            frozenset({("class", row["class"]), ("function", *_words(row["expression"]))}),
+        )
+        for row in rows
+    ]
+
+
+def _words(expression: str) -> list[str]:
+    """Return the functions that an expression calls."""
+    return sorted(set(re.findall(r"(\w+)\(", expression)))
+
+
+def used_devices(cel_sample: str, devices: str) -> str:
+    """Return the devices that the rows of the sample name."""
+    names = {json.loads(line)["device"] for line in cel_sample.splitlines()}
+    return _json({name: each for name, each in json.loads(devices).items() if name in names}) + "\n"
 
 
 def _checkpoints(text: str) -> tuple[str, list[Vector]]:
@@ -274,9 +329,16 @@ SETS: Final = (
     VectorSet("versions.jsonl", 160_000, _scenarios, ("devicemanager/core",)),
     VectorSet("versions-edge.jsonl", 160_000, _scenarios, ("devicemanager/core",)),
     VectorSet("checkpoint.jsonl", 120_000, _checkpoints, ("checkpoint",)),
+    VectorSet(CEL, 60_000, _cel, ("devicemanager/claims/cel",)),
     VectorSet("claims.yaml", 40_000, _claims, ("devicemanager/claims",)),
     VectorSet("claims-random.yaml", 140_000, _claims, ("devicemanager/claims",)),
     VectorSet("dra-manager.jsonl", 130_000, _dra, ("devicemanager/core/dra", "checkpoint/dra")),
+    VectorSet(
+        "dra-allocate.jsonl",
+        120_000,
+        _dra_allocate,
+        ("devicemanager/claims/dra", "devicemanager/claims/core"),
+    ),
     VectorSet(
         "lively.jsonl", 300_000, _lively, ("devicemanager/core", "devicemanager/kubelet/manager")
     ),
@@ -317,12 +379,16 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument(
         "--vectors", type=Path, default=FULL, metavar="DIR", help=f"full sets (default: {FULL})"
     )
+    parser.add_argument("files", nargs="*", metavar="FILE", help="only these sets (default: all)")
     options = parser.parse_args(None if arguments is None else list(arguments))
     SAMPLE.mkdir(parents=True, exist_ok=True)
-    for vector_set in SETS:
+    for vector_set in [each for each in SETS if each.file in options.files or not options.files]:
         text = sample(vector_set, (options.vectors / vector_set.file).read_text(encoding="utf-8"))
         (SAMPLE / vector_set.file).write_text(text, encoding="utf-8")
         print(f"{vector_set.file}: {len(text.encode()):,} bytes", file=sys.stderr)
+    devices = (options.vectors / CEL_DEVICES).read_text(encoding="utf-8")
+    used = used_devices((SAMPLE / CEL).read_text(encoding="utf-8"), devices)
+    (SAMPLE / CEL_DEVICES).write_text(used, encoding="utf-8")
     older = (options.vectors / OLDER).read_text(encoding="utf-8")
     text = older_results(older, (SAMPLE / "lively.jsonl").read_text(encoding="utf-8"))
     (SAMPLE / OLDER).write_text(text, encoding="utf-8")

@@ -10,30 +10,50 @@ Invariants: files are equal to the kubelet's, byte for byte, with the claims sor
 name (the kubelet's order is random). A damaged file is one error with one line.
 
 Where to start reading: ``model``, ``text``, then ``reading``. ``gojson`` has the texts of Go's JSON
-errors.
+errors. ``recognition``, ``inspection`` and ``repairing`` show and fix damaged files.
 """
 
 from __future__ import annotations
 
 from checkpoint.dra.consistency import Finding, FindingKind, inconsistencies
-from checkpoint.dra.model import ClaimState, Device, DriverState, State
+from checkpoint.dra.inspection import Inspection, inspect
+from checkpoint.dra.model import (
+    ClaimLike,
+    ClaimState,
+    Device,
+    DeviceLike,
+    DriverLike,
+    DriverState,
+    State,
+)
 from checkpoint.dra.reading import kubelet_error, loads
+from checkpoint.dra.recognition import is_state_file
+from checkpoint.dra.repairing import Repair, repair, without_pods
 from checkpoint.dra.store import STATE_NAME, StateStore
 from checkpoint.dra.text import StateDocument, checksum, dumps
 
 __all__ = [
     "STATE_NAME",
+    "ClaimLike",
     "ClaimState",
     "Device",
+    "DeviceLike",
+    "DriverLike",
     "DriverState",
     "Finding",
     "FindingKind",
+    "Inspection",
+    "Repair",
     "State",
     "StateDocument",
     "StateStore",
     "checksum",
     "dumps",
     "inconsistencies",
+    "inspect",
+    "is_state_file",
     "kubelet_error",
     "loads",
+    "repair",
+    "without_pods",
 ]

@@ -40,19 +40,32 @@ def loads(data: bytes, *, source: str = "dra_manager_state", verify: bool = True
 
 def read_file(value: Value) -> tuple[str, int]:
     """Return the inner text and the checksum in the file. Raises Problem."""
-    if isinstance(value, dict) and "entries" in value and "version" in value:
-        raise Problem(f"the file has {_OLD}")
     fields = read_fields(value, "the file", ("Data", "Checksum"))
-    text, number = fields.get("Data"), fields.get("Checksum")
+    text, checksum = fields.get("Data"), _checksum(fields.get("Checksum"))
     if text is None:
+        # With the preset checksum, a kubelet takes even an old file for an empty list.
+        if _is_old(value) and checksum != NULL_CHECKSUM:
+            raise Problem(f"the file has {_OLD}")
         text = NULL_TEXT
     if not isinstance(text, str):
         raise Problem("Data: expected a string with JSON: this is not a DRA state file")
-    return read_string(text, "Data"), _checksum(number)
+    return read_string(text, "Data"), checksum
+
+
+def _is_old(value: Value) -> bool:
+    return isinstance(value, dict) and "entries" in value and "version" in value
 
 
 def read_data(text: str) -> State:
     """Parse the inner text. Raises Problem."""
+    claims = read_claims(text)
+    if claims is None:
+        return State()
+    return State(tuple([read_claim(item, number) for number, item in enumerate(claims)]))
+
+
+def read_claims(text: str) -> list[Value] | None:
+    """Return the elements of ClaimInfoStateList, which are not validated yet. Raises Problem."""
     if not text.strip():
         raise Problem("Data is empty")
     try:
@@ -60,10 +73,7 @@ def read_data(text: str) -> State:
     except Problem as problem:
         raise Problem(f"Data: {problem}") from problem
     data = read_fields(value, "Data", ("ClaimInfoStateList",))
-    claims = read_list(data.get("ClaimInfoStateList"), "ClaimInfoStateList")
-    if claims is None:
-        return State()
-    return State(tuple([read_claim(item, number) for number, item in enumerate(claims)]))
+    return read_list(data.get("ClaimInfoStateList"), "ClaimInfoStateList")
 
 
 _CLAIM: Final = ("ClaimUID", "ClaimName", "Namespace", "PodUIDs", "DriverState")
@@ -152,16 +162,30 @@ def kubelet_error(data: bytes) -> tuple[str, str] | None:
     try:
         read_data(text)
     except Problem as problem:
-        return "data", f"json: cannot unmarshal: {problem}"
+        error = _mistyped_value(text, "state.CheckpointData")
+        return "data", error or f"json: cannot unmarshal: {problem}"
     return None
 
 
 _CORRUPTED: Final = "checkpoint is corrupted"
-_KINDS: Final = {str: "string", bool: "bool", list: "array", dict: "object"}
+_KINDS: Final = {str: "string", bool: "bool", list: "array", dict: "object", Number: "number"}
 _TYPES: Final = {"Data": "string", "Checksum": "uint32"}
 
 
+def _mistyped_value(text: str, wanted: str) -> str | None:
+    """Return Go's error for a text with a value of another type; None for an object."""
+    try:
+        kind = _KINDS.get(type(decode_text(text)))
+    except Problem:
+        return None
+    if kind in (None, "object"):
+        return None
+    return f"json: cannot unmarshal {kind} into Go value of type {wanted}"
+
+
 def _mistyped(data: bytes) -> str:
+    if error := _mistyped_value(data.decode(errors="replace"), "state.Checkpoint"):
+        return error
     try:
         value = decode(data)
         fields = read_fields(value, "the file", tuple(_TYPES))

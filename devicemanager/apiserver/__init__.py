@@ -7,14 +7,16 @@ Out: responses and watch events, in the form and with the texts of a real API se
 
 ``FakeApiServer`` (``server``) accepts connections; each request goes through these steps:
 1. ``discovery`` answers the paths ``/api`` and ``/apis``. ``handling`` parses path, query and body
-   of all others (``kinds`` knows the resources and their versions). Bodies are JSON or protobuf
-   (``protobuf``); responses are JSON.
+   of all others (``kinds`` knows the resources and their versions, ``list_options`` the queries).
+   ``bodies`` decodes JSON, YAML and protobuf (``protobuf``), and checks the types of fields
+   (``structure``). Responses are JSON (``encoding``).
 2. ``authorization``: permissions of users, and the Node authorizer for impersonated nodes.
 3. ``faults``: an injected error replaces the response.
 4. ``conversion``: from the version of the request to the version in which objects are stored.
 5. ``registry``: rules for create, update and delete: generated names, graceful deletion,
-   finalizers, preconditions, subresources. ``resources`` has the defaults of resource.k8s.io.
-6. ``store``: objects in memory, one version counter, and the changes for watches.
+   finalizers, preconditions, subresources. ``patches`` applies patches. ``resources`` has the
+   defaults of resource.k8s.io, and ``objects.dra`` its rules for valid objects.
+6. ``store``: objects in memory, one version counter, and the changes for watches (``watch``).
 7. ``request_log``: requests and status codes, for assertions of tests.
 
 ``Controllers`` (``controllers``, ``scheduler``) are node lifecycle, scheduler and Job controller.
@@ -26,7 +28,8 @@ Invariants:
 * All data is in memory. All users have one role. The only admission rules are those for Nodes and
   Pods. Use the server for tests and demos only.
 
-The tests in tests/cluster/peers run on this server and on a real control plane.
+The tests in tests/cluster/peers run on this server and on a real control plane, and so do the
+requests in tests/apiserver/real_answers.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from devicemanager.apiserver.authorization import (
 from devicemanager.apiserver.controllers import Controllers
 from devicemanager.apiserver.errors import StatusError
 from devicemanager.apiserver.faults import Faults, Request
+from devicemanager.apiserver.in_cluster import InCluster, InClusterError
 from devicemanager.apiserver.request_log import LoggedRequest, RequestLog
 from devicemanager.apiserver.server import FakeApiServer
 from devicemanager.apiserver.store import Object
@@ -47,6 +51,8 @@ __all__ = [
     "Controllers",
     "FakeApiServer",
     "Faults",
+    "InCluster",
+    "InClusterError",
     "LoggedRequest",
     "Object",
     "Permission",

@@ -1,7 +1,8 @@
 """Minimal controllers: nodes become Ready, Jobs run to completion, orphaned pods are removed.
 
 They do not replace real controllers: the node lifecycle controller reads only conditions and
-leases, and the Job controller only counts pods. The scheduler is in ``scheduler``.
+leases, and the Job controller only counts pods. The scheduler is in ``scheduler``, and the claim
+controller in ``claim_controller``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Self
 
+from devicemanager.apiserver.claim_controller import ClaimController
 from devicemanager.apiserver.errors import StatusError
 from devicemanager.apiserver.registry import NOT_READY, is_terminal, timestamp
 from devicemanager.apiserver.scheduler import schedule
@@ -28,18 +30,23 @@ _BATCH: Final = 0.02
 
 
 class Controllers:
-    """Node lifecycle controller, scheduler and Job controller, each on a thread.
+    """Node lifecycle, scheduler, Job and claim controllers, each on a thread.
 
     Use it as a context manager, or call ``start`` and ``stop``.
     """
 
-    def __init__(self, server: FakeApiServer, *, grace: float = 50.0) -> None:
+    def __init__(
+        self, server: FakeApiServer, *, grace: float = 50.0, strict_claims: bool = False
+    ) -> None:
         """Create controllers for a server.
 
         ``grace``: seconds without a renewal of its Lease after which a node becomes NotReady.
+        ``strict_claims``: remove reservations for pods that do not exist from every claim, as the
+        controller of a cluster does; False leaves claims alone that the caller handed in.
         """
         self._server = server
         self._lifecycle = NodeLifecycle(grace)
+        self._claims = ClaimController(is_strict=strict_claims)
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -49,6 +56,7 @@ class Controllers:
             ("lifecycle", self._lifecycle.reconcile),
             ("scheduler", schedule),
             ("jobs", reconcile_jobs),
+            ("claims", self._claims.reconcile),
         ):
             thread = threading.Thread(target=self._run, args=(reconcile,), name=name, daemon=True)
             self._threads.append(thread)

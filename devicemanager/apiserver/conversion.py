@@ -13,13 +13,14 @@ Fields without an equivalent are copied, so no data is lost (``pkg/apis/resource
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from devicemanager.apiserver.kinds import RESOURCE_GROUP, Kind
 from devicemanager.apiserver.store import Object
 
-__all__ = ["from_stored", "to_stored"]
+__all__ = ["from_stored", "path_in", "to_stored"]
 
 _Convert = Callable[[Object], Object]
 
@@ -77,14 +78,25 @@ def _basic_device(device: Object) -> Object:
 def _exact_request(request: Object) -> Object:
     shared = {key: value for key, value in request.items() if key in _OF_BOTH}
     exactly = {key: value for key, value in request.items() if key not in _OF_BOTH}
-    return {**shared, "exactly": exactly} if exactly else shared
+    # An empty name or number says as little as a field that is missing.
+    is_set = any(value not in ("", 0) or value is False for value in exactly.values())
+    return {**shared, "exactly": exactly} if is_set else shared
 
 
 def _flat_request(request: Object) -> Object:
     rest = {key: value for key, value in request.items() if key != "exactly"}
-    return {**rest, **(request.get("exactly") or {})}
+    return {"deviceClassName": "", **rest, **(request.get("exactly") or {})}
 
 
+def path_in(api_version: str, path: str) -> str:
+    """Return the path of a field in a version; ``path`` is its path in the stored version."""
+    if api_version != _BETA1:
+        return path
+    path = path.replace(".exactly.", ".")
+    return _OF_DEVICE.sub(r"\1.basic.", path, count=1)
+
+
+_OF_DEVICE: Final = re.compile(r"^(spec\.devices\[\d+\])\.(?!name\b)")
 _DEVICES: Final = ("spec", "devices")
 _REQUESTS: Final = ("spec", "devices", "requests")
 _TEMPLATE_REQUESTS: Final = ("spec", "spec", "devices", "requests")

@@ -68,7 +68,7 @@ def _resources(api_version: str, kinds: Kinds) -> dict[str, Any] | None:
     found = [kind for kind in kinds.all() if api_version in kinds.versions(kind)]
     if not found:
         return None
-    rows = [row for kind in found for row in _rows(kind)]
+    rows = [row for kind in sorted(found, key=lambda kind: kind.plural) for row in _rows(kind)]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",

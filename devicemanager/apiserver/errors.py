@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from devicemanager.apiserver.kinds import Target
+from devicemanager.objects.dra import FieldError, message
 
 __all__ = [
+    "PageNotFound",
     "StatusError",
     "already_exists",
     "conflict",
+    "deleted",
+    "deletion_refused",
     "invalid",
+    "not_allowed",
     "not_found",
+    "patch_refused",
     "precondition_failed",
     "status",
+    "undecodable",
+    "update_refused",
 ]
 
 _REASONS = {
@@ -49,12 +59,35 @@ class StatusError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
-        self.reason = reason or _REASONS.get(code, "Unknown")
+        self.reason = _REASONS.get(code, "Unknown") if reason is None else reason
         self.details = details
 
     def body(self) -> dict[str, Any]:
         """Return the ``metav1.Status`` for the body of the response."""
         return status(self.code, self.reason, self.message, self.details)
+
+
+class PageNotFound(StatusError):
+    """Error for a path below which there is nothing. Its body is a plain text."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "404 page not found")
+
+
+def not_allowed() -> StatusError:
+    """Return the error 405 for a method that a path does not have."""
+    text = "the server does not allow this method on the requested resource"
+    return StatusError(405, text, details={})
+
+
+def patch_refused(error: ValueError) -> StatusError:
+    """Return the error 422 for a patch that cannot be applied. The text hides the reason, as that
+    of a real API server does."""
+    found = StatusError(
+        422, "the server rejected our request due to an error in our request", details={}
+    )
+    found.__cause__ = error
+    return found
 
 
 def not_found(target: Target) -> StatusError:
@@ -75,36 +108,84 @@ def conflict(target: Target, why: str) -> StatusError:
     return StatusError(409, f"{what}: {why}", details=_details(target, target.name))
 
 
-def precondition_failed(target: Target, field: str, wanted: str, found: str) -> StatusError:
-    """Return the error 409 for a UID or ResourceVersion that is not the object's one."""
+def precondition_failed(target: Target, wanted: str, found: str) -> StatusError:
+    """Return the error 409 for an update with a UID that is not the object's one."""
+    key = "/".join(filter(None, (target.kind.plural, target.namespace, target.name)))
     return conflict(
         target,
-        f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}",
+        f"StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object "
+        f"meta: {found}",
     )
 
 
-def invalid(target: Target, name: str, problems: Sequence[tuple[str, str, str]]) -> StatusError:
-    """Return the error 422 for an object that breaks rules.
-
-    ``problems`` has a row for each broken rule: the reason of its cause, such as
-    ``FieldValueRequired``, the path of the field, and the text.
-    """
-    texts = [f"{field}: {text}" for _, field, text in problems]
-    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+def deletion_refused(target: Target, field: str, wanted: str, found: str) -> StatusError:
+    """Return the error 409 for a deletion with a UID or ResourceVersion that is not the object's
+    one (``BeforeDelete`` of ``k8s.io/apiserver``)."""
     kind = target.kind
     what = f"{kind.name}.{kind.group}" if kind.group else kind.name
-    causes = [{"reason": reason, "message": text, "field": at} for reason, at, text in problems]
+    happened = "deleted and then recreated" if field == "UID" else "modified"
+    details = {**_details(target, target.name), "kind": kind.name}
+    return StatusError(
+        409,
+        f'Operation cannot be fulfilled on {what} "{target.name}": the {field} in the '
+        f"precondition ({wanted}) does not match the {field} in record ({found}). The object "
+        f"might have been {happened}",
+        details=details,
+    )
+
+
+def invalid(target: Target, name: str, errors: Sequence[FieldError]) -> StatusError:
+    """Return the error 422 for an object that breaks rules."""
+    kind = target.kind
+    what = f"{kind.name}.{kind.group}" if kind.group else kind.name
+    causes = [{"reason": each.reason, "message": each.text, "field": each.field} for each in errors]
     details = {"name": name, "group": kind.group, "kind": kind.name, "causes": causes}
     return StatusError(
         422,
-        f'{what} "{name}" is invalid: {text}',
+        f'{what} "{name}" is invalid: {message(errors)}',
         details={key: value for key, value in details.items() if value},
     )
+
+
+def update_refused(target: Target, error: FieldError) -> StatusError:
+    """Return the error 422 for an update that the storage refuses. It names the resource."""
+    kind = attrs.evolve(target.kind, name=target.kind.plural)
+    return invalid(attrs.evolve(target, kind=kind), target.name, [error])
+
+
+def undecodable(target: Target, reason: str, body: bytes) -> StatusError:
+    """Return the error 400 for a body that is not an object in the encoding of the request."""
+    kind = target.kind.name
+    return StatusError(
+        400,
+        f"the object provided is unrecognized (must be of type {kind}): {reason} "
+        f"({_summary(body)})",
+    )
+
+
+def _summary(body: bytes, most: int = 30) -> str:
+    if not body:
+        return "<empty>"
+    is_object = body.startswith(b"{")
+    shown = body[:most].decode(errors="replace") if is_object else body[:most].hex()
+    return shown if len(body) <= most else f"{shown} ..."
 
 
 def _details(target: Target, name: str) -> dict[str, Any]:
     found = {"name": name, "group": target.kind.group, "kind": target.kind.plural}
     return {key: value for key, value in found.items() if value}
+
+
+def deleted(target: Target, uid: str) -> dict[str, Any]:
+    """Return the ``metav1.Status`` for an object that was deleted."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {**_details(target, target.name), "uid": uid},
+    }
 
 
 def status(
@@ -117,7 +198,7 @@ def status(
         "metadata": {},
         "status": "Failure",
         "message": message,
-        "reason": reason,
+        **({"reason": reason} if reason else {}),
         "code": code,
     }
     return found if details is None else {**found, "details": dict(details)}

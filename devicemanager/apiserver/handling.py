@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -19,19 +19,34 @@ from devicemanager.apiserver.authorization import (
     node_of,
     permission_for,
 )
+from devicemanager.apiserver.bodies import check_kind, parsed, typed
 from devicemanager.apiserver.conversion import from_stored, to_stored
-from devicemanager.apiserver.errors import StatusError, invalid, not_found, status
+from devicemanager.apiserver.encoding import list_text, object_text
+from devicemanager.apiserver.errors import (
+    PageNotFound,
+    StatusError,
+    deleted,
+    not_allowed,
+    not_found,
+    patch_refused,
+)
 from devicemanager.apiserver.faults import Faults, Request
-from devicemanager.apiserver.kinds import Kind, Target
-from devicemanager.apiserver.protobuf import CONTENT_TYPE, ProtobufError, decode
+from devicemanager.apiserver.kinds import Target
+from devicemanager.apiserver.list_options import (
+    check_list,
+    number,
+    version,
+    wants_initial_events,
+)
+from devicemanager.apiserver.patches import PATCHES, PatchError
 from devicemanager.apiserver.registry import Registry
 from devicemanager.apiserver.selectors import Selector, check_fields, selector
-from devicemanager.apiserver.store import Change, Object, Store, Stored
+from devicemanager.apiserver.store import Object, Stored
+from devicemanager.apiserver.watch import Watch
 
-__all__ = ["HttpRequest", "RequestHandler", "Response", "Watch", "merge", "strategic_merge"]
+__all__ = ["HttpRequest", "RequestHandler", "Response"]
 
 USER: Final = "kubernetes-admin"
-_INITIAL_END: Final = "k8s.io/initial-events-end"
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -43,7 +58,10 @@ class HttpRequest:
     target: Target
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    body: Object
+    body: Any
+    """The object in the body, or the steps of a JSON patch."""
+    is_dry: bool = False
+    """True if nothing must be stored."""
 
     @property
     def verb(self) -> str:
@@ -111,9 +129,22 @@ class RequestHandler:
         parts = urlsplit(url)
         named = self.registry.kinds.target(parts.path)
         if named is None:
-            raise StatusError(404, "the server could not find the requested resource")
-        given = _decoded(body, headers.get("Content-Type", ""))
-        return HttpRequest(method, named, dict(parse_qsl(parts.query)), headers, given)
+            raise self._unknown(parts.path)
+        if method == "POST" and not _accepts_post(named):
+            raise not_allowed()
+        given = parsed(named, method, body, headers.get("Content-Type", ""))
+        query = dict(parse_qsl(parts.query))
+        options = given.get("dryRun") if method == "DELETE" and isinstance(given, dict) else None
+        is_dry = "All" in (query.get("dryRun"), *(options or ()))
+        return HttpRequest(method, named, query, headers, given, is_dry)
+
+    def _unknown(self, path: str) -> StatusError:
+        group_version = "/".join(path.strip("/").split("/")[1:3])
+        kinds = self.registry.kinds
+        if any(group_version in kinds.versions(each) for each in kinds.all()):
+            text = "the server could not find the requested resource"
+            return StatusError(404, text, details={})
+        return PageNotFound()
 
     def authorize(self, request: HttpRequest) -> None:
         """Raise StatusError if a permission is missing or a fault fires."""
@@ -147,13 +178,21 @@ class RequestHandler:
             self._write_first(request.target)
         if request.method == "GET":
             return 200, self._get(request) if request.target.name else self._list(request)
+        if request.is_dry:
+            return self._dry_run().respond(attrs.evolve(request, is_dry=False))
         if request.method == "POST":
             return self._post(request)
         if request.method == "DELETE":
             if not request.target.name:
                 return 200, self._delete_collection(request)
-            return 200, _text(request.target, self._delete(request))
-        return 200, _text(request.target, self._write(request))
+            return 200, self._deleted(request)
+        return 200, object_text(request.target, self._write(request))
+
+    def _dry_run(self) -> RequestHandler:
+        """Return a handler on a copy of all objects."""
+        found = copy.copy(self)
+        found.registry = self.registry.copied()
+        return found
 
     def _write_first(self, named: Target) -> None:
         def annotated(value: Object) -> Object:
@@ -171,24 +210,24 @@ class RequestHandler:
         stored = self.registry.store.get(named.kind, named.namespace, named.name)
         if stored is None:
             raise not_found(named)
-        return _text(named, stored)
+        return object_text(named, stored)
 
     def _list(self, request: HttpRequest) -> bytes:
         chosen = request.selector()
-        _check_list_options(request)
+        check_list(request.query)
         store = self.registry.store
         with store.lock:
             version = store.version
             found = store.all(request.target.kind, request.target.namespace)
         # Objects are selected before paging, because the continue token counts matching objects.
         found = [each for each in found if chosen(each.value)]
-        first = _number(request.query, "continue")
-        limit = _number(request.query, "limit")
+        first = number(request.query, "continue")
+        limit = number(request.query, "limit")
         last = first + limit if limit else len(found)
         metadata = {"resourceVersion": str(version)}
         if last < len(found):
             metadata["continue"] = str(last)
-        return _list_text(request.target, metadata, found[first:last])
+        return list_text(request.target, metadata, found[first:last])
 
     def _post(self, request: HttpRequest) -> Response:
         named, body = request.target, request.body
@@ -200,44 +239,59 @@ class RequestHandler:
         elif named.subresource == "eviction":
             pod = attrs.evolve(named, subresource="")
             self.registry.delete(pod, body.get("deleteOptions") or {})
-        elif named.name:
-            raise StatusError(
-                405, "the server does not allow this method on the requested resource"
-            )
         else:
-            return 201, _text(named, self.registry.create(named, _given(named, body)))
+            return 201, object_text(named, self.registry.create(named, self._given(request)))
         return 201, b'{"kind":"Status","apiVersion":"v1","status":"Success"}'
+
+    def _given(self, request: HttpRequest) -> Object:
+        """Return the object in the body, in the version in which it is stored."""
+        named = request.target
+        check_kind(named, request.body)
+        is_strict = request.query.get("fieldValidation") == "Strict"
+        given = typed(named, request.body, strict=is_strict)
+        return to_stored(named.kind, named.api_version, given)
 
     def _write(self, request: HttpRequest) -> Stored:
         if request.method == "PUT":
-            return self.registry.replace(request.target, _given(request.target, request.body))
+            return self.registry.replace(request.target, self._given(request))
         content = request.headers.get("Content-Type", "").partition(";")[0]
-        patch = _PATCHES.get(content)
+        patch = PATCHES.get(content)
         if patch is None:
-            raise StatusError(415, "the body of the request was in an unknown format")
+            raise StatusError(415, "415: Unsupported Media Type", details={})
         named = request.target
-        version = (request.body.get("metadata") or {}).get("resourceVersion")
+        given = request.body if isinstance(request.body, dict) else {}
+        version = (given.get("metadata") or {}).get("resourceVersion")
 
         def patched(old: Object) -> Object:
             # A patch is written for the version of the request.
-            new = patch(from_stored(named.kind, named.api_version, old), request.body)
-            return to_stored(named.kind, named.api_version, new)
+            try:
+                new = patch(from_stored(named.kind, named.api_version, old), request.body)
+            except PatchError as error:
+                raise patch_refused(error) from None
+            return to_stored(named.kind, named.api_version, typed(named, new, strict=False))
 
         return self.registry.change(named, patched, version)
 
     def _delete(self, request: HttpRequest) -> Stored:
         options = dict(request.body)
         if "gracePeriodSeconds" in request.query:
-            options["gracePeriodSeconds"] = _number(request.query, "gracePeriodSeconds")
+            options["gracePeriodSeconds"] = number(request.query, "gracePeriodSeconds")
         return self.registry.delete(request.target, options)
+
+    def _deleted(self, request: HttpRequest) -> bytes:
+        """Delete an object. Return it if it stays, or if its kind is one of ``_RETURNED``."""
+        target = request.target
+        last = self._delete(request)
+        is_there = self.registry.store.get(target.kind, target.namespace, target.name)
+        if is_there or target.kind.name in _RETURNED:
+            return object_text(target, last)
+        return json.dumps(deleted(target, last.value["metadata"]["uid"])).encode()
 
     def _delete_collection(self, request: HttpRequest) -> bytes:
         """Delete all objects that the selectors choose, and return the list of them."""
         named, chosen = request.target, request.selector()
         if named.kind.namespaced and not named.namespace:
-            raise StatusError(
-                405, "the server does not allow this method on the requested resource"
-            )
+            raise not_allowed()
         found = []
         for stored in self.registry.store.all(named.kind, named.namespace):
             if chosen(stored.value):
@@ -246,12 +300,12 @@ class RequestHandler:
                     found.append(
                         self._delete(attrs.evolve(request, target=attrs.evolve(named, name=name)))
                     )
-        return _list_text(named, {"resourceVersion": str(self.registry.store.version)}, found)
+        return list_text(named, {"resourceVersion": str(self.registry.store.version)}, found)
 
     def watch(self, request: HttpRequest) -> Watch:
         """Return the watch that a request starts. Raises StatusError for an invalid selector."""
-        since = _number(request.query, "resourceVersion")
-        seconds = _number(request.query, "timeoutSeconds") or 1800
+        since = version(request.query)
+        seconds = number(request.query, "timeoutSeconds") or 1800
         chosen = request.selector()
         return Watch(
             self.registry.store,
@@ -259,293 +313,17 @@ class RequestHandler:
             chosen,
             since,
             seconds,
-            initial=self._wants_initial_events(request),
+            initial=wants_initial_events(request.query, watch_list=self.watch_list),
         )
 
-    def _wants_initial_events(self, request: HttpRequest) -> bool | None:
-        """Return the option ``sendInitialEvents``; None if the request does not have it.
 
-        Raises StatusError if the options contradict each other (``validateWatchOptions`` of
-        apimachinery).
-        """
-        match, given = (
-            request.query.get(each) for each in ("resourceVersionMatch", "sendInitialEvents")
-        )
-        if given is not None:
-            if match != _NOT_OLDER:
-                text = f"Forbidden: sendInitialEvents requires setting {_MATCH} to {_NOT_OLDER}"
-                raise _bad_options("FieldValueForbidden", _MATCH, text)
-            if not self.watch_list:
-                text = (
-                    "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList "
-                    "feature gate is enabled"
-                )
-                raise _bad_options("FieldValueForbidden", "sendInitialEvents", text)
-            return given in ("1", "true")
-        if match:
-            text = (
-                f"Forbidden: {_MATCH} is forbidden for watch unless sendInitialEvents is provided"
-            )
-            raise _bad_options("FieldValueForbidden", _MATCH, text)
-        return None
+def _accepts_post(target: Target) -> bool:
+    if target.name:
+        return target.subresource in ("binding", "eviction")
+    return bool(target.namespace) is target.kind.namespaced
 
 
-def _decoded(body: bytes, content: str) -> Object:
-    """Return the object in the body of a request; empty if there is no body."""
-    if not body:
-        return {}
-    type_ = content.partition(";")[0].strip()
-    try:
-        if type_ == CONTENT_TYPE:
-            return decode(body)
-        if type_ and "json" not in type_:
-            raise StatusError(
-                415,
-                f"the body of the request was in an unknown format: {type_}: use JSON or protobuf",
-            )
-        found = json.loads(body)
-    except ProtobufError as error:
-        raise StatusError(400, str(error)) from None
-    except ValueError:
-        raise StatusError(400, "invalid request body: expected JSON") from None
-    if not isinstance(found, dict):
-        raise StatusError(400, "invalid request body: expected a JSON object")
-    return found
-
-
-_MATCH: Final = "resourceVersionMatch"
-_NOT_OLDER: Final = "NotOlderThan"
-
-
-def _bad_options(reason: str, field: str, text: str) -> StatusError:
-    options = Kind("meta.k8s.io", "v1", "listoptions", "ListOptions")
-    return invalid(Target(options), "", [(reason, field, text)])
-
-
-def _check_list_options(request: HttpRequest) -> None:
-    """Raise StatusError for options of a watch (``ValidateListOptions`` of apimachinery)."""
-    if "sendInitialEvents" in request.query:
-        text = "Forbidden: sendInitialEvents is forbidden for list"
-        raise _bad_options("FieldValueForbidden", "sendInitialEvents", text)
-    if request.query.get(_MATCH) and not request.query.get("resourceVersion"):
-        text = f"Forbidden: {_MATCH} is forbidden unless resourceVersion is provided"
-        raise _bad_options("FieldValueForbidden", _MATCH, text)
-
-
-def _number(query: Mapping[str, str], name: str) -> int:
-    text = query.get(name) or "0"
-    try:
-        return int(text)
-    except ValueError:
-        raise StatusError(400, f"invalid query parameter {name}={text!r}: use a number") from None
-
-
-def _given(named: Target, body: Object) -> Object:
-    """Return the object in the body of a request, in the version in which it is stored.
-
-    Raises StatusError if it is of another kind or version.
-    """
-    kind, api_version = body.get("kind"), body.get("apiVersion")
-    if kind not in (None, "", named.kind.name):
-        raise StatusError(
-            400,
-            f'{kind} in version "{api_version}" cannot be handled as a {named.kind.name}: '
-            "the kinds differ",
-        )
-    if api_version not in (None, "", named.api_version):
-        raise StatusError(
-            400,
-            f"the API version in the data ({api_version}) does not match the expected API version "
-            f"({named.api_version})",
-        )
-    return to_stored(named.kind, named.api_version, body)
-
-
-def _text(named: Target, stored: Stored) -> bytes:
-    """Return an object as JSON, in the version of a request."""
-    if named.api_version == named.kind.api_version:
-        return stored.text
-    return json.dumps(from_stored(named.kind, named.api_version, stored.value)).encode()
-
-
-def _list_text(named: Target, metadata: Object, found: Sequence[Stored]) -> bytes:
-    kind = named.kind
-    head = {"kind": f"{kind.name}List", "apiVersion": named.api_version, "metadata": metadata}
-    # Stored objects are already encoded, which matters for lists of thousands.
-    items = b",".join(_text(named, each) for each in found)
-    return json.dumps(head).encode()[:-1] + b',"items":[' + items + b"]}"
-
-
-class Watch:
-    """One WATCH request: an iterator over its events and bookmarks."""
-
-    def __init__(
-        self,
-        store: Store,
-        target: Target,
-        chosen: Selector,
-        since: int,
-        seconds: float,
-        *,
-        initial: bool | None = None,
-    ) -> None:
-        """Create a watch of the objects that ``chosen`` selects.
-
-        ``since``: version after which it starts; 0 for the current objects, then all changes.
-        ``seconds``: time after which it ends.
-        ``initial``: True to start with the current objects and a bookmark after them, False to
-        start with changes; None as ``since`` says.
-        """
-        self._initial = initial
-        self._store = store
-        self._target = target
-        self._chosen = chosen
-        self._since = since
-        self._seconds = seconds
-
-    def lines(self, bookmark_every: float, is_over: Callable[[], bool]) -> Iterator[bytes]:
-        """Yield each event as a line, until the timeout, an error, or ``is_over`` returns True.
-
-        ``bookmark_every`` is the interval of bookmarks in seconds.
-        """
-        end = time.monotonic() + self._seconds
-        bookmark = time.monotonic() + bookmark_every
-        at = self._since
-        # Version 0 means any version, so the watch starts with the current objects.
-        if self._initial or not at:
-            with self._store.lock:
-                at = self._store.version
-                found = self._store.all(self._target.kind, self._target.namespace)
-            if self._initial is not False:
-                for stored in found:
-                    if self._chosen(stored.value):
-                        yield _line("ADDED", _text(self._target, stored))
-            if self._initial:
-                yield _line("BOOKMARK", self._bookmark(at, {_INITIAL_END: "true"}))
-        while not is_over() and (now := time.monotonic()) < end:
-            if at < self._store.oldest:
-                error = status(410, "Expired", f"too old resource version: {at}")
-                yield _line("ERROR", json.dumps(error).encode())
-                return
-            if now >= bookmark:
-                bookmark = now + bookmark_every
-                yield _line("BOOKMARK", self._bookmark(at))
-            for change in self._store.after(at, min(end, bookmark) - now, is_over):
-                # Changes of other kinds also count, so that a bookmark keeps a watch without events
-                # from expiring.
-                at = change.version
-                if change.kind == self._target.kind:
-                    yield from self._event(change)
-
-    def _bookmark(self, at: int, annotations: Mapping[str, str] | None = None) -> bytes:
-        metadata: Object = {"resourceVersion": str(at), "creationTimestamp": None}
-        if annotations:
-            metadata["annotations"] = dict(annotations)
-        body = {
-            "kind": self._target.kind.name,
-            "apiVersion": self._target.api_version,
-            "metadata": metadata,
-        }
-        return json.dumps(body).encode()
-
-    def _event(self, change: Change) -> Iterator[bytes]:
-        """Yield the event of a change, if the watch selects the object.
-
-        An object that the watch no longer selects is reported as deleted.
-        """
-        before, after = self._is_chosen(change.before), self._is_chosen(change.after)
-        if after and change.after is not None:
-            yield _line("MODIFIED" if before else "ADDED", _text(self._target, change.after))
-        elif before and (last := change.after or change.before) is not None:
-            yield _line("DELETED", _text(self._target, last))
-
-    def _is_chosen(self, stored: Stored | None) -> bool:
-        if stored is None:
-            return False
-        namespace = self._target.namespace
-        if namespace and stored.value["metadata"].get("namespace") != namespace:
-            return False
-        return self._chosen(stored.value)
-
-
-def _line(kind: str, object_: bytes) -> bytes:
-    return b'{"type":"%b","object":%b}\n' % (kind.encode(), object_)
-
-
-# -- merge patches ---------------------------------------------------------------------
-
-_MERGE_KEYS: Final[Mapping[str, str]] = {
-    "conditions": "type",
-    "addresses": "type",
-    "hostIPs": "ip",
-    "podIPs": "ip",
-    "ownerReferences": "uid",
-    "containers": "name",
-    "initContainers": "name",
-    "volumes": "name",
-    "env": "name",
-}
-"""Field that identifies an element, for each list that a strategic merge patch merges element by
-element. All other lists, such as container statuses and taints, are replaced (``patchStrategy`` in
-``k8s.io/api``)."""
-
-_SETS: Final = frozenset({"finalizers"})
-
-
-def merge(old: Any, patch: Any) -> Any:
-    """Return ``old`` after a JSON merge patch (RFC 7386). The arguments are not modified."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(old) if isinstance(old, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            found.pop(key, None)
-        else:
-            found[key] = merge(found.get(key), value)
-    return found
-
-
-def strategic_merge(old: Any, patch: Any) -> Any:
-    """Return the mapping ``old`` after a strategic merge patch. The arguments are not modified."""
-    if patch.get("$patch") == "replace":
-        return {key: value for key, value in patch.items() if key != "$patch"}
-    found = dict(old) if isinstance(old, dict) else {}
-    for key, value in patch.items():
-        if key.startswith("$deleteFromPrimitiveList/"):
-            name = key.partition("/")[2]
-            found[name] = [each for each in found.get(name) or () if each not in value]
-        elif key.startswith("$"):
-            continue
-        elif value is None:
-            found.pop(key, None)
-        else:
-            found[key] = _merged_value(key, found.get(key), value)
-    return found
-
-
-def _merged_value(key: str, old: Any, new: Any) -> Any:
-    if isinstance(new, dict):
-        return strategic_merge(old, new)
-    if isinstance(new, list) and key in _SETS:
-        return list(dict.fromkeys([*(old or ()), *new]))
-    if isinstance(new, list) and key in _MERGE_KEYS:
-        return _merged_list(_MERGE_KEYS[key], old or [], new)
-    return new
-
-
-def _merged_list(by: str, old: list[Any], new: list[Any]) -> list[Any]:
-    if any(each.get("$patch") == "replace" for each in new):
-        return [each for each in new if "$patch" not in each]
-    found = {each.get(by): each for each in old}
-    for each in new:
-        if each.get("$patch") == "delete":
-            found.pop(each.get(by), None)
-        else:
-            found[each.get(by)] = strategic_merge(found.get(each.get(by), {}), each)
-    return list(found.values())
-
-
-_PATCHES: Final = {
-    "application/merge-patch+json": merge,
-    "application/strategic-merge-patch+json": strategic_merge,
-}
+_RETURNED: Final = frozenset(
+    {"Pod", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "DeviceClass"}
+)
+"""Kinds whose deletion returns the object (``ReturnDeletedObject``)."""

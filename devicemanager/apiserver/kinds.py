@@ -106,7 +106,7 @@ _ALL: Final = (
         "devicetaintrules",
         "DeviceTaintRule",
         namespaced=False,
-        others=(f"{RESOURCE_GROUP}/v1beta2", f"{RESOURCE_GROUP}/v1alpha3"),
+        others=(f"{RESOURCE_GROUP}/v1beta2",),
         subresources=("status",),
     ),
     Kind(
@@ -133,6 +133,12 @@ class Kinds:
         self.hidden = frozenset(hidden)
         self._lock = threading.Lock()
         self._kinds: tuple[Kind, ...] = _ALL
+
+    def copied(self) -> Kinds:
+        """Return a table with the same kinds."""
+        found = Kinds(self.hidden)
+        found._kinds = self.all()
+        return found
 
     def all(self) -> tuple[Kind, ...]:
         """Return all kinds."""

@@ -20,7 +20,21 @@ from google.protobuf.message import DecodeError, Message
 from devicemanager.apiserver.kinds import RESOURCE_GROUP
 from protos import k8s_resource_v1 as k8s
 
-__all__ = ["CONTENT_TYPE", "ProtobufError", "decode", "encode", "has_message"]
+__all__ = [
+    "CONTENT_TYPE",
+    "DROP_ZERO",
+    "INLINE",
+    "KEEP_EMPTY",
+    "Descriptor",
+    "Field",
+    "ProtobufError",
+    "decode",
+    "descriptor",
+    "encode",
+    "field_type",
+    "has_message",
+    "value_of_map",
+]
 
 CONTENT_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
@@ -52,6 +66,12 @@ class ProtobufError(ValueError):
     """Error for a body that cannot be decoded, or an object that has no message."""
 
 
+def descriptor(api_version: str, kind: str) -> Descriptor | None:
+    """Return the descriptor of the message for a version and kind; None if there is none."""
+    type_ = _MESSAGES.get((api_version, kind))
+    return None if type_ is None else type_.DESCRIPTOR
+
+
 def has_message(api_version: str, kind: str) -> bool:
     """True if objects of this version and kind can be encoded."""
     return (api_version, kind) in _MESSAGES
@@ -64,7 +84,7 @@ def decode(body: bytes) -> dict[str, Any]:
     """
     if not body.startswith(_MAGIC):
         raise ProtobufError(
-            "provided data does not appear to be a protobuf message, expected prefix 6b 38 73 00"
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
         )
     try:
         frame = k8s.Unknown.FromString(body[len(_MAGIC) :])
@@ -101,13 +121,15 @@ def encode(value: Mapping[str, Any]) -> bytes:
 
 # -- from messages ---------------------------------------------------------------------
 
-_Field = Any
+Field = Any
 """Descriptor of a field; protobuf's implementations have separate types for it."""
+Descriptor = Any
+"""Descriptor of a message, likewise."""
 
-_INLINE: Final = "deviceConfiguration"
+INLINE: Final = "deviceConfiguration"
 """Field whose fields stand beside it in JSON."""
 
-_KEEP_EMPTY: Final = frozenset(
+KEEP_EMPTY: Final = frozenset(
     {
         *("DeviceAttribute.string", "DeviceAttribute.version"),
         *("ResourceSliceSpec.nodeName", "Device.nodeName", "BetaBasicDevice.nodeName"),
@@ -119,7 +141,7 @@ _KEEP_EMPTY: Final = frozenset(
 )
 """Text fields that are pointers in Go, so that an empty text is a value."""
 
-_DROP_ZERO: Final = frozenset(
+DROP_ZERO: Final = frozenset(
     {
         *("ObjectMeta.generation", "Condition.observedGeneration"),
         *("ExactDeviceRequest.count", "DeviceSubRequest.count"),
@@ -133,9 +155,9 @@ _DROP_ZERO: Final = frozenset(
 def _object(message: Message) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field, value in message.ListFields():
-        if field.name == _INLINE:
+        if field.name == INLINE:
             found |= _object(value)
-        elif (inner := _value_of_map(field)) is not None:
+        elif (inner := value_of_map(field)) is not None:
             found[field.json_name] = {key: _value(inner, value[key]) for key in sorted(value)}
         elif not field.has_presence:
             found[field.json_name] = [_value(field, each) for each in value]
@@ -144,7 +166,7 @@ def _object(message: Message) -> dict[str, Any]:
     return found
 
 
-def _value_of_map(field: _Field) -> _Field | None:
+def value_of_map(field: Field) -> Field | None:
     """Return the descriptor of the values of a map; None for any other field."""
     type_ = field.message_type
     if type_ is None or not type_.GetOptions().map_entry:
@@ -152,26 +174,26 @@ def _value_of_map(field: _Field) -> _Field | None:
     return type_.fields_by_name["value"]
 
 
-def _type_of(field: _Field) -> str:
+def field_type(field: Field) -> str:
     """Return the name of a field's message; empty for other types."""
     return "" if field.message_type is None else field.message_type.name
 
 
-def _is_absent(field: _Field, value: Any) -> bool:
+def _is_absent(field: Field, value: Any) -> bool:
     name = f"{field.containing_type.name}.{field.name}"
-    if type_ := _type_of(field):
+    if type_ := field_type(field):
         # The zero time is written as an empty message, and a missing extension without bytes.
         special = type_ in ("Time", "MicroTime", "RawExtension", "FieldsV1")
         return special and not value.ByteSize()
     if isinstance(value, str):
-        return not value and name not in _KEEP_EMPTY
-    return value == 0 and name in _DROP_ZERO
+        return not value and name not in KEEP_EMPTY
+    return value == 0 and name in DROP_ZERO
 
 
-def _value(field: _Field, value: Any) -> Any:
+def _value(field: Field, value: Any) -> Any:
     if field.message_type is None:
         return value
-    read = _READ.get(_type_of(field))
+    read = _READ.get(field_type(field))
     return _object(value) if read is None else read(value)
 
 
@@ -212,17 +234,17 @@ def _fill(message: Message, value: Any, path: str) -> None:
             raise ProtobufError(f"{at}: {error}") from None
 
 
-def _fields(message: Message, value: Mapping[str, Any]) -> Iterator[tuple[_Field, Any, str]]:
+def _fields(message: Message, value: Mapping[str, Any]) -> Iterator[tuple[Field, Any, str]]:
     """Yield the fields of a message that have a value, with the value and the name in JSON."""
     for field in message.DESCRIPTOR.fields:
-        if field.name == _INLINE:
+        if field.name == INLINE:
             yield field, value, field.name
         elif value.get(field.json_name) is not None:
             yield field, value[field.json_name], field.json_name
 
 
-def _set(message: Message, field: _Field, given: Any, at: str) -> None:
-    if (inner := _value_of_map(field)) is not None:
+def _set(message: Message, field: Field, given: Any, at: str) -> None:
+    if (inner := value_of_map(field)) is not None:
         target = getattr(message, field.name)
         for key, each in given.items():
             if inner.message_type is None:
@@ -244,8 +266,8 @@ def _set(message: Message, field: _Field, given: Any, at: str) -> None:
         _write(field, inner_message, given, at)
 
 
-def _write(field: _Field, message: Message, given: Any, at: str) -> None:
-    write = _WRITE.get(_type_of(field))
+def _write(field: Field, message: Message, given: Any, at: str) -> None:
+    write = _WRITE.get(field_type(field))
     if write is None:
         _fill(message, given, at)
     else:

@@ -13,19 +13,24 @@ from devicemanager.apiserver.errors import (
     StatusError,
     already_exists,
     conflict,
+    deletion_refused,
     invalid,
     not_found,
     precondition_failed,
+    update_refused,
 )
 from devicemanager.apiserver.kinds import KINDS, Kinds, Target
-from devicemanager.apiserver.resources import HAVE_GENERATION, prepare
+from devicemanager.apiserver.resources import HAVE_GENERATION, ResourceRules
 from devicemanager.apiserver.store import Object, Store, Stored
+from devicemanager.objects.dra.errors import invalid as invalid_field
+from devicemanager.objects.dra.errors import required
 from devicemanager.objects.status import times
 
 __all__ = ["NOT_READY", "Registry", "is_terminal", "timestamp"]
 
 NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _GRACE: Final = 30
+_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 _NAME_ATTEMPTS: Final = 8
 _NAME_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Characters of generated names (``k8s.io/apimachinery/pkg/util/rand``)."""
@@ -62,48 +67,85 @@ class Registry:
     """
 
     def __init__(
-        self, store: Store, kinds: Kinds | None = None, *, stores_resource_health: bool = True
+        self,
+        store: Store,
+        kinds: Kinds | None = None,
+        *,
+        stores_resource_health: bool = True,
+        rules: ResourceRules | None = None,
     ) -> None:
         """Create a registry on a store.
 
         ``kinds``: the known resource types; None for the built-in ones.
         ``stores_resource_health``: True if the feature gate ResourceHealthStatus is on.
+        ``rules``: the rules for resource.k8s.io; None for those with the default feature gates.
         """
         self.store = store
         self.kinds = kinds or Kinds()
+        self.rules = rules or ResourceRules()
         self.stores_resource_health = stores_resource_health
+
+    def create_namespaces(self) -> None:
+        """Create the namespaces that every cluster has."""
+        for name in _NAMESPACES:
+            self.create(Target(KINDS["namespaces"]), {"metadata": {"name": name}})
+
+    def copied(self) -> Registry:
+        """Return a registry on a copy of the store, for a request that must change nothing."""
+        return Registry(
+            self.store.copied(),
+            self.kinds.copied(),
+            stores_resource_health=self.stores_resource_health,
+            rules=self.rules,
+        )
 
     # -- create ----------------------------------------------------------------------
 
     def create(self, target: Target, given: Object) -> Stored:
         """Create an object (POST) and return it."""
         kind = target.kind
-        if kind.namespaced and not target.namespace:
-            raise StatusError(
-                405, "the server does not allow this method on the requested resource"
-            )
         value = copy.deepcopy(given)
         metadata = value.setdefault("metadata", {})
+        self._check_namespace(target, metadata)
         given_name = metadata.get("name")
         value |= {"apiVersion": kind.api_version, "kind": kind.name}
         metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
         if kind.namespaced:
             metadata["namespace"] = target.namespace
         _set_defaults(kind.name, value)
-        prepare(target, value)
         if kind.name in HAVE_GENERATION:
             metadata["generation"] = 1
+        self.rules.prepare(target, value)
         with self.store.lock:
             # If a generated name is in use, another one is generated (``RetryGenerateName``,
             # v1.32).
             for _ in range(_NAME_ATTEMPTS):
-                name = metadata["name"] = given_name or _generated(target, metadata)
+                name = metadata["name"] = given_name or _generated(metadata)
+                self._check_rules(target, value)
                 if self.store.get(kind, target.namespace, name) is None:
                     self._define(value)
-                    return self.store.put(kind, value)
+                    return self.store.put(kind, self.rules.stored(target, value))
                 if given_name:
                     break
             raise already_exists(target, name)
+
+    def _check_namespace(self, target: Target, metadata: Object) -> None:
+        if not target.kind.namespaced:
+            return
+        _check_same_namespace(target, metadata)
+        namespaces = KINDS["namespaces"]
+        if self.store.get(namespaces, "", target.namespace) is None:
+            raise not_found(Target(namespaces, name=target.namespace))
+
+    def _check_rules(self, target: Target, new: Object, old: Object | None = None) -> None:
+        """Raise the error 422 if an object has no name, or one of resource.k8s.io breaks a rule."""
+        namespace = self.store.get(KINDS["namespaces"], "", target.namespace)
+        labels = {} if namespace is None else namespace.value["metadata"].get("labels") or {}
+        broken = self.rules.broken(target, new, old, labels)
+        if not broken and not new["metadata"]["name"]:
+            broken = [required("metadata.name", "name or generateName is required")]
+        if broken:
+            raise invalid(target, new["metadata"].get("name", ""), broken)
 
     def _define(self, value: Object) -> None:
         """Serve the kind that a CustomResourceDefinition names."""
@@ -133,6 +175,7 @@ class Registry:
         """Replace an object (PUT) and return the new object."""
         metadata = given.get("metadata", {})
         version = metadata.get("resourceVersion")
+        _check_same_namespace(target, metadata)
         if metadata.get("name", target.name) != target.name:
             raise StatusError(
                 400,
@@ -140,19 +183,28 @@ class Registry:
                 f"({target.name})",
             )
 
+        if not version and (target.kind.name, target.api_version) == _VERSIONED:
+            error = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
+            raise update_refused(target, error)
+
         def replaced(old: Object) -> Object:
             return {**copy.deepcopy(given), "apiVersion": old["apiVersion"], "kind": old["kind"]}
 
-        return self.change(target, replaced, version)
+        return self.change(target, replaced, version, metadata.get("uid"))
 
     def change(
-        self, target: Target, change: Callable[[Object], Object], version: str | None = None
+        self,
+        target: Target,
+        change: Callable[[Object], Object],
+        version: str | None = None,
+        uid: str | None = None,
     ) -> Stored:
         """Replace an object by the result of ``change`` on a copy of the object, atomically.
 
         If the target is the status subresource, only changes of ``status`` are stored. If it is a
         Pod or Node, all changes except those of ``status`` are stored. Raises the error 409 if
-        ``version``, or else the version in the result, is not the object's version.
+        ``version``, or else the version in the result, is not the object's version, or if ``uid``
+        is not its UID. A change of the UID is the error 422.
         """
         kind = target.kind
         with self.store.lock:
@@ -163,20 +215,21 @@ class Registry:
             version = version or given.get("metadata", {}).get("resourceVersion")
             if version and version != old["metadata"]["resourceVersion"]:
                 raise conflict(target, _MODIFIED)
-            uid = given.get("metadata", {}).get("uid")
-            if uid and uid != old["metadata"]["uid"]:
-                raise precondition_failed(target, "UID", uid, old["metadata"]["uid"])
+            _check_uid(target, given, old, uid)
             new = self._merged(target, old, given)
+            self._check_rules(target, new, old)
+            new = self.rules.stored(target, new)
             # As in etcd3 storage, a write without effect creates no version and no event.
             if new == old:
                 return stored
             if _can_be_removed(new):
-                return self._remove(target)
+                return self._remove(target, new)
             return self.store.put(kind, new)
 
     def _merged(self, target: Target, old: Object, given: Object) -> Object:
         if target.subresource == "status":
             new = {**old, "metadata": dict(old["metadata"]), "status": given.get("status", {})}
+            self.rules.prepare_status(target, new, old)
             if target.kind.name == "Pod" and not self.stores_resource_health:
                 _drop_resource_health(new["status"])
             return new
@@ -190,7 +243,7 @@ class Registry:
             new.pop("status", None)
             if "status" in old:
                 new["status"] = old["status"]
-        prepare(target, new, old)
+        self.rules.prepare(target, new, old)
         if target.kind.name in HAVE_GENERATION and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         return new
@@ -223,20 +276,42 @@ class Registry:
                 "deletionTimestamp": timestamp(grace),
                 "deletionGracePeriodSeconds": grace,
             }
+            if "generation" in new["metadata"]:
+                new["metadata"]["generation"] += 1
             if _can_be_removed(new):
                 return self._remove(target)
             return self.store.put(target.kind, new)
 
-    def _remove(self, target: Target) -> Stored:
+    def _remove(self, target: Target, last: Object | None = None) -> Stored:
         if target.kind.name == "CustomResourceDefinition":
             self.kinds.remove(target.name)
-        return self.store.remove(target.kind, target.namespace, target.name)
+        return self.store.remove(target.kind, target.namespace, target.name, last)
+
+
+_VERSIONED: Final = ("DeviceTaintRule", "resource.k8s.io/v1")
+"""Kind, and ``apiVersion`` of the request, whose updates must have a version."""
+
+
+def _check_same_namespace(target: Target, metadata: Object) -> None:
+    if target.kind.namespaced and metadata.get("namespace") not in (None, "", target.namespace):
+        text = "the namespace of the provided object does not match the namespace sent on the "
+        raise StatusError(400, f"{text}request")
+
+
+def _check_uid(target: Target, given: Object, old: Object, wanted: str | None) -> None:
+    found = old["metadata"]["uid"]
+    if wanted and wanted != found:
+        raise precondition_failed(target, wanted, found)
+    uid = given.get("metadata", {}).get("uid") or found
+    if uid != found:
+        error = invalid_field("metadata.uid", uid, "field is immutable")
+        raise invalid(target, target.name, [error])
 
 
 def _check_preconditions(target: Target, old: Object, wanted: Mapping[str, Any]) -> None:
     for key, field in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         if wanted.get(key) not in (None, old["metadata"][key]):
-            raise precondition_failed(target, field, wanted[key], old["metadata"][key])
+            raise deletion_refused(target, field, wanted[key], old["metadata"][key])
 
 
 def _grace(pod: Object, requested: int | None) -> int:
@@ -255,12 +330,11 @@ def _can_be_removed(value: Object) -> bool:
     return not metadata.get("deletionGracePeriodSeconds")
 
 
-def _generated(target: Target, metadata: Mapping[str, Any]) -> str:
+def _generated(metadata: Mapping[str, Any]) -> str:
+    """Return a name that starts with ``generateName``; empty if that is missing."""
     base = str(metadata.get("generateName") or "")
-    if not base:
-        text = "Required value: name or generateName is required"
-        raise invalid(target, "", [("FieldValueRequired", "metadata.name", text)])
-    return base[:_LONGEST_BASE] + "".join(secrets.choice(_NAME_LETTERS) for _ in range(5))
+    ending = "".join(secrets.choice(_NAME_LETTERS) for _ in range(5))
+    return base[:_LONGEST_BASE] + ending if base else ""
 
 
 def _set_defaults(kind: str, value: Object) -> None:

@@ -1,62 +1,149 @@
-"""Rules for objects of the group resource.k8s.io: defaults, and what an update cannot change.
+"""Rules for objects of the group resource.k8s.io: defaults, dropped fields, and validation.
 
 They follow the defaults of ``pkg/apis/resource/v1/defaults.go`` and the strategies of
-``pkg/registry/resource`` (v1.36).
+``pkg/registry/resource`` (v1.37). ``objects.dra`` has the rules for valid objects.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import attrs
+
+from devicemanager.apiserver.conversion import path_in
 from devicemanager.apiserver.kinds import RESOURCE_GROUP, Target
 from devicemanager.apiserver.store import Object
+from devicemanager.apiserver.structure import pruned
+from devicemanager.objects.dra import (
+    ADMIN_LABEL,
+    Compile,
+    FieldError,
+    broken_rules,
+    drop_deallocated,
+    drop_disabled,
+)
 from devicemanager.objects.status import times
 
-__all__ = ["HAVE_GENERATION", "prepare"]
+__all__ = ["HAVE_GENERATION", "ResourceRules"]
 
 HAVE_GENERATION: Final = frozenset({"ResourceSlice", "DeviceClass", "DeviceTaintRule"})
 """Kinds whose ``metadata.generation`` counts the changes of ``spec``."""
 
 
-def prepare(target: Target, new: Object, old: Mapping[str, Any] | None = None) -> None:
-    """Set the defaults of an object that is created or, with ``old``, replaced."""
-    if target.kind.group != RESOURCE_GROUP:
-        return
-    if old is None and target.kind.has_status:
-        # Only the subresource can set it.
-        new.pop("status", None)
-    spec = new.get("spec")
-    if not isinstance(spec, dict):
-        return
-    match target.kind.name:
-        case "ResourceClaim":
-            _set_claim_defaults(spec)
-        case "ResourceClaimTemplate":
-            _set_claim_defaults(spec.get("spec"))
-        case "ResourceSlice":
-            for device in _objects(spec.get("devices")):
-                for taint in _objects(device.get("taints")):
-                    taint.setdefault("timeAdded", times.timestamp(time.time()))
-        case "DeviceTaintRule":
-            for taint in _objects([spec.get("taint")]):
-                taint.setdefault("timeAdded", times.timestamp(time.time()))
+def _accept(_: str) -> str | None:
+    return None
+
+
+class ResourceRules:
+    """The rules for resource.k8s.io. Objects of other groups are not changed or checked."""
+
+    def __init__(self, gates: Iterable[str] = (), compile_: Compile = _accept) -> None:
+        """``gates``: feature gates that are on and off by default (``objects.dra.GATES``).
+
+        ``compile_``: compiler of CEL expressions; by default, all are accepted.
+        """
+        self._gates = frozenset(gates)
+        self._compile = compile_
+
+    def prepare(self, target: Target, new: Object, old: Mapping[str, Any] | None = None) -> None:
+        """Drop disabled fields of an object that is created or, with ``old``, replaced, and set
+        its defaults."""
+        if target.kind.group != RESOURCE_GROUP:
+            return
+        if old is None and target.kind.has_status:
+            # Only the subresource can set it.
+            new.pop("status", None)
+        drop_disabled(target.kind.name, new, self._gates)
+        spec = new.get("spec") or {}
+        match target.kind.name:
+            case "ResourceClaim":
+                _set_claim_defaults(spec)
+            case "ResourceClaimTemplate":
+                _set_claim_defaults(spec.get("spec"))
+            case "ResourceSlice":
+                for device in _objects(spec.get("devices")):
+                    _set_times(device.get("taints"))
+            case "DeviceTaintRule":
+                _set_rule_time(spec, (old or {}).get("spec") or {})
+
+    def prepare_status(self, target: Target, new: Object, old: Mapping[str, Any]) -> None:
+        """Drop the fields of a new status that do not apply."""
+        if target.kind.name == "ResourceClaim":
+            drop_disabled("ResourceClaim", new, self._gates)
+            drop_deallocated(new["status"], old.get("status") or {})
+            devices = (new["status"].get("allocation") or {}).get("devices") or {}
+            for result in _objects(devices.get("results")):
+                _set_operators(result)
+
+    def broken(
+        self,
+        target: Target,
+        new: Object,
+        old: Mapping[str, Any] | None,
+        labels: Mapping[str, str],
+    ) -> list[FieldError]:
+        """Return the rules that an object breaks; ``labels`` are those of its namespace."""
+        if target.kind.group != RESOURCE_GROUP:
+            return []
+        found = broken_rules(
+            target.kind.name,
+            new,
+            old,
+            is_status=target.subresource == "status",
+            compile_=self._compile,
+            is_admin_namespace=labels.get(ADMIN_LABEL) == "true",
+        )
+        return [_in_version(each, target.api_version) for each in found]
+
+    def stored(self, target: Target, value: Object) -> Object:
+        """Return an object in the form in which a real API server returns it."""
+        if target.kind.group != RESOURCE_GROUP:
+            return value
+        return pruned(value, target.kind.api_version, target.kind.name)
+
+
+def _in_version(error: FieldError, api_version: str) -> FieldError:
+    # Only declared rules are checked in the version of the request.
+    if not error.declared:
+        return error
+    return attrs.evolve(error, field=path_in(api_version, error.field))
 
 
 def _set_claim_defaults(spec: Any) -> None:
-    devices = spec.get("devices") if isinstance(spec, dict) else None
-    for request in _objects((devices or {}).get("requests")):
+    devices = (spec or {}).get("devices") or {}
+    for request in _objects(devices.get("requests")):
         wanted = [request.get("exactly"), *(request.get("firstAvailable") or ())]
         for each in _objects(wanted):
-            mode = each.setdefault("allocationMode", "ExactCount")
+            mode = each["allocationMode"] = each.get("allocationMode") or "ExactCount"
             if mode == "ExactCount":
-                each.setdefault("count", 1)
-            for toleration in _objects(each.get("tolerations")):
-                toleration.setdefault("operator", "Equal")
+                each["count"] = each.get("count") or 1
+            _set_operators(each)
+
+
+def _set_operators(value: Object) -> None:
+    for toleration in _objects(value.get("tolerations")):
+        toleration["operator"] = toleration.get("operator") or "Equal"
+
+
+def _set_times(taints: Any) -> None:
+    for taint in _objects(taints):
+        taint.setdefault("timeAdded", _now())
+
+
+def _set_rule_time(spec: Object, old: Mapping[str, Any]) -> None:
+    """Set the time of a rule's taint, and a new one if only its effect changes."""
+    taint, before = spec.setdefault("taint", {}), old.get("taint") or {}
+    taint.setdefault("timeAdded", before.get("timeAdded") or _now())
+    is_other = before and taint.get("effect") != before.get("effect")
+    if is_other and taint["timeAdded"] == before.get("timeAdded"):
+        taint["timeAdded"] = _now()
+
+
+def _now() -> str:
+    return times.timestamp(time.time())
 
 
 def _objects(values: Any) -> Iterator[Object]:
-    for each in values or ():
-        if isinstance(each, dict):
-            yield each
+    return (each for each in values or () if isinstance(each, dict))

@@ -1,16 +1,21 @@
-"""A minimal scheduler, which considers resources, node selectors and taints."""
+"""A minimal scheduler, which considers resources, node selectors, taints and claims for devices."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from devicemanager.apiserver.errors import StatusError
 from devicemanager.apiserver.registry import is_terminal, timestamp
 from devicemanager.apiserver.server import FakeApiServer
 from devicemanager.apiserver.store import Object
+from devicemanager.core.errors import DeviceManagerError
 from devicemanager.core.quantity import parse_quantity
+
+if TYPE_CHECKING:
+    from devicemanager.apiserver.pod_claims import Plan, PodClaims
 
 __all__ = ["schedule"]
 
@@ -18,7 +23,9 @@ __all__ = ["schedule"]
 def schedule(server: FakeApiServer) -> None:
     """Bind every pending pod to a node on which it fits.
 
-    Of several such nodes, choose the one with the smallest sum of pods and devices in use.
+    Of several such nodes, choose the one with the smallest sum of pods and devices in use. The
+    claims of a pod get their devices first, and extended resources that no device plugin serves
+    on the node get a claim.
     """
     pods = server.all("pods")
     pending = [pod for pod in pods if not pod["spec"].get("nodeName") and _is_pending(pod)]
@@ -29,17 +36,100 @@ def schedule(server: FakeApiServer) -> None:
         if not is_terminal(pod):
             used[pod["spec"].get("nodeName", "")].update(_requests(pod))
     nodes = server.all("nodes")
+    devices = _Devices(server)
     for pod in pending:
-        fitting = [node for node in nodes if _fits(pod, node, used[node["metadata"]["name"]])]
-        if not fitting:
-            _set_unschedulable(server, pod, len(nodes))
+        try:
+            name = _bind(server, pod, nodes, used, devices)
+        except StatusError:  # the pod was deleted meanwhile, or its claims were changed
             continue
-        best = min(fitting, key=lambda node: used[node["metadata"]["name"]].total())
-        name = best["metadata"]["name"]
-        # Counted immediately, because the next pod of this loop must not get the same devices.
-        used[name].update(_requests(pod))
-        with suppress(StatusError):  # the pod was deleted meanwhile
-            server.bind(pod["metadata"]["name"], name, pod["metadata"]["namespace"])
+        if name is not None:
+            # Counted immediately, because the next pod of this loop must not get the same devices.
+            used[name].update(_requests(pod))
+
+
+def _bind(
+    server: FakeApiServer,
+    pod: Object,
+    nodes: Iterable[Object],
+    used: Mapping[str, Counter[str]],
+    devices: _Devices,
+) -> str | None:
+    """Bind a pod to the best node, and return its name; None if the pod must wait.
+
+    Raises StatusError.
+    """
+    metadata = pod["metadata"]
+    why = devices.why_not(pod)
+    if why is not None:
+        _set_unschedulable(server, pod, why)
+        return None
+    every = list(nodes)
+    fitting = [node for node in every if _fits(pod, node, used[node["metadata"]["name"]], devices)]
+    reasons = list[str]()
+    for node in sorted(fitting, key=lambda node: used[node["metadata"]["name"]].total()):
+        name = str(node["metadata"]["name"])
+        try:
+            plan = devices.plan(pod, node)
+        except DeviceManagerError as error:
+            reasons = [str(error)]
+            break
+        if isinstance(plan, str):
+            reasons.append(plan)
+            continue
+        if plan is None or devices.commit(plan):
+            server.bind(metadata["name"], name, metadata["namespace"])
+        return name
+    text = "".join(f"; {reason}" for reason in dict.fromkeys(reasons))
+    _set_unschedulable(server, pod, f"0/{len(every)} nodes are available{text}")
+    return None
+
+
+class _Devices:
+    """Devices that claims of pods can have. The allocator is imported when a pod needs it."""
+
+    def __init__(self, server: FakeApiServer) -> None:
+        self._server = server
+        self._claims: PodClaims | None = None
+        self._resources: Mapping[str, str] = {}
+        classes = server.all("deviceclasses")
+        if classes:
+            from devicemanager.claims.dra.extended import classes_by_resource
+
+            self._resources = classes_by_resource(classes)
+
+    def why_not(self, pod: Object) -> str | None:
+        """Return why the pod must wait for its claims, on any node."""
+        return self._all.why_not(pod) if pod["spec"].get("resourceClaims") else None
+
+    def plan(self, pod: Object, node: Object) -> Plan | str | None:
+        """Return devices for a pod on a node, or why there are none; None if it needs none.
+
+        Raises ClaimsError for an error that does not depend on the node.
+        """
+        if not pod["spec"].get("resourceClaims") and not self.served(pod, node):
+            return None
+        return self._all.plan(pod, node)
+
+    def served(self, pod: Object, node: Object) -> Mapping[str, str]:
+        """Return the extended resources of a pod that DRA serves on a node."""
+        if not self._resources:
+            return {}
+        from devicemanager.apiserver.pod_claims import served_by_dra
+
+        return served_by_dra(pod, node, self._resources)
+
+    def commit(self, plan: Plan) -> bool:
+        """Write a plan. Return True if the pod can be bound now. Raises StatusError."""
+        self._all.commit(plan)
+        return self._all.is_ready(plan)
+
+    @property
+    def _all(self) -> PodClaims:
+        if self._claims is None:
+            from devicemanager.apiserver.pod_claims import PodClaims
+
+            self._claims = PodClaims(self._server, self._resources)
+        return self._claims
 
 
 def _is_pending(pod: Object) -> bool:
@@ -52,10 +142,18 @@ def _requests(pod: Object) -> Counter[str]:
     CPU and memory are ignored, because virtual nodes always have enough.
     """
     found: Counter[str] = Counter({"pods": 1})
+    claim = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    by_dra = {each["resourceName"] for each in claim.get("requestMappings") or ()}
     for container in pod["spec"].get("containers") or ():
         resources = container.get("resources") or {}
         wanted = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-        found.update({name: _number(text) for name, text in wanted.items() if "/" in name})
+        found.update(
+            {
+                name: _number(text)
+                for name, text in wanted.items()
+                if "/" in name and name not in by_dra
+            }
+        )
     return found
 
 
@@ -63,7 +161,7 @@ def _number(text: object) -> int:
     return parse_quantity(str(text)) // 10**9  # quantities are in nano-units
 
 
-def _fits(pod: Object, node: Object, used: Mapping[str, int]) -> bool:
+def _fits(pod: Object, node: Object, used: Mapping[str, int], devices: _Devices) -> bool:
     wanted = pod["spec"].get("nodeSelector") or {}
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
@@ -71,10 +169,11 @@ def _fits(pod: Object, node: Object, used: Mapping[str, int]) -> bool:
     if node["spec"].get("unschedulable") or not _tolerates(pod, node["spec"].get("taints") or ()):
         return False
     allocatable = node["status"].get("allocatable") or {}
+    by_dra = devices.served(pod, node)
     return all(
         used.get(name, 0) + count <= _number(allocatable.get(name, 0))
         for name, count in _requests(pod).items()
-        if count
+        if count and name not in by_dra
     )
 
 
@@ -97,19 +196,25 @@ def _matches(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
     return toleration["key"] == taint["key"] and same
 
 
-def _set_unschedulable(server: FakeApiServer, pod: Object, nodes: int) -> None:
-    if any(each.get("reason") == "Unschedulable" for each in pod["status"].get("conditions", ())):
+def _set_unschedulable(server: FakeApiServer, pod: Object, message: str) -> None:
+    conditions = pod["status"].get("conditions") or ()
+    if any(each.get("message") == message for each in conditions):
         return
     condition = {
         "type": "PodScheduled",
         "status": "False",
         "reason": "Unschedulable",
-        "message": f"0/{nodes} nodes are available",
+        "message": message,
         "lastTransitionTime": timestamp(),
     }
 
     def changed(value: Object) -> Object:
-        value["status"]["conditions"] = [condition]
+        others = [
+            each
+            for each in value["status"].get("conditions") or ()
+            if each["type"] != condition["type"]
+        ]
+        value["status"]["conditions"] = [*others, condition]
         return value
 
     metadata = pod["metadata"]

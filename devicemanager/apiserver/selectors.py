@@ -18,7 +18,9 @@ _COMMA: Final = re.compile(r",(?![^(]*\))")
 
 
 _NAMES: Final = ("metadata.name", "metadata.namespace")
-_FIELDS: Final = {"ResourceSlice": ("metadata.name", "spec.nodeName", "spec.driver")}
+_FIELDS: Final = {
+    "ResourceSlice": ("metadata.name", "spec.nodeName", "spec.driver", "spec.pool.name")
+}
 """Fields by which objects can be selected, for kinds with other fields than ``_NAMES``."""
 
 
@@ -31,7 +33,9 @@ def check_fields(text: str | None, target: Target) -> None:
     if kind.group != RESOURCE_GROUP:
         return
     for part in _parts(text):
-        field = re.split(r"!=|==|=", part)[0]
+        field, *value = re.split(r"!=|==|=", part, maxsplit=1)
+        if not value:
+            raise ValueError(f"invalid selector: '{text}'; can't understand '{part}'")
         if kind.name in _FIELDS:
             if field not in _FIELDS[kind.name]:
                 what = f"{target.api_version}, Kind={kind.name}"
@@ -67,6 +71,8 @@ def _test(text: str, get: _Get) -> Selector:
     # ``=`` is the last one, because the other signs contain it.
     for sign in ("!=", "==", "="):
         key, found, value = text.partition(sign)
+        if found and "=" in value and get is _label:
+            raise ValueError("unable to parse requirement: found '=', expected: identifier")
         if found:
             return lambda object_: (get(object_, key) == value) is (sign != "!=")
     if text.startswith("!"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
@@ -16,13 +18,16 @@ from urllib.parse import urlsplit
 
 from devicemanager.apiserver.authorization import Permission, Permissions
 from devicemanager.apiserver.discovery import document
-from devicemanager.apiserver.errors import StatusError
+from devicemanager.apiserver.errors import PageNotFound, StatusError
 from devicemanager.apiserver.faults import Faults
 from devicemanager.apiserver.handling import HttpRequest, RequestHandler
-from devicemanager.apiserver.kinds import KINDS, Kinds, Target
+from devicemanager.apiserver.in_cluster import InCluster
+from devicemanager.apiserver.kinds import Kinds, Target
 from devicemanager.apiserver.registry import Registry
 from devicemanager.apiserver.request_log import LoggedRequest, RequestLog
+from devicemanager.apiserver.resources import ResourceRules
 from devicemanager.apiserver.store import Object, Store
+from devicemanager.objects.dra import GATES, Compile
 
 __all__ = ["FakeApiServer"]
 
@@ -52,6 +57,10 @@ class FakeApiServer:
         hidden: Iterable[str] = (),
         watch_list: bool = True,
         definitions: Iterable[Mapping[str, Any]] = (),
+        port: int = 0,
+        in_cluster: InCluster | None = None,
+        feature_gates: Iterable[str] = (),
+        compile_: Compile | None = None,
     ) -> None:
         """Create a server; ``start`` opens its port.
 
@@ -62,9 +71,19 @@ class FakeApiServer:
         ``hidden``: values of ``apiVersion`` that are not served, such as ``resource.k8s.io/v1``.
         ``watch_list``: True if the feature gate WatchList is on.
         ``definitions``: CustomResourceDefinitions, whose objects are stored unchecked.
+        ``port``: port on 127.0.0.1; 0 chooses a free one.
+        ``in_cluster``: files for programs in pods. The server then serves TLS, and accepts only
+        their token.
+        ``feature_gates``: gates that are on and off by default (``objects.dra.GATES``).
+        ``compile_``: compiler of CEL expressions; None accepts all expressions.
 
-        Raises ValueError for an invalid definition.
+        Raises ValueError for an invalid definition or an unknown gate.
         """
+        unknown = sorted(set(feature_gates) - GATES)
+        if unknown:
+            raise ValueError(f"unknown feature gate {unknown[0]!r}: use {', '.join(sorted(GATES))}")
+        self._rules = ResourceRules(feature_gates, *([compile_] if compile_ else []))
+        self._in_cluster = in_cluster
         self.faults = Faults()
         self.permissions = Permissions(allowed)
         self.bookmark_every = bookmark_every
@@ -76,8 +95,8 @@ class FakeApiServer:
         self._watch_list = watch_list
         self._definitions = tuple(definitions)
         self._stores_resource_health = stores_resource_health
-        self._token = token
-        self._port = 0
+        self._token = in_cluster.token if in_cluster else token
+        self._port = port
         self._server: _Server | None = None
         self._handler = self._empty()
 
@@ -85,9 +104,13 @@ class FakeApiServer:
         kinds = Kinds(self._hidden)
         for definition in self._definitions:
             kinds.define(definition)
-        registry = Registry(Store(), kinds, stores_resource_health=self._stores_resource_health)
-        for name in ("default", "kube-system", "kube-node-lease"):
-            registry.create(Target(KINDS["namespaces"]), {"metadata": {"name": name}})
+        registry = Registry(
+            Store(),
+            kinds,
+            stores_resource_health=self._stores_resource_health,
+            rules=self._rules,
+        )
+        registry.create_namespaces()
         return RequestHandler(
             registry, self.faults, self.permissions, self._token, watch_list=self._watch_list
         )
@@ -96,7 +119,8 @@ class FakeApiServer:
 
     def start(self) -> None:
         """Start to accept requests, on the same port as before if the server was stopped."""
-        self._server = _Server(("127.0.0.1", self._port), self)
+        context = self._in_cluster.context if self._in_cluster else None
+        self._server = _Server(("127.0.0.1", self._port), self, context)
         self._port = self._server.server_address[1]
         threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="fake-apiserver", daemon=True
@@ -134,15 +158,27 @@ class FakeApiServer:
     @property
     def url(self) -> str:
         """URL of the server, such as ``http://127.0.0.1:41234``."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'https' if self._in_cluster else 'http'}://127.0.0.1:{self._port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables with which programs in pods find the server."""
+        return {
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": str(self._port),
+        }
 
     def kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig for this server; return its path."""
         user = {} if self._token is None else {"token": self._token}
+        cluster = {"server": self.url}
+        if self._in_cluster:
+            authority = base64.b64encode(self._in_cluster.authority).decode()
+            cluster["certificate-authority-data"] = authority
         config = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
+            "clusters": [{"name": "fake", "cluster": cluster}],
             "users": [{"name": "fake", "user": user}],
             "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
             "current-context": "fake",
@@ -254,6 +290,9 @@ class FakeApiServer:
                 http.respond(code, text)
         except StatusError as error:
             self._log(http, method, error.code, request)
+            if isinstance(error, PageNotFound):
+                http.respond(404, error.message.encode(), {"Content-Type": "text/plain"})
+                return
             wait = {"Retry-After": "1"} if error.code == 429 else {}
             http.respond(error.code, json.dumps(error.body()).encode(), wait)
 
@@ -308,11 +347,25 @@ class _Server(ThreadingHTTPServer):
     # Hundreds of nodes connect at the same time.
     request_queue_size = 256
 
-    def __init__(self, address: tuple[str, int], api: FakeApiServer) -> None:
+    def __init__(
+        self, address: tuple[str, int], api: FakeApiServer, context: ssl.SSLContext | None
+    ) -> None:
         self.api = api
+        self._context = context
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         super().__init__(address, _HttpHandler)
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection."""
+        connection, address = super().get_request()
+        if self._context is None:
+            return connection, address
+        # The handshake happens at the first read, on the thread of the connection.
+        secure = self._context.wrap_socket(
+            connection, server_side=True, do_handshake_on_connect=False
+        )
+        return secure, address
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Handle a connection on a thread, and let ``cut`` end it."""

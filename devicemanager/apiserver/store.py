@@ -34,6 +34,12 @@ class Stored:
     text: bytes
     """The object as JSON, encoded once for all readers."""
 
+    @property
+    def item(self) -> bytes:
+        """The object as JSON in a list, where it has no ``apiVersion`` and no ``kind``."""
+        # Both are the first fields of every stored object.
+        return b"{" + self.text.split(b",", 2)[2]
+
 
 @attrs.frozen(eq=False)
 class Change:
@@ -64,6 +70,14 @@ class Store:
         self.oldest = 1
         """All changes after this version are stored."""
 
+    def copied(self) -> Store:
+        """Return a store with the same objects and no changes."""
+        found = Store()
+        with self.lock:
+            found._objects = {name: dict(objects) for name, objects in self._objects.items()}
+            found.version = found.oldest = self.version
+        return found
+
     def get(self, kind: Kind, namespace: str, name: str) -> Stored | None:
         """Return an object; None if it does not exist."""
         with self.lock:
@@ -90,18 +104,24 @@ class Store:
             self._note(Change(self.version, kind, before, after))
             return after
 
-    def remove(self, kind: Kind, namespace: str, name: str) -> Stored:
-        """Delete an object; return its last state, with the version of the deletion."""
+    def remove(
+        self, kind: Kind, namespace: str, name: str, last_value: Object | None = None
+    ) -> Stored:
+        """Delete an object; return its last state, with the version of the deletion.
+
+        ``last_value``: the last state; None for the stored one.
+        """
         with self.lock:
             before = self._objects[kind.qualified].pop((namespace, name))
-            value = {**before.value, "metadata": dict(before.value["metadata"])}
-            last = self._next(value)
+            value = before.value if last_value is None else last_value
+            last = self._next({**value, "metadata": dict(value["metadata"])})
             self._note(Change(self.version, kind, last, None))
             return last
 
     def _next(self, value: Object) -> Stored:
         self.version += 1
         value["metadata"]["resourceVersion"] = str(self.version)
+        value = {"apiVersion": value.get("apiVersion"), "kind": value.get("kind")} | value
         # Encoded without spaces, like a real server: the watch filter searches for `"nodeName":"`.
         return Stored(value, self.version, json.dumps(value, separators=(",", ":")).encode())
 

@@ -249,18 +249,27 @@ def _summary(rejection: Rejection, detail: api.ClaimDetail) -> str:
     if rejection.cause is Cause.AMOUNTS:
         have = [
             f"{_amount(detail, name, detail.requests[name].nanos)} of {name}, can have at most"
-            f" {_amount(detail, name, nanos)}"
+            f" {_amount(detail, name, nanos)} from {_pools(rejection, name)}"
             for name, nanos in sorted(rejection.reachable.items())
             if nanos < detail.requests[name].nanos
         ]
         return f"needs {' and '.join(have)}"
     if rejection.cause is Cause.BUDGET:
-        return f"{needs}: {usable} can be used, but not that many within the budgets of their pools"
+        short = _some([f"{name} of pool {pool}" for pool, name in rejection.short])
+        return f"{needs}: {usable} can be used, but not that many within the budgets: {short}"
     if rejection.cause is Cause.MATCH:
         return "needs all devices, but their matched attributes differ"
     if rejection.cause is Cause.UNEXAMINED:
         return f"{needs}; not examined further, because the limit of steps was reached"
-    return f"{needs}, which fit alone but not with the other requests"
+    others = [
+        label if claim == rejection.claim else f"{claim}, {label}"
+        for claim, label in rejection.collides
+    ]
+    return f"{needs}, which fit alone but not together with {_some(others)}"
+
+
+def _pools(rejection: Rejection, resource: str) -> str:
+    return _some([f"pool {pool}" for pool, name in rejection.short if name == resource])
 
 
 def _count(devices: int) -> str:

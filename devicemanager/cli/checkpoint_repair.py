@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.checkpoint_files import CheckpointFile, counts
+from devicemanager.cli.checkpoint_contents import Contents, Edited, counts_text
+from devicemanager.cli.checkpoint_files import CheckpointFile, add_checkpoint, add_dra
 from devicemanager.cli.files import (
     STANDARD_INPUT,
     add_directory,
@@ -22,7 +23,6 @@ from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
 
 if TYPE_CHECKING:
-    from checkpoint import Checkpoint, Repair
     from devicemanager.cli.checkpoint_writing import Written
     from devicemanager.cli.options import Subparsers
 
@@ -32,8 +32,8 @@ _NOT_WRITTEN = (
 )
 
 
-def add(actions: Subparsers, file_help: str) -> None:
-    """Add the actions ``repair`` and ``edit``. ``file_help`` describes their argument ``file``."""
+def add(actions: Subparsers) -> None:
+    """Add the actions ``repair`` and ``edit``."""
     repair = command(
         actions,
         "repair",
@@ -60,7 +60,8 @@ def add(actions: Subparsers, file_help: str) -> None:
         help="UID of the pod to remove, which frees its devices; can be repeated",
     )
     for parser in (repair, edit):
-        add_file(parser, "file", file_help)
+        add_checkpoint(parser, "file")
+        add_dra(parser)
         add_format(parser, "text", "json")
         _add_where(parser)
 
@@ -87,41 +88,28 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
 
 
 def _repair(args: argparse.Namespace) -> int:
-    import checkpoint
-
     with failures(args.output, "checkpoint-repair", file=args.file):
         _check(args)
-        file = CheckpointFile.read(args.file)
-        repair = checkpoint.repair(file.data)
-        if repair.problems and not (
-            repair.checkpoint.entries or repair.checkpoint.registered_devices
-        ):
+        file = CheckpointFile.read(args.file, dra=args.dra)
+        repair = file.contents().repaired()
+        if repair.problems and repair.contents.is_empty():
             # Do not write an empty checkpoint: it would look like a successful repair.
             raise CommandError(f"{args.file}: {repair.problems[0]}; {_NOT_SAVED}")
         return _end(args, file, repair, "checkpoint-repair")
 
 
 def _edit(args: argparse.Namespace) -> int:
-    import checkpoint
-
     with failures(args.output, "checkpoint-edit", file=args.file):
         _check(args)
-        file = CheckpointFile.read(args.file)
-        found = checkpoint.inspect(file.data)
+        file = CheckpointFile.read(args.file, dra=args.dra)
+        contents = file.contents()
         # Editing would hide the damage, because the edited file gets a correct checksum.
-        if found.problems:
+        if contents.problems:
             raise CommandError(
-                f"{args.file}: {found.problems[0]}; use `devicemanager checkpoint repair` first"
+                f"{args.file}: {contents.problems[0]}; use `devicemanager checkpoint repair` first"
             )
-        _check_uids(args, found.checkpoint)
-        remaining = checkpoint.without_pods(found.checkpoint, args.drop_pod)
-        dropped = tuple(
-            f"pod {each.pod_uid}, container {each.container_name}, resource {each.resource_name}"
-            for each in found.checkpoint.entries or ()
-            if each.pod_uid in args.drop_pod
-        )
-        edited = checkpoint.Repair(checkpoint.dumps(remaining), remaining, dropped=dropped)
-        return _end(args, file, edited, "checkpoint-edit")
+        _check_uids(args, contents)
+        return _end(args, file, contents.without_pods(args.drop_pod), "checkpoint-edit")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -131,15 +119,15 @@ def _check(args: argparse.Namespace) -> None:
         raise CommandError("--to - and -o json both write to standard output: use one of them")
 
 
-def _check_uids(args: argparse.Namespace, saved: Checkpoint) -> None:
-    uids = sorted({each.pod_uid for each in saved.entries or ()})
+def _check_uids(args: argparse.Namespace, contents: Contents) -> None:
+    uids = sorted(contents.pods())
     for uid in args.drop_pod:
         if uid not in uids:
-            advice = f"use one of {', '.join(uids)}" if uids else "no pod has devices"
+            advice = f"use one of {', '.join(uids)}" if uids else "the file has no pods"
             raise CommandError(f"{args.file}: unknown pod {uid}: {advice}")
 
 
-def _end(args: argparse.Namespace, file: CheckpointFile, repair: Repair, schema: str) -> int:
+def _end(args: argparse.Namespace, file: CheckpointFile, repair: Edited, schema: str) -> int:
     # Imported here, because most calls are dry runs.
     from devicemanager.cli.checkpoint_writing import write
 
@@ -154,14 +142,14 @@ def _end(args: argparse.Namespace, file: CheckpointFile, repair: Repair, schema:
     return 0 if written or not repair.changed else 1
 
 
-def _lines(repair: Repair, written: Written | None) -> Iterator[str]:
+def _lines(repair: Edited, written: Written | None) -> Iterator[str]:
     yield from repair.problems
     for dropped in repair.dropped:
         yield f"removed: {dropped}"
     for note in repair.notes:
         yield f"note: {note}"
     kept = "kept" if repair.changed else "nothing to do"
-    yield f"{kept}: {counts(repair.checkpoint)}"
+    yield f"{kept}: {counts_text(repair.contents)}"
     if written is not None:
         copy = f"; the previous file is {written.copy}" if written.copy else ""
         yield f"written to {written.path}{copy}"
@@ -170,16 +158,16 @@ def _lines(repair: Repair, written: Written | None) -> Iterator[str]:
 
 
 def _as_dict(
-    args: argparse.Namespace, repair: Repair, written: Written | None
+    args: argparse.Namespace, repair: Edited, written: Written | None
 ) -> dict[str, object]:
     return {
         "file": args.file,
+        "format": repair.contents.format,
         "changed": repair.changed,
         "problems": list(repair.problems),
         "dropped": list(repair.dropped),
         "notes": list(repair.notes),
-        "pod_device_entries": len(repair.checkpoint.entries or ()),
-        "registered_resources": len(repair.checkpoint.registered_devices or ()),
+        **repair.contents.counts(),
         "written": None if written is None else written.path,
         "copy": None if written is None else written.copy,
     }

@@ -84,14 +84,14 @@ def _replace(file: CheckpointFile, data: bytes, copies: str | None) -> Written:
 
 
 def _check_no_kubelet(directory: Path) -> None:
-    """Raise CommandError if a kubelet serves ``kubelet.sock`` in the directory."""
-    socket = directory / KUBELET_SOCKET
-    with contextlib.suppress(OSError):  # no process can listen on a path that is too long
-        if socket.exists() and sockets.is_alive(socket):
-            raise CommandError(
-                f"a kubelet serves {socket} and would overwrite the file: stop it first, or use "
-                "--to PATH"
-            )
+    """Raise CommandError if a kubelet serves ``kubelet.sock`` in the directory, or below it."""
+    for socket in (directory / KUBELET_SOCKET, directory / _CLEANED / KUBELET_SOCKET):
+        with contextlib.suppress(OSError):  # no process can listen on a path that is too long
+            if socket.exists() and sockets.is_alive(socket):
+                raise CommandError(
+                    f"a kubelet serves {socket} and would overwrite the file: stop it first, or "
+                    "use --to PATH"
+                )
 
 
 def _copies(directory: Path) -> Path:

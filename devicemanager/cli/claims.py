@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from devicemanager.cli.output import (
     clean,
     ids_text,
     lines_of,
+    print_documents,
     print_json,
     print_list,
     print_yaml,
@@ -54,6 +56,16 @@ def add(subparsers: Subparsers) -> None:
     _add_reading(actions)
     _add_explain(actions)
     _add_simulate(actions)
+    convert = command(
+        actions,
+        "convert",
+        _convert,
+        "write the objects of resource.k8s.io for structured claims",
+        description="Write ResourceSlices, DeviceClasses and ResourceClaims as YAML for the "
+        "pools, classes and claims in files. Notes on standard error name what has no equivalent.",
+    )
+    add_file(convert, "paths", claims_options.PATHS, nargs="*", metavar="PATH")
+    claims_options.add_simulated(convert)
 
 
 def _add_reading(actions: Subparsers) -> None:
@@ -278,6 +290,19 @@ def _explain(args: argparse.Namespace) -> int:
         for line in lines_of(explanation.text()):
             print(line)
     return _STATUS[explanation.fits]
+
+
+def _convert(args: argparse.Namespace) -> int:
+    from devicemanager.claims.dra.conversion import convert
+
+    objects = claims_options.read_objects(args.paths, args.simulate_pools)
+    if not objects:
+        raise CommandError("no pools, classes, claims or configs to convert: name a file")
+    found = convert(objects)
+    print_documents(found.objects)
+    for note in found.notes:
+        print(f"note: {clean(note)}", file=sys.stderr)
+    return 0
 
 
 def _simulate(args: argparse.Namespace) -> int:

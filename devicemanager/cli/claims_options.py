@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from devicemanager.cli.files import add_file, file_name
@@ -10,6 +11,7 @@ from devicemanager.cli.options import CommandError, add_repeated
 
 if TYPE_CHECKING:
     from devicemanager.claims.simulated import SimulatedHardware
+    from devicemanager.claims.v1alpha1 import objects as v1alpha1
     from devicemanager.cli.offline_claims import OfflineClaims
 
 PATHS = (
@@ -86,3 +88,21 @@ def load(args: argparse.Namespace) -> OfflineClaims:
         more = "1 more error" if len(others) == 1 else f"{len(others)} more errors"
         text = f"{first}; and {more}: `devicemanager claims validate` lists them"
         raise CommandError(text) from error
+
+
+def read_objects(paths: Sequence[str], hardware: SimulatedHardware | None) -> list[v1alpha1.Object]:
+    """Return the objects of files and directories, and of virtual hardware.
+
+    Raises CommandError and ClaimsError.
+    """
+    from pathlib import Path
+
+    from devicemanager.claims.files import MAX_FILE, in_order, read_paths
+    from devicemanager.claims.simulated import simulated_classes
+    from devicemanager.cli.files import given_contents
+
+    contents = {Path(name): data for name, data in given_contents(paths, MAX_FILE).items()}
+    objects = [each for file in read_paths(map(Path, paths), contents) for each in file.objects]
+    if hardware is not None:
+        objects += [*hardware.pools("mock"), *simulated_classes()]
+    return in_order(objects)

@@ -53,6 +53,14 @@ def print_yaml(value: object) -> None:
     print(text, end="")
 
 
+def print_documents(values: Iterable[object]) -> None:
+    """Print values as documents of one YAML stream."""
+    for number, each in enumerate(values):
+        if number:
+            print("---")
+        print_yaml(each)
+
+
 class Listing(NamedTuple):
     """A list to print: its rows, and their names."""
 

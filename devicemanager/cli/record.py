@@ -23,7 +23,8 @@ _DESCRIPTION = """\
 Proxy between a kubelet and its plugins and record all calls. With COMMAND, record this plugin
 only: it finds the recorder at the kubelet's path. With --plugin-dir, record plugins that register
 in that directory. With neither, record all plugins of the node: the recorder's socket replaces
-kubelet.sock until it stops. Stops at SIGTERM, at Ctrl-C, or when the command exits.
+kubelet.sock until it stops. With --registrar-dir, record DRA drivers instead: the recorder's
+sockets replace those of the drivers. Stops at SIGTERM, at Ctrl-C, or when the command exits.
 """
 
 
@@ -45,6 +46,12 @@ def add(subparsers: Subparsers) -> None:
         "--plugin-dir",
         "directory in which the plugins to record register (default: the kubelet's)",
     )
+    add_directory(
+        parser,
+        "--registrar-dir",
+        "record the DRA drivers that register in this directory, such as "
+        "/var/lib/kubelet/plugins_registry",
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -54,6 +61,7 @@ def add(subparsers: Subparsers) -> None:
         help="new file for the recording (default: -, standard output)",
     )
     add_repeated(parser, "--resource", "NAME", "record only this resource")
+    add_repeated(parser, "--driver", "NAME", "with --registrar-dir: record only this driver")
     add_repeated(
         parser,
         "--redact-env",
@@ -64,6 +72,10 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.registrar_dir is not None:
+        return _record_drivers(args)
+    if args.driver:
+        raise CommandError("--driver selects drivers of --registrar-dir: add --registrar-dir DIR")
     from devicemanager.cli.stopping import Stopped, StopSignals
     from devicemanager.plugin.recording import Recorder
 
@@ -73,9 +85,8 @@ def _run(args: argparse.Namespace) -> int:
     status = 0
     # From here on, a signal stops the recorder: it restores the sockets and completes the file.
     with StopSignals() as signals:
-        file: str | IO[str] = sys.stdout if args.output == files.STANDARD_INPUT else args.output
         recorder = Recorder(
-            file,
+            _file(args),
             args.kubelet_dir,
             args.plugin_dir,
             in_place=not args.command and args.plugin_dir is None,
@@ -91,6 +102,26 @@ def _run(args: argparse.Namespace) -> int:
                     signals.wait()
     _report(f"recorded {recorder.calls} calls, lists and ends of streams")
     return status
+
+
+def _file(args: argparse.Namespace) -> str | IO[str]:
+    return sys.stdout if args.output == files.STANDARD_INPUT else args.output
+
+
+def _record_drivers(args: argparse.Namespace) -> int:
+    if args.command or args.plugin_dir is not None or args.resource or args.redact_env:
+        raise CommandError("--registrar-dir records DRA drivers: use it with --driver and --output")
+    from devicemanager.cli.stopping import Stopped, StopSignals
+    from devicemanager.driver.recording import DriverRecorder
+
+    with StopSignals() as signals:
+        recorder = DriverRecorder(
+            _file(args), args.registrar_dir, drivers=args.driver, report=_report
+        )
+        with recorder, contextlib.suppress(Stopped), signals.interruptible():
+            signals.wait()
+    _report(f"recorded {recorder.calls} calls, reports and ends of streams")
+    return 0
 
 
 def _run_command(args: argparse.Namespace, recorder: Recorder, signals: StopSignals) -> int:

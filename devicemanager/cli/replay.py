@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import files
@@ -14,7 +15,8 @@ from devicemanager.cli.output import clean, schema_name
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
-    from devicemanager.plugin.recording import Miss, ReplayPlugin
+    from devicemanager.cli.stopping import StopSignals
+    from devicemanager.plugin.recording import Miss, Recording, ReplayPlugin
 
 _DESCRIPTION = """\
 Serve the plugins of a recording: they register, and send the recorded lists and responses.
@@ -35,7 +37,14 @@ def add(subparsers: Subparsers) -> None:
         "the kubelet's plugin directory (default: the environment variable "
         "DEVICE_PLUGIN_DIRECTORY, then /var/lib/kubelet/device-plugins)",
     )
+    add_directory(
+        parser,
+        "--root",
+        "the kubelet's directory for recordings of DRA drivers (default: %(default)s)",
+        default="/var/lib/kubelet",
+    )
     add_repeated(parser, "--resource", "NAME", "serve only this resource (default: all)")
+    add_repeated(parser, "--driver", "NAME", "serve only this DRA driver (default: all)")
     speeds = parser.add_mutually_exclusive_group()
     speeds.add_argument(
         "--speed",
@@ -67,6 +76,7 @@ def _speed(text: str) -> float:
 
 def _run(args: argparse.Namespace) -> int:
     from devicemanager.cli.stopping import Stopped, StopSignals
+    from devicemanager.driver.recording.replay import recorded_drivers
     from devicemanager.plugin.recording import Recording, ReplayPlugin
     from devicemanager.plugin.recording.recording import MAX_SIZE
 
@@ -74,6 +84,8 @@ def _run(args: argparse.Namespace) -> int:
     given = files.given_contents([args.file], MAX_SIZE).get(args.file)
     with StopSignals() as signals:
         recording = Recording.load(args.file) if given is None else Recording.loads(given, "-")
+        if drivers := args.driver or recorded_drivers(recording):
+            return _replay_drivers(args, recording, drivers, signals)
         plugins: list[ReplayPlugin] = []
         with contextlib.ExitStack() as stack:
             # None makes ReplayPlugin report an empty recording.
@@ -90,6 +102,26 @@ def _run(args: argparse.Namespace) -> int:
                 signals.wait()
     # The exit status shows scripts that a request was not in the recording.
     return 1 if any(plugin.misses for plugin in plugins) else 0
+
+
+def _replay_drivers(
+    args: argparse.Namespace, recording: Recording, drivers: Sequence[str], signals: StopSignals
+) -> int:
+    from devicemanager.cli.stopping import Stopped
+    from devicemanager.driver.recording import ReplayDriver
+
+    def report(miss: str) -> None:
+        with contextlib.suppress(OSError):  # a broken pipe must not fail the call
+            print(clean(miss), flush=True)
+
+    with contextlib.ExitStack() as stack:
+        replayed = [
+            stack.enter_context(ReplayDriver(recording, args.root, name, on_miss=report))
+            for name in drivers
+        ]
+        with contextlib.suppress(Stopped), signals.interruptible():
+            signals.wait()
+    return 1 if any(driver.misses for driver in replayed) else 0
 
 
 class _Printer:

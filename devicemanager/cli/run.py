@@ -82,6 +82,15 @@ def add(subparsers: Subparsers) -> None:
         help=f"also run a plugin with virtual devices: {DEVICES_EXAMPLES} ({DEVICES_MEANING}); "
         "can be repeated",
     )
+    parser.add_argument(
+        "--simulate-driver",
+        metavar="NAME=COUNT",
+        type=_driver_option,
+        action="append",
+        default=[],
+        help="also run a DRA driver with virtual devices: gpu.example.com=8 for gpu-0 to gpu-7; "
+        "can be repeated",
+    )
     add_directory(
         parser,
         "--claims",
@@ -102,6 +111,19 @@ def add(subparsers: Subparsers) -> None:
     server_options.add_http(parser)
     settings_options.add_settings(parser, "topology", "version", "admission", "serving")
     fault_options.add_faults(parser)
+
+
+def _driver_option(text: str) -> tuple[str, int]:
+    """Return the name of a driver and the number of its devices."""
+    from devicemanager.core.api.names import is_dns1123_subdomain
+
+    name, equals, count = text.partition("=")
+    if not is_dns1123_subdomain(name) or not equals or not count.isdecimal() or int(count) < 1:
+        raise argparse.ArgumentTypeError(
+            f"invalid driver {text!r}: expected a name and a number of devices, as in "
+            "gpu.example.com=8"
+        )
+    return name, int(count)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -166,6 +188,10 @@ def _serve(
         running[option.resource] = plugin
         with signals.interruptible(), display.waiting(f"for the plugin of {option.resource}"):
             _wait_for(kubelet, plugin, option)
+    for name, count in args.simulate_driver:
+        signals.check()
+        with signals.interruptible(), display.waiting(f"for the driver {name}"):
+            _start_driver(kubelet, name, count, stack)
     if args.simulate_pools is not None or args.claims is not None:
         path = kubelet.claims_state_path
         log.say("claims-state-path", f"claims state path: {path}", path=str(path))
@@ -253,6 +279,27 @@ def _wait_for(kubelet: MockKubelet, plugin: SimulatedPlugin, option: DeviceOptio
             f"{_PLUGIN_TIMEOUT:g} s"
         )
     kubelet.wait_for_resource(option.resource, len(option.nodes), timeout=_PLUGIN_TIMEOUT)
+
+
+def _start_driver(
+    kubelet: MockKubelet, name: str, devices: int, stack: contextlib.ExitStack
+) -> None:
+    """Start a simulated driver, and wait until the kubelet is connected to it. Raises CommandError
+    if it does not register in time."""
+    from devicemanager.driver.simulated import SimulatedDriver
+    from devicemanager.kubelet.mock import WaitTimeout
+
+    mark = kubelet.mark()
+    driver = stack.enter_context(SimulatedDriver(name, devices, kubelet))
+    endpoint = str(driver.sockets.service_socket)
+    try:
+        kubelet.wait_for_event(
+            "driver-connected", text=endpoint, since=mark, timeout=_PLUGIN_TIMEOUT
+        )
+    except WaitTimeout as error:
+        raise CommandError(
+            f"the simulated driver {name} did not register within {_PLUGIN_TIMEOUT:g} s"
+        ) from error
 
 
 def _check_claims(directory: str) -> None:

@@ -139,15 +139,16 @@ class SlicePublisher:
         changes = plan(wanted, self._api.slices(), self._is_stored)
         for slice_ in changes.replaced:
             self._check(slice_["spec"], self._api.replace(slice_))
-        for spec in changes.created:
-            self._check(spec, self._api.create(self._new(spec)))
+        for position, spec in changes.created:
+            self._check(spec, self._api.create(self._new(position, spec)))
         for slice_ in changes.deleted:
             self._api.delete(slice_)
 
-    def _new(self, spec: Spec) -> Slice:
+    def _new(self, position: int, spec: Spec) -> Slice:
         if self._owner is None:
             self._owner = self._api.owner()
-        prefix = f"{self._node}-{self._driver}-"
+        # As in the Go library, so that the order of devices in a pool is their priority.
+        prefix = f"{position:05x}-{self._driver}-{self._node}-"
         return {
             "metadata": {"generateName": prefix, "ownerReferences": [self._owner]},
             "spec": spec,

@@ -22,6 +22,8 @@ Spec: TypeAlias = dict[str, Any]
 """``spec`` of a ResourceSlice, in JSON."""
 Slice: TypeAlias = dict[str, Any]
 """A ResourceSlice, in JSON."""
+_Placed: TypeAlias = tuple[int, Spec]
+"""A spec with its position in the pool."""
 
 _MOST_DEVICES: Final = 128
 _MOST_SPECIAL_DEVICES: Final = 64
@@ -115,7 +117,8 @@ class Changes:
     """Requests that lead to the wanted slices, in this order."""
 
     replaced: list[Slice] = attrs.field(factory=list)
-    created: list[Spec] = attrs.field(factory=list)
+    created: list[tuple[int, Spec]] = attrs.field(factory=list)
+    """With the position in the pool: allocators use slices in the order of their names."""
     deleted: list[Slice] = attrs.field(factory=list)
 
     def __bool__(self) -> bool:
@@ -170,30 +173,32 @@ def _plan_pool(
     count = len(wanted)
     if all(_count(slice_) == count for _, slice_ in kept) and not (missing and surplus):
         # Another client deleted or copied a slice. The pool itself is unchanged.
-        changes.created += [_numbered(spec, generation, count) for spec in missing]
+        changes.created += [(at, _numbered(spec, generation, count)) for at, spec in missing]
         changes.deleted += surplus
         return
     reused = [*kept, *zip(missing, surplus, strict=False)]
     changes.replaced += [
-        {**slice_, "spec": _numbered(spec, generation + 1, count)} for spec, slice_ in reused
+        {**slice_, "spec": _numbered(spec, generation + 1, count)} for (_, spec), slice_ in reused
     ]
-    changes.created += [_numbered(spec, generation + 1, count) for spec in missing[len(surplus) :]]
+    changes.created += [
+        (at, _numbered(spec, generation + 1, count)) for at, spec in missing[len(surplus) :]
+    ]
     changes.deleted += surplus[len(missing) :]
 
 
 def _match(
     wanted: Sequence[Spec], slices: Sequence[Slice], equal: Callable[[Spec, Spec], bool]
-) -> tuple[list[tuple[Spec, Slice]], list[Spec], list[Slice]]:
+) -> tuple[list[tuple[_Placed, Slice]], list[_Placed], list[Slice]]:
     """Return the pairs of equal content, and the specs and slices that have no partner."""
     left = list(slices)
     kept, missing = [], []
-    for spec in wanted:
+    for at, spec in enumerate(wanted):
         found = next((each for each in left if equal(spec, each["spec"])), None)
         if found is None:
-            missing.append(spec)
+            missing.append((at, spec))
         else:
             left.remove(found)
-            kept.append((spec, found))
+            kept.append(((at, spec), found))
     return kept, missing, left
 
 

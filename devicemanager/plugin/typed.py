@@ -96,25 +96,28 @@ class PciDevice:
 
 
 class ApiType(enum.Enum):
-    """Kernel interface through which a container uses a flat device."""
+    """Kernel interface through which a container uses a flat device.
+
+    The numbers are those of the proposal for typed devices.
+    """
 
     PATH = "PATH"
     NETLINK = "NETLINK"
 
     @classmethod
     def of(cls, value: ApiType | str | int) -> ApiType:
-        """Convert a name (in any case) or a number (PATH is 0, NETLINK is 1) to an API type.
+        """Convert a name (in any case) or a number (PATH is 1, NETLINK is 2) to an API type.
 
         Raises ValueError for any other name or number.
         """
-        members = list(cls)
+        numbers = dict(enumerate(cls, start=1))
         if isinstance(value, ApiType):
             return value
         if isinstance(value, str) and value.upper() in cls.__members__:
             return cls[value.upper()]
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(members):
-            return members[value]
-        names = ", ".join(f"{member.name} ({number})" for number, member in enumerate(members))
+        if isinstance(value, int) and not isinstance(value, bool) and value in numbers:
+            return numbers[value]
+        names = ", ".join(f"{member.name} ({number})" for number, member in numbers.items())
         raise ValueError(f"unknown API type {value!r}: use one of {names}")
 
 

@@ -10,8 +10,8 @@ from devicemanager.core.versions.version import DEFAULT, KubeletVersion
 from devicemanager.rehearsal.assumptions import assumptions
 from devicemanager.rehearsal.held_pods import HeldPod, held_pods
 from devicemanager.rehearsal.orders import is_complete, orders
-from devicemanager.rehearsal.result import Devices, Fate, Outcome, PodResult, Rehearsal
-from devicemanager.rehearsal.runs import KubeletFails, Plan, check_resources, run
+from devicemanager.rehearsal.result import Devices, Outcome, PodResult, Rehearsal
+from devicemanager.rehearsal.runs import KubeletFails, Plan, all_lost, check_resources, run
 from devicemanager.rehearsal.snapshot_node import SnapshotNode
 from devicemanager.rehearsal.statements import Ran, does_not_start, statements
 from devicemanager.rehearsal.steps import Admit, Configure, Reboot, Restart, Step, with_starts
@@ -45,7 +45,7 @@ def rehearse(
     try:
         ran = [Ran(order, run(plan, order)) for order in tried]
     except KubeletFails as error:
-        ran = [Ran((), _all_lost(plan, str(error)))]
+        ran = [Ran((), all_lost(plan, "KubeletDoesNotStart", str(error)))]
         said = [does_not_start(str(error), basis(version))]
     else:
         said = statements(plan, ran, basis(version))
@@ -71,12 +71,6 @@ def _version(steps: Sequence[Step]) -> KubeletVersion:
     chosen = [each.kubelet_version for each in steps if isinstance(each, Configure)]
     named = next((each for each in reversed(chosen) if each is not None), f"1.{DEFAULT}")
     return KubeletVersion.parse(named)
-
-
-def _all_lost(plan: Plan, message: str) -> Mapping[str, Outcome]:
-    lost = Outcome(Fate.REJECTED, "KubeletDoesNotStart", message)
-    new = [step.pod.uid for step in plan.steps if isinstance(step, Admit)]
-    return dict.fromkeys((*(held.pod.uid for held in plan.pods), *new), lost)
 
 
 def _results(plan: Plan, ran: Sequence[Ran]) -> tuple[PodResult, ...]:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from devicemanager.core.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.core.devices import Device
+from devicemanager.core.errors import KubeletPanic
 from devicemanager.core.ids import DeviceId
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.topology import TopologyConfigError
+from devicemanager.core.versions.quirks import REFERENCE
 from devicemanager.core.versions.version import DEFAULT
 from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.inmemory.devices import numbered, places
@@ -35,6 +36,10 @@ from devicemanager.rehearsal.steps import (
 __all__ = ["KubeletFails", "Plan", "run"]
 
 
+PANIC = "KubeletPanic"
+"""Reason of pods that are lost because the kubelet panics."""
+
+
 class KubeletFails(Exception):
     """The kubelet does not start. The text is its error."""
 
@@ -56,6 +61,8 @@ class Plan:
         numa, providers = machine or (None, ())
         try:
             return Settings(
+                # A rehearsal predicts a real kubelet, with its known bugs.
+                quirks=REFERENCE,
                 topology_policy=changes.policy or aligned.policy,
                 topology_scope=changes.scope or aligned.scope,
                 topology_options={**aligned.options, **changes.options},
@@ -68,11 +75,24 @@ class Plan:
 
 
 def run(plan: Plan, order: Order) -> Mapping[str, Outcome]:
-    """Run all steps, and return the outcome of each pod by UID. Raises KubeletFails."""
+    """Run all steps, and return the outcome of each pod by UID.
+
+    If the kubelet panics, all pods are lost. Raises KubeletFails.
+    """
     node = _RunningNode(plan, order)
-    for step in plan.steps:
-        node.do(step)
+    try:
+        for step in plan.steps:
+            node.do(step)
+    except KubeletPanic as panic:
+        return all_lost(plan, PANIC, str(panic))
     return node.outcomes()
+
+
+def all_lost(plan: Plan, reason: str, message: str) -> Mapping[str, Outcome]:
+    """Return the outcomes of a kubelet that does not run."""
+    lost = Outcome(Fate.REJECTED, reason, message)
+    new = [step.pod.uid for step in plan.steps if isinstance(step, Admit)]
+    return dict.fromkeys((*(held.pod.uid for held in plan.pods), *new), lost)
 
 
 class _RunningNode:
@@ -85,11 +105,8 @@ class _RunningNode:
         self._drained: set[str] = set()
         self._admitted: dict[str, None] = {}
         self._loses_checkpoint = plan.loses_checkpoint
-        self._inventory = plan.node.inventory()
-        # All devices are healthy while the pods are restored, because the pods run already.
         simulated = {
-            str(resource): tuple(attrs.evolve(each, health=HEALTHY) for each in devices.values())
-            for resource, devices in self._inventory.items()
+            str(name): tuple(each.values()) for name, each in plan.node.inventory().items()
         }
         self._kubelet = InMemoryKubelet(
             plan.settings(Configure()),
@@ -99,14 +116,7 @@ class _RunningNode:
             names=plan.node.names,
         )
         for held in plan.pods:
-            self._kubelet.restore(held.pod)
-        self._make_unhealthy()
-
-    def _make_unhealthy(self) -> None:
-        for resource, devices in self._inventory.items():
-            for device in devices.values():
-                if device.health == UNHEALTHY:
-                    self._kubelet.fail_device(resource, device.id)
+            self._kubelet.adopt(held.pod)
 
     # -- steps -----------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
 """The node of a snapshot, optionally with changes to try.
 
 A snapshot can be incomplete. Allocations come from the checkpoint, or from PodResources if the
-checkpoint is missing or damaged. NUMA nodes come from the machine; if a device has a NUMA node that
-the machine lacks, they come from the devices. CPUs and memory are included if the kubelet allocates
-them exclusively (policies ``static`` and ``Static``) and its state files can be read. Notes say
-what is missing.
+checkpoint is missing or damaged. NUMA nodes come from the machine. If no kubelet ran and a device
+has a NUMA node that the machine lacks, they come from the devices. CPUs and memory are included if
+the kubelet allocates them exclusively (policies ``static`` and ``Static``) and its state files can
+be read. Notes say what is missing.
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ class SnapshotNode:
         Return None if no NUMA nodes are known."""
         numa = self.node.snapshot.numa
         named = nodes_of(inventory)
-        if numa is None or not named <= set(numa.topology.nodes):
+        config = self.node.snapshot.config
+        is_real = config is not None and config.pid is not None
+        if numa is None or not (is_real or named <= set(numa.topology.nodes)):
             # A mock kubelet can simulate NUMA nodes that the machine does not have.
             return None if not named else (NumaTopology.up_to(max(named)), ())
         return numa.topology, tuple(self._providers(numa.topology, numa.cpus))

@@ -9,7 +9,7 @@ import attrs
 from devicemanager.rehearsal.held_pods import HeldPod
 from devicemanager.rehearsal.orders import Order
 from devicemanager.rehearsal.result import Outcome, Statement
-from devicemanager.rehearsal.runs import Plan
+from devicemanager.rehearsal.runs import PANIC, Plan
 from devicemanager.rehearsal.steps import Reboot, Restart
 
 __all__ = ["Ran", "does_not_start", "statements"]
@@ -35,6 +35,11 @@ class Ran:
         """True if a pod is lost."""
         return any(outcome.is_lost for outcome in self.outcomes.values())
 
+    @property
+    def panic(self) -> Outcome | None:
+        """The outcome of all pods if the kubelet panics, else None."""
+        return next((each for each in self.outcomes.values() if each.reason == PANIC), None)
+
 
 def does_not_start(error: str, basis: str) -> Statement:
     """Return the statement for a kubelet that exits at its start."""
@@ -47,6 +52,14 @@ def statements(plan: Plan, ran: Sequence[Ran], basis: str) -> list[Statement]:
     if plan.loses_checkpoint and any(isinstance(step, Restart | Reboot) for step in plan.steps):
         text = "the kubelet cannot read the checkpoint, and starts without any allocation"
         found.append(Statement(text, basis, _REPAIR))
+    panics = [outcome for each in ran if (outcome := each.panic) is not None]
+    if panics:
+        share = f"{len(panics)} of {len(ran)} orders of plugins and pods"
+        found.append(
+            Statement(f"the kubelet panics in {share}: {panics[0].message}", basis, _DRAIN)
+        )
+    # A panic is one cause for all pods.
+    ran = [each for each in ran if each.panic is None]
     for held in plan.pods:
         found += [Statement(text, basis, advice) for text, advice in _of_pod(held, ran)]
     return found

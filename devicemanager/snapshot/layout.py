@@ -18,6 +18,8 @@ ALLOCATABLE: Final = "allocatable.json"
 CHECKPOINT: Final = "kubelet_internal_checkpoint"
 CPU_STATE: Final = "cpu_manager_state"
 MEMORY_STATE: Final = "memory_manager_state"
+DRA_STATE: Final = "dra_manager_state"
+DRA_HEALTH: Final = "dra_health_state"
 SOCKETS: Final = "sockets.json"
 NUMA: Final = "numa.json"
 CONFIG: Final = "kubelet-config.json"
@@ -30,6 +32,8 @@ FILES: Final = (
     CHECKPOINT,
     CPU_STATE,
     MEMORY_STATE,
+    DRA_STATE,
+    DRA_HEALTH,
     SOCKETS,
     NUMA,
     CONFIG,

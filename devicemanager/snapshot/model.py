@@ -140,6 +140,10 @@ class Snapshot:
     """Contents of ``cpu_manager_state``."""
     memory_state: bytes | None = None
     """Contents of ``memory_manager_state``."""
+    dra_state: bytes | None = None
+    """Contents of ``dra_manager_state``."""
+    dra_health: bytes | None = None
+    """Contents of ``dra_health_state``."""
     sockets: tuple[SocketSeen, ...] | None = None
     numa: NumaMachine | None = None
     config: KubeletConfig | None = None

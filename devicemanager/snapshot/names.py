@@ -7,10 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from checkpoint import Checkpoint, PodDevicesEntry
+from checkpoint.dra import ClaimState
 from devicemanager.snapshot.model import PodDirectories, SnapshotError
 from podresources.values import Pod, ids_by_resource
 
-__all__ = ["Names", "from_directories", "from_kubectl", "from_pod_resources", "ids_of", "matches"]
+__all__ = [
+    "Names",
+    "from_claims",
+    "from_directories",
+    "from_kubectl",
+    "from_pod_resources",
+    "ids_of",
+    "matches",
+]
 
 Names: TypeAlias = Mapping[str, str]
 """Names of pods as ``namespace/name``, by UID."""
@@ -35,6 +44,26 @@ def from_pod_resources(saved: Checkpoint, pods: Iterable[Pod]) -> Names:
     """
     found = matches(saved, pods)
     return {uid: name for uid, names in found.items() if len(names) == 1 for name in names}
+
+
+def from_claims(claims: Iterable[ClaimState], pods: Iterable[Pod]) -> Names:
+    """Return the names of the pods that hold claims, found by comparing the claims with
+    PodResources.
+
+    A claim that several pods share gives no name.
+    """
+    users: dict[tuple[str, str], set[str]] = {}
+    for pod in pods:
+        for container in pod.containers:
+            for used in container.dynamic_resources:
+                key = (used.claim_namespace, used.claim_name)
+                users.setdefault(key, set()).add(f"{pod.namespace}/{pod.name}")
+    names: dict[str, str] = {}
+    for claim in claims:
+        found = users.get((claim.namespace, claim.name), set())
+        if len(claim.pods) == len(found) == 1:
+            names |= {uid: name for uid in claim.pods for name in found}
+    return names
 
 
 def matches(saved: Checkpoint, pods: Iterable[Pod]) -> Mapping[str, frozenset[str]]:

@@ -8,18 +8,19 @@ from a device to its pods: ``allocated_to`` and ``saved_for``. ``names`` has the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TypeAlias
 
 import attrs
 
-from checkpoint import Checkpoint, Inspection, PodDevicesEntry, inspect
+from checkpoint import Checkpoint, Inspection, PodDevicesEntry, dra, inspect
 from devicemanager.core.api.deviceplugin import KUBELET_SOCKET
 from devicemanager.snapshot.kubeletconfig import Alignment, alignment
 from devicemanager.snapshot.model import Listening, Snapshot, SocketSeen
 from devicemanager.snapshot.names import (
     Names,
+    from_claims,
     from_directories,
     from_pod_resources,
     ids_of,
@@ -51,9 +52,21 @@ class Node:
         return () if self.saved is None else self.saved.checkpoint.entries or ()
 
     @cached_property
+    def dra_saved(self) -> dra.Inspection | None:
+        """Readable contents of the DRA manager's state file; None if the snapshot has none."""
+        data = self.snapshot.dra_state
+        return None if data is None else dra.inspect(data)
+
+    @property
+    def claims(self) -> tuple[dra.ClaimState, ...]:
+        """Readable claims of the DRA manager's state file."""
+        return () if self.dra_saved is None else self.dra_saved.state.claims or ()
+
+    @cached_property
     def names(self) -> Names:
-        """Names of the checkpoint's pods by UID. Pods whose name is unknown are left out."""
-        return self.names_in(None if self.saved is None else self.saved.checkpoint)
+        """Names of the pods in both files, by UID. Pods whose name is unknown are left out."""
+        saved = None if self.saved is None else self.saved.checkpoint
+        return {**self.names_of_claims(self.claims), **self.names_in(saved)}
 
     def names_in(self, saved: Checkpoint | None) -> Names:
         """Return the names of the pods in ``saved``, a checkpoint of this node. It may differ from
@@ -62,6 +75,11 @@ class Node:
         if saved is not None and self.snapshot.pods is not None:
             names |= from_pod_resources(saved, self.snapshot.pods)
         return names
+
+    def names_of_claims(self, claims: Iterable[dra.ClaimState]) -> Names:
+        """Return the names of the pods that hold claims, which are those of this node."""
+        names = from_claims(claims, self.snapshot.pods or ())
+        return {**from_directories(self.snapshot.directories), **names}
 
     def title(self, uid: str) -> str:
         """Return the name and the UID of a pod as text; only the UID if the name is unknown."""

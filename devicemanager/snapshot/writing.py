@@ -37,6 +37,8 @@ def _files(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
         (layout.CHECKPOINT, snapshot.checkpoint),
         (layout.CPU_STATE, snapshot.cpu_state),
         (layout.MEMORY_STATE, snapshot.memory_state),
+        (layout.DRA_STATE, snapshot.dra_state),
+        (layout.DRA_HEALTH, snapshot.dra_health),
     ):
         if data is not None:
             yield name, data

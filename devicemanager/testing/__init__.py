@@ -28,6 +28,7 @@ from devicemanager.testing.manifest import pod_manifest
 
 if TYPE_CHECKING:
     from devicemanager.core.versions.version import ANCHORS as KUBELET_VERSIONS
+    from devicemanager.testing.drivers import SimulatedDriverFactory
     from devicemanager.testing.factories import (
         MockKubeletFactory,
         PodResourcesServerFactory,
@@ -48,6 +49,7 @@ __all__ = [
     "PodResourcesServerFactory",
     "ProcessEnded",
     "ReplayPluginFactory",
+    "SimulatedDriverFactory",
     "SimulatedPluginFactory",
     "pod_manifest",
 ]
@@ -64,6 +66,7 @@ _load, _names = lazy_names(
         "PodResourcesServerFactory": "factories",
         "ProcessEnded": "processes",
         "ReplayPluginFactory": "replays",
+        "SimulatedDriverFactory": "drivers",
         "SimulatedPluginFactory": "factories",
     },
 )

@@ -22,6 +22,7 @@ import pytest
 if TYPE_CHECKING:
     from devicemanager.kubelet.mock import MockKubelet
     from devicemanager.kubelet.settings import Settings
+    from devicemanager.testing.drivers import SimulatedDriverFactory
     from devicemanager.testing.factories import (
         MockKubeletFactory,
         PodResourcesServerFactory,
@@ -194,6 +195,18 @@ def simulated_plugin(mock_kubelet: MockKubelet) -> Iterator[SimulatedPluginFacto
     from devicemanager.testing.factories import SimulatedPluginFactory
 
     with SimulatedPluginFactory(mock_kubelet) as factory:
+        yield factory
+
+
+@pytest.fixture
+def simulated_driver(mock_kubelet: MockKubelet) -> Iterator[SimulatedDriverFactory]:
+    """Factory of DRA drivers with virtual devices, such as ``simulated_driver("gpu.example.com")``.
+
+    The drivers register with ``mock_kubelet``, or with another kubelet.
+    """
+    from devicemanager.testing.drivers import SimulatedDriverFactory
+
+    with SimulatedDriverFactory(mock_kubelet) as factory:
         yield factory
 
 

@@ -142,6 +142,7 @@ def test_controllers_run_inside_their_block_only(apiserver):
             "lifecycle",
             "scheduler",
             "jobs",
+            "claims",
         ]
         node(apiserver, "a")
         wait_until(lambda: placed(apiserver) == {"p": "a"})

@@ -12,11 +12,12 @@ from devicemanager.apiserver.authorization import (
     permissions_of,
 )
 from devicemanager.apiserver.errors import StatusError
-from devicemanager.apiserver.handling import Watch, merge, strategic_merge
 from devicemanager.apiserver.kinds import KINDS, Kind, target
+from devicemanager.apiserver.patches import merge, strategic_merge
 from devicemanager.apiserver.registry import Registry
 from devicemanager.apiserver.selectors import selector
 from devicemanager.apiserver.store import Store
+from devicemanager.apiserver.watch import Watch
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -134,7 +135,9 @@ def test_selector_matches(query, chosen):
 
 @pytest.fixture
 def registry():
-    return Registry(Store())
+    registry = Registry(Store())
+    registry.create_namespaces()
+    return registry
 
 
 def pod(name="a", **spec):
@@ -213,13 +216,15 @@ def test_other_uid_or_version_is_a_conflict(registry):
     def other(key):
         return lambda old: {**old, "metadata": {**old["metadata"], key: "1"}}
 
-    fails(409, registry.change, at(below="status"), other("uid"))
+    fails(422, registry.change, at(below="status"), other("uid"))
+    fails(409, registry.replace, at(), {"metadata": {"uid": "1"}})
     fails(409, registry.change, at(below="status"), other("resourceVersion"))
     fails(404, registry.change, at("b"), lambda old: old)
 
 
 def test_resource_health_is_stored_only_with_the_gate():
     registry = Registry(Store(), stores_resource_health=False)
+    registry.create_namespaces()
     registry.create(COLLECTION, pod())
     status = {"containerStatuses": [{"name": "c", "allocatedResourcesStatus": []}]}
     registry.change(at(below="status"), lambda old: {**old, "status": status})

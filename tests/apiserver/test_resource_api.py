@@ -50,13 +50,13 @@ def test_device_of_v1beta1_has_its_fields_below_basic(api):
 
 
 def test_request_of_v1beta1_has_no_exactly(api):
-    api.request("POST", CLAIMS, claim(adminAccess=True))
+    api.request("POST", CLAIMS, claim(adminAccess=False))
     path = CLAIMS.replace("/v1/", "/v1beta1/")
     (request,) = api.request("GET", f"{path}/c")["spec"]["devices"]["requests"]
     assert request == {
         "name": "gpu",
         "deviceClassName": "gpu.example.com",
-        "adminAccess": True,
+        "adminAccess": False,
         "allocationMode": "ExactCount",
         "count": 1,
     }
@@ -64,7 +64,8 @@ def test_request_of_v1beta1_has_no_exactly(api):
     api.request("POST", path, given)
     assert api.request("GET", f"{CLAIMS}/d")["spec"] == api.request("GET", f"{CLAIMS}/c")["spec"]
     listed = api.request("GET", path)
-    assert {each["apiVersion"] for each in listed["items"]} == {"resource.k8s.io/v1beta1"}
+    assert listed["apiVersion"] == "resource.k8s.io/v1beta1"
+    assert [each["spec"] for each in listed["items"]] == [{"devices": {"requests": [request]}}] * 2
 
 
 TEMPLATE = {
@@ -113,7 +114,8 @@ def test_template_of_v1beta1_has_flat_requests():
     old = from_stored(KINDS["resourceclaimtemplates"], "resource.k8s.io/v1beta1", TEMPLATE)
     first, second = old["spec"]["spec"]["devices"]["requests"]
     assert first == {"name": "a", "deviceClassName": "x"}
-    assert second == TEMPLATE["spec"]["spec"]["devices"]["requests"][1]
+    alternatives = TEMPLATE["spec"]["spec"]["devices"]["requests"][1]["firstAvailable"]
+    assert second == {"name": "b", "deviceClassName": "", "firstAvailable": alternatives}
 
 
 def test_events_of_both_groups_are_the_same_objects(api):
@@ -301,11 +303,10 @@ def test_conflict_has_the_text_of_the_api_server(api):
 def test_preconditions_of_a_deletion(api):
     made = api.request("POST", SLICES, device_slice())["metadata"]
     for wanted, text in (
-        ({"uid": "x"}, f"UID in precondition: x, UID in object meta: {made['uid']}"),
+        ({"uid": "x"}, f"the UID in record \\({made['uid']}\\)"),
         (
             {"resourceVersion": "7"},
-            "ResourceVersion in precondition: 7, ResourceVersion in object meta: "
-            f"{made['resourceVersion']}",
+            f"the ResourceVersion in record \\({made['resourceVersion']}\\)",
         ),
     ):
         with pytest.raises(Conflict, match=text):
@@ -342,9 +343,13 @@ def test_generated_name_has_five_letters(api):
 
 
 def test_status_of_a_claim_is_a_subresource(api):
-    status = {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}
+    chosen = {"request": "gpu", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}
+    status = {
+        "allocation": {"devices": {"results": [chosen]}},
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}],
+    }
     made = api.request("POST", CLAIMS, {**claim(), "status": status})
-    assert "status" not in made
+    assert made["status"] == {}
     changed = api.request("PUT", f"{CLAIMS}/c/status", {**made, "status": status, "spec": {}})
     assert changed["status"] == status
     assert changed["spec"] == made["spec"]
@@ -367,7 +372,7 @@ def test_defaults_of_a_claim(api):
     assert second["firstAvailable"][0]["count"] == 1
     templates = CLAIMS.replace("resourceclaims", "resourceclaimtemplates")
     made = api.request("POST", templates, {"metadata": {"name": "t"}, "spec": {"spec": {}}})
-    assert made["spec"] == {"spec": {}}
+    assert made["spec"] == {"metadata": {}, "spec": {"devices": {"requests": None}}}
 
 
 def test_taints_get_a_time(api):
@@ -378,7 +383,7 @@ def test_taints_get_a_time(api):
     rules = f"{GROUP}/v1/devicetaintrules"
     made = api.request("POST", rules, {"metadata": {"name": "r"}, "spec": {"taint": taint}})
     assert made["spec"]["taint"]["timeAdded"].endswith("Z")
-    assert api.request("GET", f"{GROUP}/v1alpha3/devicetaintrules/r")["spec"] == made["spec"]
+    assert api.request("GET", f"{GROUP}/v1beta2/devicetaintrules/r")["spec"] == made["spec"]
 
 
 # -- discovery and CRDs ----------------------------------------------------------------
@@ -405,7 +410,6 @@ def test_discovery_lists_groups_versions_and_resources(api):
         "v1",
         "v1beta2",
         "v1beta1",
-        "v1alpha3",
     ]
     assert api.request("GET", GROUP) == {
         "kind": "APIGroup",

@@ -113,10 +113,48 @@ def test_claims_are_explained_together_without_changes():
     assert [each.taken for each in explanation.requests] == [("p/a",), ("p/b",)]
     rejected = explain(found, "y", "z")
     assert rejected.message == 'DeviceClaims "default/y", "default/z" do not fit together'
-    assert {each.summary for each in rejected.requests} == {
-        "needs 1 device, which fit alone but not with the other requests"
-    }
+    assert [each.summary for each in rejected.requests] == [
+        f"needs 1 device, which fit alone but not together with default/{other}, claims[0]"
+        for other in "zy"
+    ]
     assert not found.is_allocated("default/y")
+
+
+def test_refusal_names_the_requests_that_collide():
+    """Two of four requests want the same device; a third one matches an attribute with them."""
+    found = node(
+        pool(devices=[device("a", numa=0), device("b", numa=1), device("c", numa=1)]),
+        device_class(),
+        claim(
+            "x",
+            {"deviceClass": "gpu", "constraints": "device.numa == 1"},
+            {"oneOf": [{"deviceClass": "gpu", "constraints": "device.numa == 0"}]},
+            {"oneOf": [{"deviceClass": "gpu", "constraints": "device.numa < 1"}]},
+        ),
+        claim("y", {"deviceClass": "gpu", "constraints": "device.numa == 1"}),
+    )
+    rejected = explain(found, "x", "y")
+    assert [(each.label, each.summary) for each in rejected.requests] == [
+        (
+            f"claims[{one}].oneOf[0]",
+            f"needs 1 device, which fit alone but not together with {other}",
+        )
+        for one, other in ((1, "claims[2]"), (2, "claims[1]"))
+    ]
+    with pytest.raises(DoesNotFit, match=r"claims\[1\].oneOf.*together with claims\[2\]"):
+        found.allocate(["default/x", "default/y"], NODE)
+
+
+def test_colliding_requests_of_matched_attributes_are_named():
+    found = node(
+        pool(devices=[device("a", numa=0), device("b", numa=1)]),
+        device_class(),
+        claim("x", gpus(1), gpus(1), matchAttributes=["numa"]),
+        claim("y"),
+    )
+    (first, second) = explain(found, "x").requests
+    assert first.summary.endswith("together with claims[1]")
+    assert second.summary.endswith("together with claims[0]")
 
 
 def card():
@@ -135,11 +173,12 @@ def card():
     [
         (
             gpus(2),
-            "needs 2 devices: 2 can be used, but not that many within the budgets of their pools",
+            "needs 2 devices: 2 can be used, but not that many within the budgets: slices of pool "
+            "p",
         ),
         (
             {"deviceClass": "gpu", "requests": {"memory": "21Gi"}},
-            "needs 21Gi of memory, can have at most 20Gi",
+            "needs 21Gi of memory, can have at most 20Gi from pool p",
         ),
         (
             {"deviceClass": "all", "matchAttributes": ["name"]},

@@ -273,6 +273,63 @@ def test_all_broken_rules_are_reported():
     assert len(lines(found)) == 4
 
 
+FORM_AND_RULES = [
+    # Errors of form and of rules, in different fields.
+    (
+        pool(
+            driver=7,
+            nodeName="No Node",
+            devices=[{"name": "a b"}, {"name": "ok", "color": "red"}, {"name": "ok"}],
+        ),
+        [
+            "spec.driver: must be a string",
+            "spec.devices[1].color: unknown field",
+            "spec.nodeName: Invalid value",
+            "spec.devices[0].name: Invalid value",
+            "spec.devices[2].name: Duplicate value",
+        ],
+    ),
+    # An unreadable value is not also a missing one.
+    (
+        pool(
+            resources=[{"name": "units", "capacity": []}, {"name": 1, "capacity": 1}],
+            devices=[
+                {"name": "a", "attributes": [{"name": "n", "intValue": "x"}]},
+                {"name": "b", "requests": {"lanes": 1}},
+            ],
+        ),
+        [
+            "spec.resources[0].capacity: must be a quantity",
+            "spec.resources[1].name: must be a string",
+            "spec.devices[0].attributes[0].intValue: must be a 64-bit integer",
+        ],
+    ),
+    # The items after an unreadable one have other numbers: nothing is said about them.
+    (
+        document("DevicePool", "p", {"devices": [{"name": "c d"}, "a b", {"name": ""}]}),
+        ["spec.devices[1]: must be a mapping", "spec.driver: Required value"],
+    ),
+    (
+        claim("c", {"deviceClass": 3}, {"deviceclass": "gpu"}),
+        [
+            "spec.claims[0].deviceClass: must be a string",
+            "spec.claims[1].deviceclass: unknown field",
+            "spec.claims[1].deviceClass: Required value",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("found", "lines"), FORM_AND_RULES, ids=range(len(FORM_AND_RULES)))
+def test_errors_of_form_and_broken_rules_are_reported_together(found, lines):
+    with pytest.raises(InvalidObject) as caught:
+        read_object(found)
+    texts = [line.partition(": ")[2] for line in caught.value.lines]
+    assert len(texts) == len(lines), texts
+    for text, line in zip(texts, lines, strict=True):
+        assert text.startswith(line)
+
+
 def test_limits_can_equal_requests():
     amounts = {"count": 2, "memory": "1Gi"}
     found = read_object(of_detail(requests=amounts, limits=amounts))

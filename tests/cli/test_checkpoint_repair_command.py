@@ -351,7 +351,7 @@ def test_checkpoint_in_a_snapshot_is_read(snapshot: Path, tmp_path: Path, capsys
     status, _, err = run(capsys, "show", str(snapshot))
     assert (status, err) == (
         2,
-        f"devicemanager: error: {snapshot}: the snapshot has no checkpoint: Permission denied\n",
+        f"devicemanager: error: {snapshot}: the snapshot has no {NAME}: Permission denied\n",
     )
     snapshot.write_bytes(b"\x1f\x8bnothing")
     status, out, _ = run(capsys, "verify", str(snapshot), "-o", "json")

@@ -253,6 +253,7 @@ def test_verify_of_intact_file(file: Path, capsys: Any) -> None:
     assert json.loads(out) == {
         "schema": "devicemanager.checkpoint-verify/v1",
         "file": str(file),
+        "format": "kubelet_internal_checkpoint",
         "valid": True,
         "checksum": checksum,
         "expected_checksum": checksum,

@@ -563,3 +563,18 @@ def test_plugin_that_exits_during_calls_logs_no_grpc_lines(directory: Path) -> N
                 wait_until(lambda plugin=plugin: plugin.streams == 1)
         process.stop()
     assert (directory / "log").read_text() == ""
+
+
+def test_simulated_driver(directory: Path) -> None:
+    process = kubelet(directory, "--simulate-driver", "gpu.example.com=2")
+    wait(process, "driver-connected")
+    wait(process, "ready")
+    assert (directory / "plugins/gpu.example.com/dra.sock").exists()
+    process.stop()
+    assert not (directory / "plugins/gpu.example.com/dra.sock").exists()
+
+
+@pytest.mark.parametrize("text", ["gpu", "gpu.example.com=0", "GPU=1", "gpu=x"])
+def test_invalid_simulated_driver(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--simulate-driver", text]) == 2
+    assert f"invalid driver '{text}': expected a name and a number" in capsys.readouterr().err

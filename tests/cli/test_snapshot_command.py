@@ -47,7 +47,7 @@ def test_snapshot_of_a_mock_kubelet_shows_its_devices(
     where = ["--root", str(mock_kubelet.root), "-o", str(file)]
     status, out, err = run(capsys, *where)
     assert (status, err) == (0, "")
-    assert out.startswith(f"{file}: 5 of 9 parts; not on this node: cpu_manager_state")
+    assert out.startswith(f"{file}: 5 of 11 parts; not on this node: cpu_manager_state")
     assert file.stat().st_mode & 0o777 == 0o600
     status, out, _ = run(capsys, "show", str(file))
     assert status == 0
@@ -101,7 +101,7 @@ def test_snapshot_can_be_piped(
 ) -> None:
     assert main(["snapshot", "--root", str(mock_kubelet.root), "-o", "-"]) == 0
     captured = capsysbinary.readouterr()
-    assert captured.err.startswith(b"-: 4 of 9 parts")
+    assert captured.err.startswith(b"-: 4 of 11 parts")
     (tmp_path / "piped").write_bytes(captured.out)
     with (tmp_path / "piped").open() as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
@@ -146,7 +146,7 @@ def test_unreadable_part_is_a_warning_and_in_the_report(
     _, out, err = run(capsys, "--root", str(mock_kubelet.root), "-o", str(file))
     seen = f"{mock_kubelet.root}/cpu_manager_state: it is a directory, not a regular file"
     assert err == f"devicemanager: warning: {seen}: not in the snapshot\n"
-    assert "4 of 9 parts; not on this node: kubelet_internal_checkpoint, memory" in out
+    assert "4 of 11 parts; not on this node: kubelet_internal_checkpoint, memory" in out
     _, out, _ = run(capsys, "show", str(file))
     assert "\nno problems found, but 1 part could not be read\n" in out
     assert f"\ncould not be read:\n  cpu_manager_state: {seen}\n" in out

@@ -38,7 +38,8 @@ def test_create_patch_list_and_delete(api):
         "PATCH", node_path("a", "status"), {"status": {"phase": "x"}}, patch="strategic"
     )
     assert patched["status"] == {"phase": "x"}
-    assert api.request("GET", "/api/v1/nodes", query={"limit": "5"})["items"] == [patched]
+    (listed,) = api.request("GET", "/api/v1/nodes", query={"limit": "5"})["items"]
+    assert {"apiVersion": "v1", "kind": "Node", **listed} == patched
     api.request("DELETE", node_path("a"))
     with pytest.raises(NotFound) as caught:
         api.request("GET", node_path("a"))

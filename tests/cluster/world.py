@@ -90,6 +90,7 @@ class World:
         self.features = ServerFeatures()
         self._store = Store()
         registry = Registry(self._store, stores_resource_health=stores_resource_health)
+        registry.create_namespaces()
         self.permissions = Permissions()
         self._handler = RequestHandler(registry, Faults(), self.permissions, None)
         self._delivered = 0

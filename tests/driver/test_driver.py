@@ -1,5 +1,6 @@
 """A driver that is written with the framework, served on real sockets and the API server."""
 
+import fcntl
 import json
 import threading
 from pathlib import Path
@@ -269,6 +270,19 @@ def test_call_whose_caller_has_gone_does_not_touch_devices(serve, register, clai
     caller.join(10)
     kubelet.unprepare(late)
     assert driver.calls == [("prepare", "slow")]
+
+
+def test_calls_wait_for_the_other_instance(serve, register, claim, directory):
+    driver = Gpus()
+    kubelet = register(serve(driver))
+    train = claim("train", "gpu-0")
+    # Drivers built on the Go library lock this file, too.
+    with (directory / "plugins" / DRIVER / "serialize.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(grpc.RpcError, match="Deadline"):
+            kubelet.prepare(train, timeout=0.3)
+    assert kubelet.prepare(train)[uid_of(train)].devices
+    assert driver.calls == [("prepare", "train")]
 
 
 def test_rolling_update(serve, register, claim, directory):

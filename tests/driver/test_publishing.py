@@ -59,6 +59,7 @@ def test_slices_belong_to_the_node(api, serve):
     [slice_] = api.all("resourceslices")
     [owner] = slice_["metadata"]["ownerReferences"]
     node = api.get("nodes", NODE)
+    assert slice_["metadata"]["name"].startswith(f"00000-{DRIVER}-{NODE}-")
     assert (owner["kind"], owner["uid"]) == ("Node", node["metadata"]["uid"])
 
 
@@ -175,7 +176,10 @@ def test_fields_that_the_server_drops_are_reported_once(api, serve, monkeypatch)
     driver = Fixed(Device("a", taints=[Taint(key="k")]))
     server = serve(driver)
     assert server.wait_published()
-    server._slices.notify()
+    before = writes(api)
+    driver.publish_resources([Device("a", taints=[Taint(key="k")])])
+    assert server.wait_published()
+    assert writes(api) == before
     driver.publish_resources(["b", Device("a", taints=[Taint(key="k")])])
     assert server.wait_published()
     assert driver.errors == [

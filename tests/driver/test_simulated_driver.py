@@ -5,6 +5,7 @@ import threading
 
 import grpc
 import pytest
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from devicemanager.driver.simulated import DriverFaults, SimulatedDriver
 from podresources.sockets import CHANNEL_OPTIONS, target
@@ -119,6 +120,7 @@ def test_v1beta1_loses_the_share_id(make, channel):
     driver = make(allocated(result("gpu-3", shareID="s1")))
     [device] = call(channel, driver, api=dra_v1beta1, grpc_api=dra_v1beta1_grpc)[UID].devices
     assert device.device_name == "gpu-3"
+    assert len(UnknownFieldSet(device)) == 0
     assert call(channel, driver)[UID].devices[0].share_id == "s1"
     assert [each.version for each in driver.calls] == ["v1beta1", "v1"]
 

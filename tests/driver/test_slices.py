@@ -82,7 +82,7 @@ def test_default_pool_has_the_name_of_the_node():
 
 def test_first_slices():
     changes = plan({"p": wanted("a", "b")}, [])
-    assert [each["pool"] for each in changes.created] == [
+    assert [each["pool"] for _, each in changes.created] == [
         {"name": "p", "generation": 1, "resourceSliceCount": 2}
     ] * 2
 
@@ -107,7 +107,7 @@ def test_change_writes_all_slices_with_the_next_generation():
     assert names_of(changes.replaced) == ["x", "y"]
     assert len(changes.created) == 1
     numbers = [each["spec"]["pool"] for each in changes.replaced]
-    numbers += [each["pool"] for each in changes.created]
+    numbers += [each["pool"] for _, each in changes.created]
     assert numbers == [{"name": "p", "generation": 4, "resourceSliceCount": 3}] * 3
 
 
@@ -122,7 +122,7 @@ def test_deleted_slice_returns_with_the_same_generation():
     a, b = wanted("a", "b")
     changes = plan({"p": [a, b]}, [stored(a, "x", 5, 2)])
     assert not changes.replaced
-    assert [each["pool"]["generation"] for each in changes.created] == [5]
+    assert [(at, each["pool"]["generation"]) for at, each in changes.created] == [(1, 5)]
 
 
 def test_old_generations_copies_and_unwanted_pools_are_deleted():
@@ -150,7 +150,7 @@ def applied(changes, existing):
     ]
     new = [
         {"metadata": {"name": f"new-{number}-{len(existing)}"}, "spec": spec}
-        for number, spec in enumerate(changes.created)
+        for number, (_, spec) in enumerate(changes.created)
     ]
     return kept + new
 

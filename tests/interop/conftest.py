@@ -77,6 +77,11 @@ def podsapi() -> Path:
 
 
 @pytest.fixture(scope="session")
+def dra_driver() -> Path:
+    return _go_programs(gobuild.DRA_DRIVER) / "dradriver"
+
+
+@pytest.fixture(scope="session")
 def tonic_plugin() -> Path:
     return _built_or_skip("Rust", rustbuild.build) / "tonicplugin"
 

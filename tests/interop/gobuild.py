@@ -16,6 +16,7 @@ from tests.interop.builds import BuildFailed, Unavailable, build_error, build_on
 __all__ = [
     "CHECKPOINT",
     "DPM",
+    "DRA_DRIVER",
     "GENERATIONS",
     "PODS_API",
     "SOURCES",
@@ -47,6 +48,7 @@ GENERATIONS = {
 DPM = Recipe("dpm", "dpmplugin")
 CHECKPOINT = Recipe("checkpoint", "checkpointread")
 PODS_API = Recipe("podsapi", "podsapi")
+DRA_DRIVER = Recipe("dradriver", "dradriver")
 
 _UNAVAILABLE = (
     "dial tcp",

@@ -92,9 +92,18 @@ def test_device_that_is_missing_after_a_reboot_loses_its_pod() -> None:
     assert fates(result)["ml/infer"] == {"rejected"}
 
 
-def test_plugin_that_returns_without_a_device_is_named() -> None:
-    # The snapshot has policy restricted: hints exist only after the plugin's list.
+def test_panic_of_the_kubelet_is_one_cause() -> None:
+    # Policy restricted asks for hints, and the plugin's list lacks an allocated device.
     result = rehearse(WHOLE, [SetDevices(GPU, 2), Restart()])
+    assert fates(result) == {name: {"stays", "rejected"} for name in ("ml/infer", "ml/train")}
+    (text,) = texts(result)
+    assert text.startswith("the kubelet panics in 3 of 6 orders of plugins and pods: ")
+
+
+def test_plugin_that_returns_without_a_device_is_named() -> None:
+    # Before 1.34, the kubelet does not panic, and policy restricted rejects the pod.
+    old = Configure(kubelet_version="1.33")
+    result = rehearse(WHOLE, [SetDevices(GPU, 2), old, Restart()])
     assert fates(result) == {"ml/infer": {"stays", "rejected"}, "ml/train": {"stays"}}
     assert texts(result) == [
         f"pod ml/infer is rejected if it is admitted after the plugin of {GPU} has registered"

@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 
 import checkpoint
-from checkpoint import CHECKPOINT_NAME, Checkpoint, PodDevicesEntry
+from checkpoint import CHECKPOINT_NAME, Checkpoint, PodDevicesEntry, dra
 from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.kubelet.wire.settings import settings_to_bytes
 from podresources import (
@@ -28,6 +28,7 @@ from podresources import (
 )
 
 GPU = "vendor.com/gpu"
+DRIVER = "gpu.example.com"
 GPUS = {"gpu-0": 0, "gpu-1": 0, "gpu-2": 1, "gpu-3": 1}
 """NUMA node of each device."""
 CONFIG = "kind: KubeletConfiguration\ntopologyManagerPolicy: {}\n"
@@ -205,6 +206,23 @@ def twice(node: BrokenNode) -> Iterator[None]:
     yield
 
 
+def _claim(name: str, uid: str, device: str) -> dra.ClaimState:
+    prepared = dra.Device("worker-1", device, None, ("gpu",), (f"{DRIVER}/device={device}",))
+    drivers = {DRIVER: dra.DriverState((prepared,))}
+    return dra.ClaimState("ml", f"{name}-gpu", f"5e0c-{name}", frozenset({uid}), drivers)
+
+
+def claims(node: BrokenNode) -> Iterator[None]:
+    node.set_pods({}, ended=(TRAIN, INFER))
+    node.write({})
+    state = dra.State((_claim("train", TRAIN, "gpu-0"), _claim("infer", INFER, "gpu-1")))
+    (node.root / dra.STATE_NAME).write_bytes(dra.dumps(state)[:-90])
+    node.stop_kubelet()
+    yield
+    node.start_kubelet()
+    yield
+
+
 STORIES: dict[str, Callable[[BrokenNode], Iterator[None]]] = {
     "UnexpectedAdmissionError after a reboot": reboot,
     "Nothing allocatable though the plugin runs": nothing_allocatable,
@@ -212,5 +230,6 @@ STORIES: dict[str, Callable[[BrokenNode], Iterator[None]]] = {
     "A corrupt checkpoint": corrupt,
     "Rejected for NUMA nodes": numa,
     "Two pods on one device": twice,
+    "The kubelet does not start because of DRA": claims,
 }
 """By heading of the page."""

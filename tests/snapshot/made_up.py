@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 
 import checkpoint
-from checkpoint import Checkpoint, PodDevicesEntry
+from checkpoint import Checkpoint, PodDevicesEntry, dra
+from checkpoint.dra import ClaimState
 from devicemanager.core.topology import NumaTopology
 from devicemanager.kubelet.host.numa import NumaMachine
 from devicemanager.snapshot import layout
@@ -24,6 +25,7 @@ from devicemanager.snapshot.model import (
 from podresources import Allocatable, Container, ContainerDevices, Pod
 
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
+DRIVER = "gpu.example.com"
 ROOT = "/var/lib/kubelet"
 TAKEN = "2026-01-31T12:00:00Z"
 PARTS = tuple(Part(name, f"{ROOT}/{name}") for name in layout.FILES if name != layout.INDEX)
@@ -42,6 +44,16 @@ def saved(*entries: PodDevicesEntry, registered: dict[str, tuple[str, ...]] | No
     return checkpoint.dumps(
         Checkpoint(entries, {GPU: ("g0", "g1", "g2", "g3")} if registered is None else registered)
     )
+
+
+def claims(*claims: ClaimState) -> bytes:
+    return dra.dumps(dra.State(claims))
+
+
+def claim(name: str, *uids: str, device: str | None = None, times: int = 1) -> ClaimState:
+    devices = None if device is None else (dra.Device("worker-1", device),) * times
+    drivers = {DRIVER: dra.DriverState(devices)}
+    return ClaimState("ml", name, f"uid-{name}", frozenset(uids), drivers)
 
 
 def pod(name: str, *ids: str, resource: str = GPU, container: str = "main") -> Pod:
@@ -89,6 +101,8 @@ WHOLE = Snapshot(
     checkpoint=saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2")),
     cpu_state=cpu_state(),
     memory_state=memory_state(),
+    dra_state=claims(claim("shared", "u-train", "u-infer", device="gpu-0")),
+    dra_health=b"{}",
     sockets=SOCKETS,
     numa=MACHINE,
     config=KubeletConfig(f"{ROOT}/config.yaml", {"topologyManagerPolicy": "restricted"}),

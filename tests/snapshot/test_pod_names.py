@@ -62,6 +62,8 @@ def test_files_of_an_archive_have_fixed_names() -> None:
         "kubelet_internal_checkpoint",
         "cpu_manager_state",
         "memory_manager_state",
+        "dra_manager_state",
+        "dra_health_state",
         "sockets.json",
         "numa.json",
         "kubelet-config.json",

@@ -56,6 +56,8 @@ def root(host: Path) -> Path:
     put(root / "device-plugins" / CHECKPOINT_NAME, WHOLE.checkpoint or b"")
     put(root / "cpu_manager_state", cpu_state())
     put(root / "memory_manager_state", b"{}")
+    put(root / "dra_manager_state", b"{}")
+    put(root / "dra_health_state", b"{}")
     put(root / "config.yaml", CONFIG)
     for uid in ("u-infer", "u-train"):
         (root / "pods" / uid).mkdir(parents=True)
@@ -99,6 +101,7 @@ def test_all_parts_of_a_node_are_collected(host: Path, root: Path) -> None:
     assert (snapshot.taken, snapshot.node) == ("2026-01-31T12:00:00Z", "worker-1")
     assert (snapshot.pods, snapshot.allocatable) == (WHOLE.pods, WHOLE.allocatable)
     assert (snapshot.checkpoint, snapshot.cpu_state) == (WHOLE.checkpoint, cpu_state())
+    assert (snapshot.dra_state, snapshot.dra_health) == (b"{}", b"{}")
     assert [(each.path, each.state, each.pid) for each in snapshot.sockets or ()] == [
         (f"{plugins}/gpu.sock", Listening.LISTENING, os.getpid()),
         (f"{plugins}/old.sock", Listening.DEAD, None),

@@ -39,6 +39,8 @@ from tests.snapshot.made_up import (
     SOCKETS,
     WHOLE,
     allocatable,
+    claim,
+    claims,
     cpu_state,
     entry,
     memory_state,
@@ -259,6 +261,45 @@ CASES = {
         evolve(memory_state=b"[]"),
         Kind.MEMORY_STATE,
         "memory_manager_state cannot be read: Expected `object`, got `array`",
+    ),
+    "claims-cut-off": (
+        evolve(dra_state=(WHOLE.dra_state or b"")[:-40]),
+        Kind.DRA_STATE_DAMAGED,
+        "the state file of the DRA manager is damaged",
+    ),
+    "claims-of-before-132": (
+        evolve(dra_state=b'{"version":"v1","entries":[],"checksum":0}'),
+        Kind.DRA_STATE_DAMAGED,
+        "the state file of the DRA manager has the format of kubelets before v1.32",
+    ),
+    "two-claims-on-one-device": (
+        evolve(
+            dra_state=claims(
+                claim("one", "u-train", device="gpu-0"), claim("two", "u-infer", device="gpu-0")
+            )
+        ),
+        Kind.PREPARED_TWICE,
+        "device gpu.example.com/worker-1/gpu-0 is prepared for claims ml/one, ml/two",
+    ),
+    "claim-of-a-pod-that-is-gone": (
+        evolve(dra_state=claims(claim("one", "u-train", "u-gone", device="gpu-0"))),
+        Kind.CLAIM_POD_GONE,
+        "pod u-gone holds claims, but is not on the node",
+    ),
+    "claim-without-pods": (
+        evolve(dra_state=claims(claim("one"))),
+        Kind.CLAIM_WITHOUT_PODS,
+        "claim ml/one has no pods: no kubelet unprepares it",
+    ),
+    "claim-twice": (
+        evolve(dra_state=claims(claim("one", "u-train"), claim("one", "u-infer"))),
+        Kind.REPEATED_CLAIM,
+        "claim ml/one has 2 entries: a kubelet reads the last one",
+    ),
+    "device-twice-in-a-claim": (
+        evolve(dra_state=claims(claim("one", "u-train", device="gpu-0", times=2))),
+        Kind.REPEATED_CLAIM_DEVICE,
+        "claim ml/one lists device gpu.example.com/worker-1/gpu-0 2 times",
     ),
     "many-nodes": (
         evolve(numa=nodes(9)),

@@ -14,6 +14,7 @@ import attrs
 from tools.attack.model import FIGURES, Attack, Outcome, broken
 from tools.attack.registry import attacks
 from tools.harness.command import Run, add_choice, choose, parser
+from tools.harness.planted import selected
 
 _HEADS = ("register s", "admit s", "start s", "memory MB", "kept MB", "threads", "descriptors")
 _WIDTH = 30
@@ -33,24 +34,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar=("BEFORE", "AFTER"),
         help="only print a table of two files that --json has written",
     )
-    selected = options.parse_args(arguments)
-    if selected.compare:
-        print(comparison(attacks(), *map(load, selected.compare)))
+    options.add_argument(
+        "--planted",
+        action="store_true",
+        help="run the attacks with the bugs that they guard against: each must fail",
+    )
+    given = options.parse_args(arguments)
+    if given.compare:
+        print(comparison(attacks(), *map(load, given.compare)))
         return 0
-    chosen, status = choose("attack", attacks(), selected)
+    chosen, status = choose("attack", attacks(), given)
     if status is not None:
         return status
+    if given.planted:
+        return _with_bugs(chosen)
     run, wrong = Run("attack"), list[str]()
     run.say("  ".join(["attack".ljust(_WIDTH), *_HEADS, "verdict"]))
     for attack in chosen:
         outcome = _outcome(attack)
         run.say(row(attack, outcome))
         wrong += [attack.name] if any(broken(attack.limits, outcome)) else []
-        if selected.json is not None:
+        if given.json is not None:
             # Save after each attack: a full run takes long and may be interrupted.
-            save(selected.json, {attack.name: outcome})
+            save(given.json, {attack.name: outcome})
     run.problems += [f"broken: {', '.join(wrong)}"] if wrong else []
     return run.finish(f"{len(chosen) - len(wrong)} of {len(chosen)} attacks held", "none broken")
+
+
+def _with_bugs(chosen: Sequence[Attack]) -> int:
+    run = Run("attack")
+    planted = [each for each in chosen if each.guard.planted]
+    for attack in planted:
+        with selected(attack.guard.planted):
+            found = list(broken(attack.limits, _outcome(attack)))
+        run.say(f"{attack.name:{_WIDTH}}  {attack.guard.planted}: {(found or ['NOT NOTICED'])[0]}")
+        run.problems += [] if found else [attack.name]
+    run.problems[:] = [f"not noticed: {', '.join(run.problems)}"] if run.problems else []
+    return run.finish(f"{len(planted)} attacks with planted bugs", "all noticed")
 
 
 def _outcome(attack: Attack) -> Outcome:

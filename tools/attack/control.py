@@ -9,14 +9,16 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
 
+from devicemanager.control.http_server import IDLE_SECONDS
 from tools.attack import http2
 from tools.attack.beside import beside
 from tools.attack.model import Limits, Target
@@ -25,6 +27,8 @@ from tools.attack.plugins import cut, device, hostile_plugin
 # Seconds of each attack: long enough for several rounds of the probe.
 _SECONDS = 8.0
 _CLIENTS = 1000
+_CLOSED_WITHIN = 2.0
+"""Limit for the time until a silent client is disconnected, relative to the server's limit."""
 _BODY = 4 << 20
 _control = partial(beside, serves="control")
 _http = partial(beside, serves="http")
@@ -45,7 +49,8 @@ def _stay(target: Target, clients: int, first: bytes) -> None:
 
 @_control("control-silent", f"{_CLIENTS} clients that send nothing", _MANY)
 def _silent(target: Target) -> None:
-    _stay(target, _CLIENTS, b"")
+    with http2.connections(target.control, _CLIENTS, may_fail=True) as connections:
+        _check_disconnected(connections)
 
 
 @_control("control-slow", f"{_CLIENTS} clients that send one byte a second", _MANY)
@@ -57,6 +62,22 @@ def _slow(target: Target) -> None:
                 with contextlib.suppress(OSError):
                     connection.sendall(bytes([letter]))
             time.sleep(1)
+        _check_disconnected(connections)
+
+
+def _check_disconnected(connections: Sequence[socket.socket]) -> None:
+    """Wait until the server has closed all connections. Raises TimeoutError."""
+    poller = select.poll()
+    left = {connection.fileno() for connection in connections}
+    for descriptor in left:
+        poller.register(descriptor, select.POLLRDHUP)
+    end = time.monotonic() + _CLOSED_WITHIN * IDLE_SECONDS
+    while left and (rest := end - time.monotonic()) > 0:
+        for descriptor, _ in poller.poll(rest * 1000):
+            poller.unregister(descriptor)
+            left.discard(descriptor)
+    if left:
+        raise TimeoutError(f"{len(left)} clients that send no request are still connected")
 
 
 @_control(

@@ -164,6 +164,8 @@ _GOOD_SPEC = {
 _READER = """
 import sys
 from pathlib import Path
+from tools.harness.planted import apply
+apply()
 from devicemanager.kubelet.runtime import cdi
 registry = cdi.load([Path(sys.argv[1])])
 registry.resolve(["good.example.com/device=d0"])

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from tools.attack.guards import Guard, guard_of
 from tools.harness.usage import Usage
 
 
@@ -111,6 +112,11 @@ class Attack:
     limits: Limits = Limits()
     hostile: Hostile | None = None
     """Function that runs in the attacker's process; None if the attack has no such process."""
+
+    @property
+    def guard(self) -> Guard:
+        """The bug that the attack guards against."""
+        return guard_of(self.name)
 
 
 ATTACKS: list[Attack] = []

@@ -15,8 +15,14 @@ from collections.abc import Sequence
 import checkpoint
 from devicemanager import MockKubelet, Settings
 from devicemanager.control import ControlServer
+from devicemanager.core.printable import LONGEST, is_printable
 from devicemanager.testing import pod_manifest
+from tools.harness.model import Broken
+from tools.harness.planted import apply
 from tools.harness.process import exit_now, serve
+
+_LONGEST = 2 * LONGEST
+"""Characters of the longest message: an escaped text of the longest length, and more."""
 
 
 class Node:
@@ -42,6 +48,11 @@ class Node:
         # Uncollected garbage must not count as memory that the attack has left.
         gc.collect()
         self._kubelet.check()
+        for event in self._kubelet.events.recent():
+            if not is_printable(event.message) or "\n" in event.message:
+                raise Broken(f"an event has unsafe characters: {event.message!r:.200}")
+            if len(event.message) > _LONGEST:
+                raise Broken(f"an event has {len(event.message)} characters")
         checkpoint.load(self._kubelet.checkpoint_path)
 
     def stop(self) -> None:
@@ -61,6 +72,7 @@ def _server(kubelet: MockKubelet, serves: str = "") -> contextlib.AbstractContex
 
 def main(arguments: Sequence[str]) -> None:
     """Answer requests until standard input is closed."""
+    apply()
     root, settings, *serves = arguments
     with (
         MockKubelet(root, Settings(**json.loads(settings))) as kubelet,

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 
 import grpc
@@ -28,6 +29,8 @@ _ESCAPE = "\x1b"
 # A forked child inherits the exit handlers of its parent. They must not clean up in the child.
 _FORK = """
 import os, sys
+from tools.harness.planted import apply
+apply()
 from devicemanager import MockKubelet
 with MockKubelet() as kubelet:
     child = os.fork()
@@ -80,8 +83,14 @@ def _rejected(target: Target) -> int:
 
 @attack("escape-sequences", "device IDs and names that clear a terminal")
 def _escape() -> Outcome:
+    # The lines for people, and the messages for programs that print them.
+    problems = [*_escapes(), *_escapes("-o", "json")]
+    return Outcome(problems=tuple(problems))
+
+
+def _escapes(*options: str) -> Iterator[str]:
     name = f"d{_ESCAPE}[2J{_ESCAPE}]0;owned\x07\x9b"
-    with short_directory() as root, running(root) as command:
+    with short_directory() as root, running(root, *options) as command:
         target = Target(root)
         command.until(partial(_has_printed, command, "ready"), _TIMEOUT)
         lists = [device(name.encode()) * 2]
@@ -93,10 +102,15 @@ def _escape() -> Outcome:
             command.until(partial(_has_printed, command, "devices-updated"), _TIMEOUT)
             # Wait, because the last lines may still be in the pipe.
             time.sleep(0.5)
-            problems = list(command.end())
-        bad = [line for line in command.lines + command.errors if _ESCAPE in line]
-        problems += [f"an escape sequence is printed: {bad[0]!r:.200}"] if bad else []
-        return Outcome(problems=tuple(problems))
+            yield from command.end()
+        texts = command.lines + command.errors
+        texts += [str(each["message"]) for each in command.records("devices-updated")]
+        texts += [str(each["message"]) for each in command.records("registration-rejected")]
+        bad = [text for text in texts if _ESCAPE in text]
+        if bad:
+            yield f"an escape sequence is printed: {bad[0]!r:.200}"
+        if options and len(texts) == len(command.lines + command.errors):
+            yield "no message was checked"
 
 
 def _has_printed(command: Running, word: str) -> bool:

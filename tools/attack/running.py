@@ -30,7 +30,7 @@ class Running:
     ) -> None:
         """``limits`` are shell commands to run before the command, such as ``ulimit -n 8``. If
         ``reads`` is false, standard output is not read."""
-        command = [sys.executable, "-m", "devicemanager", "run", "--root", root, *arguments]
+        command = [sys.executable, "-m", "tools.attack.command", "run", "--root", root, *arguments]
         shell = ["sh", "-c", _WITH_LIMITS.format(limits=limits), "sh", *map(str, command)]
         self.begin = time.monotonic()
         self.process = subprocess.Popen(

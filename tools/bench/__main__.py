@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _compare_with_reference(options: argparse.Namespace) -> int:
     # Imported here, because the other benchmarks do not need Go.
-    from tools.bench import reference
+    from tools.bench import dra, reference
     from tools.differential.building import BuildError
     from tools.differential.versions import release
 
@@ -69,10 +69,15 @@ def _compare_with_reference(options: argparse.Namespace) -> int:
         ]
         with Work("bench", len(chosen)) as work:
             lines = list(reference.compare(version, chosen, work.begin))
+        is_chosen = not options.only or any(name in "dra-claim" for name in options.only)
+        allocation = dra.against(version) if is_chosen and version in dra.RELEASES else ""
     except (BuildError, ValueError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    print(reference.table(lines, version))
+    if lines:
+        print(reference.table(lines, version))
+    if allocation:
+        print(allocation)
     return 0
 
 

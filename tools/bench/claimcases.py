@@ -133,7 +133,7 @@ def wide_before_narrow(requests: int = 12) -> ClaimCase:
     )
 
 
-def independent_set(vertices: int = 60, edges: int = 180, wanted: int = 32) -> ClaimCase:
+def independent_set(vertices: int = 80, edges: int = 300, wanted: int = 30) -> ClaimCase:
     """Return a case whose devices are the vertices of a graph. Each edge is a budget of one, so
     finding the devices is NP-hard."""
     # Use a fixed seed, so that all runs search in the same graph.
@@ -149,6 +149,29 @@ def independent_set(vertices: int = 60, edges: int = 180, wanted: int = 32) -> C
         f"(d) {wanted} devices of a pool with {len(ends)} budgets of one",
         inventory,
         (claim(inventory, wanted),),
+    )
+
+
+def matching_of_triples(seed: int = 1, size: int = 10, devices: int = 40) -> ClaimCase:
+    """Return a case of three-dimensional matching: each device charges three budgets of one, and
+    the claim needs a device for each budget."""
+    random = Random(seed)
+    second, third = (random.sample(range(size), size) for _ in range(2))
+    triples = list(zip(range(size), second, third, strict=True))  # an answer
+    while len(triples) < devices:
+        one, two, three = random.choices(range(size), k=3)
+        triples.append((one, two, three))
+    random.shuffle(triples)
+    made = [
+        _device("triples", f"t-{number}", 0, {f"{d}-{v}": 1 for d, v in enumerate(triple)})
+        for number, triple in enumerate(triples)
+    ]
+    budget = {f"{d}-{v}": 1 for d in range(3) for v in range(size)}
+    inventory = Inventory.of([_pool("triples", made, budget)])
+    return ClaimCase(
+        f"(g) {size} of {devices} devices, each with three budgets of one",
+        inventory,
+        (claim(inventory, size),),
     )
 
 

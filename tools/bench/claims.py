@@ -29,6 +29,7 @@ _GOALS: Final[dict[Callable[[], ClaimCase], float]] = {
     claimcases.small_groups: 10,
     claimcases.wide_before_narrow: 100,
     claimcases.independent_set: 1_000,
+    claimcases.matching_of_triples: 25,
     claimcases.alternatives_that_collide: 10,
     claimcases.staircase: 100,
     claimcases.knapsack: 1_000,

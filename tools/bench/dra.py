@@ -1,107 +1,150 @@
-"""Benchmark the preparation of a ResourceClaim by a DRA driver."""
+"""Benchmark the allocator of ``resource.k8s.io``: reading slices, and a claim of 8 devices.
+
+The code never waits, so the times are CPU times.
+"""
 
 from __future__ import annotations
 
-import tempfile
 from functools import partial
-from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
-import grpc
-
-import checkpoint.dra
-from checkpoint.dra import ClaimState, Device, DriverState, State
-from devicemanager.core.pods import Pod
-from devicemanager.driver.simulated import SimulatedDriver
-from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.objects.manifests import parse
-from podresources.sockets import CHANNEL_OPTIONS, target
-from protos import dra_v1, dra_v1_grpc
-from tools.bench.clock import timed
+from devicemanager.claims.core.inventory import DeviceKey
+from devicemanager.claims.dra import Allocator, InUse, Node
+from devicemanager.claims.dra.allocation import NOTHING
+from tools.bench.clock import computed
 from tools.bench.model import Case, Measurement, Scale
 
 _DRIVER: Final = "gpu.example.com"
-_BASELINE: Final = "NodePrepareResources + 2 durable writes"
-_HELD: Final = (10, 1000)
-"""Numbers of claims that the node holds already."""
+_NODE: Final = Node("worker")
+_PER_SLICE: Final = 128
+_DEVICES: Final = 1_000
+_MANY: Final = 10_000
+_MODEL: Final = f'device.attributes["{_DRIVER}"].model == "A100"'
+_MEMORY: Final = f'device.capacity["{_DRIVER}"].memory.compareTo(quantity("40Gi")) >= 0'
+RELEASES: Final = ("1.36.3", "1.37.2")
+"""Releases whose allocator can be compared."""
+CLASSES: Final = [
+    {
+        "metadata": {"name": "gpu"},
+        "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{_DRIVER}"'}}]},
+    }
+]
+CLAIM: Final[dict[str, Any]] = {
+    "metadata": {"name": "c", "namespace": "default"},
+    "spec": {
+        "devices": {
+            "requests": [
+                {
+                    "name": "r",
+                    "exactly": {
+                        "deviceClassName": "gpu",
+                        "allocationMode": "ExactCount",
+                        "count": 8,
+                        "selectors": [{"cel": {"expression": f"{_MODEL} && {_MEMORY}"}}],
+                    },
+                }
+            ]
+        }
+    },
+}
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Return a case for each number of claims that the node holds already."""
-    return [Case(f"dra-{held}", partial(_prepare, held, scale.samples)) for held in _HELD]
-
-
-def _prepare(held: int, samples: int) -> list[Measurement]:
-    """Measure the preparation of one claim with one driver."""
-    taken, baseline = [], []
-    with tempfile.TemporaryDirectory(prefix="dm-") as directory:
-        root = Path(directory)
-        (root / checkpoint.dra.STATE_NAME).write_bytes(checkpoint.dra.dumps(_state(held)))
-        with (
-            MockKubelet(root) as kubelet,
-            SimulatedDriver(_DRIVER, root=root, claims=lambda _, name: _claim(name)) as driver,
-        ):
-            kubelet.wait_for_event("driver-connected", after=0)
-            store = checkpoint.dra.StateStore(root / "cdi")
-            channel = grpc.insecure_channel(target(driver.sockets.service_socket), CHANNEL_OPTIONS)
-            raw = partial(_raw, dra_v1_grpc.DRAPluginStub(channel), store, kubelet)
-            manager = kubelet._life.serving().dra.manager()
-            for number in range(samples + 1):
-                pod = _pod(f"c{number}")
-                kubelet.resource_claims.adopt(pod, _claim(f"c{number}"))
-                taken.append(timed(partial(manager.prepare, pod)))
-                baseline.append(timed(partial(raw, f"raw{number}")))
-                manager.unprepare(pod)
-            channel.close()
-    # The first sample creates the methods of the channel.
-    name = f"prepare one ResourceClaim, {held} others on the node"
+    """Return the cases."""
+    few = -(-scale.samples // 30)
     return [
-        Measurement(name, taken[1:], against=_BASELINE, baseline=baseline[1:], at_most_ratio=1.3)
+        Case("dra-slices", partial(_read, _MANY, few)),
+        Case("dra-claim", partial(_allocate, _DEVICES, scale.samples)),
     ]
 
 
-def _raw(stub: Any, store: checkpoint.dra.StateStore, kubelet: MockKubelet, name: str) -> None:
-    claim = dra_v1.Claim(namespace="default", name=name, uid=f"uid-{name}")
-    stub.NodePrepareResources(dra_v1.NodePrepareResourcesRequest(claims=[claim]), timeout=45)
-    data = kubelet.dra_state_path.read_bytes()
-    for _ in range(2):
-        store.write(data)
-
-
-def _state(held: int) -> State:
-    return State(
-        tuple(
-            ClaimState(
-                "default",
-                f"held{number:04}",
-                f"uid-held{number}",
-                frozenset((f"pod-{number}",)),
-                {_DRIVER: DriverState((Device("mock", "gpu-0", cdi=(f"k8s.gpu/c={number}",)),))},
-            )
-            for number in range(held)
-        )
-    )
-
-
-def _pod(name: str) -> Pod:
-    return parse(
+def slices(devices: int) -> list[dict[str, Any]]:
+    """Return the slices of a node. Every other device is an A100, and each has an ID."""
+    count = -(-devices // _PER_SLICE)
+    pool = {"name": "worker", "generation": 1, "resourceSliceCount": count}
+    return [
         {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "uid": f"pod-{name}"},
+            "metadata": {"name": f"s{number:03}"},
             "spec": {
-                "resourceClaims": [{"name": "gpu", "resourceClaimName": name}],
-                "containers": [{"name": "main", "image": "bench"}],
+                "driver": _DRIVER,
+                "nodeName": _NODE.name,
+                "pool": pool,
+                "devices": [
+                    _device(each)
+                    for each in range(number * _PER_SLICE, min(devices, (number + 1) * _PER_SLICE))
+                ],
             },
         }
-    )
+        for number in range(count)
+    ]
 
 
-def _claim(name: str) -> dict[str, Any]:
-    result = {"driver": _DRIVER, "pool": "mock", "device": "gpu-0", "request": "gpu"}
+def _device(number: int) -> dict[str, Any]:
     return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "uid": f"uid-{name}"},
-        "status": {"allocation": {"devices": {"results": [result]}}},
+        "name": f"gpu-{number}",
+        "attributes": {
+            "index": {"int": number},
+            "uuid": {"string": f"GPU-{number:08}"},
+            "model": {"string": ("H100", "A100")[number % 2]},
+            "numa": {"int": number % 8},
+            "driverVersion": {"version": "1.2.3"},
+        },
+        "capacity": {"memory": {"value": "80Gi"}},
     }
+
+
+def _read(devices: int, samples: int) -> list[Measurement]:
+    """Measure how long the pools of a node take to read."""
+    made = slices(devices)
+    times = [computed(lambda: Allocator(made, CLASSES).allocate([], _NODE)) for _ in range(samples)]
+    return [Measurement(f"DRA slices with {devices} devices read", times, at_most=100)]
+
+
+def _allocate(devices: int, samples: int) -> list[Measurement]:
+    """Measure a claim of 8: first with unknown selectors, then with known ones, on an idle node
+    and on a node whose devices are nearly all in use."""
+    made = slices(devices)
+    first = [computed(lambda: _once(Allocator(made, CLASSES))) for _ in range(-(-samples // 30))]
+    allocator = Allocator(made, CLASSES)
+    name = f"DRA claim of 8: {devices} devices"
+    found = [Measurement(f"{name}, slices just read", first)]
+    for used in (0, devices * 9 // 10):
+        in_use = InUse(frozenset(DeviceKey(_DRIVER, "worker", f"gpu-{n}") for n in range(used)))
+        _once(allocator, in_use)
+        times = [computed(partial(_once, allocator, in_use)) for _ in range(samples)]
+        found.append(Measurement(f"{name}, {used} in use", times, at_most=5))
+    return found
+
+
+def _once(allocator: Allocator, in_use: InUse = NOTHING) -> None:
+    found = allocator.allocate([CLAIM], _NODE, in_use)
+    assert found is not None, "the claim fits"
+
+
+def against(release: str) -> str:
+    """Return a line that compares a claim of 8 with the allocator of a release, run once.
+
+    Raises BuildError and ReferenceError.
+    """
+    # Imported here: the other cases need no Go.
+    from tools.differential.dra_allocate.problems import FEATURES
+    from tools.differential.dra_allocate.running import program_of, solved
+
+    made = slices(_DEVICES)
+    problem = {
+        "features": list(FEATURES),
+        "node": {"name": _NODE.name},
+        "slices": made,
+        "classes": CLASSES,
+        "claims": [CLAIM],
+    }
+    (answer,) = solved(program_of(release), [problem], "-bench", "200")
+    real = answer["nanoseconds"] / 1e6
+    allocator = Allocator(made, CLASSES)
+    _once(allocator)
+    ours = median([computed(partial(_once, allocator)) for _ in range(200)])
+    return (
+        f"DRA claim of 8 among {_DEVICES} devices: {ours:.2f} ms, {release} {real:.2f} ms,"
+        f" ratio {ours / real:.2f} (goal: 2 or less)"
+    )

@@ -15,16 +15,31 @@ from tools.bench import (
     claims,
     control,
     dra,
+    dra_kubelet,
     lists,
     memory,
     podresources,
+    searching,
     startup,
     topology,
     web,
 )
 from tools.bench.model import SCALES, Case, Measurement, Scale
 
-MODULES = (admission, web, control, podresources, startup, lists, topology, memory, claims, dra)
+MODULES = (
+    admission,
+    web,
+    control,
+    searching,
+    podresources,
+    startup,
+    lists,
+    topology,
+    memory,
+    claims,
+    dra,
+    dra_kubelet,
+)
 
 
 class BenchmarkFailed(Exception):

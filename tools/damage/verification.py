@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import checkpoint
-from checkpoint import CheckpointCorrupt
+from checkpoint import CheckpointCorrupt, dra
 from devicemanager.snapshot.model import Listening, Snapshot
 from devicemanager.snapshot.rules import Finding, Kind
 from podresources import Allocatable
@@ -45,6 +45,7 @@ class _Facts:
         data = snapshot.checkpoint
         self.saved = checkpoint.inspect(data or b"").checkpoint
         self.is_rejected = data is not None and _is_rejected(data)
+        self.claims = dra.inspect(snapshot.dra_state or b"{}").state.claims or ()
         self.plugins = [
             each for each in snapshot.sockets or () if not each.path.endswith("/kubelet.sock")
         ]
@@ -124,7 +125,37 @@ class _Facts:
                     each.path.endswith(end) and each.state is not Listening.DEAD
                     for each in self.snapshot.sockets or ()
                 )
+            case Kind.DRA_STATE_DAMAGED:
+                return dra.kubelet_error(self.snapshot.dra_state or b"{}") is not None
+            case Kind.PREPARED_TWICE:
+                return any(
+                    len({each.uid for each in self._claims_with(device)}) > 1
+                    and set(finding.pods)
+                    >= {uid for each in self._claims_with(device) for uid in each.pods}
+                    for device in self._claim_devices()
+                )
+            case Kind.CLAIM_POD_GONE:
+                (uid,) = finding.pods
+                directories = self.snapshot.directories
+                uids = None if directories is None else directories.uids
+                held = any(uid in each.pods for each in self.claims)
+                return held and uids is not None and uid not in uids
+            case Kind.CLAIM_WITHOUT_PODS:
+                return any(not each.pods and each.name in finding.message for each in self.claims)
+            case Kind.REPEATED_CLAIM:
+                names = [(each.namespace, each.name) for each in self.claims]
+                return len(names) > len(set(names))
+            case Kind.REPEATED_CLAIM_DEVICE:
+                return any(
+                    len(devices) > len(set(devices)) for devices in map(_devices_of, self.claims)
+                )
         return False
+
+    def _claim_devices(self) -> set[tuple[str, ...]]:
+        return {device[:3] for each in self.claims for device in _devices_of(each)}
+
+    def _claims_with(self, device: tuple[str, ...]) -> list[dra.ClaimState]:
+        return [each for each in self.claims if device in [held[:3] for held in _devices_of(each)]]
 
     def _is_gone(self, uid: str) -> bool:
         directories = self.snapshot.directories
@@ -135,6 +166,14 @@ class _Facts:
         if directories is not None and directories.uids is not None:
             return uid not in directories.uids
         return self.snapshot.pods is not None and not mine & self.allocated_to.keys()
+
+
+def _devices_of(claim: dra.ClaimState) -> list[tuple[str, ...]]:
+    return [
+        (driver, device.pool, device.device, device.share_id or "")
+        for driver, state in claim.drivers.items()
+        for device in state.devices or ()
+    ]
 
 
 def _is_rejected(data: bytes) -> bool:

@@ -38,7 +38,13 @@ _LONG: Final = 1000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, print, and return the exit status."""
     options = _parser().parse_args(arguments)
-    check = _plants if options.plants else _compare
+    check = _compare
+    if options.plants:
+        check = _plants
+    elif options.rehearse:
+        check = _rehearse
+    elif options.dra_allocate:
+        check = _allocate
     try:
         # A list, so that all() cannot stop at the first version with a finding.
         agreed = [check(each, options) for each in options.releases]
@@ -117,6 +123,33 @@ def _record(path: Path, version: str, tally: Tally) -> None:
         file.writelines(f"{each}\n" for each in selected(version, tally.agreeing))
 
 
+def _rehearse(version: str, options: argparse.Namespace) -> bool:
+    from tools.differential.rehearsing import cases, compare
+
+    with Reference(build(version, jobs=options.jobs)) as reference:
+        made = cases(options.seed, options.scenarios, minor(version))
+        counts = compare(reference, version, made)
+    for each in counts.differences[: options.findings]:
+        print(f"{version}, case {each.case['id']}: {each.text()}")
+        print(f"  {json.dumps(each.case)}")
+    print(
+        f"{version}: {counts.cases} restarts and reboots rehearsed: of {counts.pods} pods, "
+        f"{counts.lost} were rejected, {counts.open} have several rehearsed outcomes, and "
+        f"{len(counts.differences)} had an outcome that was not rehearsed"
+    )
+    return not counts.differences
+
+
+def _allocate(version: str, options: argparse.Namespace) -> bool:
+    from tools.differential.dra_allocate import running
+
+    if version not in running.RELEASES:
+        print(f"{version}: skipped: allocators of {', '.join(running.RELEASES)} are compared")
+        return True
+    count, seed = options.scenarios, options.seed
+    return running.run(version, count, seed, options.findings, jobs=options.jobs)
+
+
 def _plants(version: str, options: argparse.Namespace) -> bool:
     # Imported here: the list belongs to the tests.
     from tools.differential.planting import notice_all
@@ -172,6 +205,17 @@ def _parser() -> argparse.ArgumentParser:
         "--plants",
         action="store_true",
         help="check that wrong behaviours, planted in the mock one by one, are noticed",
+    )
+    parser.add_argument(
+        "--rehearse",
+        action="store_true",
+        help="rehearse restarts and reboots of nodes with the real device manager, do them there, "
+        "and compare",
+    )
+    parser.add_argument(
+        "--dra-allocate",
+        action="store_true",
+        help="compare the allocator of resource.k8s.io in random problems, with 1.36 and 1.37",
     )
     parser.add_argument(
         "--record",

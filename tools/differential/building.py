@@ -30,16 +30,17 @@ class BuildError(Exception):
     """The program cannot be built; the message is one line for the user."""
 
 
-def build(release: str, *, jobs: int = 2) -> Path:
+def build(release: str, *, jobs: int = 2, sources: Path = SOURCES, cache: Path = CACHE) -> Path:
     """Return the program for a release such as ``1.36.3``; build it if sources changed.
 
-    ``jobs`` packages are compiled in parallel. Raises BuildError.
+    ``jobs`` packages are compiled in parallel. ``sources`` has the files of the program, and
+    ``cache`` gets a directory for the release. Raises BuildError.
     """
-    sources = sorted(SOURCES.glob("*.go"))
+    files = sorted(each for each in sources.iterdir() if each.suffix in (".go", ".s"))
     go = _go()
-    directory = CACHE / release
+    directory = cache / release
     # The name has the hash of the sources, so an outdated program is never used.
-    program = directory / f"reference-{_digest(sources)}"
+    program = directory / f"reference-{_digest(files)}"
     if program.exists():
         return program
     if not directory.exists():
@@ -49,9 +50,9 @@ def build(release: str, *, jobs: int = 2) -> Path:
             file=sys.stderr,
         )
     directory.mkdir(parents=True, exist_ok=True)
-    for old in directory.glob("*.go"):
+    for old in (*directory.glob("*.go"), *directory.glob("*.s")):
         old.unlink()
-    for source in sources:
+    for source in files:
         shutil.copy(source, directory)
     (directory / "go.mod").write_text(_go_mod(go, release))
     sums = _SUMS / f"{release}.sum"

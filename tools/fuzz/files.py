@@ -19,6 +19,7 @@ _YAML: Final = ("- ", ": ", "&a ", "*a", "<<: ", "!!", "---\n", "{", "}", "[", "
 @target(
     "checkpoint",
     "kubelet_internal_checkpoint, from any kubelet",
+    "a damaged checkpoint stops the start, or its repair changes intact entries",
     "checkpoint devicemanager.kubelet.manager devicemanager.core",
     words='"Data" "PodDeviceEntries" "RegisteredDevices" "DeviceIDs" "AllocResp"',
 )
@@ -52,6 +53,7 @@ def _checkpoint() -> Run:
 @target(
     "manifest",
     "a pod manifest, from a user",
+    "a manifest stops the reader of all manifests",
     "devicemanager.objects.manifests",
     words=(*_YAML, "limits", "requests", "initContainers", "restartPolicy", "example.com/d"),
 )
@@ -68,6 +70,7 @@ def _manifest() -> Run:
 @target(
     "cdi",
     "a CDI specification, from any program; and OCI rendering of it",
+    "a CDI file stops the reader of all CDI files",
     "devicemanager.kubelet.runtime devicemanager.core.api",
     words=(*_YAML, "cdiVersion", "containerEdits", "deviceNodes", "mounts", "hooks", "env"),
 )
@@ -99,6 +102,7 @@ def _cdi() -> Run:
 @target(
     "numa",
     "a description of NUMA nodes, from a user; or sysfs",
+    "a description of NUMA nodes stops the start without a cause",
     "devicemanager.kubelet.host",
     words=(*_YAML, "nodes", "distances", "cpus", "memory", "MemTotal:", " kB", "0-3"),
 )
@@ -133,6 +137,7 @@ def _numa() -> Run:
 @target(
     "control",
     "the control file of a simulated plugin",
+    "a control file stops the plugin, or sets an unknown health",
     "devicemanager.plugin.simulated",
     words="Healthy Unhealthy gone #",
 )
@@ -154,6 +159,7 @@ def _control() -> Run:
 @target(
     "recording",
     "a recording of `devicemanager record`, from any machine; and its responses",
+    "a recording stops the replay without a cause",
     "devicemanager.plugin.recording",
     words=('"rpc": "', '"stream": ', '"code": "', '"redacted": [', "Register", "ListAndWatch"),
 )
@@ -183,6 +189,7 @@ def _recording() -> Run:
 @target(
     "snapshot-archive",
     "a snapshot archive before compression, from any user",
+    "an archive fills the memory, or stops the command without a cause",
     "devicemanager.snapshot",
     words='snapshot/ snapshot.json ustar numa.json "schema" "parts"',
 )
@@ -200,6 +207,7 @@ def _archive() -> Run:
 @target(
     "snapshot-part",
     "a file in a snapshot: its name, a newline, its content",
+    "a file of a snapshot stops the report, or leads to a false finding",
     "devicemanager.snapshot devicemanager.kubelet.host checkpoint",
     words=(
         "pod-resources.json\n",
@@ -251,6 +259,7 @@ def _is_state(kind: str) -> bool:
 @target(
     "kubectl-pods",
     "output of kubectl get pods -o json, from any cluster",
+    "pods of a cluster stop the report",
     "devicemanager.snapshot",
     words='"items" "metadata" "uid" "name" "annotations" kubernetes.io/config.hash',
 )
@@ -268,6 +277,7 @@ def _kubectl() -> Run:
 @target(
     "claim-object",
     "a pool, class or claim, from any user",
+    "an object stops the reader of all objects",
     "devicemanager.claims devicemanager.objects.manifests",
     words="DevicePool DeviceClass ResourceClaim spec devices attributes",
 )
@@ -295,8 +305,10 @@ def _object() -> Run:
 @target(
     "claim-constraint",
     "a constraint of a class or claim, from any user",
+    "a constraint occupies the kubelet",
     "devicemanager.claims",
     words="device driver == && || in has( .matches( quantity( semver( ?:",
+    planted="constraints have no bound",
 )
 def _constraint() -> Run:
     from devicemanager.claims import cel
@@ -314,6 +326,7 @@ def _constraint() -> Run:
 @target(
     "claim-state",
     "device_claims_state, from any kubelet",
+    "a damaged state file stops the start",
     "devicemanager.claims",
     words='"charges" "claims" "grants" "users" "prepared" "nanos" "shared"',
 )

@@ -4,6 +4,7 @@ clients."""
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 @target(
     "list",
     "two ListAndWatchResponses, from a plugin",
+    "a device list stops the kubelet, or devices depend on earlier lists",
     "devicemanager.kubelet.wire devicemanager.core",
     words="Healthy Unhealthy",
 )
@@ -48,8 +50,10 @@ def _list() -> Run:
 @target(
     "allocate",
     "a ContainerAllocateResponse, from a plugin; and OCI rendering of it",
+    "a response stops the kubelet, or is rendered differently",
     "devicemanager.kubelet.wire devicemanager.core.runoptions devicemanager.kubelet.runtime",
     words="/dev/null rwm vendor.com/class=name 0000:3b:00.0",
+    planted="texts are not escaped",
 )
 def _allocate() -> Run:
     from devicemanager.core.ids import ResourceName
@@ -83,6 +87,7 @@ def _allocate() -> Run:
 @target(
     "register",
     "a RegisterRequest, from a plugin",
+    "a registration stops the kubelet",
     "devicemanager.kubelet.registration devicemanager.core.api devicemanager.core.messages",
     words="v1beta1 example.com/d kubernetes.io/ requests.",
 )
@@ -112,7 +117,10 @@ def _register() -> Run:
 
 
 @target(
-    "podresources", "requests of a PodResources client, and responses of a server", "podresources"
+    "podresources",
+    "requests of a PodResources client, and responses of a server",
+    "a request stops the server, or a response stops the client",
+    "podresources",
 )
 def _podresources() -> Run:
     from google.protobuf.message import DecodeError
@@ -158,6 +166,7 @@ class _Query:
 @target(
     "control-api",
     "a request to the control API, from any client",
+    "a request stops the control API without a cause",
     "devicemanager.control devicemanager.faults",
     words='"timeout" "spec" "kind" "options" since= follow=true & e9 []',
 )
@@ -191,11 +200,24 @@ def _request() -> Run:
     return run
 
 
+def _is_ours(host: str, listens_on: str) -> bool:
+    name, _, port = host.rpartition(":")
+    allowed = {"127.0.0.1": ("127.0.0.1", "localhost"), "::1": ("[::1]", "localhost")}
+    if listens_on in allowed:
+        return name in allowed[listens_on] and port == "8001"
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(name.strip("[]"))
+        return port == "8001"
+    return False
+
+
 @target(
     "control-access",
     "Host, Origin and Authorization of a request over TCP, from any client",
+    "a web page or another user controls the kubelet",
     "devicemanager.control",
     words=("127.0.0.1:8001", "[::1]:", "localhost:8001", "http://", "Bearer ", "token\n"),
+    planted="the Host header is not checked",
 )
 def _access() -> Run:
     from devicemanager.control.access import Access, TcpAddress
@@ -216,7 +238,9 @@ def _access() -> Run:
             except HttpError as error:
                 one_line(str(error))
             else:
-                # An accepted request must have had the token.
+                # An accepted request must name the listener, and must have had the token. A web
+                # page can send requests to any address, but under the name of its own site.
+                assert _is_ours(host, access.address.host), f"accepted the Host {host!r:.200}"
                 assert authorization.lower().startswith("bearer")
                 assert authorization.split()[1:] == ["token"]
 

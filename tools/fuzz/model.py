@@ -30,8 +30,13 @@ class Target:
     """Kind of input that the target reads, and who writes it."""
     load: Callable[[], Run]
     """Function that imports the code under test and returns the function that reads inputs."""
+    guards: str
+    """The bug that the target guards against, as it would affect a user."""
     packages: tuple[str, ...]
     """Names of the packages whose branches guide the fuzzer."""
+    planted: str = ""
+    """Name of a planted bug (``tools.harness.planted``) with which the corpus must have a finding;
+    empty if there is none."""
     words: tuple[str, ...] = ()
     """Words that the fuzzer inserts into inputs."""
 
@@ -50,7 +55,12 @@ TARGETS: Final[list[Target]] = []
 
 
 def target(
-    name: str, about: str, packages: str, words: str | tuple[str, ...] = ()
+    name: str,
+    about: str,
+    guards: str,
+    packages: str,
+    words: str | tuple[str, ...] = (),
+    planted: str = "",
 ) -> Callable[[Callable[[], Run]], Callable[[], Run]]:
     """Register the decorated function as the ``load`` of a target.
 
@@ -59,7 +69,7 @@ def target(
 
     def register(load: Callable[[], Run]) -> Callable[[], Run]:
         split = tuple(words.split() if isinstance(words, str) else words)
-        TARGETS.append(Target(name, about, load, tuple(packages.split()), split))
+        TARGETS.append(Target(name, about, load, guards, tuple(packages.split()), planted, split))
         return load
 
     return register

@@ -1,4 +1,4 @@
-"""``python -m tools.replay FORMAT FILE``; FORMAT is checkpoint, admission, claims, dra or lively.
+"""``python -m tools.replay FORMAT FILE``; FORMAT is one of those that --help lists.
 
 Exit status: 0 if every vector agrees, 1 if one does not, 2 if the file cannot be replayed.
 """
@@ -22,6 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             outcomes = lively.replay_file(options.file, options.kubelet_version)
             return lively.report(outcomes, sys.stdout)
+        if options.format == "cel":
+            from tools.replay import cel
+
+            versions = [options.kubelet_version] if options.kubelet_version else list(cel.VERSIONS)
+            return cel.report(cel.replay_file(options.file, versions), sys.stdout, options.texts)
         return report(_outcomes(options), sys.stdout)
     except ReplayError as error:
         print(f"replay: {error}", file=sys.stderr)
@@ -38,6 +43,10 @@ def _outcomes(options: argparse.Namespace) -> Iterable[Outcome]:
         from tools.replay import dra
 
         return dra.replay_file(options.file, options.kubelet_version)
+    if options.format == "dra-allocate":
+        from tools.replay import dra_allocate
+
+        return dra_allocate.replay_file(options.file, options.kubelet_version)
     if options.format == "claims":
         from tools.replay import claims
 
@@ -57,19 +66,35 @@ def _parser() -> argparse.ArgumentParser:
         ("checkpoint", "checkpoint files, one per line"),
         ("admission", "scenarios of pods, one per line"),
         ("claims", "a YAML file of structured claims"),
+        ("cel", "selectors of devices, one per line"),
         ("dra", "scenarios of the DRA manager, one per line"),
+        ("dra-allocate", "allocation problems of resource.k8s.io, one per line"),
         ("lively", "scenarios in which pods live, one per line"),
     ):
         sub = formats.add_parser(name, help=help_text)
         sub.add_argument("file", type=Path, metavar="FILE")
         if name == "admission":
             sub.add_argument("--policy", help="only scenarios with this topology manager policy")
+        if name == "cel":
+            sub.add_argument(
+                "--kubelet-version", metavar="VERSION", help="1.36 or 1.37; both without it"
+            )
+            sub.add_argument(
+                "--texts", action="store_true", help="also print texts of errors that differ"
+            )
         if name == "dra":
             sub.add_argument(
                 "--kubelet-version",
                 default="1.37",
                 metavar="VERSION",
                 help="1.37 (default), 1.36 or 1.34",
+            )
+        if name == "dra-allocate":
+            sub.add_argument(
+                "--kubelet-version",
+                default="1.37",
+                metavar="VERSION",
+                help="1.37 (default) or 1.36",
             )
         if name == "lively":
             sub.add_argument(

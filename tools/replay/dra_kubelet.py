@@ -401,7 +401,9 @@ class DraKubelet:
         return self._run(run(pod, self._cache, self._drivers, self._rules), op["name"])
 
     def op_end(self, op: Json) -> Result:
-        blocked = self._blocked.pop(op["name"])
+        blocked = self._blocked.pop(op["name"], None)
+        if blocked is None:  # it did not block
+            return {}
         if blocked.canceled:
             return self._run(
                 blocked.steps, op["name"], RpcError("Canceled", messages.CONNECTION_CLOSING)

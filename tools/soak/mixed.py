@@ -7,6 +7,7 @@ behind, so the figures of all laps must be equal.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import urllib.request
@@ -20,6 +21,7 @@ from typing import Final, Self
 from devicemanager.claims import SimulatedHardware
 from devicemanager.claims.simulated import publish_hardware
 from devicemanager.control import ControlServer, MockKubeletClient
+from devicemanager.kubelet.waits import WaitTimeout
 from devicemanager.observe.web import HttpServer
 from devicemanager.testing import pod_manifest
 from podresources.client import PodResourcesClient
@@ -30,6 +32,8 @@ from tools.harness.usage import Reading
 _DEVICES: Final = 64
 _PAUSE: Final = 0.01
 """Seconds between two rounds of an activity: a soak lasts long, and must leave room for others."""
+_SLOWLY: Final = 1.0
+"""Seconds between two rounds of a driver or a plugin."""
 _LINES: Final = 5
 """Number of lines that a reader of a stream reads before it disconnects."""
 _TIMEOUT: Final = 60.0
@@ -79,6 +83,7 @@ class MixedSoak(Node):
         activities = (
             self._admit,
             self._claim,
+            self._publish,
             self._reject,
             self._use_control,
             self._follow,
@@ -114,13 +119,17 @@ class MixedSoak(Node):
 
     def _claim(self) -> None:
         name, claims = self._name(), self.kubelet.claims
-        pool = SimulatedHardware().pools(claims.node)[0]
-        claims.publish(pool)  # constraints are evaluated again for a new pool
         self.kubelet.claim(_claim(name, _PARTITION))
         admission = self.kubelet.admit(pod_manifest(name, claims=[name], uid=name))
         admission.raise_for_rejection()
         self.kubelet.terminate(name)
         claims.withdraw(claims.claim(f"default/{name}").claim)
+
+    def _publish(self) -> None:
+        # Constraints are evaluated again for a new pool.
+        claims = self.kubelet.claims
+        claims.publish(SimulatedHardware().pools(claims.node)[0])
+        self._over.wait(_SLOWLY)
 
     def _reject(self) -> None:
         name, claims = self._name(), self.kubelet.claims
@@ -146,7 +155,9 @@ class MixedSoak(Node):
 
     def _wait(self) -> None:
         self._control.wait_for(lambda: True, timeout=_TIMEOUT)
-        self._control.wait_for_event("checkpoint-written", timeout=_TIMEOUT)
+        # At the end of a lap, no event comes any more.
+        with contextlib.suppress(WaitTimeout):
+            self._control.wait_for_event("checkpoint-written", timeout=_SLOWLY)
 
     def _scrape(self) -> None:
         for path in ("metrics", "pods", ""):
@@ -161,7 +172,7 @@ class MixedSoak(Node):
 
     def _restart_plugin(self) -> None:
         self.start_plugin()
-        self._over.wait(1.0)
+        self._over.wait(_SLOWLY)
 
 
 def _claim(name: str, request: object) -> dict[str, object]:

@@ -1,151 +1,311 @@
-"""Quantities and versions as CEL values, and the functions that compare them."""
+"""Values of CEL expressions: their classes, equality, order and size.
 
-# The library has no custom types, so quantities and versions are values of one protobuf message.
-# With two message types, the library would reject functions of the same name for both types. The
-# text in the message is canonical, so equal values are equal messages; ``in`` and comparisons of
-# lists rely on that. The fields are named like reserved words of CEL, so no expression can read
-# them.
+Values of built-in types are Python's: int, float, bool, str, bytes, None and list. The other
+types have a class here. Errors of an evaluation are exceptions, as ``CelError``.
+"""
+
+# Equality follows cel-go (common/types, v0.26): numbers of different types compare by value,
+# other values of different types are unequal. A quantity or version compared with another type
+# is an error, but only if it is on the left side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+import attrs
 
-from devicemanager.claims.attributes import SemVer
-from devicemanager.core.quantity import parse_quantity
+from devicemanager.claims.cel.semver import Version
 
-_PACKAGE, _NAME = "devicemanager.claims", "Value"
-VALUE = f"{_PACKAGE}.{_NAME}"
-_KIND, _TEXT = "null", "in"
-_QUANTITY, _SEMVER = "quantity", "semver"
+Value = Any
+"""Value of a CEL expression."""
 
-Comparable = int | SemVer
-"""Quantity in nano-units, or semantic version."""
+NO_OVERLOAD = "no such overload"
 
 
-@cache
-def descriptors() -> Any:
-    """Return a descriptor pool with the message type for quantities and versions."""
-    file = descriptor_pb2.FileDescriptorProto(name="value.proto", package=_PACKAGE, syntax="proto3")
-    message = file.message_type.add(name=_NAME)
-    for number, name in enumerate((_KIND, _TEXT), start=1):
-        message.field.add(name=name, number=number, type="TYPE_STRING", label="LABEL_OPTIONAL")
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return pool
+class CelError(Exception):
+    """Error of an evaluation; ``||`` and ``&&`` can absorb it."""
 
 
-@cache
-def _message_class() -> Any:
-    return message_factory.GetMessageClass(descriptors().FindMessageTypeByName(VALUE))
+class CostExceeded(Exception):
+    """The evaluation reached its limit of cost. No operator absorbs this."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
 
 
-@lru_cache(maxsize=4096)
-def of_nanos(nanos: int) -> Any:
-    """Return the CEL value of a quantity given in nano-units."""
-    return _message_class()(**{_KIND: _QUANTITY, _TEXT: str(nanos)})
+class UInt(int):
+    """Unsigned integer, which CEL distinguishes from int."""
+
+    __slots__ = ()
 
 
-@lru_cache(maxsize=4096)
-def of_version(text: str) -> Any:
-    """Return the CEL value of a semantic version, without build metadata.
+class Duration(NamedTuple):
+    """Duration in nanoseconds."""
 
-    Raises ValueError if ``text`` is not a semantic version.
-    """
-    # Comparisons in CEL ignore build metadata, and equal versions must be equal messages.
-    text = SemVer.parse(text).text.partition("+")[0]
-    return _message_class()(**{_KIND: _SEMVER, _TEXT: text})
+    nanos: int
 
 
-def quantity(text: str) -> Any:
-    """Evaluate the CEL function ``quantity('1Gi')``. Raises ValueError for an invalid quantity."""
-    return of_nanos(parse_quantity(text))
+class Timestamp(NamedTuple):
+    """Point in time, in nanoseconds since 1970, with the time zone of its text."""
+
+    nanos: int
+    offset: int = 0
+    """Seconds east of UTC. They only affect the text."""
 
 
-def _read(value: Any) -> Comparable:
-    text = getattr(value, _TEXT)
-    return int(text) if getattr(value, _KIND) == _QUANTITY else SemVer.parse(text)
+class TypeName(NamedTuple):
+    """Type as a value, such as the result of ``type(1)``."""
+
+    name: str
 
 
-def _is_value(value: object) -> bool:
-    return type(value) is _message_class()
+@attrs.frozen
+class Optional:
+    """Optional value; ``NONE`` is the one without a value."""
+
+    value: Value
+    has_value: bool = True
 
 
-def _pair(one: Any, other: Any) -> tuple[Any, Any]:
-    """Return both values as comparable values; parse a string as the type of the other value."""
-    if isinstance(one, str):
-        right, left = _pair(other, one)
-        return left, right
-    left = _read(one)
-    if isinstance(other, str):
-        return left, parse_quantity(other) if isinstance(left, int) else SemVer.parse(other)
-    right = _read(other)
-    if type(left) is not type(right):
-        raise ValueError("cannot compare a quantity with a version: use two values of one type")
-    return left, right
+NONE = Optional(None, has_value=False)
 
 
-def compare(one: Any, other: Any) -> int:
-    """Return -1 if ``one`` is less than ``other``, 0 if they are equal, else 1.
+@attrs.frozen(eq=False)
+class Quantity:
+    """Quantity in nano-units."""
 
-    Raises ValueError for a malformed string, and for a quantity and a version.
-    """
-    left, right = _pair(one, other)
-    return int(left > right) - int(left < right)
-
-
-def equal(one: Any, other: Any) -> bool:
-    """Evaluate ``==``; a string compared with a quantity or version is parsed as that type."""
-    if (_is_value(one) and isinstance(other, str)) or (isinstance(one, str) and _is_value(other)):
-        return compare(one, other) == 0
-    return same(one, other)
+    nanos: int
+    integer: int | None = None
+    """The value if Kubernetes stores it as a whole number, else None (``AsInt64``)."""
+    is_computed: bool = False
+    """True for a result of add and sub, which Kubernetes cannot compare as the right side."""
 
 
-def same(one: Any, other: Any) -> bool:
-    """Evaluate ``==`` without coercion: values of different types differ, except numbers."""
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    return _type(one) == _type(other) and bool(one == other)
+@attrs.frozen(eq=False)
+class Format:
+    """Named format, such as that of ``format.uuid()``."""
+
+    name: str
+    regex_size: int
+    """Length of the regular expression that the cost assumes."""
 
 
-def _type(value: object) -> object:
-    # CEL compares int and double by value. A bool is not a number in CEL, unlike in Python.
-    return float if type(value) is int else type(value)
+@attrs.frozen(eq=False)
+class Url:
+    """Parsed URL."""
+
+    text: str
+    scheme: str
+    host: str
+    escaped_path: str
+    query: str
 
 
-def parses(parse: Callable[[str], Any]) -> Callable[[str], bool]:
-    """Return a CEL function such as ``isQuantity``, which is true if ``parse`` accepts a string."""
+@attrs.frozen
+class IPAddress:
+    """IP address: version 4 or 6, and number."""
 
-    def accepts(text: str) -> bool:
-        try:
-            parse(text)
-        except ValueError:
-            return False
-        return True
+    family: int
+    number: int
+    text: str = attrs.field(eq=False)
 
-    return accepts
-
-
-def version_part(name: str) -> Callable[[Any], int]:
-    """Return the CEL function ``major``, ``minor`` or ``patch`` of a semantic version."""
-
-    def part(value: Any) -> int:
-        version = _read(value)
-        if isinstance(version, int):
-            raise ValueError(f"a quantity has no {name}(): use it with a semantic version")
-        return int(getattr(version, name))
-
-    return part
+    @property
+    def bits(self) -> int:
+        """Number of bits of an address of this family."""
+        return 32 if self.family == 4 else 128
 
 
-ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
-    "_<_": lambda one, other: compare(one, other) < 0,
-    "_<=_": lambda one, other: compare(one, other) <= 0,
-    "_>_": lambda one, other: compare(one, other) > 0,
-    "_>=_": lambda one, other: compare(one, other) >= 0,
+@attrs.frozen
+class Network:
+    """Network address with a prefix length, such as ``10.0.0.1/8``."""
+
+    address: IPAddress
+    prefix: int
+
+    @property
+    def masked(self) -> int:
+        """The number of the address without the bits behind the prefix."""
+        host_bits = self.address.bits - self.prefix
+        return self.address.number >> host_bits << host_bits
+
+
+class Map:
+    """CEL map. Numbers of different types are equal keys if their values are equal."""
+
+    __slots__ = ("_default", "_entries")
+
+    def __init__(self, pairs: Iterable[tuple[Value, Value]], default: Value = None) -> None:
+        """Create a map; a lookup of a missing key returns ``default`` unless that is None."""
+        self._entries = {_key(key): (key, value) for key, value in pairs}
+        self._default = default
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Value]:
+        return (key for key, _ in self._entries.values())
+
+    def __contains__(self, key: Value) -> bool:
+        return _key(key) in self._entries
+
+    def items(self) -> Iterable[tuple[Value, Value]]:
+        """Return the pairs of key and value."""
+        return self._entries.values()
+
+    def find(self, key: Value) -> Value:
+        """Return the value of a key; MISSING if there is none."""
+        found = self._entries.get(_key(key))
+        if found is not None:
+            return found[1]
+        return MISSING if self._default is None else self._default
+
+
+MISSING = object()
+"""Result of a lookup that finds nothing."""
+
+
+def _key(key: Value) -> object:
+    # True == 1 in Python but not in CEL.
+    if isinstance(key, bool) or not isinstance(key, int | float | str):
+        return (type(key), key if key.__hash__ else id(key))
+    return key
+
+
+_NAMES: dict[type, str] = {
+    bool: "bool",
+    int: "int",
+    UInt: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    type(None): "null_type",
+    list: "list",
+    Map: "map",
+    Duration: "google.protobuf.Duration",
+    Timestamp: "google.protobuf.Timestamp",
+    TypeName: "type",
+    Optional: "optional_type",
+    Quantity: "kubernetes.Quantity",
+    Version: "kubernetes.Semver",
+    Url: "kubernetes.URL",
+    Format: "kubernetes.NamedFormat",
+    IPAddress: "net.IP",
+    Network: "net.CIDR",
 }
+
+
+def type_name(value: Value) -> str:
+    """Return the name of the type of a value, such as ``null_type``."""
+    return _NAMES[type(value)]
+
+
+def is_number(value: Value) -> bool:
+    """True for an int, uint or double."""
+    return type(value) in (int, UInt, float)
+
+
+def equality(one: Value, other: Value) -> bool | None:
+    """Return True if two values are equal; None if comparing them is an error."""
+    kind = type(one)
+    if kind is str or one is None:
+        return type(other) is kind and bool(one == other)
+    if other is None:
+        return False
+    if is_number(one):
+        return is_number(other) and _compare_numbers(one, other) == 0
+    handler = _EQUALITIES.get(kind)
+    if handler is not None:
+        return handler(one, other)
+    return type(other) is kind and bool(one == other)
+
+
+def _equal_lists(one: list[Value], other: Value) -> bool:
+    # Elements whose comparison is an error count as equal, as in Go.
+    return (
+        type(other) is list
+        and len(one) == len(other)
+        and all(equality(*pair) is not False for pair in zip(one, other, strict=True))
+    )
+
+
+def _equal_maps(one: Map, other: Value) -> bool:
+    if type(other) is not Map or len(one) != len(other):
+        return False
+    return all(
+        (found := other.find(key)) is not MISSING and equality(value, found) is not False
+        for key, value in one.items()
+    )
+
+
+def _equal_optionals(one: Optional, other: Value) -> bool | None:
+    if type(other) is not Optional or one.has_value != other.has_value:
+        return False
+    return equality(one.value, other.value) if one.has_value else True
+
+
+def _equal_quantities(one: Quantity, other: Value) -> bool | None:
+    if type(other) is not Quantity or other.is_computed:
+        return None
+    return one.nanos == other.nanos
+
+
+def _same_kind_only(one: Value, other: Value) -> bool | None:
+    return one == other if type(other) is type(one) else None
+
+
+_EQUALITIES: dict[type, Callable[[Any, Any], bool | None]] = {
+    list: _equal_lists,
+    Map: _equal_maps,
+    Optional: _equal_optionals,
+    Quantity: _equal_quantities,
+    Version: _same_kind_only,
+    Url: lambda one, other: one.text == other.text if type(other) is Url else None,
+    Format: lambda one, other: one.name == other.name if type(other) is Format else None,
+    IPAddress: _same_kind_only,
+    Network: _same_kind_only,
+}
+
+_ORDERED = (bool, str, bytes, Duration, Timestamp)
+COMPARABLE = (*_ORDERED, int, UInt, float)
+"""Classes whose values have an order."""
+
+
+def compare(one: Value, other: Value) -> int:
+    """Return -1, 0 or 1. Raises CelError for values of different types, and for NaN."""
+    if is_number(one) and is_number(other):
+        if math.isnan(one) or math.isnan(other):
+            raise CelError("NaN values cannot be ordered")
+        return _compare_numbers(one, other) or 0
+    if type(one) is not type(other) or type(one) not in _ORDERED:
+        raise CelError(NO_OVERLOAD)
+    if type(one) is Timestamp:
+        one, other = one.nanos, other.nanos
+    return int(one > other) - int(one < other)
+
+
+def _compare_numbers(one: Value, other: Value) -> int | None:
+    """Return -1, 0 or 1; None if a number is NaN. A double makes both sides doubles."""
+    if type(one) is float or type(other) is float:
+        one, other = float(one), float(other)
+    return int(one > other) - int(one < other) if one == one and other == other else None
+
+
+def size_of(value: Value) -> int:
+    """Return the size that the cost counts: of a text in characters, of a scalar 1."""
+    kind = type(value)
+    if kind in (str, bytes, list, Map):
+        return len(value)
+    if kind is IPAddress:
+        return int(value.bits // 8)
+    if kind is Network:
+        return -(-int(value.prefix) // 8)
+    return 1
+
+
+def text_of(value: Value) -> str:
+    """Return the text of a map key or index in error messages (``%v`` in Go)."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "<nil>" if value is None else str(value)

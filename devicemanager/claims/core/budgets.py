@@ -26,8 +26,12 @@ import attrs
 from devicemanager.claims.core.inventory import DeviceKind
 from devicemanager.claims.core.ledger_view import LedgerView
 from devicemanager.claims.core.max_flow import Demand
+from devicemanager.claims.core.packing import Packing
 from devicemanager.claims.core.step_budget import StepBudget
 from devicemanager.core import bitset
+
+_MOST_PACKED = 200
+"""Maximum number of devices for which ``Packing`` searches: it recurses for each device."""
 
 Counts = tuple[int, ...]
 """Number of devices for each demand."""
@@ -159,6 +163,9 @@ def _divide(
 
     Return None if all pools together cannot serve these counts.
     """
+    if len(pools) == 1 and sum(wanted) <= _MOST_PACKED and _pays_for_one(pools[0]):
+        packed = _packed(pools[0], wanted, steps)
+        return None if packed is None else [(pools[0], packed)]
     servable: dict[Hashable, Mapping[Counts, Division]] = {}
     nothing = (0,) * len(wanted)
     stages: list[_Stage] = [{nothing: (nothing, ())}]
@@ -169,6 +176,38 @@ def _divide(
             servable[pool.make] = _servable(pool, wanted, steps)
         stages.append(_stage(stages[-1], servable[pool.make], wanted, steps))
     return _trace(pools, stages, wanted) if wanted in stages[-1] else None
+
+
+def _pays_for_one(pool: _Pool) -> bool:
+    """True if each device charges budgets of the pool, and each budget pays for one device only."""
+    for budget, left in enumerate(pool.headroom):
+        charges = [(group.cost[budget], group.size) for group in pool.groups]
+        # Two devices of a group charge the same.
+        costs = sorted([cost for cost, size in charges if cost for _ in range(min(size, 2))])
+        if costs and (costs[-1] > left or (len(costs) > 1 and costs[0] + costs[1] <= left)):
+            return False
+    return all(any(group.cost) for group in pool.groups)
+
+
+def _packed(pool: _Pool, wanted: Counts, steps: StepBudget) -> Division | None:
+    """Return a division of a pool whose budgets pay for one device each; None if there is none."""
+    cost = [group.cost for group in pool.groups]
+    charging = [
+        bitset.of(place for place, each in enumerate(cost) if each[budget])
+        for budget in range(len(pool.headroom))
+    ]
+    users = [
+        bitset.of(place for place, group in enumerate(pool.groups) if demand in group.users)
+        for demand in range(len(wanted))
+    ]
+    packing = Packing(charging, users, len(pool.groups), steps)
+    picks = packing.find((1 << len(pool.groups)) - 1, wanted)
+    if picks is None:
+        return None
+    found = [[0] * len(wanted) for _ in pool.groups]
+    for place, demand in picks:
+        found[place][demand] = 1
+    return tuple(map(tuple, found))
 
 
 def _stage(

@@ -97,7 +97,7 @@ class Inventory:
     """Pools that one node can use. Immutable: a republished pool needs a new inventory."""
 
     pools: tuple[Pool, ...]
-    """Pools sorted by driver and name."""
+    """Pools in the order in which the search considers them, usually by driver and name."""
     devices: tuple[Device, ...]
     """Devices in the order of their numbers."""
     index: Mapping[DeviceKey, int]
@@ -122,7 +122,15 @@ class Inventory:
 
         Raises ValueError for two devices with the same key.
         """
-        ordered = tuple(sorted(pools, key=lambda pool: pool.key))
+        return cls.in_order(sorted(pools, key=lambda pool: pool.key))
+
+    @classmethod
+    def in_order(cls, pools: Iterable[Pool]) -> Inventory:
+        """Return an inventory whose search considers pools in this order, not by driver and name.
+
+        Raises ValueError for two devices with the same key.
+        """
+        ordered = tuple(pools)
         devices = tuple([device for pool in ordered for device in pool.devices])
         index = {device.key: number for number, device in enumerate(devices)}
         if len(index) != len(devices):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from devicemanager.claims.core.inventory import Amounts, DeviceKind, Inventory
+from devicemanager.claims.core.inventory import Amounts, DeviceKey, DeviceKind, Inventory
 from devicemanager.claims.core.ledger import Ledger
 from devicemanager.claims.core.model import AccessMode, Alternative
 
@@ -47,11 +47,38 @@ class LedgerView:
                 allocated[number] = ledger.allocated_amounts(key)
         pools = inventory.pools
         headroom = tuple([_headroom(pool.budget, ledger.charged(pool.key)) for pool in pools])
-        unaffordable = 0
-        for kind in inventory.kinds:
-            if kind.charge and not affords(headroom[kind.pool], kind.charge):
-                unaffordable |= kind.devices
-        return cls(inventory, in_use, exclusive, allocated, headroom, unaffordable & ~in_use)
+        unaffordable = _unaffordable(inventory, headroom, in_use)
+        return cls(inventory, in_use, exclusive, allocated, headroom, unaffordable)
+
+    def changed(
+        self,
+        taken: Iterable[DeviceKey],
+        released: Iterable[DeviceKey],
+        charges: Mapping[DeviceKey, Amounts],
+    ) -> LedgerView:
+        """Return the view after exclusive allocations changed: the cost is that of the change.
+
+        ``charges``: what devices consume of the budgets of their pools while they are in use.
+        """
+        in_use, exclusive, headroom = self.in_use, self.exclusive, list(map(dict, self.headroom))
+        pools = {pool.key: place for place, pool in enumerate(self.inventory.pools)}
+        for key, sign in (*((key, -1) for key in taken), *((key, 1) for key in released)):
+            number, charge = self.inventory.index.get(key), charges.get(key, {})
+            if number is not None:
+                in_use ^= 1 << number
+                exclusive ^= 1 << number
+            if charge:
+                left = headroom[pools[key.pool_key]]
+                for name, amount in charge.items():
+                    left[name] += sign * amount
+        return LedgerView(
+            self.inventory,
+            in_use,
+            exclusive,
+            self.allocated,
+            tuple(headroom),
+            _unaffordable(self.inventory, headroom, in_use),
+        )
 
     def blocks(self, number: int, resource: str, allocated: Amounts | None = None) -> int:
         """Return the number of free blocks of a device's resource.
@@ -123,6 +150,14 @@ class LedgerView:
 def affords(headroom: Mapping[str, int], charge: Amounts) -> bool:
     """True if the headroom covers the charge."""
     return all(headroom.get(name, 0) >= amount for name, amount in charge.items())
+
+
+def _unaffordable(inventory: Inventory, headroom: Sequence[Mapping[str, int]], in_use: int) -> int:
+    found = 0
+    for kind in inventory.kinds:
+        if kind.charge and not affords(headroom[kind.pool], kind.charge):
+            found |= kind.devices
+    return found & ~in_use
 
 
 def _offers(kind: DeviceKind, resource: str) -> bool:

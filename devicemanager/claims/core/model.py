@@ -168,6 +168,12 @@ class Rejection:
     """The set of devices that no rule excludes."""
     exclusions: tuple[Exclusion, ...]
     """Each device that is not in ``usable``, under the first rule that excludes it."""
+    short: tuple[tuple[str, str], ...] = ()
+    """BUDGET: pools, each with the name of a budget that cannot pay for all usable devices.
+    AMOUNTS: pools of the usable devices, each with the name of a resource that is short."""
+    collides: tuple[tuple[str, str], ...] = ()
+    """TOGETHER: claims, each with the position of a request with which this one does not fit.
+    Without any one of these requests, the others fit."""
     reachable: Amounts = attrs.field(factory=dict)
     """SHARED: the largest amount of each resource that the alternative could get."""
 
@@ -194,7 +200,7 @@ class Infeasible:
     reasons: tuple[Rejection, ...]
     """Rejections of the requests that do not fit even alone, in the order of the requests.
 
-    If every request fits alone, these are rejections of all requests.
+    If every request fits alone, these are rejections of the requests that collide.
     """
     steps: int = 0
 

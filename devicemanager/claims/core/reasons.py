@@ -16,7 +16,8 @@ Out: if the claims do not fit, ``Rejection`` values for alternatives of their re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -49,11 +50,13 @@ def rejections(
     claims: Sequence[Claim],
     limits: Limits,
     steps: StepBudget,
+    fits: Callable[[Sequence[Claim]], bool],
 ) -> tuple[Rejection, ...]:
     """Explain why claims do not fit: return a rejection for each alternative of some requests.
 
     These are the requests that do not fit even alone, and those that were not examined because
-    the steps ran out. If every request fits alone, they are all requests.
+    the steps ran out. If every request fits alone, they are requests that do not fit together,
+    but would without any one of them. ``fits`` searches for devices for claims, with ``steps``.
     """
     call = _Reasons(view, ledger, claims, limits, steps)
     sieved = [[call.sieve(choice) for choice in choices] for choices in _choices(claims)]
@@ -69,7 +72,55 @@ def rejections(
             for found in by_request
             if found in alone or any(each.cause is Cause.UNEXAMINED for each in found)
         ]
-    return tuple([rejection for found in alone or by_request for rejection in found])
+        return tuple([rejection for found in alone for rejection in found])
+    return tuple(_colliding(by_request, claims, fits))
+
+
+def _colliding(
+    by_request: Sequence[Sequence[Rejection]],
+    claims: Sequence[Claim],
+    fits: Callable[[Sequence[Claim]], bool],
+) -> Iterator[Rejection]:
+    """Yield the rejections of requests that collide, with the names of the others."""
+    places = [choices[0][:2] for choices in _choices(claims)]
+    kept = dict.fromkeys(places)
+    # Leave out one request after another, and keep it left out if the others still collide. If
+    # the steps run out, more requests than necessary are named.
+    with contextlib.suppress(OutOfStepsError):
+        for place in reversed(places):
+            others = kept.keys() - {place}
+            if others and not fits(_only(claims, others)):
+                del kept[place]
+    named = {place: _request_name(claims, place) for place in kept}
+    for place, found in zip(places, by_request, strict=True):
+        if place in kept:
+            collides = tuple([name for other, name in named.items() if other != place])
+            yield from [attrs.evolve(each, collides=collides) for each in found]
+
+
+def _request_name(claims: Sequence[Claim], place: tuple[int, int]) -> tuple[str, str]:
+    claim = claims[place[0]]
+    # All alternatives have the position of their request at the start of their labels.
+    return claim.id, claim.requests[place[1]].alternatives[0].label.partition(".")[0]
+
+
+def _only(claims: Sequence[Claim], kept: Collection[tuple[int, int]]) -> list[Claim]:
+    """Return the claims with only some of their requests."""
+    found = []
+    for place, claim in enumerate(claims):
+        old = [number for number in range(len(claim.requests)) if (place, number) in kept]
+        new = {number: index for index, number in enumerate(old)}
+        match = [
+            each
+            if each.requests is None
+            else attrs.evolve(
+                each, requests=frozenset(new[number] for number in each.requests if number in new)
+            )
+            for each in claim.match
+        ]
+        requests = tuple([claim.requests[number] for number in old])
+        found.append(attrs.evolve(claim, requests=requests, match=tuple(match)))
+    return [claim for claim in found if claim.requests]
 
 
 def _choices(claims: Sequence[Claim]) -> Iterator[list[Choice]]:
@@ -127,6 +178,8 @@ class _Reasons:
             exclusions=tuple(sieve.exclusions),
             reachable=reachable,
         )
+        if rejection.cause is Cause.AMOUNTS:
+            rejection = attrs.evolve(rejection, short=_offering(self.view, slot, reachable))
         return _Sieved(problem, rejection, True)
 
     def rejection(self, sieved: _Sieved) -> Rejection:
@@ -138,7 +191,40 @@ class _Reasons:
             cause = _cause(sieved.problem, self.limits)
         except OutOfStepsError:
             return found
-        return attrs.evolve(found, cause=cause)
+        if cause is not Cause.BUDGET:
+            return attrs.evolve(found, cause=cause)
+        return attrs.evolve(found, cause=cause, short=_short(self.view, found.usable))
+
+
+def _offering(
+    view: LedgerView, slot: Slot, reachable: Mapping[str, int]
+) -> tuple[tuple[str, str], ...]:
+    """Return the pools of the usable devices, each with the name of a resource that is short."""
+    pools = sorted({kind.pool for kind in view.inventory.kinds if kind.devices & slot.usable})
+    return tuple(
+        [
+            (view.inventory.pools[pool].key.name, name)
+            for name, amount in sorted(slot.alternative.amounts.items())
+            if reachable[name] < amount
+            for pool in pools
+        ]
+    )
+
+
+def _short(view: LedgerView, usable: int) -> tuple[tuple[str, str], ...]:
+    """Return the pools and the names of their budgets that cannot pay for all usable devices."""
+    wanted: dict[tuple[int, str], int] = {}
+    for kind in view.inventory.kinds:
+        count = (kind.devices & usable).bit_count()
+        for name, amount in kind.charge.items():
+            wanted[kind.pool, name] = wanted.get((kind.pool, name), 0) + count * amount
+    return tuple(
+        [
+            (view.inventory.pools[pool].key.name, name)
+            for (pool, name), amount in sorted(wanted.items())
+            if amount > view.headroom[pool].get(name, 0)
+        ]
+    )
 
 
 def _size(view: LedgerView, alternative: Alternative) -> int:

@@ -95,7 +95,12 @@ def solve(
         return call.too_many
     searched = steps.spent
     steps.reserve(0)
-    return Infeasible(reasons.rejections(call.view, ledger, claims, limits, steps), searched)
+
+    def fits(some: Sequence[Claim]) -> bool:
+        return _Call(call.view, some, limits, steps).run() is not None
+
+    found_reasons = reasons.rejections(call.view, ledger, claims, limits, steps, fits)
+    return Infeasible(found_reasons, searched)
 
 
 def budget_of(limits: Limits, may_continue: Callable[[], bool] | None = None) -> StepBudget:

@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 from devicemanager.core.quantity import Quantity
 from devicemanager.objects.manifests.errors import FieldError, invalid, plain, required, wrong_type
 
+UNKNOWN_FIELD = "unknown field"
+"""Text of the error for a field that the API does not have."""
+
 _T = TypeVar("_T")
 
 
@@ -191,7 +194,7 @@ class Fields:
     def finish(self) -> None:
         """Add an error for each field that was not read."""
         for name in self._left:
-            self.errors.append(FieldError(self.under(plain(name)), "unknown field"))
+            self.errors.append(FieldError(self.under(plain(name)), UNKNOWN_FIELD))
 
     def _checked(self, value: object, name: str, kind: type[_T], expected: str, default: _T) -> _T:
         if value is None:

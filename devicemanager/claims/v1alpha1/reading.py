@@ -6,14 +6,14 @@ Out: valid objects, or InvalidObject with one line for every error in every docu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from devicemanager.claims.errors import InvalidObject
 from devicemanager.claims.v1alpha1 import objects as api
-from devicemanager.claims.v1alpha1.fields import Fields, json_value
+from devicemanager.claims.v1alpha1.fields import UNKNOWN_FIELD, Fields, json_value
 from devicemanager.claims.v1alpha1.validate import (
     MAX_DEVICES,
     broken_rules,
@@ -96,13 +96,47 @@ def _read(document: object) -> api.Object:
         fields.finish()
     else:
         found = api.ConfigObject(version, kind, metadata, json_value(document))
-    # Rules are checked only if all fields could be read: an unreadable field would also break
-    # some of the rules.
-    errors = errors or broken_rules(found)
+    errors += _independent_of(errors, broken_rules(found))
     if errors:
         name = object_name(metadata)
         raise InvalidObject(tuple([object_line(kind, name, error) for error in errors]))
     return found
+
+
+def _independent_of(form: Sequence[FieldError], rules: Sequence[FieldError]) -> list[FieldError]:
+    """Return the broken rules that are not effects of errors of form.
+
+    An unreadable field is absent in the object, so it can break rules of its own, of the fields
+    that contain it, and of the required fields beside it.
+    """
+    unread, containing, beside = set[str](), set[str](), set[str]()
+    for each in form:
+        if each.text == UNKNOWN_FIELD:
+            continue  # nothing of the object is missing
+        above = list(_above(each.field))
+        containing.update(above)
+        beside.update(above[-1:])
+        # The items after an unreadable item have other numbers in the object.
+        unread.add(above[-1] if above and each.field.endswith("]") else each.field)
+
+    def is_effect(error: FieldError) -> bool:
+        above = list(_above(error.field))
+        return (
+            error.field in containing
+            or not unread.isdisjoint([error.field, *above])
+            or (error.text.startswith("Required value") and above[-1:] and above[-1] in beside)
+            # Devices charge the resources of their pool.
+            or ("].requests[" in error.field and "spec.resources" in containing | unread)
+        )
+
+    return [each for each in rules if not is_effect(each)]
+
+
+def _above(field: str) -> Iterator[str]:
+    """Yield the fields that contain a field, outermost first."""
+    for place, letter in enumerate(field):
+        if letter in ".[":
+            yield field[:place]
 
 
 def check(found: api.Object) -> None:

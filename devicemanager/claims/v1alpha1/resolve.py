@@ -40,8 +40,8 @@ Classes = Mapping[str, api.DeviceClass]
 
 _BASE_STEPS = 4
 """Steps of the call's budget that an evaluation of the simplest constraint costs."""
-_STEP = 500
-"""Steps of the CEL cost estimate that cost one step of the call's budget, at 8 µs a step."""
+_UNITS = 4
+"""Cost units of an evaluation that cost one step of the call's budget, at 8 µs a step."""
 _MAX_ANSWERS = 100_000
 """Maximum number of cached results, without those of the last constraint."""
 
@@ -112,7 +112,6 @@ class Constraints:
         names = self._names if expression.reads is None else tuple(sorted(expression.reads))
         answers = self._answers.setdefault(text, {})
         passed, failed = 0, dict[str, int]()
-        price = _BASE_STEPS + expression.steps // _STEP
         # Evaluate once for all devices with equal values, and cache the result for later claims.
         for values, members in self.inventory.partition(names).items():
             affected = members & devices
@@ -120,11 +119,10 @@ class Constraints:
                 continue
             if values not in answers:
                 try:
-                    steps.spend(price)
+                    fault = _fault(expression, dict(zip(names, values, strict=True)), steps)
                 except OutOfStepsError:
                     left = devices & ~passed & ~bitset.union(failed.values())
                     raise ConstraintsCutOff(left.bit_count(), devices.bit_count()) from None
-                fault = _fault(expression, dict(zip(names, values, strict=True)))
                 answers[values] = fault if fault is None else sys.intern(fault)
                 self._note_answer(text)
             fault = answers[values]
@@ -143,17 +141,21 @@ class Constraints:
                 self._count[0] -= len(self._answers.pop(oldest))
 
 
-def _fault(expression: cel.Expression, values: Mapping[str, object]) -> str | None:
+def _fault(
+    expression: cel.Expression, values: Mapping[str, object], steps: StepBudget
+) -> str | None:
     """Return why devices with these attributes do not satisfy a constraint.
 
-    Return None if they satisfy it.
+    Return None if they satisfy it. Raises OutOfStepsError if the evaluation takes too long.
     """
+    steps.spend(_BASE_STEPS)
     attributes = {
         name: value for name, value in values.items() if isinstance(value, AttributeValue)
     }
     text = one_line(expression.text, _SHOWN)
     try:
-        return None if expression.matches(attributes) else f"{text} is false"
+        is_match = expression.matches(attributes, lambda units: steps.spend(units // _UNITS))
+        return None if is_match else f"{text} is false"
     except EvaluationError as error:
         return f"{text} fails: {error}"
 

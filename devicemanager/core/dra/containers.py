@@ -32,8 +32,8 @@ class _Use(NamedTuple):
     """A claim that a container uses."""
 
     claim: str
-    request: str
-    """Empty for all requests."""
+    request: str | None
+    """Empty for all requests; None if the claim must be there, but gives no devices."""
     extended: bool = False
     """True for the claim of the pod's extended resources."""
 
@@ -78,16 +78,24 @@ def container_cdi(
 
     wording = rules.wording
     uses: Iterable[_Use] = _uses(pod, container, rules)
-    if rules.behaviour.dra_looks_up_names_first:
-        uses = list(uses)
+    if rules.behaviour.dra_gathers_requests:
+        uses = _gathered(uses)
     found: list[str] = []
     for use in uses:
         text = wording.no_info_extended if use.extended else wording.no_info
         claim = _held(cache, pod, use.claim, text)
         for _, device in _devices(claim):
-            if device.serves(use.request):
+            if use.request is not None and device.serves(use.request):
                 found.extend(device.cdi or ())
     return tuple(found)
+
+
+def _gathered(uses: Iterable[_Use]) -> Iterator[_Use]:
+    """Iterate over the uses, with those of one claim together."""
+    by_claim: dict[str, list[_Use]] = {}
+    for use in uses:
+        by_claim.setdefault(use.claim, []).append(use)
+    return (use for each in by_claim.values() for use in each)
 
 
 def dynamic_resources(
@@ -181,16 +189,20 @@ def _container(pod: PodClaims, name: str) -> ContainerClaims | None:
 def _uses(pod: PodClaims, container: str, rules: DraRules) -> Iterator[_Use]:
     """Iterate over the claims that a container uses: in the order of the pod's spec, then that of
     the container; the claim of extended resources last."""
+    gathers = rules.behaviour.dra_gathers_requests
     spec = _container(pod, container)
     if spec is None:
         return
     for claim in pod.claims:
-        name = claim_name(pod, claim, rules)
+        requests = [used.request for used in spec.claims if used.name == claim.name]
+        # Before v1.36, a claim of the pod that does not exist yet is an error for each container.
+        name = claim_name(pod, claim, rules) if requests or not gathers else None
         if name is not None:
-            for used in spec.claims:
-                if used.name == claim.name:
-                    yield _Use(name.name, used.request)
+            for request in requests:
+                yield _Use(name.name, request)
     if pod.extended is not None and rules.behaviour.dra_extended:
+        if not gathers:
+            yield _Use(pod.extended.claim, None, extended=True)
         for request in _extended_requests(pod.extended, spec, rules):
             yield _Use(pod.extended.claim, request, extended=True)
 

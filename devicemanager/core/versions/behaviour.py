@@ -207,8 +207,9 @@ class Behaviour:
     """True if a container gets the devices of all requests that are mapped to its extended
     resource, which can also be named after its DeviceClass. Otherwise it gets those of the first
     request, and never for such a name."""
-    dra_looks_up_names_first: bool
-    """True if the names of all claims of a container are looked up before the first claim."""
+    dra_gathers_requests: bool
+    """True if a container's requests are gathered by claim before the first claim is looked up.
+    Then only the claims that the container uses must exist."""
     dra_pod_groups: bool
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool

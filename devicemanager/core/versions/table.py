@@ -412,7 +412,7 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.36", evidence="seen in 1.36.3, not in 1.34.4", unsure=True),
     ),
-    "dra_looks_up_names_first": (
+    "dra_gathers_requests": (
         since("1.20", value=False),
         since("1.36", evidence="seen in 1.36.3, not in 1.34.4", unsure=True),
     ),

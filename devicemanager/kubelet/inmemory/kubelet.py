@@ -31,6 +31,7 @@ from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
     from devicemanager.core.node import NodeStatus
+    from devicemanager.core.pods import Pod
     from devicemanager.core.podstatus.conditions import Gates
     from devicemanager.core.podstatus.containers import ContainerStatus
     from devicemanager.core.podstatus.phase import Phase
@@ -255,6 +256,13 @@ class InMemoryKubelet:
     ) -> Admission:
         """Take over a pod of an earlier kubelet, as ``MockKubelet.restore`` does."""
         return self._pods.restore(manifest, devices, statuses, start_time)
+
+    def adopt(self, pod: Pod) -> None:
+        """Add a running pod of the saved checkpoint without an admission."""
+        with self._store.lock:
+            record = self._store.add(pod, self.clock.time())
+            record.admitted = True
+            record.all_started()
 
     def start_pod(self, uid: str) -> None:
         """Start the containers of an admitted pod, as ``MockKubelet.start_pod`` does."""

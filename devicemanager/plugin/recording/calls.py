@@ -39,6 +39,7 @@ OK = "OK"
 
 REGISTER = "Register"
 LIST_AND_WATCH = "ListAndWatch"
+_STREAMS = (LIST_AND_WATCH, "NodeWatchResources")
 
 
 class EndedBy(StrEnum):
@@ -107,8 +108,8 @@ class RecordedCall:
 
 
 def is_stream(rpc: str) -> bool:
-    """True if a method may return several messages; True for ListAndWatch and unknown methods."""
-    return rpc == LIST_AND_WATCH or rpc not in rendering.RPCS
+    """True if a method may return several messages; True also for unknown methods."""
+    return rpc in _STREAMS or rpc not in rendering.RPCS
 
 
 def request_data(rpc: str, request: bytes) -> dict[str, Any]:

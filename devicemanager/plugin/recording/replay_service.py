@@ -17,7 +17,7 @@ from devicemanager.plugin.settings import PluginSettings
 from devicemanager.plugin.streams import Stream, Streams
 from protos import deviceplugin_v1beta1 as dp
 
-__all__ = ["Pace", "ReplayService"]
+__all__ = ["Pace", "ReplayService", "status_code"]
 
 Pace = Callable[[float], float]
 """Function that converts recorded seconds to seconds to wait."""
@@ -97,7 +97,7 @@ class ReplayService(Service):
             return
         self._wait(stream, end.duration - sent_at)
         if not stream.ended() and end.ended_by is EndedBy.PLUGIN and end.code != OK:
-            context.abort(_code(end.code), end.message)
+            context.abort(status_code(end.code), end.message)
 
     def _ends(self, recorded: RecordedStream) -> bool:
         """True if the recorded plugin ended this stream, and not the kubelet or the recorder."""
@@ -148,10 +148,10 @@ class ReplayService(Service):
             return b""
         gone.wait(max(self._pace(call.duration), 0))
         if call.code != OK:
-            context.abort(_code(call.code), call.message)
+            context.abort(status_code(call.code), call.message)
         return call.response_bytes or b""
 
 
-def _code(name: str) -> grpc.StatusCode:
+def status_code(name: str) -> grpc.StatusCode:
     """Return the status code with this name (spelled as in Go); UNKNOWN for an unknown name."""
     return _CODES.get(name, grpc.StatusCode.UNKNOWN)

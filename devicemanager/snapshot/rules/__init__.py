@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from devicemanager.snapshot.model import Snapshot
 from devicemanager.snapshot.node import Node
-from devicemanager.snapshot.rules import alignment, checkpoints, plugins
+from devicemanager.snapshot.rules import alignment, checkpoints, claims, plugins
 from devicemanager.snapshot.rules.finding import ADVICE, Finding, Kind, Severity
 
 __all__ = ["ADVICE", "Finding", "Kind", "Severity", "findings"]
 
 # The report has the findings in this order: a kubelet that does not run explains all other
 # problems.
-_RULES = (*plugins.KUBELET_RULES, *checkpoints.RULES, *plugins.RULES, *alignment.RULES)
+_RULES = (
+    *plugins.KUBELET_RULES,
+    *checkpoints.RULES,
+    *claims.RULES,
+    *plugins.RULES,
+    *alignment.RULES,
+)
 
 
 def findings(snapshot: Snapshot | Node) -> tuple[Finding, ...]:

@@ -42,6 +42,12 @@ class Kind(enum.StrEnum):
     ANSWER_UNREADABLE = "answer-unreadable"
     CPU_STATE = "cpu-state"
     MEMORY_STATE = "memory-state"
+    DRA_STATE_DAMAGED = "dra-state-damaged"
+    PREPARED_TWICE = "prepared-twice"
+    CLAIM_POD_GONE = "claim-pod-gone"
+    CLAIM_WITHOUT_PODS = "claim-without-pods"
+    REPEATED_CLAIM = "repeated-claim"
+    REPEATED_CLAIM_DEVICE = "repeated-claim-device"
     TOO_MANY_NUMA_NODES = "too-many-numa-nodes"
     NO_NUMA_NODES = "no-numa-nodes"
 
@@ -90,6 +96,7 @@ _STALE = "devices-of-pods-that-are-gone"
 _CORRUPT = "a-corrupt-checkpoint"
 _NUMA = "rejected-for-numa-nodes"
 _TWICE = "two-pods-on-one-device"
+_CLAIMS = "the-kubelet-does-not-start-because-of-dra"
 
 # The kubelet writes its checkpoint after each device list that a plugin sends, and restarting a
 # plugin does not affect containers. So restarting a plugin is the safe way to get a new file while
@@ -179,6 +186,39 @@ ADVICE: Final = {
     # would keep their exclusive CPUs. So drain the node first.
     Kind.CPU_STATE: _advice(_DRAIN, page=_NUMA, issues=(110478,)),
     Kind.MEMORY_STATE: _advice(_DRAIN, page=_NUMA, issues=(131253, 109996)),
+    Kind.DRA_STATE_DAMAGED: _advice(
+        "do not restart the kubelet before this is fixed: it would not start",
+        "if the kubelet runs, start or delete a pod: the kubelet rewrites the file from memory",
+        "otherwise `devicemanager checkpoint repair FILE` shows what can be recovered; --write "
+        "repairs the file",
+        page=_CLAIMS,
+    ),
+    Kind.PREPARED_TWICE: _advice(
+        "check in the API server whether one of the claims has admin access; otherwise delete the "
+        "pods of one claim, and do not trust what the device computed",
+        page=_CLAIMS,
+    ),
+    Kind.CLAIM_POD_GONE: _advice(
+        "usually nothing: a running kubelet unprepares these claims within a minute; if it does "
+        "not, read the driver's error in the kubelet's log",
+        "to remove the pod while the kubelet is stopped: `devicemanager checkpoint edit FILE "
+        "--drop-pod UID`; no driver is called then",
+        page=_CLAIMS,
+    ),
+    Kind.CLAIM_WITHOUT_PODS: _advice(
+        "the claim blocks a new claim with its name; stop the kubelet and move the file away, or "
+        "start a pod with this claim and delete it",
+        page=_CLAIMS,
+    ),
+    Kind.REPEATED_CLAIM: _advice(
+        "the last entry counts; `devicemanager checkpoint repair FILE` removes the others",
+        page=_CLAIMS,
+    ),
+    Kind.REPEATED_CLAIM_DEVICE: _advice(
+        "usually nothing: kubelets before v1.37 add a device again when they repeat a call; "
+        "containers get its CDI devices twice",
+        page=_CLAIMS,
+    ),
     Kind.TOO_MANY_NUMA_NODES: _advice(
         "set the policy option max-allowable-numa-nodes, or policy none", page=_NUMA
     ),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 
 import pytest
 from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
 from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey
 from devicemanager.claims.core.ledger import Ledger
@@ -21,7 +24,9 @@ from devicemanager.claims.core.model import (
     Solution,
     Undecided,
 )
+from devicemanager.claims.core.packing import Packing
 from devicemanager.claims.core.solve import budget_of, solve
+from devicemanager.claims.core.step_budget import StepBudget
 from tools.bench import claimcases
 from tools.bench.claimcases import ClaimCase
 
@@ -96,6 +101,59 @@ def test_worst_cases_take_an_exact_number_of_steps(
         assert found.steps == expected
         if isinstance(found, Solution):
             Ledger().commit(made.inventory, found.allocations)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_three_dimensional_matching_is_decided(seed: int) -> None:
+    made = claimcases.matching_of_triples(seed)
+    outcome = solve(made.inventory, Ledger(), made.claims)
+    assert isinstance(outcome, Solution)
+    assert outcome.steps < 2 * Limits().first_fit
+    Ledger().commit(made.inventory, outcome.allocations)
+    # Without the devices of one budget, too few others remain.
+    (claim,) = made.claims
+    (found,) = claim.requests[0].alternatives
+    without = sum(
+        1 << number
+        for number, each in enumerate(made.inventory.devices)
+        if "0-0" not in each.charge
+    )
+    fewer = Claim("c", (Request((evolve(found, eligible=without),)),))
+    refused = solve(made.inventory, Ledger(), [fewer])
+    assert isinstance(refused, Infeasible)
+
+
+@given(st.data())
+def test_packing_agrees_with_trying_everything(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 7))
+    sets = st.integers(1, (1 << size) - 1)
+    budgets = data.draw(st.lists(sets, max_size=6))
+    users = data.draw(st.lists(sets, min_size=1, max_size=2))
+    wanted = tuple(data.draw(st.integers(0, 3)) for _ in users)
+    found = Packing(budgets, users, size, StepBudget(10**6)).find((1 << size) - 1, wanted)
+    assert (found is not None) == any(
+        _is_packing(picks, budgets, users, wanted)
+        for picks in product((None, *range(len(users))), repeat=size)
+    )
+    if found is not None:
+        chosen = dict(found)
+        assert len(chosen) == len(found)
+        picks = [chosen.get(number) for number in range(size)]
+        assert _is_packing(picks, budgets, users, wanted)
+
+
+def _is_packing(
+    picks: Sequence[int | None],
+    budgets: Sequence[int],
+    users: Sequence[int],
+    wanted: Sequence[int],
+) -> bool:
+    chosen = {number: demand for number, demand in enumerate(picks) if demand is not None}
+    return (
+        all(users[demand] >> number & 1 for number, demand in chosen.items())
+        and all(sum(each >> number & 1 for number in chosen) <= 1 for each in budgets)
+        and [*wanted] == [[*chosen.values()].count(demand) for demand in range(len(users))]
+    )
 
 
 def test_admin_access_is_decided_as_exclusive_access() -> None:

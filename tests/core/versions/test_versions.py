@@ -114,7 +114,7 @@ CHANGES = [
     ("dra_stores_share_id", "1.34", "1.35", (False, True)),
     ("dra_knows_skips", "1.36", "1.37", (False, True)),
     ("dra_all_mappings", "1.35", "1.36", (False, True)),
-    ("dra_looks_up_names_first", "1.35", "1.36", (False, True)),
+    ("dra_gathers_requests", "1.35", "1.36", (False, True)),
     ("dra_pod_groups", "1.35", "1.36", (False, False)),
     ("dra_claim_per_request", "1.35", "1.36", (True, False)),
     ("dra_health_services", "1.36", "1.37", ((), DRA_HEALTH)),

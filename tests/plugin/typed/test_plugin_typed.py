@@ -41,7 +41,7 @@ def test_flat_interface_becomes_a_netlink_device() -> None:
     ("given", "expected"),
     [
         *((ApiType.PATH, ApiType.PATH), ("PATH", ApiType.PATH), ("path", ApiType.PATH)),
-        *((0, ApiType.PATH), (1, ApiType.NETLINK), ("NetLink", ApiType.NETLINK)),
+        *((1, ApiType.PATH), (2, ApiType.NETLINK), ("NetLink", ApiType.NETLINK)),
     ],
 )
 def test_api_type_by_value_name_or_number(given: object, expected: ApiType) -> None:
@@ -50,10 +50,10 @@ def test_api_type_by_value_name_or_number(given: object, expected: ApiType) -> N
     assert device.api_type is expected
 
 
-@pytest.mark.parametrize("given", ["", "pat", 2, -1, True, None, 0.0])
+@pytest.mark.parametrize("given", ["", "pat", 0, 3, -1, True, None, 0.0])
 def test_unknown_api_type_is_an_error(given: object) -> None:
     with pytest.raises(
-        ValueError, match=r"^unknown API type .*: use one of PATH \(0\), NETLINK \(1\)$"
+        ValueError, match=r"^unknown API type .*: use one of PATH \(1\), NETLINK \(2\)$"
     ):
         FlatDevice(identifier_container="/x", identifier_host="/x", api_type=given)
 

@@ -1,0 +1,171 @@
+"""Read as much as possible of a damaged state file, and describe the damage.
+
+A kubelet loads the whole file or does not start. A person who inspects a broken node wants to see
+all that is readable. If one of the two JSON texts is damaged, ``inspect`` searches the inner one
+for claims. A claim that cannot be read is reported with the names in its text. Missing data is
+never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from zlib import crc32
+
+import attrs
+
+from checkpoint.decode import Problem, Value, decode, decode_at, decode_text, shown
+from checkpoint.dra.model import ClaimState, State
+from checkpoint.dra.reading import read_claim, read_claims, read_file
+from checkpoint.dra.text import checksum
+from checkpoint.errors import ChecksumMismatch
+
+_DATA: Final = re.compile(r'"Data"\s*:\s*"', re.IGNORECASE)
+_END: Final = re.compile(r'"\s*(?:,\s*"Checksum"|\}?\s*\Z)', re.IGNORECASE)
+_ESCAPE: Final = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+_CLAIM: Final = re.compile(r'\{\s*"ClaimUID"\s*:', re.IGNORECASE)
+_NAMED: Final = re.compile(r'"(ClaimUID|ClaimName|Namespace)"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_NOUNS: Final = {"Namespace": "namespace", "ClaimName": "claim", "ClaimUID": "UID"}
+_SHARES: Final = '"ShareID"'
+_EFFORT: Final = 2
+"""Maximum number of characters that are decoded without finding a claim, as a multiple of the
+text's length. It keeps the search linear for a text with many unfinished claims."""
+
+
+@attrs.frozen
+class Inspection:
+    """Readable contents of a state file, and its problems."""
+
+    state: State
+    is_complete: bool
+    """True if all claims could be read. The checksum can still be wrong."""
+    problems: tuple[str, ...]
+    """Reasons for which a kubelet would reject the file, one line each; empty if a kubelet accepts
+    it."""
+    found: int | None
+    """Checksum in the file; None if it is missing, not a number, or possibly damaged."""
+    expected: int
+    """Checksum of the inner text, or of the claims that could be read."""
+    lost: tuple[str, ...] = ()
+    """One line for each claim that could not be read. Claims behind the end of a truncated file
+    are unknown and have no line."""
+    is_text: bool = True
+    """False if the file is not UTF-8; invalid bytes were read as U+FFFD."""
+    share_ids: bool = True
+    """False if the file has the format of kubelets before v1.35."""
+
+
+def inspect(data: bytes) -> Inspection:
+    """Read as much of ``data`` as possible. Raises nothing."""
+    problems: list[str] = []
+    inner, found = _inner(data, problems)
+    is_text = not data.decode(errors="replace").count("\ufffd") or _is_text(data)
+    share_ids = _SHARES in inner or '"PoolName"' not in inner
+    if not problems:
+        claims, lost = _read(inner, problems)
+        is_complete = not problems
+        expected = crc32(inner.encode()) if is_complete else _checksum(claims, share_ids)
+        if is_complete and found is not None and found != expected:
+            problems.append(ChecksumMismatch(expected, found).problem)
+        return Inspection(
+            State(claims), is_complete, tuple(problems), found, expected, lost, is_text, share_ids
+        )
+    claims, lost = _salvaged(inner)
+    expected = _checksum(claims, share_ids)
+    return Inspection(
+        State(claims), False, tuple(problems), None, expected, lost, is_text, share_ids
+    )
+
+
+def _checksum(claims: tuple[ClaimState, ...] | None, share_ids: bool) -> int:
+    return checksum(State(claims), share_ids=share_ids)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _inner(data: bytes, problems: list[str]) -> tuple[str, int | None]:
+    """Return the inner text and the checksum. If the outer text is damaged, add its problem, and
+    return the part of the inner text before the damage."""
+    try:
+        return read_file(decode(data))
+    except Problem as problem:
+        problems.append(str(problem))
+    text = data.decode(errors="replace")
+    start = _DATA.search(text)
+    return ("" if start is None else _unescaped(text, start.end())), None
+
+
+def _unescaped(text: str, start: int) -> str:
+    """Return the inner text that begins at ``start``. A bad escape becomes U+FFFD."""
+    # A quote without a backslash can be damage, too. So the string ends where the checksum begins.
+    end = _END.search(text, start)
+    return _ESCAPE.sub(_character, text[start : end.start() if end else len(text)])
+
+
+def _character(escape: re.Match[str]) -> str:
+    if len(escape[0]) == 1:
+        return "\ufffd"
+    value = decode_text(f'"{escape[0]}"')
+    return value if isinstance(value, str) else ""
+
+
+def _read(inner: str, problems: list[str]) -> tuple[tuple[ClaimState, ...] | None, tuple[str, ...]]:
+    """Read the inner text. Add the problems of damaged parts, and return the readable claims and
+    the lost ones."""
+    try:
+        values = read_claims(inner)
+    except Problem as problem:
+        problems.append(str(problem))
+        return _salvaged(inner)
+    if values is None:
+        return None, ()
+    lost: list[str] = []
+    claims = tuple(_each(values, lost))
+    problems += lost
+    return claims, tuple(lost)
+
+
+def _each(values: list[Value], lost: list[str]) -> Iterator[ClaimState]:
+    for number, value in enumerate(values):
+        try:
+            yield read_claim(value, number)
+        except Problem as problem:
+            lost.append(str(problem))
+
+
+def _salvaged(inner: str) -> tuple[tuple[ClaimState, ...], tuple[str, ...]]:
+    """Search a damaged inner text for claims."""
+    claims: list[ClaimState] = []
+    lost: list[str] = []
+    gap = position = 0
+    effort = _EFFORT * len(inner)
+    while effort > 0 and (start := _CLAIM.search(inner, position)):
+        try:
+            value, end = decode_at(inner, start.start())
+            claim = read_claim(value, len(claims))
+        except Problem as problem:
+            effort -= (problem.position or start.end()) - start.start()
+            position = start.end()
+            continue
+        lost += _lost(inner[gap : start.start()])
+        claims.append(claim)
+        gap = position = end
+    return tuple(claims), (*lost, *_lost(inner[gap:]))
+
+
+def _lost(piece: str) -> Iterator[str]:
+    """Yield a line for each incomplete claim in a piece of text, with the names in its text."""
+    head, *rest = _CLAIM.split(piece)
+    for part in ([head] if _NAMED.search(head) else []) + [f'"ClaimUID":{each}' for each in rest]:
+        named = {match[1]: match[2] for match in reversed(list(_NAMED.finditer(part)))}
+        names = ", ".join(
+            f"{noun} {shown(named[field])}" for field, noun in _NOUNS.items() if field in named
+        )
+        yield f"a claim{f' with {names}' if names else ''}"

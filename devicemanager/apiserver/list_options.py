@@ -1,0 +1,88 @@
+"""Options of list and watch requests (``ValidateListOptions`` of k8s.io/apimachinery)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from devicemanager.apiserver.errors import StatusError, invalid
+from devicemanager.apiserver.kinds import Kind, Target
+from devicemanager.objects.dra import FieldError
+from devicemanager.objects.dra.errors import forbidden, unsupported
+
+__all__ = ["check_list", "number", "version", "wants_initial_events"]
+
+_MATCH: Final = "resourceVersionMatch"
+_INITIAL: Final = "sendInitialEvents"
+_NOT_OLDER: Final = "NotOlderThan"
+_MATCHES: Final = ("Exact", _NOT_OLDER, "")
+
+_Query = Mapping[str, str]
+
+
+def number(query: _Query, name: str) -> int:
+    """Return a number in a query; 0 if it is missing. Raises StatusError for any other text."""
+    text = query.get(name) or "0"
+    try:
+        return int(text)
+    except ValueError:
+        reason = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+        raise StatusError(400, reason) from None
+
+
+def version(query: _Query) -> int:
+    """Return ``resourceVersion``; 0 if it is missing. Raises StatusError for any other text."""
+    text = query.get("resourceVersion") or "0"
+    if text.isdecimal():
+        return int(text)
+    reason = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+    text = f'resourceVersion: Invalid value: "{text}": {reason}'
+    # A real API server reports this error of the caller as its own.
+    raise StatusError(500, text, reason="")
+
+
+def wants_initial_events(query: _Query, *, watch_list: bool) -> bool | None:
+    """Return the option ``sendInitialEvents`` of a watch; None if it is missing.
+
+    ``watch_list``: True if the feature gate WatchList is on. Raises StatusError if the options
+    contradict each other.
+    """
+    match, given = query.get(_MATCH), query.get(_INITIAL)
+    if given is not None:
+        if broken := _broken_initial_events(match, watch_list=watch_list):
+            raise _refused(*broken)
+        return given in ("1", "true")
+    if match:
+        text = f"{_MATCH} is forbidden for watch unless {_INITIAL} is provided"
+        raise _refused(forbidden(_MATCH, text))
+    return None
+
+
+def _broken_initial_events(match: str | None, *, watch_list: bool) -> list[FieldError]:
+    found = []
+    if match != _NOT_OLDER:
+        text = f"{_INITIAL} requires setting {_MATCH} to {_NOT_OLDER}"
+        found.append(forbidden(_MATCH, text))
+        if match:
+            found.append(unsupported(_MATCH, match, [_NOT_OLDER]))
+    if not watch_list:
+        text = f"{_INITIAL} is forbidden for watch unless the WatchList feature gate is enabled"
+        found.append(forbidden(_INITIAL, text))
+    return found
+
+
+def check_list(query: _Query) -> None:
+    """Raise StatusError for options that a list cannot have."""
+    if _INITIAL in query:
+        raise _refused(forbidden(_INITIAL, f"{_INITIAL} is forbidden for list"))
+    match = query.get(_MATCH, "")
+    if match and not query.get("resourceVersion"):
+        text = f"{_MATCH} is forbidden unless resourceVersion is provided"
+        raise _refused(forbidden(_MATCH, text))
+    if match not in _MATCHES:
+        raise _refused(unsupported(_MATCH, match, _MATCHES))
+
+
+def _refused(*errors: FieldError) -> StatusError:
+    options = Kind("meta.k8s.io", "v1", "listoptions", "ListOptions")
+    return invalid(Target(options), "", errors)

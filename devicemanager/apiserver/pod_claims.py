@@ -1,0 +1,181 @@
+"""Claims of pods that the scheduler binds: devices for them, reservations, extended resources.
+
+In:  pods that wait for a node, and the slices, classes and claims of a server.
+Out: a ``Plan`` for a pod on a node: the claims and their devices; written by ``commit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from devicemanager.apiserver.errors import StatusError
+from devicemanager.apiserver.registry import timestamp
+from devicemanager.apiserver.server import FakeApiServer
+from devicemanager.apiserver.store import Object
+from devicemanager.claims.dra import (
+    AllocationResult,
+    Allocator,
+    InUse,
+    InvalidPools,
+    Node,
+    with_defaults,
+)
+from devicemanager.claims.dra import pods as dra_pods
+from devicemanager.claims.dra.extended import NO_NAME, ExtendedClaim, extended_claim
+
+_CLAIMS = "resourceclaims"
+
+
+@attrs.frozen
+class Plan:
+    """Claims of a pod on a node."""
+
+    pod: Object
+    node: str
+    allocated: tuple[Object, ...]
+    """Claims that have devices already."""
+    new: tuple[tuple[Object, AllocationResult], ...]
+    """Claims that get devices. The claim for extended resources does not exist yet."""
+    extended: ExtendedClaim | None
+
+
+class PodClaims:
+    """Claims of pods on one server, as they are now."""
+
+    def __init__(self, server: FakeApiServer, resources: Mapping[str, str]) -> None:
+        """``resources``: the device class of each extended resource that DRA can serve."""
+        self._server = server
+        self._resources = resources
+        self._allocator = Allocator(server.all("resourceslices"), server.all("deviceclasses"))
+        self._claims = {_key(claim): claim for claim in server.all(_CLAIMS)}
+
+    def why_not(self, pod: Object) -> str | None:
+        """Return why the claims of a pod cannot be used on any node now; None if they can."""
+        for entry, name in dra_pods.claim_names(pod).items():
+            if name is None:
+                return f"waiting for the ResourceClaim of {entry}"
+            claim = self._claims.get((pod["metadata"]["namespace"], name))
+            if claim is None:
+                return f'resourceclaim "{name}" not found'
+            if not dra_pods.is_reserved_for(claim, pod) and not dra_pods.has_room(claim):
+                return f'resourceclaim "{name}" in use'
+        return None
+
+    def plan(self, pod: Object, node: Object) -> Plan | str:
+        """Return devices for the claims of a pod on a node, or why there are none.
+
+        Raises ClaimsError for an error that does not depend on the node.
+        """
+        target = Node.of(node)
+        names = dra_pods.claim_names(pod).values()
+        claims = [self._claims[pod["metadata"]["namespace"], str(name)] for name in names]
+        allocated = [each for each in claims if dra_pods.is_allocated(each)]
+        if not all(dra_pods.allows_node(each, target) for each in allocated):
+            return "resourceclaim not available on the node"
+        if not all(map(dra_pods.is_bindable, allocated)):
+            return "waiting for binding conditions of devices"
+        wanted = [each for each in claims if not dra_pods.is_allocated(each)]
+        served = served_by_dra(pod, node, self._resources)
+        extended = extended_claim(pod, served) if served else None
+        if extended is not None:
+            wanted.append(extended.claim(pod))
+        try:
+            results = self._allocator.allocate(
+                list(map(with_defaults, wanted)), target, InUse.of(self._claims.values())
+            )
+        except InvalidPools as error:
+            return str(error)
+        if results is None:
+            return "cannot allocate all claims"
+        new = tuple(zip(wanted, results, strict=True))
+        return Plan(pod, target.name, tuple(allocated), new, extended)
+
+    def commit(self, plan: Plan) -> None:
+        """Write the devices and the reservations of a plan. Raises StatusError."""
+        for claim, result in plan.new:
+            if claim["metadata"]["name"] == NO_NAME:
+                claim = self._create(plan, claim)
+            self._change(claim, _protected)
+            self._change(claim, lambda value, r=result: _allocated(value, r, plan.pod), "status")
+        for claim in plan.allocated:
+            if not dra_pods.is_reserved_for(claim, plan.pod):
+                self._change(claim, lambda value: dra_pods.reserved(value, plan.pod), "status")
+
+    def is_ready(self, plan: Plan) -> bool:
+        """True if no device of a plan has binding conditions that must be met first."""
+        return not any(
+            each.get("bindingConditions")
+            for _, result in plan.new
+            for each in result["devices"].get("results") or ()
+        )
+
+    def _create(self, plan: Plan, claim: Object) -> Object:
+        """Create the claim for the extended resources of a pod."""
+        assert plan.extended is not None, "only the claim for extended resources has no name"
+        named = {key: value for key, value in claim["metadata"].items() if key != "name"}
+        claim = self._server.create(
+            _CLAIMS, {**claim, "metadata": named}, plan.pod["metadata"]["namespace"]
+        )
+        status = {
+            "resourceClaimName": claim["metadata"]["name"],
+            "requestMappings": list(plan.extended.mappings),
+        }
+
+        def mapped(value: Object) -> Object:
+            value["status"]["extendedResourceClaimStatus"] = status
+            return value
+
+        metadata = plan.pod["metadata"]
+        self._server.change(
+            "pods", metadata["name"], mapped, metadata["namespace"], subresource="status"
+        )
+        return claim
+
+    def _change(self, claim: Object, change: Any, subresource: str = "") -> None:
+        namespace, name = _key(claim)
+        changed = self._server.change(_CLAIMS, name, change, namespace, subresource=subresource)
+        self._claims[namespace, name] = changed
+
+
+def served_by_dra(pod: Object, node: Object, resources: Mapping[str, str]) -> dict[str, str]:
+    """Return the extended resources of a pod that DRA serves on a node, with their classes.
+
+    While a device plugin has allocatable devices of a resource, the plugin serves it.
+    """
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    containers = [
+        *(pod["spec"].get("initContainers") or ()),
+        *(pod["spec"].get("containers") or ()),
+    ]
+    wanted = {
+        name
+        for container in containers
+        for kind in ("limits", "requests")
+        for name, amount in ((container.get("resources") or {}).get(kind) or {}).items()
+        if str(amount) != "0"
+    }
+    return {
+        name: class_
+        for name, class_ in resources.items()
+        if name in wanted and str(allocatable.get(name, "0")) == "0"
+    }
+
+
+def _protected(claim: Object) -> Object:
+    finalizers = claim["metadata"].get("finalizers") or []
+    if dra_pods.FINALIZER not in finalizers:
+        claim["metadata"]["finalizers"] = [*finalizers, dra_pods.FINALIZER]
+    return claim
+
+
+def _allocated(claim: Object, result: AllocationResult, pod: Object) -> Object:
+    if dra_pods.is_allocated(claim):
+        raise StatusError(409, f"claim {claim['metadata']['name']} is allocated already")
+    return dra_pods.reserved(dra_pods.with_allocation(claim, result, timestamp()), pod)
+
+
+def _key(claim: Object) -> tuple[str, str]:
+    return claim["metadata"]["namespace"], claim["metadata"]["name"]

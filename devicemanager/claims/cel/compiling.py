@@ -1,0 +1,70 @@
+"""Compile an expression: parse, expand macros, check types, estimate the cost, plan.
+
+In:  the text of an expression and a ``Setting``.
+Out: a ``Compiled`` program; or Fault with Go's text, or NotSupported.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import attrs
+
+from devicemanager.claims.cel import checker, estimate, macros, parsing, running, validating
+from devicemanager.claims.cel.parsing import Issue, SyntaxFault, render
+from devicemanager.claims.cel.reading import Setting
+from devicemanager.claims.cel.syntax import Const, Node, walk
+
+
+class Fault(Exception):
+    """An expression that Kubernetes refuses to compile. The text is that of Kubernetes."""
+
+
+@attrs.frozen(eq=False)
+class Compiled:
+    """Compiled expression."""
+
+    root: Node
+    program: running.Program
+    estimated_cost: int
+
+
+def compile_expression(text: str, setting: Setting) -> Compiled:
+    """Compile an expression. Raises Fault and NotSupported."""
+    try:
+        root = _parse(text, setting)
+    except SyntaxFault as fault:
+        raise Fault(f"compilation failed: {fault.text}") from None
+    issues = checker.check(root, setting.environment)
+    issues = issues or validating.validate(root, setting.environment.allows_mixed)
+    if issues:
+        raise Fault(f"compilation failed: {render(issues, text)}")
+    try:
+        program = running.plan(root, setting.environment.variables, setting.dialect)
+    except running.PlanFault as fault:
+        raise Fault(f"program instantiation failed: {fault}") from None
+    cost = estimate.estimate(root, setting.sizes, setting.dialect.is_1_37)
+    return Compiled(root, program, cost)
+
+
+def _parse(text: str, setting: Setting) -> Node:
+    root = macros.expand(parsing.parse(text), text)
+    if not setting.allows_back_quotes and (found := _back_quote(text)) is not None:
+        raise SyntaxFault(render([Issue(found, "unsupported syntax: '`'")], text))
+    for node in walk(root):
+        if isinstance(node, Const) and isinstance(node.value, float) and math.isinf(node.value):
+            raise SyntaxFault(render([Issue(node.position, "invalid double literal")], text))
+    return root
+
+
+_TOKEN = re.compile(
+    r"//[^\n]*|[bB]?[rR](?:\"\"\".*?\"\"\"|'''.*?'''|\"[^\"]*\"|'[^']*')"
+    r"|\"\"\"(?:\\.|.)*?\"\"\"|'''(?:\\.|.)*?'''|\"(?:\\.|[^\"])*\"|'(?:\\.|[^'])*'|(`)",
+    re.DOTALL,
+)
+
+
+def _back_quote(text: str) -> int | None:
+    """Return the offset of a quoted field name, which Kubernetes 1.36 does not accept."""
+    return next((match.start() for match in _TOKEN.finditer(text) if match[1]), None)

@@ -1,0 +1,349 @@
+"""Device selectors of ``resource.k8s.io``: CEL expressions about one device.
+
+In:  the text of a selector; a device with its attributes and capacity.
+Out: True or False; or CelCompileError and CelRuntimeError, whose texts are those of Kubernetes.
+
+The reference is the package ``cel`` of k8s.io/dynamic-resource-allocation, v0.36.3 and v0.37.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from functools import cache, lru_cache
+
+import attrs
+
+from devicemanager.claims.cel import declarations, reading, types
+from devicemanager.claims.cel.checker import Environment
+from devicemanager.claims.cel.compiling import Compiled, Fault, compile_expression
+from devicemanager.claims.cel.estimate import Sized
+from devicemanager.claims.cel.functions import amounts, lists
+from devicemanager.claims.cel.limits import MAX_COST, TooMuchWork
+from devicemanager.claims.cel.parsing import NotSupported
+from devicemanager.claims.cel.running import IMPLEMENTATIONS, Dialect, Implementation
+from devicemanager.claims.cel.types import Type
+from devicemanager.claims.cel.values import CelError, CostExceeded, Map, Value, type_name
+from devicemanager.claims.errors import ClaimsError
+
+MAX_LENGTH = 10 * 1024
+"""Maximum length of a new selector, in bytes (``CELSelectorExpressionMaxLength``)."""
+
+Scalar = int | bool | str
+
+
+class Release(Enum):
+    """Release of Kubernetes."""
+
+    V1_36 = "1.36"
+    V1_37 = "1.37"
+
+
+@attrs.frozen
+class Features:
+    """Version and feature gates of Kubernetes that selectors depend on."""
+
+    release: Release = Release.V1_37
+    """Release whose rules hold. Other releases behave like the nearer of the two."""
+    consumable_capacity: bool = True
+    """Gate DRAConsumableCapacity: new selectors can read ``device.allowMultipleAllocations``."""
+    list_attributes: bool = False
+    """Gate DRAListTypeAttributes: new selectors can call ``includes`` and loop over attributes.
+
+    1.36 also needs it to read list attributes at all. Stored selectors have all functions."""
+
+
+DEFAULT_FEATURES = Features()
+
+
+@attrs.frozen
+class Attribute:
+    """Value of an attribute: one of ``int``, ``bool``, ``string`` and ``version``, or a list."""
+
+    kind: str
+    """``int``, ``bool``, ``string``, ``version``, or a plural such as ``ints``."""
+    value: Scalar | tuple[Scalar, ...]
+
+
+@attrs.frozen
+class Device:
+    """Device as selectors see it."""
+
+    driver: str
+    attributes: Mapping[str, Attribute] = attrs.field(factory=dict)
+    """Name to value. A name without ``/`` belongs to the driver's domain."""
+    capacity: Mapping[str, str] = attrs.field(factory=dict)
+    """Name to quantity."""
+    allow_multiple_allocations: bool = False
+
+
+class CelCompileError(ClaimsError):
+    """A selector that does not compile, or that this package does not support."""
+
+    is_supported: bool = True
+    """False if Kubernetes may accept the expression."""
+
+
+class CelRuntimeError(ClaimsError):
+    """A selector whose evaluation fails on a device."""
+
+    is_supported: bool = True
+    """False if Kubernetes may evaluate the expression."""
+
+
+@attrs.frozen(eq=False)
+class DraSelector:
+    """Compiled selector. It has no state, so threads can share it."""
+
+    expression: str
+    estimated_cost: int
+    """Worst case of the cost, in Kubernetes' units; ``estimate.UNBOUNDED`` without a bound."""
+    output_type: str
+    """Type of the result: ``bool``, or the type of an attribute."""
+    reads: frozenset[str] | None
+    """Names of the attributes and capacities that the selector can read, without domain.
+
+    None is all. ``projection`` is the key for caching results."""
+    _compiled: Compiled = attrs.field(repr=False)
+    _features: Features = attrs.field(repr=False)
+
+    def evaluate(self, device: Device) -> bool:
+        """Return True if the device matches. Raises CelRuntimeError with Kubernetes' text."""
+        return self.evaluate_with_cost(device)[0]
+
+    def evaluate_with_cost(self, device: Device) -> tuple[bool, int]:
+        """Return the answer and the cost of the evaluation, in Kubernetes' units."""
+        try:
+            variables = {"device": device_value(device, self._features)}
+            value, cost = self._compiled.program.run(variables, MAX_COST)
+            return _as_bool(value), cost
+        except (CelError, CostExceeded) as error:
+            failed = CelRuntimeError(str(error))
+            failed.is_supported = not isinstance(error, TooMuchWork)
+            raise failed from None
+
+    def projection(self, device: Device) -> tuple[object, ...]:
+        """Return what the selector can read of a device.
+
+        Devices with equal projections have equal results.
+        """
+        attributes = _projected(device.attributes, self.reads)
+        capacity = _projected(device.capacity, self.reads)
+        # A broken attribute fails every selector, also one that does not read it.
+        fault = _first_fault(device, self._features)
+        return device.driver, device.allow_multiple_allocations, attributes, capacity, fault
+
+
+def _first_fault(device: Device, features: Features) -> str | None:
+    try:
+        _attribute_values(device, features)
+    except CelError as error:
+        return str(error)
+    return None
+
+
+def _projected(values: Mapping[str, object], names: frozenset[str] | None) -> tuple[object, ...]:
+    return tuple(
+        (name, value)
+        for name, value in sorted(values.items())
+        if names is None or name.partition("/")[2] in names or name in names
+    )
+
+
+def compile_selector(expression: str, *, features: Features = DEFAULT_FEATURES) -> DraSelector:
+    """Compile a stored selector, as the scheduler does.
+
+    Raises CelCompileError with Kubernetes' text. Length and estimated cost are not limited here:
+    ``check_new_selector`` does that.
+    """
+    return _found(_compiled(expression, features, is_new=False))
+
+
+def _found(compiled: DraSelector | CelCompileError) -> DraSelector:
+    # An error is cached, so each caller gets its own: an exception keeps its traceback.
+    if isinstance(compiled, CelCompileError):
+        raise _copy(compiled)
+    return compiled
+
+
+def _copy(error: CelCompileError) -> CelCompileError:
+    copied = CelCompileError(str(error))
+    copied.is_supported = error.is_supported
+    return copied
+
+
+@lru_cache(maxsize=1024)
+def _compiled(expression: str, features: Features, is_new: bool) -> DraSelector | CelCompileError:
+    try:
+        compiled = compile_expression(expression, _setting(features, is_new))
+    except NotSupported as error:
+        failed = CelCompileError(f"not supported: {error}")
+        failed.is_supported = False
+        return failed
+    except Fault as error:
+        return CelCompileError(str(error))
+    output = compiled.root.type
+    allowed = {types.BOOL, _attribute_type(features, is_new)}
+    if output not in allowed:
+        name = "null" if output == types.NULL else _plain(output)
+        return CelCompileError(f"must evaluate to bool or the unknown type, not {name}")
+    names = reading.names_read(compiled.root)
+    return DraSelector(
+        expression, compiled.estimated_cost, _plain(output), names, compiled, features
+    )
+
+
+def _plain(type_: Type) -> str:
+    """Return the text of a type as ``cel.Type.String`` writes it."""
+    if not type_.params:
+        return type_.name
+    return f"{type_.name}({', '.join(map(_plain, type_.params))})"
+
+
+def check_new_selector(expression: str, *, features: Features = DEFAULT_FEATURES) -> str | None:
+    """Return why the API server refuses a new selector; None if it accepts it.
+
+    The text is that of the field error, without the path of the field.
+    """
+    if len(expression.encode(errors="surrogatepass")) > MAX_LENGTH:
+        return f"Too long: may not be more than {MAX_LENGTH} bytes"
+    try:
+        selector = _found(_compiled(expression, features, is_new=True))
+    except CelCompileError as error:
+        return str(error)
+    if selector.estimated_cost > MAX_COST:
+        return "too complex, exceeds cost limit"
+    return None
+
+
+def _as_bool(value: Value) -> bool:
+    if isinstance(value, bool):
+        return value
+    name = type_name(value)
+    raise CelError(f"CEL result of type {name} could not be converted to bool: {_why(name)}")
+
+
+def _why(name: str) -> str:
+    """Return why Go cannot convert a value to bool; each type has its own text."""
+    short = name.rpartition(".")[2]
+    if name in ("kubernetes.Semver", "kubernetes.Quantity"):
+        return f"type conversion error from '{short}' to 'bool'"
+    if name in ("int", "uint"):
+        return f"unsupported type conversion from '{name}' to bool"
+    if name == "string":
+        return "unsupported native conversion from string to 'bool'"
+    return f"type conversion error from {name} to 'bool'"
+
+
+def device_value(device: Device, features: Features) -> Map:
+    """Return the value of the variable ``device``. Raises CelError for a broken attribute."""
+    attributes = _attribute_values(device, features)
+    capacity = [(name, amounts.quantity(text)) for name, text in device.capacity.items()]
+    return Map(
+        [
+            ("driver", device.driver),
+            ("allowMultipleAllocations", device.allow_multiple_allocations),
+            ("attributes", _by_domain(attributes, device.driver)),
+            ("capacity", _by_domain(capacity, device.driver)),
+        ]
+    )
+
+
+def _attribute_values(device: Device, features: Features) -> list[tuple[str, Value]]:
+    reads_lists = features.list_attributes or features.release is Release.V1_37
+    values: list[tuple[str, Value]] = []
+    for name, attribute in device.attributes.items():
+        try:
+            values.append((name, _attribute_value(attribute, reads_lists)))
+        except CelError as error:
+            raise CelError(f"attribute {name}: {error}") from None
+    return values
+
+
+_EMPTY = Map([])
+
+
+def _by_domain(values: Iterable[tuple[str, Value]], driver: str) -> Map:
+    """Return a map of domains to names. An unknown domain reads as an empty map."""
+    domains: dict[str, list[tuple[str, Value]]] = {}
+    for name, value in values:
+        domain, slash, short = name.partition("/")
+        pair = (short, value) if slash else (name, value)
+        domains.setdefault(domain if slash else driver, []).append(pair)
+    return Map([(domain, Map(pairs)) for domain, pairs in domains.items()], default=_EMPTY)
+
+
+def _attribute_value(attribute: Attribute, reads_lists: bool) -> Value:
+    if isinstance(attribute.value, tuple):
+        if not reads_lists:
+            raise CelError("unsupported attribute value")
+        kind = attribute.kind.removesuffix("s")
+        return [_scalar(kind, each) for each in attribute.value]
+    return _scalar(attribute.kind, attribute.value)
+
+
+def _scalar(kind: str, value: Scalar) -> Value:
+    if kind != "version":
+        return value
+    try:
+        return amounts.version(str(value))
+    except CelError as error:
+        raise CelError(f"parse semantic version: {error}") from None
+
+
+def _attribute_type(features: Features, is_new: bool) -> Type:
+    # Since 1.37, the environment for stored expressions ignores the gate.
+    ignores_gate = features.release is Release.V1_37 and not is_new
+    return types.DYN if features.list_attributes or ignores_gate else types.ANY
+
+
+_DOMAIN, _NAME = Sized(63), Sized(32)
+_DEVICE = "kubernetes.DRADevice"
+
+
+@cache
+def _setting(features: Features, is_new: bool) -> reading.Setting:
+    """Return the environment for new or for stored expressions, which ignores most gates."""
+    is_1_37 = features.release is Release.V1_37
+    attribute = _attribute_type(features, is_new)
+    text = types.STRING
+    fields = {
+        "driver": text,
+        "attributes": types.map_of(text, types.map_of(text, attribute)),
+        "capacity": types.map_of(text, types.map_of(text, types.QUANTITY)),
+    }
+    if features.consumable_capacity or not is_new:
+        fields["allowMultipleAllocations"] = types.BOOL
+    includes = declarations.INCLUDES if features.list_attributes or not is_new else ""
+    implementations: dict[str, Implementation] = {
+        **IMPLEMENTATIONS,
+        "list_includes_dyn_dyn": lists.includes,
+        "lists_range": lists.numbers_below,
+    }
+    if features.release is Release.V1_36:
+        includes = includes.replace("list_includes", "dra_includes")
+        implementations["dra_includes_dyn_dyn"] = lists.includes_in_few
+        implementations["lists_range"] = lists.numbers_below_unchecked
+    library = declarations.merged(declarations.kubernetes_library(), declarations.declare(includes))
+    return reading.Setting(
+        Environment({"device": Type(_DEVICE)}, {_DEVICE: fields}, library),
+        Dialect(library, implementations, is_1_37),
+        {"device": _sizes()},
+        allows_back_quotes=is_1_37,
+    )
+
+
+def _sizes() -> Sized:
+    """Return the limits of the API for what a device contains."""
+    value = Sized(64)
+    attributes = Sized(32, _NAME, value, has_uniform_values=True)
+    capacity = Sized(32, _NAME, Sized(0))
+    return Sized(
+        0,
+        fields={
+            "driver": Sized(63),
+            "allowMultipleAllocations": Sized(1),
+            "attributes": Sized(32, _DOMAIN, attributes),
+            "capacity": Sized(32, _DOMAIN, capacity),
+        },
+    )

@@ -1,0 +1,185 @@
+"""Syntax trees of CEL expressions.
+
+``parsing`` creates a tree, ``macros`` expands it, ``checker`` adds types and overloads,
+``estimate`` computes its cost, and ``running`` turns it into a function. A tree is not changed
+after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from devicemanager.claims.cel.types import DYN, Type
+from devicemanager.claims.cel.values import Value
+
+if TYPE_CHECKING:
+    from devicemanager.claims.cel.declarations import Overload
+
+
+@attrs.define(eq=False, kw_only=True)
+class Node:
+    """Node of a syntax tree."""
+
+    position: int
+    """Offset in the text, in characters; -1 for a node that a macro made."""
+    type: Type = DYN
+    """Type that the checker found."""
+    overloads: tuple[Overload, ...] = ()
+    """Overloads of a call that the checker found applicable."""
+
+    def children(self) -> list[Node]:
+        """Return the child nodes in the order of their evaluation."""
+        return []
+
+
+@attrs.define(eq=False, kw_only=True)
+class Const(Node):
+    """Literal of a scalar type."""
+
+    value: Value
+
+
+@attrs.define(eq=False, kw_only=True)
+class Ident(Node):
+    """Reference to a variable, or to a type such as ``int``."""
+
+    name: str
+
+
+@attrs.define(eq=False, kw_only=True)
+class Select(Node):
+    """``operand.field``, or ``has(operand.field)`` if it is a test."""
+
+    operand: Node
+    field: str
+    is_test: bool = False
+
+    def children(self) -> list[Node]:
+        """Return the operand."""
+        return [self.operand]
+
+
+@attrs.define(eq=False, kw_only=True)
+class Call(Node):
+    """Call of a function, a method or an operator; operators have names such as ``_+_``."""
+
+    function: str
+    target: Node | None = None
+    args: list[Node] = attrs.field(factory=list)
+
+    def children(self) -> list[Node]:
+        """Return the target, if any, and the arguments."""
+        return [*([self.target] if self.target else []), *self.args]
+
+
+@attrs.define(eq=False, kw_only=True)
+class ListLiteral(Node):
+    """``[a, ?b]``."""
+
+    elements: list[Node]
+    optional: frozenset[int] = frozenset()
+    """Indices of the elements that are left out if they are ``optional.none()``."""
+
+    def children(self) -> list[Node]:
+        """Return the elements."""
+        return self.elements
+
+
+@attrs.define
+class Entry:
+    """Entry of a map literal."""
+
+    key: Node
+    value: Node
+    is_optional: bool
+
+
+@attrs.define(eq=False, kw_only=True)
+class MapLiteral(Node):
+    """``{k: v, ?k: v}``."""
+
+    entries: list[Entry]
+
+    def children(self) -> list[Node]:
+        """Return keys and values."""
+        return [part for entry in self.entries for part in (entry.key, entry.value)]
+
+
+@attrs.define(eq=False, kw_only=True)
+class Message(Node):
+    """``name{field: value}``."""
+
+    name: str
+    fields: list[tuple[int, str, Node]]
+    """Position, name and value of each field."""
+
+    def children(self) -> list[Node]:
+        """Return the values."""
+        return [value for _, _, value in self.fields]
+
+
+@attrs.define(eq=False, kw_only=True)
+class Loop(Node):
+    """Loop that a macro such as ``all`` expands to."""
+
+    var: str
+    var2: str
+    """Variable of the value in a macro with two variables, else ``""``."""
+    range: Node
+    accu: str
+    """Variable of the result so far."""
+    init: Node
+    condition: Node
+    step: Node
+    result: Node
+
+    @property
+    def is_binding(self) -> bool:
+        """True for ``cel.bind`` and the like, which only name a value."""
+        # ``isBind`` in checker/cost.go of cel-go v0.26.
+        return (
+            isinstance(self.range, ListLiteral)
+            and not self.range.elements
+            and isinstance(self.condition, Const)
+            and self.condition.value is False
+            and self.accu not in ACCUMULATORS
+        )
+
+    def children(self) -> list[Node]:
+        """Return the parts of the loop."""
+        return [self.range, self.init, self.condition, self.step, self.result]
+
+
+ACCUMULATOR = "@result"
+ACCUMULATORS = frozenset({ACCUMULATOR, "__result__"})
+"""Names of the variable for the result of a loop; no expression can write the first."""
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield ``node`` and all its descendants, parents before children."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += reversed(node.children())
+
+
+def qualified_name(node: Node) -> str | None:
+    """Return ``a.b.c`` for a chain of field selections on a variable; None for another node."""
+    names: list[str] = []
+    while isinstance(node, Select):
+        if node.is_test:
+            return None
+        names.append(node.field)
+        node = node.operand
+    if not isinstance(node, Ident):
+        return None
+    return ".".join([node.name, *reversed(names)])
+
+
+def literal(node: Node) -> str | None:
+    """Return the text of a string literal; None for another node."""
+    return node.value if isinstance(node, Const) and isinstance(node.value, str) else None

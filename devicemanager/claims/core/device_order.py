@@ -1,0 +1,609 @@
+"""First fit in the order of the devices: the search of ``resource.k8s.io``.
+
+In:  an ``OrderedProblem``: a ``LedgerView``, the claims of one call with their options, and the
+     step budget. An option is one alternative of a request, with functions that check a device.
+Out: the option and the devices of each request, in the order of the requests; None means that
+     there is no answer. The functions of an option can raise an error, which ends the search.
+
+The order of the answers. Requests are filled in the order of the claims, each by its first
+option that leads to an answer. An option takes devices with ascending numbers, and tries lower
+numbers first. The first answer in this order is the result.
+"""
+
+# ``first_fit`` answers another question: its requests accept sets of devices that are known
+# before the search, and share amounts over several devices. Here each device is checked only
+# when the search reaches it. That matters, because an error in a check fails the call: a device
+# behind the answer must not be checked (``allocateOne`` of structured/internal/incubating, v1.37).
+#
+# The search runs twice at most:
+#
+# 1. As upstream, device by device, until it reaches its limit of picks. Nearly all calls end
+#    here, and check only the devices that they need.
+# 2. With ``_Pruning``. It checks all devices first. If no check fails, parts of the tree that
+#    cannot contain an answer can be skipped: no error can be hidden in them.
+#
+# The recursion over claims, requests and devices is a stack of generators (``_Search.run``),
+# because a pod with many claims exceeds Python's limit of recursion. A generator yields the
+# generator that fills what comes next, and receives its failure. While it is suspended, its pick
+# is in effect; when it resumes, it undoes the pick.
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import attrs
+
+from devicemanager.claims.core import max_flow
+from devicemanager.claims.core.inventory import Amounts
+from devicemanager.claims.core.ledger_view import LedgerView
+from devicemanager.claims.core.step_budget import FirstFitCutOffError, StepBudget
+from devicemanager.core import bitset
+
+Values = frozenset[Hashable]
+"""Values of one attribute of a device: one element, or those of a list."""
+
+
+class Constraint(Protocol):
+    """Rule about the devices of several requests of one claim. It knows the devices so far."""
+
+    def add(self, request: int, number: int) -> bool:
+        """Add a device, if the devices still satisfy the rule. Return False if they would not."""
+
+    def remove(self, request: int, number: int) -> None:
+        """Undo the latest ``add`` that returned True."""
+
+
+@attrs.define(eq=False)
+class Match:
+    """All devices have a value of the attribute in common (``matchAttribute``)."""
+
+    values: Callable[[int], Values | None]
+    """Values of a device; None if it lacks the attribute."""
+    common: list[Values] = attrs.field(factory=list)
+    """Common values after each device that was added."""
+
+    def add(self, request: int, number: int) -> bool:
+        """Add a device that has a common value with all devices so far."""
+        values = self.values(number)
+        if values is None:
+            return False
+        if self.common:
+            values &= self.common[-1]
+            if not values:
+                return False
+        self.common.append(values)
+        return True
+
+    def remove(self, request: int, number: int) -> None:
+        """Restore the common values before the latest device."""
+        self.common.pop()
+
+
+@attrs.define(eq=False)
+class Distinct:
+    """No two devices have a value of the attribute in common (``distinctAttribute``)."""
+
+    values: Callable[[int], Values | None]
+    """Values of a device; None if it lacks the attribute."""
+    seen: list[Values] = attrs.field(factory=list)
+    """Values of each device that was added."""
+
+    def add(self, request: int, number: int) -> bool:
+        """Add a device whose values differ from those of all devices so far."""
+        values = self.values(number)
+        if values is None or not are_distinct(values, self.seen):
+            return False
+        self.seen.append(values)
+        return True
+
+    def remove(self, request: int, number: int) -> None:
+        """Forget the latest device."""
+        self.seen.pop()
+
+
+def are_distinct(values: Values, others: Sequence[Values]) -> bool:
+    """True if values differ from all others. Values of an unknown type (empty) do not."""
+    return not others or (bool(values) and all(values.isdisjoint(each) for each in others))
+
+
+@attrs.frozen(eq=False)
+class Option:
+    """One alternative of a request."""
+
+    count: int
+    """Number of devices."""
+    accepts: Callable[[int], bool]
+    """True if a device, given by its number, is a candidate. Can raise the error of the call."""
+    permits: Callable[[int], bool]
+    """True if the use of a candidate is permitted: for example, its taints are tolerated."""
+    consumes: Callable[[int], Amounts]
+    """Amount of each capacity of a device that this option consumes."""
+    constraints: tuple[int, ...] = ()
+    """Indexes of the constraints of its claim that concern this option."""
+    every: tuple[int, ...] | None = None
+    """The exact devices, for an option that needs all of them; ``accepts`` is not called."""
+    is_admin: bool = False
+    """True to ignore the allocations of other calls."""
+
+
+@attrs.frozen(eq=False)
+class OrderedClaim:
+    """Claim of one call."""
+
+    requests: tuple[tuple[Option, ...], ...]
+    """The options of each request, in order of preference."""
+    constraints: tuple[Callable[[], Constraint], ...] = ()
+    """Makers of the constraints: each search starts with constraints that know no devices."""
+    attributes: tuple[Callable[[int], Values | None], ...] = ()
+    """For each constraint, the values that it compares."""
+
+
+@attrs.frozen(eq=False)
+class OrderedProblem:
+    """Claims of one call, with what the search can use."""
+
+    view: LedgerView
+    claims: tuple[OrderedClaim, ...]
+    steps: StepBudget
+    limit: int
+    """Maximum number of devices of a claim."""
+    shareable: int = 0
+    """The set of devices that any number of claims can share."""
+    shared: int = 0
+    """Those of them that other claims use: their counters are charged already."""
+    totals: Callable[[int], Amounts] = lambda number: {}
+    """Capacity of a device in nano-units."""
+    budget_of: Callable[[int], Hashable] = lambda pool: pool
+    """The budget that a pool (by index) uses: its own. Quirks can merge budgets."""
+    keeps_reservations: bool = False
+    """Quirk: a rejected device, and a shared one that is undone, keep their reserved counters."""
+
+    def answer(self, picks: int) -> list[list[Pick]] | None:
+        """Return the picks of each claim; None if there is no answer.
+
+        ``picks``: number of picks after which the search prunes. Raises OutOfStepsError, and
+        EveryError for an option that needs a device against a constraint.
+        """
+        self.steps.begin_first_fit(None if self.keeps_reservations else picks)
+        try:
+            return _Search(self, None).run()
+        except FirstFitCutOffError:
+            self.steps.begin_first_fit(None)
+        pruning = _Pruning.of(self)
+        if pruning is not None and len(self.claims) > 1:
+            numbers = range(len(self.claims))
+            pruning.impossible.update(each for each in numbers if not self._fits_alone(each))
+        return _Search(self, pruning).run()
+
+    def _fits_alone(self, claim: int) -> bool:
+        """True if one claim fits without the others: otherwise the claims do not fit together."""
+        alone = attrs.evolve(self, claims=self.claims[claim : claim + 1])
+        try:
+            return _Search(alone, _Pruning.of(alone)).run() is not None
+        except EveryError:
+            return True  # the search must find this error itself, or another one before it
+
+
+class Pick(NamedTuple):
+    """One device of an answer."""
+
+    request: int
+    """Index of the request in its claim."""
+    option: int
+    """Index of the option in its request."""
+    number: int
+    """Number of the device in the inventory."""
+
+
+class EveryError(Exception):
+    """An option needs every candidate, but a constraint excludes one of them."""
+
+    def __init__(self, claim: int, request: int, option: int, number: int) -> None:
+        super().__init__(claim, request, option, number)
+        self.claim, self.request, self.option, self.number = claim, request, option, number
+
+
+class _Failure(enum.Enum):
+    """Why a part of the search has no answer."""
+
+    NONE_LEFT = enum.auto()
+    """No devices are left to try."""
+    TOO_MANY = enum.auto()
+    """The claim would have too many devices, whichever devices earlier requests take."""
+
+
+_Part = Generator["_Part | None", _Failure | None, _Failure]
+"""Part of the search. It yields the part that comes next, or None for a complete answer."""
+
+
+@attrs.frozen(eq=False)
+class _Taken:
+    """Device that the search has taken, with what must be undone."""
+
+    number: int
+    constraints: int
+    """Number of constraints that know the device."""
+    charges: bool
+    """True if its counters are reserved."""
+    amounts: Amounts
+    """Consumed amounts of a shareable device."""
+
+
+class _Search:
+    """Depth-first search over claims, requests, options and devices."""
+
+    def __init__(self, problem: OrderedProblem, pruning: _Pruning | None) -> None:
+        self._problem = problem
+        self._claims = problem.claims
+        self._view = problem.view
+        self._devices = problem.view.inventory.devices
+        self._kinds = problem.view.inventory.kind_of
+        self._pruning = pruning
+        self._constraints = [[make() for make in claim.constraints] for claim in problem.claims]
+        self._picks: list[list[Pick]] = [[] for _ in problem.claims]
+        self._taken = [0] * len(problem.claims)
+        self._taken_by_any = 0
+        # Amounts that each shareable device has given to picks, one mapping per pick.
+        self._shares: dict[int, list[Amounts]] = {}
+        self._budgets: dict[Hashable, dict[str, int] | None] = {}
+
+    def run(self) -> list[list[Pick]] | None:
+        stack = [self._claim(0)]
+        failure: _Failure | None = None
+        while stack:
+            try:
+                part = stack[-1].send(failure)
+            except StopIteration as end:
+                failure = end.value
+                stack.pop()
+                continue
+            if part is None:
+                return self._picks
+            stack.append(part)
+            failure = None
+        return None
+
+    def _claim(self, claim: int) -> _Part:
+        """Fill a claim and those after it."""
+        yield self._request(claim, 0) if claim < len(self._claims) else None
+        # Too many devices for this claim: with other options of earlier claims, it can be fewer.
+        return _Failure.NONE_LEFT
+
+    def _request(self, claim: int, request: int) -> _Part:
+        """Fill a request of a claim, and what comes after it."""
+        requests = self._claims[claim].requests
+        if request == len(requests):
+            return (yield self._claim(claim + 1)) or _Failure.NONE_LEFT
+        result = _Failure.TOO_MANY
+        for index in range(len(requests[request])):
+            failure = yield self._option(claim, request, index)
+            if failure is not _Failure.TOO_MANY:
+                result = _Failure.NONE_LEFT
+        return result
+
+    def _option(self, claim: int, request: int, index: int) -> _Part:
+        option = self._claims[claim].requests[request][index]
+        if self._pruning is not None and self._pruning.is_hopeless(
+            claim, request, index, self._blocked()
+        ):
+            return _fail()
+        if option.every is None:
+            return self._some(claim, request, index, option.count, 0)
+        if not option.every:
+            return _fail()
+        return self._every(claim, request, index, 0)
+
+    def _some(self, claim: int, request: int, index: int, count: int, start: int) -> _Part:
+        """Take ``count`` more devices, whose numbers are ``start`` or higher."""
+        if not count:
+            return (yield self._request(claim, request + 1)) or _Failure.NONE_LEFT
+        if count > self._problem.limit - len(self._picks[claim]):
+            return _Failure.TOO_MANY
+        option = self._claims[claim].requests[request][index]
+        tried: set[int] = set()
+        for number in self._candidates(claim, request, index, count, start):
+            if self._is_like(number, tried) or not option.accepts(number):
+                continue
+            taken = self._take(claim, request, index, number)
+            if taken is not None:
+                failure = yield self._some(claim, request, index, count - 1, number + 1)
+                self._undo(claim, request, index, taken)
+                if failure is _Failure.TOO_MANY:
+                    return failure
+            self._note(number, tried)
+        return _Failure.NONE_LEFT
+
+    def _every(self, claim: int, request: int, index: int, place: int) -> _Part:
+        """Take the exact devices of an option, from the one at ``place`` on."""
+        every = self._claims[claim].requests[request][index].every or ()
+        if place == len(every):
+            return (yield self._request(claim, request + 1)) or _Failure.NONE_LEFT
+        if len(every) - place > self._problem.limit - len(self._picks[claim]):
+            return _Failure.TOO_MANY
+        taken = self._take(claim, request, index, every[place])
+        if taken is None:
+            return _Failure.NONE_LEFT
+        failure = yield self._every(claim, request, index, place + 1)
+        self._undo(claim, request, index, taken)
+        return failure or _Failure.NONE_LEFT
+
+    def _blocked(self) -> int:
+        """Return the set of devices in use by other calls, or taken by this search."""
+        return self._view.exclusive | self._taken_by_any
+
+    def _candidates(
+        self, claim: int, request: int, index: int, count: int, start: int
+    ) -> Iterator[int]:
+        option = self._claims[claim].requests[request][index]
+        devices = self._view.inventory.everything
+        if self._pruning is not None:
+            devices = self._pruning.accepted[claim][request][index]
+        blocked = self._taken[claim] if option.is_admin else self._blocked()
+        rest = (devices & ~blocked) >> start << start
+        if self._pruning is not None and rest.bit_count() < count:
+            return
+        while rest:
+            low = rest & -rest
+            yield low.bit_length() - 1
+            rest ^= low
+
+    def _is_like(self, number: int, tried: set[int]) -> bool:
+        """True if an interchangeable device was tried without success."""
+        return (
+            self._pruning is not None
+            and self._pruning.kind_of[number] in tried
+            and self._is_untouched(number)
+        )
+
+    def _note(self, number: int, tried: set[int]) -> None:
+        if self._pruning is not None and self._is_untouched(number):
+            tried.add(self._pruning.kind_of[number])
+
+    def _is_untouched(self, number: int) -> bool:
+        return not self._taken_by_any >> number & 1 and number not in self._shares
+
+    def _take(self, claim: int, request: int, index: int, number: int) -> _Taken | None:
+        """Take a device; return None, and change nothing, if that is impossible."""
+        problem, option = self._problem, self._claims[claim].requests[request][index]
+        problem.steps.pick()
+        bit = 1 << number
+        if bit & (self._taken[claim] if option.is_admin else self._blocked()):
+            return None
+        amounts = option.consumes(number)
+        if option.every is None and not self._has_room(number, amounts):
+            return None
+        shares = bool(problem.shareable & bit)
+        charges = bool(self._devices[number].charge) and not (
+            shares and (bit & problem.shared or number in self._shares)
+        )
+        if charges and not self._reserve(number):
+            return None
+        known = 0
+        if option.permits(number):
+            known = self._add(claim, request, option, number)
+            if known == len(option.constraints) and self._has_room(number, amounts):
+                self._mark(claim, request, index, number, shares, amounts)
+                return _Taken(number, known, charges, amounts)
+            self._remove(claim, request, option, number, known)
+            if option.every is not None and known < len(option.constraints):
+                raise EveryError(claim, request, index, number)
+        if charges and not problem.keeps_reservations:
+            self._release(number)
+        return None
+
+    def _add(self, claim: int, request: int, option: Option, number: int) -> int:
+        """Add a device to constraints, up to the first that it violates; return how many."""
+        own = self._constraints[claim]
+        for place, constraint in enumerate(option.constraints):
+            if not own[constraint].add(request, number):
+                return place
+        return len(option.constraints)
+
+    def _remove(self, claim: int, request: int, option: Option, number: int, count: int) -> None:
+        for constraint in reversed(option.constraints[:count]):
+            self._constraints[claim][constraint].remove(request, number)
+
+    def _mark(
+        self, claim: int, request: int, index: int, number: int, shares: bool, amounts: Amounts
+    ) -> None:
+        if shares:
+            self._shares.setdefault(number, []).append(amounts)
+        else:
+            self._taken[claim] |= 1 << number
+            self._taken_by_any |= 1 << number
+        self._picks[claim].append(Pick(request, index, number))
+
+    def _undo(self, claim: int, request: int, index: int, taken: _Taken) -> None:
+        number, option = taken.number, self._claims[claim].requests[request][index]
+        self._picks[claim].pop()
+        shares = number in self._shares
+        if shares:
+            self._shares[number].pop()
+            if not self._shares[number]:
+                del self._shares[number]
+        else:
+            self._taken[claim] ^= 1 << number
+            self._taken_by_any = bitset.union(self._taken)
+        self._remove(claim, request, option, number, taken.constraints)
+        if taken.charges and not (shares and self._problem.keeps_reservations):
+            self._release(number)
+
+    def _has_room(self, number: int, amounts: Amounts) -> bool:
+        """True if a device has these amounts of its capacity left."""
+        if not amounts:
+            return True
+        used = [self._view.allocated.get(number, {}), *self._shares.get(number, ())]
+        totals = self._problem.totals(number)
+        return all(
+            amount + sum(each.get(name, 0) for each in used) <= totals[name]
+            for name, amount in amounts.items()
+        )
+
+    def _reserve(self, number: int) -> bool:
+        """Charge a device to its budget; return False if the budget is too small."""
+        budget = self._budget(number)
+        charge = self._devices[number].charge
+        # An overdrawn budget blocks every device that is charged to it.
+        if budget is None or any(
+            budget.get(name, amount) < amount for name, amount in charge.items()
+        ):
+            return False
+        for name, amount in charge.items():
+            if name in budget:
+                budget[name] -= amount
+        return True
+
+    def _release(self, number: int) -> None:
+        budget = self._budget(number)
+        if budget is not None:
+            for name, amount in self._devices[number].charge.items():
+                if name in budget:
+                    budget[name] += amount
+
+    def _budget(self, number: int) -> dict[str, int] | None:
+        """Return what is left of a device's budget; None if other calls have overdrawn it."""
+        pool = self._kinds[number].pool
+        key = self._problem.budget_of(pool)
+        if key not in self._budgets:
+            left = dict(self._view.headroom[pool])
+            self._budgets[key] = None if any(each < 0 for each in left.values()) else left
+        return self._budgets[key]
+
+
+def _fail() -> _Part:
+    return _Failure.NONE_LEFT
+    yield None
+
+
+@attrs.frozen(eq=False)
+class _Pruning:
+    """Parts of the search that contain neither an answer nor an error."""
+
+    problem: OrderedProblem
+    accepted: tuple[tuple[tuple[int, ...], ...], ...]
+    """The candidates of each option that its use permits: claim, request, option."""
+    kind_of: Sequence[int]
+    """Kind of each device. Devices of one kind are interchangeable for all options."""
+    last_error: tuple[int, int]
+    """Claim and request after which no option can raise an EveryError."""
+    impossible: set[int] = attrs.field(factory=set)
+    """Claims that do not fit even alone."""
+
+    @classmethod
+    def of(cls, problem: OrderedProblem) -> _Pruning | None:
+        """Check all devices for all options. Return None if a check raises an error."""
+        options = [
+            [[cls._accepted(problem, option) for option in request] for request in claim.requests]
+            for claim in problem.claims
+        ]
+        if any(each is None for claim in options for request in claim for each in request):
+            return None
+        accepted = tuple(
+            tuple(tuple(each or 0 for each in request) for request in claim) for claim in options
+        )
+        errors = [
+            (place, number)
+            for place, claim in enumerate(problem.claims)
+            for number, request in enumerate(claim.requests)
+            if any(_can_fail(option) for option in request)
+        ]
+        return cls(problem, accepted, _kinds(problem, accepted), max(errors, default=(-1, -1)))
+
+    @staticmethod
+    def _accepted(problem: OrderedProblem, option: Option) -> int | None:
+        if option.every is not None:
+            return bitset.of(option.every)
+        count = len(problem.view.inventory.devices)
+        problem.steps.spend(count // 8)
+        try:
+            return bitset.from_flags(
+                [option.accepts(each) and option.permits(each) for each in range(count)]
+            )
+        except Exception:
+            # The search must find the error itself, or an answer before it.
+            return None
+
+    def is_hopeless(self, claim: int, request: int, index: int, blocked: int) -> bool:
+        """True if an option, and what comes after it, has neither an answer nor an error.
+
+        ``blocked``: the devices that are taken already.
+        """
+        option = self.problem.claims[claim].requests[request][index]
+        if (claim, request) < self.last_error or _can_fail(option):
+            return False
+        if any(each >= claim for each in self.impossible):
+            return True
+        demands = []
+        for place in range(claim, len(self.problem.claims)):
+            first = request if place == claim else 0
+            for number in range(first, len(self.accepted[place])):
+                only = index if (place, number) == (claim, request) else None
+                demand = self._demand(place, number, only, blocked)
+                if demand is None:
+                    return True
+                # A shareable device can serve several requests.
+                if not demand[0] & self.problem.shareable:
+                    demands.append(demand)
+        total = sum(count for _, count in demands)
+        if all(devices.bit_count() >= total for devices, _ in demands):
+            return False
+        return not max_flow.fits(demands, self.problem.steps)
+
+    def _demand(
+        self, claim: int, request: int, only: int | None, blocked: int
+    ) -> max_flow.Demand | None:
+        """Return the devices that a request can use, and how many it needs at least.
+
+        ``only``: the option to consider; None is all. Return None if none has enough devices.
+        """
+        options = self.problem.claims[claim].requests[request]
+        devices, counts = 0, list[int]()
+        for number, option in enumerate(options):
+            if only not in (None, number):
+                continue
+            accepted = self.accepted[claim][request][number]
+            usable = accepted if option.is_admin else accepted & ~blocked
+            if usable.bit_count() < option.count or (option.every is not None and not accepted):
+                continue
+            devices |= usable
+            # Admin access needs no device for itself.
+            counts.append(0 if option.is_admin else option.count)
+        return (devices, min(counts)) if counts else None
+
+
+def _can_fail(option: Option) -> bool:
+    """True if an option needs exact devices, and a constraint can exclude one of them."""
+    return option.every is not None and bool(option.constraints)
+
+
+def _kinds(problem: OrderedProblem, accepted: tuple[tuple[tuple[int, ...], ...], ...]) -> list[int]:
+    """Return the kind of each device: an equal number for interchangeable devices."""
+    inventory, view = problem.view.inventory, problem.view
+    flat = [
+        (each, option)
+        for claim, requests in zip(accepted, problem.claims, strict=True)
+        for group, options in zip(claim, requests.requests, strict=True)
+        for each, option in zip(group, options, strict=True)
+    ]
+    attributes = [values for claim in problem.claims for values in claim.attributes]
+    own = bitset.union(each for each, option in flat if option.every is not None)
+    numbers: dict[Hashable, int] = {}
+    found = []
+    for number, kind in enumerate(inventory.kind_of):
+        key = (
+            id(kind),
+            problem.shareable >> number & 1,
+            problem.shared >> number & 1,
+            view.exclusive >> number & 1,
+            # The exact devices of an option are not interchangeable.
+            number if own >> number & 1 or number in view.allocated else -1,
+            tuple([each >> number & 1 for each, _ in flat]),
+            frozenset(problem.totals(number).items()),
+            tuple([frozenset(option.consumes(number).items()) for _, option in flat]),
+            tuple([values(number) for values in attributes]),
+        )
+        found.append(numbers.setdefault(key, len(numbers)))
+    problem.steps.spend(len(found) // 8)
+    return found

@@ -1,0 +1,106 @@
+"""Choose devices of one pool whose budgets pay for one device each, if that is possible.
+
+In:  the charged budgets of each device, and demands for devices (``Vertex`` and counts).
+Out: one device for each unit of demand, no two of which charge the same budget; or None.
+"""
+
+# Two devices that charge the same budget exclude each other, so this asks for an independent set
+# of a graph whose cliques are the budgets. With three budgets for each device, it is the problem
+# of three-dimensional matching. Counting the devices that all budgets can still pay for prunes far
+# more than trying the devices in their order.
+#
+# 1. ``_cover`` divides the usable devices into parts. The devices of a part share a budget, so a
+#    part serves one device. With fewer parts than wanted devices, there is no answer.
+# 2. With exactly as many parts as wanted devices, each part must serve one. The part with the
+#    fewest devices comes first. A part with one device leaves nothing to choose, and a part without
+#    one is a dead end.
+# 3. Otherwise, that part may also serve none.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from devicemanager.claims.core.step_budget import StepBudget
+from devicemanager.core import bitset
+
+Picks = tuple[tuple[int, int], ...]
+"""The picked devices: the index of each, and of the demand that gets it."""
+
+
+class Packing:
+    """Search for one call of ``pack``."""
+
+    def __init__(
+        self, budgets: Sequence[int], users: Sequence[int], devices: int, steps: StepBudget
+    ) -> None:
+        """``budgets``: for each budget, the set of devices that charge it. ``users``: for each
+        demand, the set of devices that it can use. ``devices``: the number of devices."""
+        self._budgets = [each for each in budgets if each.bit_count() > 1]
+        self._users = users
+        self._steps = steps
+        self._excludes = [1 << number for number in range(devices)]
+        for budget in self._budgets:
+            for number in bitset.numbers(budget):
+                self._excludes[number] |= budget
+
+    def find(self, free: int, missing: tuple[int, ...], picks: Picks = ()) -> Picks | None:
+        """Return picks for all ``missing`` devices of each demand from the ``free`` devices.
+
+        Return None if there are none. Raises OutOfStepsError if the step budget is spent.
+        """
+        # Each round picks no device of one part; a pick is a deeper call.
+        while any(missing):
+            usable = [
+                free & users if count else 0
+                for users, count in zip(self._users, missing, strict=True)
+            ]
+            if any(map(_is_short, usable, missing)):
+                return None
+            free = bitset.union(usable)
+            parts = self._cover(free)
+            spare = len(parts) - sum(missing)
+            if spare < 0:
+                return None
+            part = min(parts, key=int.bit_count)
+            found = self._pick_from(part, free, usable, missing, picks)
+            if found is not None or not spare:
+                return found
+            free &= ~part
+        return picks
+
+    def _pick_from(
+        self,
+        part: int,
+        free: int,
+        usable: Sequence[int],
+        missing: tuple[int, ...],
+        picks: Picks,
+    ) -> Picks | None:
+        for number in bitset.numbers(part):
+            left = free & ~self._excludes[number]
+            for demand, devices in enumerate(usable):
+                if devices >> number & 1:
+                    fewer = tuple([count - (each == demand) for each, count in enumerate(missing)])
+                    found = self.find(left, fewer, (*picks, (number, demand)))
+                    if found is not None:
+                        return found
+            free &= ~(1 << number)  # every answer with this device was tried
+        return None
+
+    def _cover(self, free: int) -> list[int]:
+        """Divide devices into parts whose devices charge a common budget, largest parts first."""
+        parts = []
+        while free:
+            # Counted here, not at once: the caller's function must be called often.
+            self._steps.spend(1 + len(self._budgets) // 128)
+            part = (
+                max([each & free for each in self._budgets], key=int.bit_count, default=0)
+                or free & -free
+            )
+            parts.append(part)
+            free &= ~part
+        return parts
+
+
+def _is_short(devices: int, count: int) -> bool:
+    return devices.bit_count() < count

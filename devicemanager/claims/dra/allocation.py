@@ -1,0 +1,255 @@
+"""Allocate claims of ``resource.k8s.io`` on one node, as the scheduler does.
+
+In:  ResourceSlices, DeviceClasses and ResourceClaims as JSON; a node; the devices in use.
+Out: an AllocationResult for each claim; None if the claims do not fit on the node together.
+
+``allocate`` is a pure function. ``Allocator`` is for many calls with the same slices: it keeps
+what it has read, and the results of selectors.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from devicemanager.claims.core.device_order import EveryError, OrderedProblem
+from devicemanager.claims.core.inventory import Amounts, DeviceKey
+from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.ledger_view import LedgerView
+from devicemanager.claims.core.model import (
+    AccessMode,
+    Allocation,
+    Grant,
+    LedgerState,
+)
+from devicemanager.claims.core.solve import DEFAULT_LIMITS
+from devicemanager.claims.core.step_budget import OutOfStepsError, StepBudget
+from devicemanager.claims.dra.errors import AllocationError, InvalidPools
+from devicemanager.claims.dra.nodes import Node
+from devicemanager.claims.dra.pools import Offer, offer
+from devicemanager.claims.dra.profile import Feature, Profile, Quirk
+from devicemanager.claims.dra.requests import (
+    MAX_DEVICES,
+    Call,
+    ClaimRequests,
+    key_of,
+)
+from devicemanager.claims.dra.results import AllocationResult, Writer
+from devicemanager.claims.dra.selectors import Selectors
+from devicemanager.claims.dra.slices import Interning, Object, Slice, shared_amounts
+from devicemanager.claims.errors import TryAgain
+from devicemanager.core import bitset
+
+
+@attrs.frozen
+class Share:
+    """Share of a device that a claim uses."""
+
+    device: DeviceKey
+    consumed: Amounts = attrs.field(factory=dict)
+    """Consumed capacity in nano-units."""
+
+
+@attrs.frozen
+class InUse:
+    """Devices that allocated claims use."""
+
+    devices: frozenset[DeviceKey] = frozenset()
+    """Devices that belong to one claim."""
+    shares: tuple[Share, ...] = ()
+
+    @classmethod
+    def of(cls, claims: Iterable[Object]) -> InUse:
+        """Return what claims use according to their status. Admin access uses nothing."""
+        devices, shares = set[DeviceKey](), list[Share]()
+        for claim in claims:
+            allocation = (claim.get("status") or {}).get("allocation") or {}
+            for result in (allocation.get("devices") or {}).get("results") or ():
+                key = DeviceKey(result["driver"], result["pool"], result["device"])
+                if result.get("adminAccess"):
+                    continue
+                if result.get("shareID") is None:
+                    devices.add(key)
+                else:
+                    shares.append(Share(key, shared_amounts(result.get("consumedCapacity") or {})))
+        return cls(frozenset(devices), tuple(shares))
+
+
+MAX_STEPS = DEFAULT_LIMITS.total
+"""Default limit of steps of one call, at about 8 µs a step."""
+_PICKS = DEFAULT_LIMITS.first_fit
+"""Number of picks after which the search prunes."""
+NOTHING = InUse()
+"""No device is in use."""
+
+
+def allocate(
+    claims: Sequence[Object],
+    slices: Iterable[Object],
+    classes: Iterable[Object],
+    node: Node,
+    in_use: InUse = NOTHING,
+    *,
+    profile: Profile | None = None,
+    max_steps: int = MAX_STEPS,
+    new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+) -> list[AllocationResult] | None:
+    """Allocate claims together on a node, with the devices that the scheduler would choose.
+
+    The objects are those of resource.k8s.io/v1 as the API server stores them, that is with
+    defaults set (``with_defaults``). Return a result for each claim, or None if they do not fit.
+    Raises AllocationError for an error in an object, with the scheduler's message; InvalidPools
+    if they do not fit and a pool is invalid; TryAgain if the search needs more than ``max_steps``.
+    """
+    allocator = Allocator(slices, classes, profile=profile, max_steps=max_steps)
+    return allocator.allocate(claims, node, in_use, new_share_id=new_share_id)
+
+
+class Allocator:
+    """Allocator for many calls with the same slices and classes."""
+
+    def __init__(
+        self,
+        slices: Iterable[Object],
+        classes: Iterable[Object],
+        *,
+        profile: Profile | None = None,
+        max_steps: int = MAX_STEPS,
+    ) -> None:
+        """Read the slices. Raises AllocationError for an object without its required fields."""
+        self._profile = profile or Profile.of()
+        self._max_steps = max_steps
+        self._slices = [Slice.of(each) for each in slices]
+        self._classes = {each["metadata"]["name"]: each for each in classes}
+        self._selectors = Selectors(self._profile)
+        self._interning = Interning()
+        self._offers: dict[tuple[str, tuple[tuple[str, str], ...]], Offer] = {}
+        self._views: dict[int, tuple[InUse, LedgerView]] = {}
+        """By identity of an offer: what was in use in the last call, and its view."""
+
+    def _offer(self, node: Node) -> Offer:
+        """Return what a node can use. Raises AllocationError for an invalid node selector."""
+        key = node.name, tuple(sorted(node.labels.items()))
+        if key not in self._offers:
+            self._offers[key] = offer(self._slices, node, self._profile, self._interning)
+        return self._offers[key]
+
+    def allocate(
+        self,
+        claims: Sequence[Object],
+        node: Node,
+        in_use: InUse = NOTHING,
+        *,
+        new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> list[AllocationResult] | None:
+        """Allocate claims as ``allocate`` does."""
+        offered = self._offer(node)
+        view = self._view(offered, in_use)
+        steps = StepBudget(self._max_steps)
+        call = Call(self._profile, node, offered, view, self._classes, self._selectors, steps)
+        try:
+            read = call.claims(claims)
+            picks = self._problem(call, read).answer(_PICKS)
+        except OutOfStepsError:
+            raise TryAgain(
+                f"undecided on node {node.name} after {self._max_steps} steps:"
+                f" {', '.join(map(key_of, claims))}"
+            ) from None
+        except EveryError as error:
+            option = read[error.claim].requests[error.request][error.option]
+            device = "/".join(offered.inventory.devices[error.number].key)
+            raise AllocationError(
+                f"claim {key_of(claims[error.claim])}, request {option.name.rpartition('/')[2]}:"
+                f" cannot add device {device} because a claim constraint would not be satisfied"
+            ) from None
+        if picks is None:
+            if offered.has_invalid_pool:
+                raise InvalidPools("invalid resource pools were encountered")
+            return None
+        writer = Writer(self._profile, node, offered, new_share_id)
+        return [writer.result(*each) for each in zip(read, picks, strict=True)]
+
+    def _view(self, offered: Offer, in_use: InUse) -> LedgerView:
+        """Return what is in use. The next call starts from it, and reads only what changed."""
+        before, view = self._views.get(id(offered), (None, None))
+        if before is None or view is None or before.shares != in_use.shares:
+            view = LedgerView.of(offered.inventory, self._ledger(offered, in_use))
+        elif before is not in_use:
+            taken, released = in_use.devices - before.devices, before.devices - in_use.devices
+            view = view.changed(taken, released, offered.charges)
+        self._views[id(offered)] = in_use, view
+        return view
+
+    def _ledger(self, offered: Offer, in_use: InUse) -> Ledger:
+        """Return a ledger of the devices in use, charged as their slices say now."""
+        allocations, charges = list[Allocation](), dict[DeviceKey, Amounts]()
+        for key in in_use.devices:
+            _record(allocations, [Grant(key, 0, 0, "", AccessMode.EXCLUSIVE)])
+            charges[key] = offered.charges.get(key, {})
+        uncharged = Quirk.SHARES_WITHOUT_COUNTERS in self._profile.quirks
+        for share in in_use.shares:
+            # A device in use by one claim has no shares; a broken status can say otherwise.
+            if self._profile.is_stable or share.device in in_use.devices:
+                continue
+            _record(
+                allocations,
+                [Grant(share.device, 0, 0, "", AccessMode.SHARED, share.consumed)],
+            )
+            charge = {} if uncharged else offered.charges.get(share.device, {})
+            charges[share.device] = charge
+        return Ledger.restore(LedgerState(tuple(allocations), charges))
+
+    def _problem(self, call: Call, read: Sequence[ClaimRequests]) -> OrderedProblem:
+        quirks, view = self._profile.quirks, call.view
+        pools = call.offer.inventory.pools
+        by_name = Quirk.COUNTERS_BY_POOL_NAME in quirks
+        shared = bitset.of(
+            number
+            for number, amounts in view.allocated.items()
+            if amounts or Quirk.SHARES_CHARGED_AGAIN not in quirks
+        )
+        return OrderedProblem(
+            view,
+            tuple([each.ordered for each in read]),
+            call.steps,
+            MAX_DEVICES,
+            call.offer.shareable if self._profile.has(Feature.CONSUMABLE_CAPACITY) else 0,
+            shared,
+            lambda number: call.offer.sources[number].facts.totals,
+            (lambda pool: pools[pool].key.name) if by_name else (lambda pool: pool),
+            Quirk.KEPT_RESERVATIONS in quirks,
+        )
+
+
+def _record(allocations: list[Allocation], grants: Sequence[Grant]) -> None:
+    allocations.append(Allocation(str(len(allocations)), tuple(grants)))
+
+
+def with_defaults(claim: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a ResourceClaim as the API server stores it: with a mode and count per request, and
+    an operator per toleration."""
+    devices = (claim.get("spec") or {}).get("devices") or {}
+    requests = []
+    for request in devices.get("requests") or ():
+        changed = dict(request)
+        if request.get("exactly") is not None:
+            changed["exactly"] = _option_with_defaults(request["exactly"])
+        if request.get("firstAvailable"):
+            changed["firstAvailable"] = [
+                _option_with_defaults(each) for each in request["firstAvailable"]
+            ]
+        requests.append(changed)
+    spec = {**(claim.get("spec") or {}), "devices": {**devices, "requests": requests}}
+    return {**claim, "spec": spec}
+
+
+def _option_with_defaults(option: Mapping[str, Any]) -> dict[str, Any]:
+    found = {"allocationMode": "ExactCount", **option}
+    if found["allocationMode"] == "ExactCount":
+        found.setdefault("count", 1)
+    if option.get("tolerations"):
+        found["tolerations"] = [{"operator": "Equal", **each} for each in option["tolerations"]]
+    return found

@@ -1,0 +1,152 @@
+"""Extended resources that DRA serves: the claim for them (``extendeddynamicresources.go``, v1.37).
+
+In:  a pod with extended resources in its requests or limits, and the device classes.
+Out: requests of one claim for the whole pod, and the mapping from containers to these requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from devicemanager.claims.dra.slices import Object
+from devicemanager.core.quantity import NANOS, parse_quantity
+
+ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
+NO_NAME = "<extended-resources>"
+"""Name of a claim for extended resources in messages, before it is created."""
+_IMPLICIT = "deviceclass.resource.kubernetes.io/"
+
+
+def classes_by_resource(classes: Iterable[Object]) -> dict[str, str]:
+    """Return the device class of each extended resource: by the name in its spec, and by the
+    implicit name. Of several classes with one name, the newest one serves."""
+    found: dict[str, str] = {}
+    ordered = sorted(classes, key=lambda each: str(each["metadata"]["name"]))
+    ordered.sort(
+        key=lambda each: str(each["metadata"].get("creationTimestamp") or ""), reverse=True
+    )
+    for each in ordered:
+        name = each["metadata"]["name"]
+        found[f"{_IMPLICIT}{name}"] = name
+        explicit = (each.get("spec") or {}).get("extendedResourceName")
+        if explicit:
+            found.setdefault(explicit, name)
+    return found
+
+
+@attrs.frozen
+class ExtendedClaim:
+    """Requests for the extended resources of a pod."""
+
+    requests: tuple[dict[str, Any], ...]
+    mappings: tuple[dict[str, str], ...]
+    """``requestMappings`` of ``pod.status.extendedResourceClaimStatus``."""
+
+    def claim(self, pod: Object) -> dict[str, Any]:
+        """Return the claim, which the pod owns. Its name is a placeholder (``NO_NAME``)."""
+        metadata = pod["metadata"]
+        return {
+            "metadata": {
+                "name": NO_NAME,
+                "generateName": f"{metadata['name']}-extended-resources-",
+                "namespace": metadata["namespace"],
+                "annotations": {ANNOTATION: "true"},
+                "ownerReferences": [owner_reference(pod)],
+            },
+            "spec": {"devices": {"requests": list(self.requests)}},
+        }
+
+
+def owner_reference(pod: Object) -> dict[str, Any]:
+    """Return a reference to the pod as the controller of a claim."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": pod["metadata"]["name"],
+        "uid": pod["metadata"]["uid"],
+        "controller": True,
+    }
+
+
+def extended_claim(pod: Object, resources: Mapping[str, str]) -> ExtendedClaim:
+    """Return the requests for the named resources; ``resources`` has the class of each.
+
+    Init containers run before the others, so they use the requests of later containers first, and
+    share one request for what they need beyond that.
+    """
+    spec = pod["spec"]
+    initial = list(spec.get("initContainers") or ())
+    containers = [*initial, *(spec.get("containers") or ())]
+    short = [place for place, each in enumerate(initial) if each.get("restartPolicy") != "Always"]
+    requests: list[dict[str, Any]] = []
+    mappings: list[dict[str, str]] = []
+    for resource in sorted(resources):
+        found = _Requests(resource, resources[resource], containers, frozenset(short))
+        requests += found.requests
+        mappings += found.mappings
+    requests.sort(key=lambda each: str(each["name"]))
+    return ExtendedClaim(tuple(requests), tuple(mappings))
+
+
+class _Requests:
+    """Requests of one extended resource."""
+
+    def __init__(
+        self, resource: str, class_: str, containers: Sequence[Object], short: frozenset[int]
+    ) -> None:
+        self._resource, self._class = resource, class_
+        lasting: dict[int, dict[str, Any]] = {}
+        self.mappings: list[dict[str, str]] = []
+        for place, container in enumerate(containers):
+            wanted = _wanted(container, resource)
+            if wanted and place not in short:
+                lasting[place] = self._request(place, container, wanted)
+                self._map(container, lasting[place]["name"])
+        largest: dict[str, Any] | None = None
+        sharing = []
+        for place in sorted(short):
+            rest = _wanted(containers[place], resource)
+            for other in sorted(lasting):
+                if other >= place and rest > 0:
+                    self._map(containers[place], lasting[other]["name"])
+                    rest -= lasting[other]["exactly"]["count"]
+            if rest > 0:
+                own = self._request(place, containers[place], rest)
+                sharing.append(containers[place])
+                if largest is None or largest["exactly"]["count"] < rest:
+                    largest = own
+        for container in sharing:
+            self._map(container, largest["name"] if largest else "")
+        self.requests = [*([largest] if largest else []), *lasting.values()]
+
+    def _request(self, place: int, container: Object, count: int) -> dict[str, Any]:
+        index = sorted(_amounts(container)).index(self._resource)
+        return {
+            "name": f"container-{place}-request-{index}",
+            "exactly": {
+                "deviceClassName": self._class,
+                "allocationMode": "ExactCount",
+                "count": count,
+            },
+        }
+
+    def _map(self, container: Object, request: str) -> None:
+        self.mappings.append(
+            {
+                "containerName": container["name"],
+                "resourceName": self._resource,
+                "requestName": request,
+            }
+        )
+
+
+def _amounts(container: Object) -> dict[str, Any]:
+    resources = container.get("resources") or {}
+    return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+
+
+def _wanted(container: Object, resource: str) -> int:
+    return parse_quantity(str(_amounts(container).get(resource, 0))) // NANOS

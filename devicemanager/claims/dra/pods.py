@@ -1,0 +1,170 @@
+"""Claims of a pod: made from templates, reserved for the pod, and released after it.
+
+The functions take and return objects of the API as JSON, and change none of their arguments. The
+reference is the claim controller (``pkg/controller/resourceclaim``) and the scheduler plug-in
+``dynamicresources``, v1.37.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from devicemanager.claims.dra.extended import owner_reference
+from devicemanager.claims.dra.nodes import Node, selects
+from devicemanager.claims.dra.results import AllocationResult
+from devicemanager.claims.dra.slices import Object
+
+POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+"""Annotation of a claim from a template: the name of the pod's entry."""
+FINALIZER = "resource.kubernetes.io/delete-protection"
+"""Finalizer of a claim that the scheduler has allocated."""
+MAX_RESERVED = 256
+"""Maximum number of pods that can use a claim together."""
+_LONGEST = 57
+"""Maximum length of a generated name without its random end."""
+
+
+def claim_names(pod: Object) -> dict[str, str | None]:
+    """Return the ResourceClaim of each entry of ``spec.resourceClaims``.
+
+    None stands for a claim that is not created yet. An entry that needs no claim is left out.
+    """
+    known = {
+        each["name"]: each.get("resourceClaimName")
+        for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    }
+    found: dict[str, str | None] = {}
+    for entry in pod["spec"].get("resourceClaims") or ():
+        name = entry["name"]
+        if entry.get("resourceClaimName"):
+            found[name] = entry["resourceClaimName"]
+        elif name not in known:
+            found[name] = None
+        elif known[name] is not None:
+            found[name] = known[name]
+    return found
+
+
+def missing_templates(pod: Object) -> Iterator[tuple[str, str]]:
+    """Yield the name and the template of each entry whose claim is not created yet."""
+    names = claim_names(pod)
+    for entry in pod["spec"].get("resourceClaims") or ():
+        template = entry.get("resourceClaimTemplateName")
+        if template and names.get(entry["name"], "") is None:
+            yield entry["name"], template
+
+
+def claim_from_template(pod: Object, entry: str, template: Object) -> dict[str, Any]:
+    """Return the claim that the claim controller creates for an entry of a pod."""
+    spec = template.get("spec") or {}
+    metadata = spec.get("metadata") or {}
+    made: dict[str, Any] = {
+        "generateName": _base_name(pod["metadata"]["name"], entry),
+        "namespace": pod["metadata"]["namespace"],
+        "annotations": {**(metadata.get("annotations") or {}), POD_CLAIM: entry},
+        "ownerReferences": [owner_reference(pod)],
+    }
+    if metadata.get("labels"):
+        made["labels"] = metadata["labels"]
+    return {"metadata": made, "spec": spec.get("spec") or {}}
+
+
+def _base_name(pod: str, entry: str) -> str:
+    name = f"{pod}-{entry}-"
+    if len(name) <= _LONGEST:
+        return name
+    # Shortened in proportion, so that both parts stay readable.
+    return (
+        f"{pod[: len(pod) * _LONGEST // len(name)]}-{entry[: len(entry) * _LONGEST // len(name)]}"
+    )
+
+
+def is_allocated(claim: Object) -> bool:
+    """True if the claim has devices."""
+    return bool((claim.get("status") or {}).get("allocation"))
+
+
+def allows_node(claim: Object, node: Node) -> bool:
+    """True if the devices of an allocated claim can be used on a node."""
+    selector = claim["status"]["allocation"].get("nodeSelector")
+    return selector is None or selects(selector, node)
+
+
+def is_reserved_for(claim: Object, pod: Object) -> bool:
+    """True if the pod can use the claim."""
+    return pod["metadata"]["uid"] in _reserved(claim)
+
+
+def has_room(claim: Object) -> bool:
+    """True if one more pod can use the claim."""
+    return len(_reserved(claim)) < MAX_RESERVED
+
+
+def is_bindable(claim: Object) -> bool:
+    """True if all binding conditions of the claim's devices are met."""
+    status = claim.get("status") or {}
+    met = {
+        (each["driver"], each["pool"], each["device"]): {
+            condition["type"]
+            for condition in each.get("conditions") or ()
+            if condition.get("status") == "True"
+        }
+        for each in status.get("devices") or ()
+    }
+    return all(
+        set(each.get("bindingConditions") or ())
+        <= met.get((each["driver"], each["pool"], each["device"]), set())
+        for each in status["allocation"]["devices"].get("results") or ()
+    )
+
+
+def with_allocation(claim: Object, result: AllocationResult, now: str) -> dict[str, Any]:
+    """Return a claim with its allocation; ``now`` is the time in the API's format."""
+    allocation = {**result, "allocationTimestamp": now}
+    return {**claim, "status": {**(claim.get("status") or {}), "allocation": allocation}}
+
+
+def reserved(claim: Object, pod: Object) -> dict[str, Any]:
+    """Return a claim that is reserved for a pod."""
+    metadata, status = pod["metadata"], claim.get("status") or {}
+    user = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
+    users = [*(status.get("reservedFor") or ()), user]
+    return {**claim, "status": {**status, "reservedFor": users}}
+
+
+def released(claim: Object, gone: Iterable[str]) -> dict[str, Any]:
+    """Return a claim without reservations for the pods with these UIDs.
+
+    A claim that no pod uses any more loses its devices.
+    """
+    uids, status = {*gone}, dict(claim.get("status") or {})
+    users = [each for each in status.get("reservedFor") or () if each["uid"] not in uids]
+    status["reservedFor"] = users
+    if not users:
+        for name in ("reservedFor", "allocation", "devices"):
+            status.pop(name, None)
+    return {**claim, "status": status}
+
+
+def reserved_pods(claim: Object) -> list[Object]:
+    """Return the references to the pods that can use a claim."""
+    status = claim.get("status") or {}
+    return [each for each in status.get("reservedFor") or () if each.get("resource") == "pods"]
+
+
+def entry_of(claim: Object) -> str | None:
+    """Return the pod's entry that a claim was made for; None for a claim of a user."""
+    return (claim["metadata"].get("annotations") or {}).get(POD_CLAIM)
+
+
+def owning_pod(claim: Object) -> str | None:
+    """Return the UID of the pod that a claim was made for; None for a claim of a user."""
+    for each in claim["metadata"].get("ownerReferences") or ():
+        if each.get("controller") and each.get("kind") == "Pod":
+            return str(each["uid"])
+    return None
+
+
+def _reserved(claim: Object) -> list[str]:
+    return [each["uid"] for each in (claim.get("status") or {}).get("reservedFor") or ()]

@@ -1,0 +1,261 @@
+"""Resource pools of one node (``GatherPools`` of structured/internal/incubating, v1.37).
+
+In:  all ResourceSlices of a cluster, and a node.
+Out: an ``Offer``: the devices of complete and valid pools as an inventory, in the order in which
+     the search tries them, and the pools that are incomplete or invalid.
+
+Of each pool, the newest generation counts that has a slice for the node. A pool is complete if
+it has as many slices as its driver states, over all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from devicemanager.claims.core.inventory import (
+    Amounts,
+    Device,
+    DeviceKey,
+    Inventory,
+    Pool,
+    PoolKey,
+)
+from devicemanager.claims.dra.errors import AllocationError
+from devicemanager.claims.dra.nodes import InvalidSelector, Node, node_matches
+from devicemanager.claims.dra.profile import Feature, Profile
+from devicemanager.claims.dra.slices import Facts, Interning, Object, Slice, budget, charge
+from devicemanager.core import bitset
+
+_NOTHING: Mapping[str, Any] = {}
+"""Shared by all devices, because an inventory groups devices by identity."""
+
+
+@attrs.define(eq=False)
+class Source:
+    """Where a device of the inventory comes from."""
+
+    slice: Slice
+    device: Object
+    _interning: Interning
+    _facts: Facts | None = None
+
+    @property
+    def facts(self) -> Facts:
+        """Attributes and capacities. Raises AllocationError for a malformed quantity."""
+        if self._facts is None:
+            try:
+                self._facts = self._interning.facts(self.device)
+            except (ValueError, KeyError) as error:
+                where = f"ResourceSlice {self.slice.name}: device {self.device['name']}"
+                raise AllocationError(f"invalid {where}: {error}") from None
+        return self._facts
+
+
+@attrs.frozen(eq=False)
+class GatheredPool:
+    """One pool, as far as a node can use it."""
+
+    key: PoolKey
+    slices: tuple[Slice, ...] = ()
+    """Slices with devices for the node, by name."""
+    elsewhere: tuple[Slice, ...] = ()
+    """Slices with devices for other nodes only."""
+    counter_sets: tuple[Object, ...] = ()
+    is_incomplete: bool = False
+    invalid: str = ""
+    """Why the pool is invalid; empty if it is valid."""
+
+    @property
+    def name(self) -> str:
+        """The pool as messages write it."""
+        return f"{self.key.driver}/{self.key.name}"
+
+    @property
+    def is_usable(self) -> bool:
+        """True if devices of the pool can be allocated."""
+        return not self.is_incomplete and not self.invalid
+
+    @property
+    def binds(self) -> bool:
+        """True if a device of the pool has binding conditions."""
+        return any(each.binds for each in self.slices)
+
+
+@attrs.frozen(eq=False)
+class Offer:
+    """What one node can use."""
+
+    pools: tuple[GatheredPool, ...]
+    """All pools of the node, in the order in which the search tries them."""
+    inventory: Inventory
+    """Devices of the usable pools. A device of a slice with a choice of nodes for each device is
+    in it even if the device is on another node."""
+    sources: tuple[Source, ...]
+    """Source of each device, by its number in the inventory."""
+    shareable: int
+    """The set of devices that allow multiple allocations."""
+    charges: Mapping[DeviceKey, Amounts]
+    """Charge of each device of the usable pools that has one, on all nodes."""
+
+    @property
+    def has_invalid_pool(self) -> bool:
+        """True if a pool of the node is invalid."""
+        return any(pool.invalid for pool in self.pools)
+
+
+def offer(slices: Sequence[Slice], node: Node, profile: Profile, interning: Interning) -> Offer:
+    """Return what a node can use. Raises AllocationError for an invalid node selector."""
+    pools = _gather(slices, node, profile)
+    built, sources, charges = [], list[Source](), dict[DeviceKey, Amounts]()
+    for pool in pools:
+        if not pool.is_usable:
+            continue
+        devices = []
+        for each in pool.slices:
+            for spec in each.devices:
+                consumed = charge(spec) if "consumesCounters" in spec else _NOTHING
+                key = DeviceKey(*pool.key, spec["name"])
+                # Attributes and capacities stay with the source, which reads them when needed.
+                devices.append(Device(key, _NOTHING, consumed, _NOTHING))
+                sources.append(Source(each, spec, interning))
+                if consumed:
+                    charges[key] = consumed
+        for each in pool.elsewhere:
+            for spec in each.devices:
+                if "consumesCounters" in spec:
+                    charges[DeviceKey(*pool.key, spec["name"])] = charge(spec)
+        built.append(Pool(pool.key, devices, budget(pool.counter_sets)))
+    shareable = bitset.from_flags(
+        [bool(each.device.get("allowMultipleAllocations")) for each in sources]
+    )
+    return Offer(tuple(pools), Inventory.in_order(built), tuple(sources), shareable, charges)
+
+
+def _gather(slices: Sequence[Slice], node: Node, profile: Profile) -> list[GatheredPool]:
+    found: dict[PoolKey, list[Slice]] = {}
+    # Upstream reads the slices of the node first, then at those of several nodes.
+    for local in (True, False):
+        for each in slices:
+            if (each.spec.get("nodeName") == node.name) == local and _is_for(each, node, profile):
+                _add(found, each)
+    pools = [
+        pool for key, own in found.items() if (pool := _pool(key, own, slices, profile)) is not None
+    ]
+    # The stable variant does not sort pools: their order is random there.
+    last = not profile.is_stable
+    return sorted(pools, key=lambda pool: (last and pool.binds, pool.key))
+
+
+def _is_for(each: Slice, node: Node, profile: Profile) -> bool:
+    """True if a slice can have devices or counters for a node."""
+    spec = each.spec
+    counters = bool(spec.get("sharedCounters"))
+    if not profile.has(Feature.PARTITIONABLE) and (
+        spec.get("perDeviceNodeSelection") is not None or counters
+    ):
+        return False
+    if _is_ignored(each, profile):
+        return False
+    if counters and (profile.counters_of_any_node or profile.is_stable):
+        return True
+    if spec.get("nodeName") or spec.get("allNodes") or spec.get("nodeSelector") is not None:
+        return _matches(node, spec, f"slice {each.name}")
+    return each.chooses_per_device and any(
+        _matches(node, device, f"device {device['name']} in slice {each.name}")
+        for device in each.devices
+    )
+
+
+def _is_ignored(each: Slice, profile: Profile) -> bool:
+    """True for a slice with compatibility groups, which this version must not use."""
+    return (
+        profile.knows_alpha_fields
+        and not profile.has(Feature.COMPATIBILITY_GROUPS)
+        and each.uses_groups
+    )
+
+
+def _matches(node: Node, spec: Object, what: str) -> bool:
+    try:
+        return node_matches(node, spec)
+    except InvalidSelector as error:
+        raise AllocationError(
+            f"gather pool information: failed to perform node selection for {what}: {error}"
+        ) from None
+
+
+def _add(found: dict[PoolKey, list[Slice]], each: Slice) -> None:
+    own = found.setdefault(each.pool, [])
+    if own and each.generation > own[0].generation:
+        own.clear()
+    if not own or each.generation == own[0].generation:
+        own.append(each)
+
+
+def _pool(
+    key: PoolKey, own: list[Slice], slices: Iterable[Slice], profile: Profile
+) -> GatheredPool | None:
+    """Return a pool; None if a newer generation has no slice for the node."""
+    count = own[0].count
+    every = own
+    if len(own) != count:
+        all_of_pool = [each for each in slices if each.pool == key]
+        if any(each.generation > own[0].generation for each in all_of_pool):
+            return None
+        every = [
+            each
+            for each in all_of_pool
+            if each.generation == own[0].generation and not _is_ignored(each, profile)
+        ]
+        if len(every) != count:
+            return GatheredPool(key, is_incomplete=True)
+    return _built(key, sorted(own, key=lambda each: each.name), every, profile)
+
+
+def _built(
+    key: PoolKey, own: Sequence[Slice], every: Sequence[Slice], profile: Profile
+) -> GatheredPool:
+    partitionable = profile.has(Feature.PARTITIONABLE)
+    names = {each.name for each in own}
+    both = [*own, *(each for each in every if each.name not in names)]
+    counters = [each for each in both if partitionable and each.spec.get("sharedCounters")]
+    slices = tuple([each for each in own if each not in counters])
+    elsewhere = tuple([each for each in both[len(own) :] if each not in counters])
+    sets = tuple([each for one in counters for each in one.counter_sets])
+    fault = _duplicate(slices)
+    if partitionable and not fault:
+        fault = _counter_fault(sets, [*slices, *elsewhere])
+    if fault:
+        return GatheredPool(key, invalid=fault)
+    return GatheredPool(key, slices, elsewhere, sets)
+
+
+def _duplicate(slices: Iterable[Slice]) -> str:
+    seen: set[str] = set()
+    for each in slices:
+        for device in each.devices:
+            if device["name"] in seen:
+                return f"duplicate device name {device['name']}"
+            seen.add(device["name"])
+    return ""
+
+
+def _counter_fault(sets: Sequence[Object], slices: Iterable[Slice]) -> str:
+    names = [each["name"] for each in sets]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            return f"duplicate counter set name {name}"
+    known = {each["name"]: (each.get("counters") or {}).keys() for each in sets}
+    for each in slices:
+        for device in each.devices:
+            for consumed in device.get("consumesCounters") or ():
+                wanted = consumed["counterSet"]
+                if wanted not in known:
+                    return f"counter set {wanted} not found"
+                for counter in consumed.get("counters") or ():
+                    if counter not in known[wanted]:
+                        return f"counter {counter} not found in counter set {wanted}"
+    return ""

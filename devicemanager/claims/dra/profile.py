@@ -1,0 +1,156 @@
+"""Differences between versions of the allocator: feature gates, quirks and variants.
+
+A quirk is a bug of the original allocator. Without a version, an allocator has none. A version
+enables the quirks that its last patch release has.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import attrs
+
+
+class Quirk(enum.Enum):
+    """Bug of the original allocator; the value is the name for users."""
+
+    STALE_LIST_MATCH = "stale-list-match"
+    """A list that an undone device narrowed stays narrow for matchAttribute (k/k#140300)."""
+    KEPT_RESERVATIONS = "kept-reservations"
+    """Rejected and undone devices keep their counters reserved (k/k#140431, k/k#140436)."""
+    SHARES_CHARGED_AGAIN = "shares-charged-again"
+    """A share without consumed capacity is charged to counters again (k/k#140433)."""
+    COUNTERS_BY_POOL_NAME = "counters-by-pool-name"
+    """Pools of two drivers with one name share their counters (k/k#140434)."""
+    SHARES_WITHOUT_COUNTERS = "shares-without-counters"
+    """Allocated shares are not charged to counters (k/k#139034)."""
+    ALL_WITH_COUNTERS = "all-with-counters"
+    """The allocator crashes if All selects a device that consumes counters (k/k#138885)."""
+    DISTINCT_PER_REQUEST = "distinct-per-request"
+    """distinctAttribute remembers only the latest device of each request (k/k#140438)."""
+    ALL_SKIPS_FULL = "all-skips-full"
+    """All leaves out shareable devices that are too full, instead of failing."""
+    CONFIG_PER_REQUEST = "config-per-request"
+    """A config of a claim is repeated for each of its requests, and its requests are kept."""
+
+
+class Feature(enum.Enum):
+    """Feature gate that the allocator reads; the value is its name."""
+
+    ADMIN_ACCESS = "DRAAdminAccess"
+    BINDING_CONDITIONS = "DRADeviceBindingConditions"
+    COMPATIBILITY_GROUPS = "DRADeviceCompatibilityGroups"
+    CONSUMABLE_CAPACITY = "DRAConsumableCapacity"
+    DERIVED_ATTRIBUTES = "DRADerivedAttributes"
+    FRACTIONAL_RANGE = "DRAFractionalCapacityRange"
+    LIST_ATTRIBUTES = "DRAListTypeAttributes"
+    NODE_OPERATIONS = "DRAOptionalNodeOperations"
+    PARTITIONABLE = "DRAPartitionableDevices"
+    PRIORITIZED_LIST = "DRAPrioritizedList"
+    TAINTS = "DRADeviceTaints"
+
+
+_STABLE = frozenset(
+    {Feature.ADMIN_ACCESS, Feature.PARTITIONABLE, Feature.PRIORITIZED_LIST, Feature.TAINTS}
+)
+"""Gates of the original's variant ``stable``. Any other gate selects a newer variant."""
+
+_DEFAULT_FEATURES = _STABLE | {Feature.BINDING_CONDITIONS, Feature.CONSUMABLE_CAPACITY}
+
+
+@attrs.frozen
+class Profile:
+    """Version of the allocator, its enabled feature gates, and its quirks."""
+
+    version: str
+    features: frozenset[Feature]
+    quirks: frozenset[Quirk] = frozenset()
+    error_names_device: bool = True
+    """True if the error of a selector names the device, and may have a hint (since 1.37)."""
+    limit_per_request: bool = True
+    """True if the error for too many devices names the request (since 1.37)."""
+    keeps_step_format: bool = True
+    """True if rounded amounts have the format of the step, not BinarySI (since 1.37)."""
+    knows_alpha_fields: bool = True
+    """True if derived attributes and compatibility groups are rejected, not ignored (since
+    1.37)."""
+    counters_of_any_node: bool = False
+    """True if slices with counters belong to the pool on every node (until 1.36)."""
+
+    @classmethod
+    def of(
+        cls,
+        version: str | None = None,
+        *,
+        features: Iterable[str] | None = None,
+        quirks: Iterable[str] | None = None,
+    ) -> Profile:
+        """Return the profile of a version; None is the newest one.
+
+        ``features``: names of the enabled gates; None is the defaults of the version.
+        ``quirks``: names of the enabled quirks; None is those of the version.
+        Raises ValueError for an unknown version or name.
+        """
+        found = _BY_VERSION.get(version or VERSIONS[-1])
+        if found is None:
+            raise ValueError(f"unknown version {version!r}: use one of {', '.join(VERSIONS)}")
+        if features is not None:
+            found = attrs.evolve(found, features=frozenset(map(_feature, features)))
+        if quirks is not None:
+            found = attrs.evolve(found, quirks=frozenset(map(_quirk, quirks)))
+        return found
+
+    def has(self, feature: Feature) -> bool:
+        """True if the feature gate is enabled."""
+        return feature in self.features
+
+    @property
+    def is_stable(self) -> bool:
+        """True if the original uses its variant ``stable``, which lacks newer features."""
+        return self.features <= _STABLE
+
+
+_BY_VERSION = {
+    each.version: each
+    for each in (
+        Profile(
+            "1.36",
+            _DEFAULT_FEATURES,
+            frozenset(
+                {
+                    Quirk.STALE_LIST_MATCH,
+                    Quirk.SHARES_CHARGED_AGAIN,
+                    Quirk.COUNTERS_BY_POOL_NAME,
+                    Quirk.DISTINCT_PER_REQUEST,
+                    Quirk.ALL_SKIPS_FULL,
+                    Quirk.CONFIG_PER_REQUEST,
+                }
+            ),
+            error_names_device=False,
+            limit_per_request=False,
+            keeps_step_format=False,
+            knows_alpha_fields=False,
+            counters_of_any_node=True,
+        ),
+        Profile("1.37", _DEFAULT_FEATURES | {Feature.FRACTIONAL_RANGE}),
+    )
+}
+VERSIONS = tuple(_BY_VERSION)
+"""Versions whose allocator is known, oldest first."""
+
+
+def _feature(name: str) -> Feature:
+    try:
+        return Feature(name)
+    except ValueError:
+        known = ", ".join(sorted(each.value for each in Feature))
+        raise ValueError(f"unknown feature gate {name!r}: use one of {known}") from None
+
+
+def _quirk(name: str) -> Quirk:
+    try:
+        return Quirk(name)
+    except ValueError:
+        known = ", ".join(sorted(each.value for each in Quirk))
+        raise ValueError(f"unknown quirk {name!r}: use one of {known}") from None

@@ -1,0 +1,428 @@
+"""Requests of claims as input of the search (``validateDeviceRequest``, v1.37).
+
+In:  the claims of one call, the device classes, and what a node offers.
+Out: a ``CallRequests``: for each claim its requests, with options for ``core.device_order``; or
+     AllocationError for a claim that cannot be allocated as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from devicemanager.claims.core.device_order import (
+    Constraint,
+    Distinct,
+    Match,
+    Option,
+    OrderedClaim,
+    Values,
+)
+from devicemanager.claims.core.inventory import Amounts
+from devicemanager.claims.core.ledger_view import LedgerView
+from devicemanager.claims.core.step_budget import StepBudget
+from devicemanager.claims.dra.capacity import (
+    Amount,
+    Arithmetic,
+    CapacityError,
+    consumption,
+)
+from devicemanager.claims.dra.errors import AllocationError
+from devicemanager.claims.dra.nodes import InvalidSelector, Node, node_matches
+from devicemanager.claims.dra.pools import Offer, Source
+from devicemanager.claims.dra.profile import Feature, Profile, Quirk
+from devicemanager.claims.dra.quirks import DistinctPerRequest, StaleMatch
+from devicemanager.claims.dra.selectors import Selector, Selectors
+from devicemanager.claims.dra.slices import Object
+from devicemanager.claims.dra.taints import are_tolerated
+
+MAX_DEVICES = 32
+"""Maximum number of devices of a claim (``AllocationResultsMaxSize``)."""
+_NODE_OPERATIONS = Feature.NODE_OPERATIONS.value
+_VALUE_TYPES = {"int": "ints", "bool": "bools", "string": "strings", "version": "versions"}
+
+
+@attrs.frozen(eq=False)
+class RequestOption:
+    """One request, or one subrequest of a prioritized list."""
+
+    name: str
+    """``request``, or ``request/subrequest``."""
+    spec: Object
+    device_class: Object
+    option: Option
+    consumed: Callable[[Source], Mapping[str, Amount] | None]
+    """What the request consumes of each capacity of a device."""
+
+    @property
+    def class_name(self) -> str:
+        """Name of the device class."""
+        return str(self.device_class["metadata"]["name"])
+
+
+@attrs.frozen(eq=False)
+class ClaimRequests:
+    """One claim with its requests."""
+
+    claim: Object
+    requests: tuple[tuple[RequestOption, ...], ...]
+    ordered: OrderedClaim
+
+
+@attrs.frozen(eq=False)
+class Call:
+    """One call of the allocator: what its claims are allocated from."""
+
+    profile: Profile
+    node: Node
+    offer: Offer
+    view: LedgerView
+    classes: Mapping[str, Object]
+    selectors: Selectors
+    steps: StepBudget
+
+    def claims(self, claims: Sequence[Object]) -> tuple[ClaimRequests, ...]:
+        """Translate claims. Raises AllocationError, for the first error in the original's order."""
+        return tuple([_Reader(self, claim).read() for claim in claims])
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """How amounts are computed."""
+        return Arithmetic(
+            self.profile.has(Feature.FRACTIONAL_RANGE), not self.profile.keeps_step_format
+        )
+
+
+def key_of(claim: Object) -> str:
+    """Return ``namespace/name`` of a claim, or its name if it has no namespace."""
+    metadata = claim["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
+
+
+class _Reader:
+    """Reader of one claim."""
+
+    def __init__(self, call: Call, claim: Object) -> None:
+        self._call = call
+        self._claim = claim
+        self._key = key_of(claim)
+        self._devices = claim["spec"].get("devices") or {}
+        self._constraints = self._devices.get("constraints") or ()
+
+    def read(self) -> ClaimRequests:
+        requests, total = [], 0
+        for request in self._devices.get("requests") or ():
+            found = self._request(request)
+            least = min(each.option.count for each in found)
+            if self._call.profile.limit_per_request and least > MAX_DEVICES - total:
+                raise AllocationError(
+                    f"claim {self._key}, request {request['name']}: adding {least} devices exceeds"
+                    f" the claim limit of {MAX_DEVICES}, with {total} already accounted for"
+                )
+            total += least
+            requests.append(found)
+        if total > MAX_DEVICES:
+            raise AllocationError(
+                f"claim {self._key}: number of requested devices {total} exceeds the claim limit"
+                f" of {MAX_DEVICES}"
+            )
+        attributes = tuple([self._values(each) for each in self._constraints])
+        makers = tuple(
+            [
+                self._maker(number, each, values)
+                for number, (each, values) in enumerate(
+                    zip(self._constraints, attributes, strict=True)
+                )
+            ]
+        )
+        options = tuple([tuple([each.option for each in found]) for found in requests])
+        return ClaimRequests(
+            self._claim, tuple(requests), OrderedClaim(options, makers, attributes)
+        )
+
+    def _request(self, request: Object) -> tuple[RequestOption, ...]:
+        name, alternatives = request["name"], request.get("firstAvailable") or ()
+        profile = self._call.profile
+        if alternatives and not profile.has(Feature.PRIORITIZED_LIST):
+            raise self._fault(
+                name, "has subrequests, but the DRAPrioritizedList feature is disabled"
+            )
+        if not (profile.is_stable or profile.has(Feature.CONSUMABLE_CAPACITY)):
+            self._refuse_capacity(request)
+        if not alternatives:
+            return (self._option(name, request["exactly"], name, name),)
+        return tuple(
+            [
+                self._option(each["name"], each, f"{name}/{each['name']}", name)
+                for each in alternatives
+            ]
+        )
+
+    def _refuse_capacity(self, request: Object) -> None:
+        text = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
+        if (request.get("exactly") or {}).get("capacity") is not None:
+            raise self._fault(request["name"], text)
+        for each in request.get("firstAvailable") or ():
+            if each.get("capacity") is not None:
+                raise AllocationError(f"claim {self._key}, subrequest {each['name']}: {text}")
+
+    def _option(self, name: str, spec: Object, full: str, parent: str) -> RequestOption:
+        """Read a request or subrequest; ``full`` is its name in results."""
+        profile = self._call.profile
+        if spec.get("derivedAttributes") and profile.knows_alpha_fields:
+            raise self._fault(
+                name, "cannot handle request with derived attributes, the feature is disabled"
+            )
+        for number, selector in enumerate(spec.get("selectors") or ()):
+            if selector.get("cel") is None:
+                raise AllocationError(
+                    f"claim {self._key}, request {name}, selector #{number}: CEL expression empty"
+                    " (unsupported selector type?)"
+                )
+        admin = spec.get("adminAccess")
+        if admin is not None and not profile.has(Feature.ADMIN_ACCESS):
+            raise self._fault(name, "admin access is requested, but the feature is disabled")
+        device_class = self._class(name, spec)
+        candidate = _Candidate(
+            self._call,
+            spec,
+            (
+                *_selectors(f"class {spec['deviceClassName']}", device_class["spec"]),
+                *_selectors(f"claim {self._key}", spec),
+            ),
+            f"claim {self._key}, request {name}",
+        )
+        every = self._every(name, candidate)
+        count = spec.get("count", 0) if every is None else len(every)
+        option = Option(
+            count,
+            candidate.accepts,
+            candidate.permits,
+            candidate.consumes if every is None else candidate.consumes_as_one_of_all,
+            tuple(
+                [
+                    number
+                    for number, each in enumerate(self._constraints)
+                    if not each.get("requests") or {parent, full} & set(each["requests"])
+                ]
+            ),
+            every,
+            bool(admin),
+        )
+        return RequestOption(full, spec, device_class, option, candidate.consumed)
+
+    def _class(self, name: str, spec: Object) -> Object:
+        wanted = spec.get("deviceClassName")
+        if not wanted:
+            raise self._fault(name, "missing device class name (unsupported request type?)")
+        found = self._call.classes.get(wanted)
+        if found is None:
+            raise self._fault(
+                name,
+                f"could not retrieve device class {wanted}:"
+                f' deviceclass.resource.k8s.io "{wanted}" not found',
+            )
+        return found
+
+    def _every(self, name: str, candidate: _Candidate) -> tuple[int, ...] | None:
+        """Return all candidates if the request asks for all devices, else None."""
+        mode = candidate.spec.get("allocationMode", "")
+        if mode == "ExactCount":
+            return None
+        if mode != "All":
+            raise self._fault(name, f"unsupported count mode {mode}")
+        for pool in self._call.offer.pools:
+            if not pool.is_usable:
+                state = "being updated" if pool.is_incomplete else "invalid"
+                # Devices of earlier pools are checked first, and their errors reported.
+                self._all_of_pools(candidate, before=pool.key)
+                raise self._fault(
+                    name,
+                    f"asks for all devices, but resource pool {pool.name} is currently {state}",
+                )
+        return tuple(self._all_of_pools(candidate))
+
+    def _all_of_pools(self, candidate: _Candidate, before: object = None) -> list[int]:
+        found = []
+        offer = self._call.offer
+        unusable = next((n for n, pool in enumerate(offer.pools) if pool.key == before), None)
+        earlier = {pool.key for pool in offer.pools[:unusable]}
+        for number, source in enumerate(offer.sources):
+            if source.slice.pool in earlier and candidate.is_one_of_all(number):
+                found.append(number)
+        return found
+
+    def _values(self, constraint: Object) -> Callable[[int], Values | None]:
+        name = constraint.get("matchAttribute") or constraint.get("distinctAttribute") or ""
+        has_lists = self._call.profile.has(Feature.LIST_ATTRIBUTES)
+        sources = self._call.offer.sources
+        return lambda number: _attribute(sources[number], name, has_lists)
+
+    def _maker(
+        self, number: int, constraint: Object, values: Callable[[int], Values | None]
+    ) -> Callable[[], Constraint]:
+        profile = self._call.profile
+        if constraint.get("matchAttribute") is not None:
+            stale = Quirk.STALE_LIST_MATCH in profile.quirks
+            return lambda: StaleMatch(values) if stale else Match(values)
+        if constraint.get("distinctAttribute") is not None and not profile.is_stable:
+            per_request = Quirk.DISTINCT_PER_REQUEST in profile.quirks
+            return lambda: DistinctPerRequest(values) if per_request else Distinct(values)
+        raise AllocationError(
+            f"claim {self._key}, constraint #{number}: empty constraint"
+            " (unsupported constraint type?)"
+        )
+
+    def _fault(self, request: str, text: str) -> AllocationError:
+        return AllocationError(f"claim {self._key}, request {request}: {text}")
+
+
+def _selectors(owner: str, spec: Object) -> Iterator[Selector]:
+    for number, each in enumerate(spec.get("selectors") or ()):
+        yield Selector(owner, number, each["cel"]["expression"])
+
+
+def _attribute(source: Source, name: str, has_lists: bool) -> Values | None:
+    """Return the values of an attribute that a constraint names; None if the device lacks it.
+
+    An unknown type, or a list while lists are disabled, gives no values.
+    """
+    attributes = source.device.get("attributes") or {}
+    value: Mapping[str, Any] | None = attributes.get(name)
+    if value is None:
+        domain, slash, short = name.partition("/")
+        if not slash or domain != source.slice.pool.driver:
+            return None
+        value = attributes.get(short)
+        if value is None:
+            return None
+    for kind, plural in _VALUE_TYPES.items():
+        if has_lists and value.get(plural):
+            return frozenset((kind, each) for each in value[plural])
+        if value.get(kind) is not None:
+            return frozenset(((kind, value[kind]),))
+    return None if has_lists else frozenset()
+
+
+@attrs.frozen(eq=False)
+class _Candidate:
+    """Checks of devices for one request or subrequest."""
+
+    call: Call
+    spec: Object
+    selectors: tuple[Selector, ...]
+    where: str
+    """Claim and request, for messages."""
+    _consumed: dict[int, dict[str, Amount] | None] = attrs.field(factory=dict)
+    _amounts: dict[int, Amounts] = attrs.field(factory=dict)
+
+    def accepts(self, number: int) -> bool:
+        """True if a device matches, is on the node, and its policies allow the amounts."""
+        source = self.call.offer.sources[number]
+        if not self._is_selectable(source):
+            return False
+        name = "/".join(self.call.offer.inventory.devices[number].key)
+        return self._has_capacity(source, name)
+
+    def is_one_of_all(self, number: int) -> bool:
+        """True if a device belongs to all devices of the request."""
+        source = self.call.offer.sources[number]
+        if not self._is_selectable(source):
+            return False
+        if not self._has_capacity(source, source.device["name"]):
+            return False
+        skips_full = Quirk.ALL_SKIPS_FULL in self.call.profile.quirks
+        used = self.call.view.allocated.get(number, {}) if skips_full else {}
+        totals = source.facts.totals
+        return all(
+            amount + used.get(name, 0) <= totals[name]
+            for name, amount in self.consumes(number).items()
+        )
+
+    def _is_selectable(self, source: Source) -> bool:
+        profile, device = self.call.profile, source.device
+        if device.get("bindingConditions") and not profile.has(Feature.BINDING_CONDITIONS):
+            return False
+        if not self.call.selectors.match(self.selectors, source, self.call.steps):
+            return False
+        if not source.slice.chooses_per_device:
+            return True
+        try:
+            return node_matches(self.call.node, device)
+        except InvalidSelector as error:
+            raise AllocationError(str(error)) from None
+
+    def _has_capacity(self, source: Source, name: str) -> bool:
+        if not self.call.profile.has(Feature.CONSUMABLE_CAPACITY):
+            return True
+        try:
+            return self.consumed(source) is not None
+        except CapacityError as error:
+            raise AllocationError(
+                f"{self.where}: checking capacity for device {name}: {error}"
+            ) from None
+
+    def consumed(self, source: Source) -> dict[str, Amount] | None:
+        """Return what the request consumes of each capacity of a device; None if it cannot.
+
+        Raises CapacityError.
+        """
+        key = id(source.facts)
+        if key not in self._consumed:
+            wanted = (self.spec.get("capacity") or {}).get("requests") or {}
+            self._consumed[key] = consumption(
+                {name: Amount.parse(text) for name, text in wanted.items()},
+                source.facts.capacities,
+                self.call.arithmetic,
+            )
+        return self._consumed[key]
+
+    def consumes(self, number: int) -> Amounts:
+        """Return what the request consumes of each capacity, in nano-units."""
+        if not self.call.profile.has(Feature.CONSUMABLE_CAPACITY):
+            return {}
+        source = self.call.offer.sources[number]
+        key = id(source.facts)
+        if key not in self._amounts:
+            consumed = self.consumed(source) or {}
+            self._amounts[key] = {name: each.nanos for name, each in consumed.items()}
+        return self._amounts[key]
+
+    def consumes_as_one_of_all(self, number: int) -> Amounts:
+        """Return the same for one of all devices of the request."""
+        crashes = Quirk.ALL_WITH_COUNTERS in self.call.profile.quirks
+        if crashes and self.call.offer.inventory.devices[number].charge:
+            raise AllocationError(
+                "runtime error: invalid memory address or nil pointer dereference"
+            )
+        return self.consumes(number)
+
+    def permits(self, number: int) -> bool:
+        """True if the gates and the tolerations of the request permit to use a device."""
+        profile, source = self.call.profile, self.call.offer.sources[number]
+        device = source.device
+        if device.get("consumesCounters") and not profile.has(Feature.PARTITIONABLE):
+            return False
+        if source.slice.spec.get("skipNodeOperations") and _uses_node_operations(profile):
+            declared = _NODE_OPERATIONS in self.call.node.declared_features
+            if not (profile.has(Feature.NODE_OPERATIONS) and declared):
+                return False
+        if not profile.has(Feature.TAINTS):
+            return True
+        return are_tolerated(device.get("taints") or (), self.spec.get("tolerations") or ())
+
+
+def _uses_node_operations(profile: Profile) -> bool:
+    """True if the variant of the original reads ``skipNodeOperations`` (``experimental``)."""
+    return bool(
+        profile.features
+        & {
+            Feature.LIST_ATTRIBUTES,
+            Feature.NODE_OPERATIONS,
+            Feature.DERIVED_ATTRIBUTES,
+            Feature.COMPATIBILITY_GROUPS,
+        }
+    )

@@ -1,0 +1,129 @@
+"""CEL selectors on devices: each is evaluated once for all devices with equal properties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from devicemanager.claims.cel.dra import (
+    Attribute,
+    CelCompileError,
+    CelRuntimeError,
+    Device,
+    DraSelector,
+    Features,
+    Release,
+    compile_selector,
+)
+from devicemanager.claims.core.step_budget import StepBudget
+from devicemanager.claims.dra.errors import AllocationError
+from devicemanager.claims.dra.pools import Source
+from devicemanager.claims.dra.profile import Feature, Profile
+from devicemanager.claims.dra.slices import Object
+
+_HINT = (
+    ". consider using CEL optional chaining (.? followed by orValue())"
+    " or guarding the check with has() for optional fields"
+)
+
+_RELEASES = {"1.36": Release.V1_36}
+"""Release of the CEL environment by version of the allocator; others have the newest one."""
+_STEPS = 4
+"""Steps of the call's budget that an evaluation costs."""
+
+_Key = tuple[str, int, bool]
+"""Driver, identity of the facts of a device, and whether claims can share it."""
+
+
+@attrs.frozen
+class Selector:
+    """One CEL selector of a class or a claim."""
+
+    owner: str
+    """``class C`` or ``claim NS/NAME``."""
+    index: int
+    expression: str
+
+
+class Selectors:
+    """Evaluator of selectors, with a cache of results."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._features = Features(
+            release=_RELEASES.get(profile.version, Release.V1_37),
+            consumable_capacity=profile.has(Feature.CONSUMABLE_CAPACITY),
+            list_attributes=profile.has(Feature.LIST_ATTRIBUTES),
+        )
+        self._devices: dict[_Key, Device] = {}
+        self._results: dict[tuple[str, _Key], bool | str] = {}
+        self._by_values: dict[tuple[str, tuple[object, ...]], bool | str] = {}
+
+    def match(self, selectors: Iterable[Selector], source: Source, steps: StepBudget) -> bool:
+        """True if a device satisfies all selectors.
+
+        Raises AllocationError for a selector that does not compile, or fails on this device.
+        """
+        return all(self._matches(each, source, steps) for each in selectors)
+
+    def _matches(self, selector: Selector, source: Source, steps: StepBudget) -> bool:
+        shares = bool(source.device.get("allowMultipleAllocations"))
+        key = source.slice.pool.driver, id(source.facts), shares
+        result = self._results.get((selector.expression, key))
+        if result is None:
+            result = self._evaluate(selector.expression, self._device(key, source), steps)
+            self._results[selector.expression, key] = result
+        if isinstance(result, str):
+            raise AllocationError(self._error(selector, source, result))
+        return result
+
+    def _device(self, key: _Key, source: Source) -> Device:
+        device = self._devices.get(key)
+        if device is None:
+            facts = source.facts
+            device = self._devices[key] = Device(
+                key[0],
+                {name: _attribute(each) for name, each in facts.attributes.items()},
+                {name: str(each["value"]) for name, each in facts.raw_capacity.items()},
+                key[2] and not self._profile.is_stable,
+            )
+        return device
+
+    def _evaluate(self, expression: str, device: Device, steps: StepBudget) -> bool | str:
+        """Return the result of an expression, or the error.
+
+        Devices that differ only in attributes that the expression does not read have one result.
+        """
+        try:
+            selector = compile_selector(expression, features=self._features)
+            key = expression, selector.projection(device)
+            result = self._by_values.get(key)
+            if result is None:
+                steps.spend(_STEPS)
+                result = self._by_values[key] = _answer(selector, device)
+            return result
+        except CelCompileError as error:
+            return f"CEL compile error: {error}"
+
+    def _error(self, selector: Selector, source: Source, text: str) -> str:
+        where = f"{selector.owner}: selector #{selector.index}"
+        if text.startswith("CEL runtime error") and self._profile.error_names_device:
+            pool = source.slice.pool
+            where += f" on device {pool.driver}/{pool.name}/{source.device['name']}"
+            if "no such key:" in text:
+                text += _HINT
+        return f"{where}: {text}"
+
+
+def _answer(selector: DraSelector, device: Device) -> bool | str:
+    try:
+        return selector.evaluate(device)
+    except CelRuntimeError as error:
+        return f"CEL runtime error: {error}"
+
+
+def _attribute(value: Object) -> Attribute:
+    """Read an attribute, which has exactly one field of a known type."""
+    kind, found = next(iter(value.items()), ("", ""))
+    return Attribute(kind, tuple(found) if isinstance(found, list) else found)

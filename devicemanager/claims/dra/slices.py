@@ -1,0 +1,145 @@
+"""ResourceSlices as the allocator reads them: pools, devices, counters.
+
+Only what every allocation needs is read at once. A node can have thousands of devices, so the
+rest is read from a device's JSON when the search reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from devicemanager.claims.core.inventory import Amounts, PoolKey
+from devicemanager.claims.dra.capacity import Capacity
+from devicemanager.claims.dra.errors import AllocationError
+from devicemanager.core.quantity import parse_quantity
+
+Object = Mapping[str, Any]
+"""Object of the API, as JSON."""
+
+
+@attrs.frozen(eq=False)
+class Slice:
+    """One ResourceSlice."""
+
+    name: str
+    pool: PoolKey
+    generation: int
+    count: int
+    """Number of slices of the pool, as the driver states it."""
+    spec: Object
+
+    @classmethod
+    def of(cls, value: Object) -> Slice:
+        """Read a ResourceSlice. Raises AllocationError for an object without a pool."""
+        try:
+            spec = value["spec"]
+            pool = spec["pool"]
+            key = PoolKey(spec["driver"], pool["name"])
+            return cls(
+                value["metadata"]["name"],
+                key,
+                pool.get("generation", 0),
+                pool.get("resourceSliceCount", 0),
+                spec,
+            )
+        except (KeyError, TypeError) as error:
+            raise AllocationError(
+                f"invalid ResourceSlice: {error} is missing: expected metadata.name, spec.driver"
+                " and spec.pool.name"
+            ) from None
+
+    @property
+    def devices(self) -> Iterable[Object]:
+        """The devices in the published order."""
+        return self.spec.get("devices") or ()
+
+    @property
+    def counter_sets(self) -> Iterable[Object]:
+        """The shared counters."""
+        return self.spec.get("sharedCounters") or ()
+
+    @property
+    def chooses_per_device(self) -> bool:
+        """True if each device has its own choice of nodes."""
+        return bool(self.spec.get("perDeviceNodeSelection"))
+
+    @property
+    def uses_groups(self) -> bool:
+        """True if a device of the slice has compatibility groups."""
+        return any(
+            consumed.get("compatibilityGroups")
+            for device in self.devices
+            for consumed in device.get("consumesCounters") or ()
+        )
+
+    @property
+    def binds(self) -> bool:
+        """True if a device of the slice has binding conditions."""
+        return any(device.get("bindingConditions") is not None for device in self.devices)
+
+
+def charge(device: Object) -> dict[str, int]:
+    """Return what a device consumes of each counter while in use, as ``set/counter``."""
+    found: dict[str, int] = {}
+    for consumed in device.get("consumesCounters") or ():
+        for name, counter in consumed["counters"].items():
+            key = f"{consumed['counterSet']}/{name}"
+            found[key] = found.get(key, 0) + parse_quantity(str(counter["value"]))
+    return found
+
+
+def budget(counter_sets: Iterable[Object]) -> dict[str, int]:
+    """Return the value of each counter, as ``set/counter``."""
+    return {
+        f"{each['name']}/{name}": parse_quantity(str(counter["value"]))
+        for each in counter_sets
+        for name, counter in (each.get("counters") or {}).items()
+    }
+
+
+@attrs.frozen(eq=False)
+class Facts:
+    """Attributes and capacities that many devices have in common."""
+
+    attributes: Object
+    raw_capacity: Object
+    capacities: Mapping[str, Capacity]
+    """By name; read from ``raw_capacity``."""
+    totals: Amounts
+    """Value of each capacity in nano-units."""
+
+
+class Interning:
+    """Facts of devices: one object for all devices with equal attributes and capacities."""
+
+    def __init__(self) -> None:
+        self._attributes: dict[str, Object] = {}
+        self._capacity: dict[str, tuple[Object, Mapping[str, Capacity], Amounts]] = {}
+        self._facts: dict[tuple[int, int], Facts] = {}
+
+    def facts(self, device: Object) -> Facts:
+        """Return the facts of a device. Raises ValueError for a malformed quantity."""
+        # The text of equal JSON is equal if the keys have the same order, as those of one driver
+        # have. A different order costs a second object, and changes no result.
+        attributes = device.get("attributes") or {}
+        attributes = self._attributes.setdefault(repr(attributes), attributes)
+        raw = device.get("capacity") or {}
+        text = repr(raw)
+        capacity = self._capacity.get(text)
+        if capacity is None:
+            read = {name: Capacity.of(each) for name, each in raw.items()}
+            totals = {name: each.value.nanos for name, each in read.items()}
+            capacity = self._capacity[text] = raw, read, totals
+        key = id(attributes), id(capacity)
+        facts = self._facts.get(key)
+        if facts is None:
+            facts = self._facts[key] = Facts(attributes, *capacity)
+        return facts
+
+
+def shared_amounts(consumed: Object) -> Amounts:
+    """Return the consumed capacity of a share in nano-units."""
+    return {name: parse_quantity(str(text)) for name, text in consumed.items()}

@@ -1,0 +1,104 @@
+"""What the checkpoint commands use of a file, whether it is the device manager's or the DRA
+manager's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from devicemanager.snapshot import Node
+    from devicemanager.snapshot.names import Names
+    from podresources import Pod
+
+DEVICES = "kubelet_internal_checkpoint"
+CLAIMS = "dra_manager_state"
+
+
+class Fact(NamedTuple):
+    """A fact in a file, such as an allocation: its text, which is compared, and its data."""
+
+    text: str
+    data: object
+
+
+Facts = Mapping[tuple[str, ...], Fact]
+"""Facts by subject, such as a container and its resource."""
+
+
+class Edited(NamedTuple):
+    """Contents after a repair or an edit."""
+
+    data: bytes
+    contents: Contents
+    problems: tuple[str, ...] = ()
+    """Reasons for which a kubelet would reject the original file."""
+    dropped: tuple[str, ...] = ()
+    """One line for each part that is left out."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """True if the contents differ from the original ones."""
+        return bool(self.problems or self.dropped)
+
+
+class Contents(Protocol):
+    """Readable contents of a file, and its problems."""
+
+    format: str
+    """Name of the kubelet's file."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Reasons for which a kubelet would reject the file, one line each."""
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """One line for each unreadable part."""
+
+    @property
+    def is_complete(self) -> bool:
+        """True if everything could be read."""
+
+    @property
+    def checksums(self) -> tuple[int | None, int]:
+        """The checksum in the file, None if unknown, and that of the contents."""
+
+    def is_empty(self) -> bool:
+        """True if nothing could be read."""
+
+    def lines(self, names: Names) -> Iterator[str]:
+        """Yield the contents as lines, with the known names of pods."""
+
+    def as_dict(self, names: Names) -> dict[str, Any]:
+        """Return the contents as data for JSON."""
+
+    def counts(self) -> dict[str, int]:
+        """Return how many there are of what, as in JSON."""
+
+    def facts(self) -> Facts:
+        """Return what a comparison of two files compares."""
+
+    def findings(self) -> Sequence[tuple[str, dict[str, Any]]]:
+        """Return the inconsistencies: text and data for JSON."""
+
+    def pods(self) -> Collection[str]:
+        """Return the UIDs of all pods."""
+
+    def names_in(self, node: Node) -> Names:
+        """Return the names that a snapshot of the node has for the pods."""
+
+    def names_of(self, pods: Sequence[Pod]) -> Names:
+        """Return the names that PodResources has for the pods."""
+
+    def repaired(self) -> Edited:
+        """Return the readable contents, so that a kubelet loads them."""
+
+    def without_pods(self, uids: Collection[str]) -> Edited:
+        """Return the contents without these pods."""
+
+
+def counts_text(contents: Contents) -> str:
+    """Return how many there are of what, as text."""
+    return ", ".join(f"{n} {what.replace('_', ' ')}" for what, n in contents.counts().items())

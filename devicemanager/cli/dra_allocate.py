@@ -1,0 +1,149 @@
+"""``devicemanager dra allocate``: allocate claims as the scheduler does."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from devicemanager.cli.files import add_file
+from devicemanager.cli.options import CommandError, add_format, add_repeated, command
+from devicemanager.cli.output import print_documents, print_json, print_table
+
+if TYPE_CHECKING:
+    from devicemanager.claims.dra import AllocationResult, Profile
+    from devicemanager.cli.dra_objects import DraObjects, Object
+    from devicemanager.cli.options import Subparsers
+
+_NO_FIT, _UNDECIDED = 1, 3
+
+
+def add(actions: Subparsers) -> None:
+    """Add ``devicemanager dra allocate``."""
+    parser = command(
+        actions,
+        "allocate",
+        _allocate,
+        "allocate claims on a node as the scheduler does",
+        description="Allocate claims together on one node, as the scheduler does for the claims "
+        "of one pod. Claims with an allocation in their status keep their devices. The exit "
+        "status is 0 if the claims fit, 1 if they do not fit, and 3 if the search has reached its "
+        "limit of steps without a result.",
+    )
+    add_file(
+        parser,
+        "files",
+        "a file with ResourceSlices, DeviceClasses, ResourceClaims, ResourceClaimTemplates and "
+        "Nodes; - for standard input",
+        nargs="+",
+    )
+    add_repeated(parser, "--claim", "CLAIM", "allocate only this claim: NAME or NAMESPACE/NAME")
+    parser.add_argument(
+        "--node", metavar="NAME", help="name of the node (default: the only node in the files)"
+    )
+    parser.add_argument(
+        "--kubelet-version",
+        default=None,
+        metavar="VERSION",
+        help="version of the scheduler: 1.37 (default) or 1.36",
+    )
+    add_repeated(parser, "--feature-gate", "GATE", "enable only the named gates of the allocator")
+    add_repeated(parser, "--quirk", "QUIRK", "enable a bug of the original allocator by name")
+    add_format(parser, "table", "yaml", "json")
+
+
+def _allocate(args: argparse.Namespace) -> int:
+    from devicemanager.claims.dra import InUse, allocate
+    from devicemanager.claims.errors import TryAgain
+    from devicemanager.cli.dra_objects import DraObjects
+
+    objects = DraObjects.read(args.files)
+    node = objects.node(args.node)
+    claims = _wanted(objects, args.claim)
+    try:
+        results = allocate(
+            claims,
+            objects.slices,
+            objects.classes,
+            node,
+            InUse.of(objects.claims),
+            profile=_profile(args),
+        )
+    except TryAgain as error:
+        print(error)
+        return _UNDECIDED
+    if results is None:
+        names = ", ".join(map(_name, claims))
+        print(f"{names}: not enough devices on node {node.name}")
+        return _NO_FIT
+    _print(args.output, claims, results)
+    return 0
+
+
+def _profile(args: argparse.Namespace) -> Profile:
+    from devicemanager.claims.dra import Profile
+
+    try:
+        return Profile.of(
+            args.kubelet_version, features=args.feature_gate or None, quirks=args.quirk or None
+        )
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def _wanted(objects: DraObjects, names: Sequence[str]) -> list[Object]:
+    """Return the named claims, or all claims that are not allocated."""
+    if not names:
+        found = [
+            each for each in objects.claims if not (each.get("status") or {}).get("allocation")
+        ]
+        if not found:
+            raise CommandError("no ResourceClaim to allocate: add one to the files")
+        return found
+    known = {_name(each): each for each in objects.claims}
+    found = []
+    for name in names:
+        full = name if "/" in name else f"default/{name}"
+        if full not in known:
+            raise CommandError(f"no ResourceClaim {full} in the files")
+        if (known[full].get("status") or {}).get("allocation"):
+            raise CommandError(f"ResourceClaim {full} is already allocated: remove its status")
+        found.append(known[full])
+    return found
+
+
+def _name(claim: Object) -> str:
+    return f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
+
+
+def _print(output: str, claims: Sequence[Object], results: Sequence[AllocationResult]) -> None:
+    changed = [
+        {**claim, "status": {**(claim.get("status") or {}), "allocation": dict(result)}}
+        for claim, result in zip(claims, results, strict=True)
+    ]
+    if output == "json":
+        print_json("dra-allocate", {"claims": changed})
+    elif output == "yaml":
+        print_documents(changed)
+    else:
+        columns = ("CLAIM", "REQUEST", "DEVICE", "SHARE")
+        print_table(columns, [row for each in changed for row in _rows(each)])
+
+
+def _rows(claim: Object) -> list[tuple[str, ...]]:
+    results: list[dict[str, Any]] = claim["status"]["allocation"]["devices"].get("results", [])
+    return [
+        (
+            _name(claim),
+            each["request"],
+            f"{each['driver']}/{each['pool']}/{each['device']}",
+            _share(each),
+        )
+        for each in results
+    ]
+
+
+def _share(result: dict[str, Any]) -> str:
+    consumed = result.get("consumedCapacity") or {}
+    amounts = ", ".join(f"{name} {amount}" for name, amount in consumed.items())
+    return amounts or ("admin access" if result.get("adminAccess") else "-")

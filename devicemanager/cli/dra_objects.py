@@ -1,0 +1,135 @@
+"""Objects of resource.k8s.io, and nodes, read from files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from devicemanager.cli.options import CommandError
+
+if TYPE_CHECKING:
+    from devicemanager.claims.dra import Node
+
+_MAX_FILE = 64 << 20
+_MAX_VALUES = 5_000_000
+_KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "Node")
+
+Object = dict[str, Any]
+"""Object of the API, as JSON."""
+
+
+@attrs.define
+class DraObjects:
+    """Objects of files, at resource.k8s.io/v1 and with defaults."""
+
+    slices: list[Object] = attrs.field(factory=list)
+    classes: list[Object] = attrs.field(factory=list)
+    claims: list[Object] = attrs.field(factory=list)
+    """ResourceClaims, and a claim for each ResourceClaimTemplate with the template's name."""
+    nodes: list[Object] = attrs.field(factory=list)
+
+    @classmethod
+    def read(cls, paths: Sequence[str]) -> DraObjects:
+        """Read files; ``-`` is standard input. Raises CommandError."""
+        from devicemanager.cli.files import check_one_standard_input
+
+        check_one_standard_input(paths)
+        found = cls()
+        for path in paths:
+            for document in _documents(path):
+                found._add(path, document)
+        return found
+
+    def _add(self, path: str, value: Object) -> None:
+        from devicemanager.claims.dra import with_defaults
+
+        kind = value["kind"]
+        name = (value.get("metadata") or {}).get("name")
+        if kind in _KINDS and not name:
+            raise CommandError(f"{path}: {kind} without metadata.name: add a name")
+        if kind == "ResourceSlice":
+            self.slices.append(value)
+        elif kind == "DeviceClass":
+            self.classes.append({"spec": {}, **value})
+        elif kind == "Node":
+            self.nodes.append(value)
+        elif kind == "ResourceClaim":
+            metadata = {"namespace": "default", **value["metadata"]}
+            self.claims.append(with_defaults({**value, "metadata": metadata}))
+        elif kind == "ResourceClaimTemplate":
+            metadata = {"namespace": "default", **value["metadata"]}
+            claim = {"apiVersion": value["apiVersion"], "kind": "ResourceClaim"}
+            spec = (value.get("spec") or {}).get("spec") or {}
+            self.claims.append(with_defaults({**claim, "metadata": metadata, "spec": spec}))
+
+    def node(self, name: str | None) -> Node:
+        """Return the node with a name; None is the only node that the objects name.
+
+        Raises CommandError for an unknown node, and if there are several.
+        """
+        from devicemanager.claims.dra import Node
+
+        known = {each["metadata"]["name"]: each for each in self.nodes}
+        names = {*known, *(each["spec"]["nodeName"] for each in self.slices if _node(each))}
+        if name is None:
+            if len(names) != 1:
+                several = ", ".join(sorted(names)) or "none"
+                raise CommandError(f"the files name {several} as nodes: select one with --node")
+            (name,) = names
+        return Node.of(known[name]) if name in known else Node(name)
+
+
+def _node(slice_: Object) -> str:
+    return str((slice_.get("spec") or {}).get("nodeName") or "")
+
+
+def _documents(path: str) -> Iterable[Object]:
+    """Yield the objects of a file, converted to v1. The items of a List are objects."""
+    from devicemanager.cli.files import read_file
+    from devicemanager.objects.manifests.documents import load_documents
+    from devicemanager.objects.manifests.errors import ManifestError
+
+    try:
+        text = read_file(path, _MAX_FILE).decode()
+        too_large = f"larger than {_MAX_FILE} bytes: use smaller files"
+        documents = load_documents(text, _MAX_FILE, _MAX_VALUES, too_large)
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path}: not UTF-8 at byte {error.start}") from None
+    except ManifestError as error:
+        raise CommandError(f"{path}: {error}") from None
+    for document in documents:
+        for value in _items(document):
+            if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+                raise CommandError(
+                    f"{path}: not an object of the API: apiVersion or kind is missing"
+                )
+            yield _as_v1(path, value)
+
+
+def _items(document: object) -> Iterable[object]:
+    if isinstance(document, dict) and str(document.get("kind", "")).endswith("List"):
+        kind = str(document["kind"]).removesuffix("List")
+        shared = {"apiVersion": document.get("apiVersion"), "kind": kind} if kind else {}
+        return [
+            {**shared, **each} if isinstance(each, dict) else each
+            for each in document.get("items") or ()
+        ]
+    return [document]
+
+
+def _as_v1(path: str, value: Object) -> Object:
+    from devicemanager.apiserver.conversion import to_stored
+    from devicemanager.apiserver.kinds import KINDS, RESOURCE_GROUP
+
+    group, _, version = str(value.get("apiVersion")).partition("/")
+    if group != RESOURCE_GROUP:
+        return value
+    kind = next((each for each in KINDS.values() if each.name == value["kind"]), None)
+    if kind is None or version not in ("v1", "v1beta1", "v1beta2"):
+        raise CommandError(
+            f"{path}: {value['kind']} of {value['apiVersion']} is unknown: use v1, v1beta2 or"
+            f" v1beta1 of {RESOURCE_GROUP}"
+        )
+    return to_stored(kind, str(value["apiVersion"]), value)

@@ -1,0 +1,178 @@
+"""Recorder: follows the drivers of a kubelet, and puts a proxy in front of each.
+
+One thread follows ``plugins_registry``. File events only wake this thread; it also checks the
+sockets every two seconds. Calls run on gRPC's threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import threading
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import IO, Self
+
+import grpc
+
+from devicemanager.core.api.deviceplugin import PLUGINS_REGISTRY_DIRECTORY
+from devicemanager.driver.recording.recorded_driver import RecordedDriver, restore_after_crash
+from devicemanager.driver.sockets import DRA_PLUGIN
+from devicemanager.io.watch import ChangeKind, DirectoryWatch
+from devicemanager.plugin.common.notifier import Notifier
+from devicemanager.plugin.common.stepping import repeat_step
+from devicemanager.plugin.recording.errors import RecordingError
+from devicemanager.plugin.recording.redaction import Redaction
+from devicemanager.plugin.recording.writer import RecordingWriter, Registered, open_new
+from podresources.sockets import CHANNEL_OPTIONS, FileIdentity, target
+from protos import pluginregistration_v1 as pr
+from protos import pluginregistration_v1_grpc
+
+__all__ = ["DriverRecorder"]
+
+_log = logging.getLogger(__name__)
+
+_RECHECK, _RETRY = 2.0, 0.1
+_INFO_SECONDS = 1.0
+"""Timeout of the kubelet for GetInfo."""
+_SOCKET_CHANGES = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
+
+
+class DriverRecorder:
+    """Recorder of all calls between a kubelet and its DRA drivers. A context manager.
+
+    ``file`` is a path that must not exist, or an open text file. ``registrar_dir`` is the
+    kubelet's directory ``plugins_registry``. Only ``drivers`` are recorded (default: all).
+    ``report`` is called with a line of text for each change.
+
+    Kubelet and drivers can restart at any time. The constructor raises RecordingError for a
+    missing directory.
+    """
+
+    def __init__(
+        self,
+        file: str | os.PathLike[str] | IO[str],
+        registrar_dir: str | os.PathLike[str] = PLUGINS_REGISTRY_DIRECTORY,
+        *,
+        drivers: Collection[str] = (),
+        report: Callable[[str], object] = _log.info,
+    ) -> None:
+        self._directory = Path(registrar_dir).absolute()
+        if not self._directory.is_dir():
+            raise RecordingError(
+                f"{self._directory} is not a directory: use the kubelet's plugins_registry"
+            )
+        self._file = file
+        self._drivers = frozenset(drivers)
+        self._report = report
+        self._numbers = itertools.count(1)
+        self._changed = Notifier()
+        self._watch = DirectoryWatch(
+            self._directory, lambda change: self._changed.notify(), _SOCKET_CHANGES
+        )
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._recorded: dict[Path, RecordedDriver] = {}
+        self._ignored: dict[Path, FileIdentity | None] = {}
+        """Sockets of other plugins, and of drivers that are not recorded."""
+
+    @property
+    def calls(self) -> int:
+        """Number of recorded calls, reports and ends of streams so far."""
+        return self._writer.calls
+
+    def start(self) -> Self:
+        """Start to record. Raises RecordingError if the file exists or cannot be created."""
+        stream = self._open()
+        self._writer = RecordingWriter(
+            stream, str(self._directory), Redaction(()), self._cannot_write
+        )
+        restore_after_crash(self._directory)
+        self._thread.start()
+        return self
+
+    def _open(self) -> IO[str]:
+        if not isinstance(self._file, (str, os.PathLike)):
+            return self._file
+        try:
+            return open_new(self._file)
+        except FileExistsError as error:
+            raise RecordingError(f"{self._file} already exists: use another file") from error
+        except OSError as error:
+            raise RecordingError(f"cannot write {self._file}: {error.strerror}") from error
+
+    def stop(self) -> None:
+        """Stop recording, and give all sockets their names back. Idempotent.
+
+        Raises RecordingError if the recording is incomplete.
+        """
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self._changed.notify()
+        self._thread.join()
+        self._watch.stop()
+        # First: calls that the kubelet makes because the recorder stops must not be recorded.
+        self._writer.close()
+        for driver in self._recorded.values():
+            driver.close()
+        if self._writer.error is not None:
+            raise RecordingError(f"the recording is incomplete: {self._writer.error.strerror}")
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    # -- sockets ---------------------------------------------------------------------
+
+    def _run(self) -> None:
+        repeat_step(self._step, self._changed, self._stopping.is_set, self._failed)
+
+    def _failed(self, error: OSError) -> float:
+        self._report(f"cannot record: {error}")
+        return _RECHECK
+
+    def _step(self) -> float:
+        self._watch.ensure()
+        for path, driver in list(self._recorded.items()):
+            if driver.is_gone():
+                del self._recorded[path]
+                driver.close()
+                self._report(f"{driver.name} has stopped")
+        for path in sorted(self._directory.iterdir()):
+            if path not in self._recorded and not path.name.startswith(".") and path.is_socket():
+                self._add(path)
+        return _RECHECK
+
+    def _add(self, path: Path) -> None:
+        identity = FileIdentity.of(path)
+        if self._ignored.get(path) == identity:
+            return
+        info = _info(path)
+        if info is None:
+            # The socket is not served yet, or no longer.
+            return
+        if info.type != DRA_PLUGIN or (self._drivers and info.name not in self._drivers):
+            self._ignored[path] = identity
+            return
+        registered = Registered(1, next(self._numbers), info.name, path.name)
+        self._recorded[path] = RecordedDriver(
+            path, info, lambda rpc, request: self._writer.begin(registered, rpc, request)
+        )
+        self._report(f"{info.name} registers as {path.name}")
+
+    def _cannot_write(self, error: OSError) -> None:
+        self._report(f"cannot write the recording: {error.strerror or error}; recording stops")
+
+
+def _info(path: Path) -> pr.PluginInfo | None:
+    """Return what a registration socket reports; None if nothing responds."""
+    with grpc.insecure_channel(target(path), options=CHANNEL_OPTIONS) as channel:
+        stub = pluginregistration_v1_grpc.RegistrationStub(channel)
+        with contextlib.suppress(grpc.RpcError):
+            return stub.GetInfo(pr.InfoRequest(), timeout=_INFO_SECONDS)
+    return None

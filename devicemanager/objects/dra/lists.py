@@ -1,0 +1,85 @@
+"""Rules for lists and maps of objects: length, items, unique items (``validateSlice``,
+``validateSet`` and ``validateMap``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from devicemanager.objects.dra.errors import Errors, FieldError, duplicate, too_many
+
+__all__ = ["bounded", "each_entry", "items", "unique"]
+
+_Check = Callable[[str, Any], Errors]
+
+
+def items(at: str, values: Sequence[Any] | None, check: _Check) -> Errors:
+    """Check each item of a list."""
+    for number, each in enumerate(values or ()):
+        yield from check(f"{at}[{number}]", each)
+
+
+def bounded(
+    at: str, values: Sequence[Any] | None, most: int, check: _Check, *, is_declared: bool = True
+) -> Errors:
+    """Check the length of a list, then its items."""
+    if values and len(values) > most:
+        yield _with(too_many(at, len(values), most), is_declared)
+        return
+    yield from items(at, values, check)
+
+
+def unique(
+    at: str,
+    values: Sequence[Any] | None,
+    most: int | None,
+    check: _Check,
+    key: Callable[[Any], Any],
+    *,
+    is_declared: bool = True,
+) -> Errors:
+    """Check the length of a list, its items, and that no two items have the same key.
+
+    A declared rule shows the whole item that is there twice, any other one the key.
+    """
+    values = values or ()
+    if most is not None and len(values) > most:
+        yield _with(too_many(at, len(values), most), is_declared)
+        return
+    yield from items(at, values, check)
+    seen: set[Any] = set()
+    for number, each in enumerate(values):
+        found = key(each)
+        if found in seen:
+            shown = each if is_declared else found
+            yield _with(duplicate(f"{at}[{number}]", shown), is_declared)
+        seen.add(found)
+
+
+def _with(error: FieldError, is_declared: bool) -> FieldError:
+    return attrs.evolve(error, declared=is_declared)
+
+
+def each_entry(
+    at: str,
+    values: Mapping[str, Any] | None,
+    longest: int,
+    check_key: _Check,
+    check: _Check,
+) -> Errors:
+    """Check the keys and values of a map, sorted by key.
+
+    ``longest``: number of bytes to which a key is shortened in the path of its value.
+    """
+    for key in sorted(values or ()):
+        yield from check_key(at, key)
+        yield from check(f"{at}[{_shortened(key, longest)}]", (values or {})[key])
+
+
+def _shortened(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    rest = longest - 3
+    return f"{text[: (rest + 1) // 2]}...{text[len(text) - rest // 2 :]}"

@@ -1,0 +1,226 @@
+"""The allocator as a function: what it returns and raises, and what it leaves alone."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from devicemanager.claims.core.inventory import DeviceKey
+from devicemanager.claims.dra import (
+    AllocationError,
+    Allocator,
+    InUse,
+    InvalidPools,
+    Node,
+    Profile,
+    Share,
+    allocate,
+    with_defaults,
+)
+from devicemanager.claims.errors import TryAgain
+from tests.claims.dra.objects import (
+    DRIVER,
+    GPU,
+    NODE,
+    all_of,
+    claim,
+    consuming,
+    counters,
+    device,
+    exactly,
+    first_of,
+    names,
+    selected,
+    slice_,
+)
+
+
+def solve(claims, slices, in_use=None, **profile):
+    return allocate(claims, slices, [GPU], NODE, in_use or InUse(), profile=Profile.of(**profile))
+
+
+def test_the_result_is_the_status_that_the_scheduler_writes():
+    tolerations = [{"key": "bad", "operator": "Exists", "value": ""}]
+    wanted = exactly("r", tolerations=tolerations)
+    found = solve([claim(wanted)], [slice_("d0")])
+    assert found == [
+        {
+            "devices": {
+                "results": [
+                    {
+                        "request": "r",
+                        "driver": DRIVER,
+                        "pool": "p",
+                        "device": "d0",
+                        "tolerations": [{"key": "bad", "operator": "Exists"}],
+                    }
+                ]
+            },
+            "nodeSelector": {
+                "nodeSelectorTerms": [
+                    {
+                        "matchFields": [
+                            {"key": "metadata.name", "operator": "In", "values": ["worker"]}
+                        ]
+                    }
+                ]
+            },
+        }
+    ]
+
+
+def test_claims_that_do_not_fit_together_give_none():
+    assert solve([claim(name="a"), claim(name="b")], [slice_("d0")]) is None
+
+
+def test_a_device_in_use_is_not_allocated_again():
+    found = solve([claim()], [slice_("d0", "d1")])
+    allocated = {**claim(), "status": {"allocation": found[0]}}
+    assert names(solve([claim()], [slice_("d0", "d1")], InUse.of([allocated]))) == [["d1"]]
+
+
+def test_admin_access_uses_nothing():
+    admin = claim(exactly(adminAccess=True))
+    found = solve([admin], [slice_("d0")])
+    assert found[0]["devices"]["results"][0]["adminAccess"] is True
+    in_use = InUse.of([{**admin, "status": {"allocation": found[0]}}])
+    assert in_use == InUse()
+    assert names(solve([claim()], [slice_("d0")], in_use)) == [["d0"]]
+
+
+def test_shares_in_use_are_read_from_the_status():
+    wanted = claim(exactly(capacity={"requests": {"memory": "3Gi"}}))
+    shared = device("d0", allowMultipleAllocations=True, capacity={"memory": {"value": "5Gi"}})
+    found = solve([wanted], [slice_(shared)])
+    result = found[0]["devices"]["results"][0]
+    assert result["consumedCapacity"] == {"memory": "3Gi"}
+    assert len(result["shareID"]) == 36
+    in_use = InUse.of([{**wanted, "status": {"allocation": found[0]}}])
+    assert in_use.shares == (Share(DeviceKey(DRIVER, "p", "d0"), {"memory": 3 * 2**30 * 10**9}),)
+    assert solve([wanted], [slice_(shared)], in_use) is None
+
+
+def test_an_error_has_the_scheduler_s_text():
+    with pytest.raises(AllocationError) as raised:
+        solve([claim(exactly(deviceClassName="nope"))], [slice_("d0")])
+    assert str(raised.value) == (
+        "claim default/c, request r: could not retrieve device class nope:"
+        ' deviceclass.resource.k8s.io "nope" not found'
+    )
+
+
+def test_an_invalid_pool_is_an_error_only_if_nothing_else_fits():
+    invalid = slice_("x", "x", pool="a", name="a")
+    assert names(solve([claim()], [invalid, slice_("d0")])) == [["d0"]]
+    with pytest.raises(InvalidPools, match="invalid resource pools were encountered"):
+        solve([claim()], [invalid])
+
+
+def test_a_search_that_reaches_its_limit_is_undecided():
+    devices = [device(f"d{n}", attributes={"m": n % 10}) for n in range(20)]
+    distinct = [{"distinctAttribute": f"{DRIVER}/m"}]
+    wanted = claim(exactly(count=11), constraints=distinct)
+    with pytest.raises(TryAgain, match="undecided on node worker after 3000 steps: default/c"):
+        allocate([wanted], [slice_(*devices)], [GPU], NODE, max_steps=3_000)
+
+
+def test_evaluations_of_selectors_count_as_steps():
+    devices = [device(f"d{n}", attributes={"m": n}) for n in range(100)]
+    wanted = claim(exactly(**selected(f'device.attributes["{DRIVER}"].m == 1000')))
+    with pytest.raises(TryAgain):
+        allocate([wanted], [slice_(*devices)], [GPU], NODE, max_steps=50)
+
+
+def test_a_missing_field_of_a_slice_is_named():
+    broken = {"metadata": {"name": "s"}, "spec": {"driver": DRIVER}}
+    with pytest.raises(AllocationError, match="invalid ResourceSlice: 'pool' is missing"):
+        allocate([claim()], [broken], [GPU], NODE)
+
+
+def test_a_malformed_quantity_names_slice_and_device():
+    broken = slice_(device("d0", capacity={"memory": {"value": "5Gx"}}))
+    with pytest.raises(
+        AllocationError, match="invalid ResourceSlice s: device d0: quantities must"
+    ):
+        allocate([claim()], [broken], [GPU], NODE)
+
+
+def test_arguments_are_not_changed():
+    config = {"opaque": {"driver": DRIVER, "parameters": {}}, "requests": ["r"]}
+    with_config = {"metadata": {"name": "gpu"}, "spec": {"config": [config]}}
+    arguments = [[claim(config=[config])], [slice_("d0")], [with_config]]
+    before = copy.deepcopy(arguments)
+    assert allocate(*arguments, NODE)
+    assert arguments == before
+
+
+def test_an_allocator_serves_nodes_and_calls():
+    slices = [slice_("d0"), slice_("other", nodeName="other", pool="q", name="t")]
+    allocator = Allocator(slices, [GPU])
+    for _ in range(2):
+        assert names(allocator.allocate([claim()], NODE)) == [["d0"]]
+        assert names(allocator.allocate([claim()], Node("other"))) == [["other"]]
+    assert allocator.allocate([claim()], Node("third")) is None
+
+
+def test_a_selector_is_evaluated_once_for_equal_values(monkeypatch):
+    from devicemanager.claims.cel.dra import DraSelector
+
+    seen = []
+    evaluate = DraSelector.evaluate
+    monkeypatch.setattr(
+        DraSelector, "evaluate", lambda self, each: seen.append(each) or evaluate(self, each)
+    )
+    devices = [device(f"d{n}", attributes={"m": n % 3, "unread": n}) for n in range(30)]
+    wanted = claim(exactly(count=20, **selected(f'device.attributes["{DRIVER}"].m != 2')))
+    assert len(names(allocate([wanted], [slice_(*devices)], [GPU], NODE))[0]) == 20
+    assert len(seen) == 3
+
+
+def test_defaults_are_those_of_the_api_server():
+    written = claim(
+        {"name": "r", "exactly": {"deviceClassName": "gpu", "tolerations": [{"key": "k"}]}},
+        {"name": "f", "firstAvailable": [{"name": "s", "deviceClassName": "gpu"}]},
+        all_of("a"),
+    )
+    requests = with_defaults(written)["spec"]["devices"]["requests"]
+    assert requests[0]["exactly"] == {
+        "deviceClassName": "gpu",
+        "allocationMode": "ExactCount",
+        "count": 1,
+        "tolerations": [{"operator": "Equal", "key": "k"}],
+    }
+    assert requests[1]["firstAvailable"][0]["count"] == 1
+    assert "count" not in requests[2]["exactly"]
+    assert "allocationMode" not in written["spec"]["devices"]["requests"][0]["exactly"]
+
+
+def test_the_first_subrequest_with_which_all_fits_is_chosen():
+    wanted = claim(first_of("f", exactly("big", 2), exactly("small")), exactly("r"))
+    found = solve([wanted], [slice_("d0", "d1")])
+    assert [each["request"] for each in found[0]["devices"]["results"]] == ["f/small", "r"]
+
+
+def test_calls_with_other_devices_in_use_do_not_affect_each_other():
+    """An allocator reuses what it knows of the last call; a new one knows nothing."""
+    devices = [consuming(f"d{n}", "1Gi") for n in range(5)]
+    slices = [slice_(*devices, count=2), counters(memory="3Gi")]
+    shared = (Share(DeviceKey(DRIVER, "p", "d4")),)
+    calls = [
+        InUse(frozenset(DeviceKey(DRIVER, pool, f"d{n}") for pool, n in used), shares)
+        for used, shares in (
+            ([], ()),
+            ([("p", 0)], ()),
+            ([("p", 0), ("p", 1), ("elsewhere", 3)], ()),
+            ([("p", 1), ("p", 2)], ()),
+            ([("p", 1), ("p", 2), ("p", 3)], ()),
+            ([("p", 1)], shared),
+            ([("p", 2)], shared),
+            ([], ()),
+        )
+    ]
+    allocator = Allocator(slices, [GPU])
+    found = [names(allocator.allocate([claim()], NODE, each)) for each in calls]
+    assert found == [names(allocate([claim()], slices, [GPU], NODE, each)) for each in calls]
+    assert found[3:5] == [[["d0"]], None]

@@ -1,0 +1,62 @@
+"""Attacks and fuzz targets name the bug that they guard against, and fail with a planted bug.
+
+``make attack ARGS=--planted`` runs all attacks with their bugs. Here are the quick ones.
+"""
+
+import pytest
+
+from tools.attack.guards import GUARDS
+from tools.attack.registry import attacks
+from tools.fuzz.model import Guard
+from tools.fuzz.worker import targets
+from tools.harness import planted, planted_bugs  # noqa: F401  # it registers the bugs
+
+QUICK_ATTACKS = ["escape-sequences", "link-root", "umask-0", "fork-exit"]
+
+
+def test_every_attack_names_its_bug():
+    used = {attack.guard for attack in attacks()}
+    assert used == set(GUARDS.values()), "the table has an entry without an attack"
+    assert all(guard.bug for guard in used)
+    assert {guard.planted for guard in used} - {""} <= planted.PLANTED.keys()
+
+
+def test_every_fuzz_target_names_its_bug():
+    assert all(target.guards for target in targets())
+    assert {target.planted for target in targets()} - {""} <= planted.PLANTED.keys()
+
+
+def test_every_planted_bug_is_used():
+    used = {attack.guard.planted for attack in attacks()} | {each.planted for each in targets()}
+    assert used >= planted.PLANTED.keys()
+
+
+@pytest.mark.parametrize("name", QUICK_ATTACKS)
+def test_attack_notices_its_bug(name):
+    (attack,) = (each for each in attacks() if each.name == name)
+    with planted.selected(attack.guard.planted):
+        assert attack.run().problems != ()
+
+
+def guarded(target, seconds=1.0):
+    run = Guard(target.load(), seconds)
+    run(b"")
+    return run
+
+
+@pytest.mark.parametrize(
+    "target", [each for each in targets() if each.planted], ids=lambda target: target.name
+)
+def test_corpus_of_fuzz_target_has_a_finding_with_its_bug(target):
+    with planted.planted_here(target.planted):
+        run = guarded(target, seconds=0.5)
+        findings = []
+        for data in target.inputs().values():
+            try:
+                run(data)
+            except Exception as error:
+                findings.append(error)
+    assert findings
+    run = guarded(target)
+    for data in target.inputs().values():
+        run(data)  # the bug is gone

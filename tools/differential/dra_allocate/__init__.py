@@ -1,0 +1,1 @@
+"""Compare the allocator of ``resource.k8s.io`` with the real one in random problems."""
