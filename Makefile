@@ -50,6 +50,7 @@ test: test-lines
 # explicit rule takes precedence over `test-%`.
 test-cluster: $(READY)
 	@$(BIN)/python -m tools.cluster.build
+	@$(BIN)/python -m tools.cluster.build --server
 	DEVICEMANAGER_CLUSTER_BINARIES=$(CURDIR)/.cache/cluster/bin \
 		$(BIN)/python -m pytest tests/cluster -p no:cacheprovider $(ARGS)
 

@@ -21,10 +21,11 @@ from checkpoint.dra.reading import read_claim, read_claims, read_file
 from checkpoint.dra.text import checksum
 from checkpoint.errors import ChecksumMismatch
 
-_DATA: Final = re.compile(r'"Data"\s*:\s*"', re.IGNORECASE)
-_END: Final = re.compile(r'"\s*(?:,\s*"Checksum"|\}?\s*\Z)', re.IGNORECASE)
 _ESCAPE: Final = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _CLAIM: Final = re.compile(r'\{\s*"ClaimUID"\s*:', re.IGNORECASE)
+_FIELDS: Final = {
+    name.casefold() for name in ("ClaimUID", "ClaimName", "Namespace", "PodUIDs", "DriverState")
+}
 _NAMED: Final = re.compile(r'"(ClaimUID|ClaimName|Namespace)"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _NOUNS: Final = {"Namespace": "namespace", "ClaimName": "claim", "ClaimUID": "UID"}
 _SHARES: Final = '"ShareID"'
@@ -60,26 +61,29 @@ def inspect(data: bytes) -> Inspection:
     """Read as much of ``data`` as possible. Raises nothing."""
     problems: list[str] = []
     inner, found = _inner(data, problems)
-    is_text = not data.decode(errors="replace").count("\ufffd") or _is_text(data)
     share_ids = _SHARES in inner or '"PoolName"' not in inner
-    if not problems:
-        claims, lost = _read(inner, problems)
-        is_complete = not problems
-        expected = crc32(inner.encode()) if is_complete else _checksum(claims, share_ids)
-        if is_complete and found is not None and found != expected:
-            problems.append(ChecksumMismatch(expected, found).problem)
-        return Inspection(
-            State(claims), is_complete, tuple(problems), found, expected, lost, is_text, share_ids
-        )
-    claims, lost = _salvaged(inner)
-    expected = _checksum(claims, share_ids)
+    claims, lost = ((), ()) if problems else _read(inner, problems)
+    is_complete = not problems
+    expected = crc32(inner.encode()) if is_complete else 0
+    if is_complete and found is not None and found != expected:
+        problems.append(ChecksumMismatch(expected, found).problem)
+    if problems:
+        # The damage may be in the structure around the claims, or have merged two claims into one.
+        salvaged, missed = _salvaged(inner)
+        if len(salvaged) > len(claims or ()):
+            claims, lost, is_complete = salvaged, missed, False
+    if not is_complete:
+        found, expected = None, checksum(State(claims), share_ids=share_ids)
     return Inspection(
-        State(claims), False, tuple(problems), None, expected, lost, is_text, share_ids
+        State(claims),
+        is_complete,
+        tuple(problems),
+        found,
+        expected,
+        lost,
+        _is_text(data),
+        share_ids,
     )
-
-
-def _checksum(claims: tuple[ClaimState, ...] | None, share_ids: bool) -> int:
-    return checksum(State(claims), share_ids=share_ids)
 
 
 def _is_text(data: bytes) -> bool:
@@ -94,19 +98,23 @@ def _inner(data: bytes, problems: list[str]) -> tuple[str, int | None]:
     """Return the inner text and the checksum. If the outer text is damaged, add its problem, and
     return the part of the inner text before the damage."""
     try:
-        return read_file(decode(data))
+        value = decode(data)
     except Problem as problem:
         problems.append(str(problem))
-    text = data.decode(errors="replace")
-    start = _DATA.search(text)
-    return ("" if start is None else _unescaped(text, start.end())), None
+        return _inner_of_damaged(data), None
+    try:
+        return read_file(value)
+    except Problem as problem:
+        problems.append(str(problem))
+    # Not the entries of a file of before v1.32: those have other fields.
+    text = value.get("Data") if isinstance(value, dict) else None
+    return text if isinstance(text, str) else "", None
 
 
-def _unescaped(text: str, start: int) -> str:
-    """Return the inner text that begins at ``start``. A bad escape becomes U+FFFD."""
-    # A quote without a backslash can be damage, too. So the string ends where the checksum begins.
-    end = _END.search(text, start)
-    return _ESCAPE.sub(_character, text[start : end.start() if end else len(text)])
+def _inner_of_damaged(data: bytes) -> str:
+    """Return what may be the inner text: all text with its escapes decoded."""
+    # The beginning and the end of the string can be damaged, too. A bad escape becomes U+FFFD.
+    return _ESCAPE.sub(_character, data.decode(errors="replace"))
 
 
 def _character(escape: re.Match[str]) -> str:
@@ -149,7 +157,7 @@ def _salvaged(inner: str) -> tuple[tuple[ClaimState, ...], tuple[str, ...]]:
     while effort > 0 and (start := _CLAIM.search(inner, position)):
         try:
             value, end = decode_at(inner, start.start())
-            claim = read_claim(value, len(claims))
+            claim = _whole_claim(value, len(claims))
         except Problem as problem:
             effort -= (problem.position or start.end()) - start.start()
             position = start.end()
@@ -158,6 +166,13 @@ def _salvaged(inner: str) -> tuple[tuple[ClaimState, ...], tuple[str, ...]]:
         claims.append(claim)
         gap = position = end
     return tuple(claims), (*lost, *_lost(inner[gap:]))
+
+
+def _whole_claim(value: Value, number: int) -> ClaimState:
+    """Read a claim. Raises Problem if it has other fields: then damage has merged two claims."""
+    if not isinstance(value, dict) or not {key.casefold() for key in value} <= _FIELDS:
+        raise Problem("the object is not a claim")
+    return read_claim(value, number)
 
 
 def _lost(piece: str) -> Iterator[str]:

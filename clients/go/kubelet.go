@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -28,10 +29,24 @@ func program() string {
 }
 
 const (
-	startTimeout = 30 * time.Second
-	stopTimeout  = 10 * time.Second
+	stopTimeout = 10 * time.Second
+	// The start may take as long as the test, or this long if the test has no deadline.
+	startTimeout = 5 * time.Minute
 	shownEvents  = 40
 )
+
+// startLimit returns the time to wait for a start, so that the test still ends before its deadline.
+func startLimit(t testing.TB) time.Duration {
+	limited, ok := t.(interface{ Deadline() (time.Time, bool) })
+	if !ok {
+		return startTimeout
+	}
+	deadline, ok := limited.Deadline()
+	if !ok {
+		return startTimeout
+	}
+	return time.Until(deadline) - stopTimeout
+}
 
 // Kubelet is the mock kubelet of one test. Its methods fail the test where those of Client return
 // an error.
@@ -39,6 +54,8 @@ type Kubelet struct {
 	*Client
 	t    testing.TB
 	root string
+	// Number of the event after which WaitForEvent searches by default.
+	mark atomic.Int64
 }
 
 // Start runs a mock kubelet until the end of the test, with options of "devicemanager run".
@@ -83,14 +100,15 @@ func Start(t testing.TB, options ...string) *Kubelet {
 			t.Errorf("mock kubelet: still running %v after SIGTERM", stopTimeout)
 		}
 	})
+	limit := startLimit(t)
 	select {
 	case <-ready:
 		isUp = true
 	case err := <-ended:
 		ended <- err
 		t.Fatalf("mock kubelet exited: %v: %s", err, printed)
-	case <-time.After(startTimeout):
-		t.Fatalf("mock kubelet: not ready after %v: %s", startTimeout, printed)
+	case <-time.After(limit):
+		t.Fatalf("mock kubelet: not ready after %v: %s", limit.Round(time.Second), printed)
 	}
 	return k
 }
@@ -138,21 +156,62 @@ func (k *Kubelet) PodResourcesSocket() string {
 	return filepath.Join(k.root, "pod-resources", "kubelet.sock")
 }
 
+// Command returns a command that runs a plugin with fixed paths: /var/lib/kubelet is the kubelet's
+// directory, in private mounts that need no root. Start it with its method Start. It gets SIGTERM
+// before the kubelet stops. If the test fails, its log shows what the command has printed.
+func (k *Kubelet) Command(name string, arguments ...string) *exec.Cmd {
+	k.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	words := append([]string{"exec", "--root", k.root, "--", name}, arguments...)
+	command := exec.CommandContext(ctx, program(), words...)
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = stopTimeout
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	printed := &output{}
+	command.Stdout, command.Stderr = printed, printed
+	k.t.Cleanup(func() {
+		k.t.Helper()
+		stop()
+		if command.Process != nil && command.ProcessState == nil {
+			_ = command.Wait()
+		}
+		if k.t.Failed() {
+			k.t.Logf("%s printed:\n%s", name, printed)
+		}
+	})
+	return command
+}
+
+// Mark returns the number of the latest event, for the field After of EventWait.
+func (k *Kubelet) Mark() int64 {
+	k.t.Helper()
+	return must[*Node](k, "Mark")(k.Client.Node(context.Background())).LatestEvent
+}
+
+// act notes the latest event before an action, so that WaitForEvent finds what follows from it.
+func (k *Kubelet) act() {
+	k.t.Helper()
+	k.mark.Store(k.Mark())
+}
+
 // Admit admits a pod; see Client.Admit. A rejection does not fail the test.
 func (k *Kubelet) Admit(manifest any) *Admission {
 	k.t.Helper()
+	k.act()
 	return must[*Admission](k, "Admit")(k.Client.Admit(context.Background(), manifest))
 }
 
 // Delete deletes pods and frees their devices.
 func (k *Kubelet) Delete(uids ...string) {
 	k.t.Helper()
+	k.act()
 	k.check("Delete", k.Client.Delete(context.Background(), uids...))
 }
 
 // Finish lets the pod's app containers terminate with an exit code.
 func (k *Kubelet) Finish(uid string, exitCode int) *Finished {
 	k.t.Helper()
+	k.act()
 	return must[*Finished](k, "Finish")(k.Client.Finish(context.Background(), uid, exitCode))
 }
 
@@ -163,33 +222,45 @@ func (k *Kubelet) WaitForResource(resource string, count int64) {
 	k.check("WaitForResource", k.Client.WaitForResource(context.Background(), wait))
 }
 
-// WaitForEvent waits up to 10 s for the next matching event.
+// WaitForEvent waits up to 10 s for the next matching event, and returns it. By default, events
+// count since the latest action of this Kubelet, such as Restart or Admit, or since the event that
+// WaitForEvent has returned before. For an action of your own, set After to a Mark before it.
 func (k *Kubelet) WaitForEvent(wait EventWait) *Event {
 	k.t.Helper()
-	return must[*Event](k, "WaitForEvent")(k.Client.WaitForEvent(context.Background(), wait))
+	if wait.After == nil {
+		after := k.mark.Load()
+		wait.After = &after
+	}
+	event := must[*Event](k, "WaitForEvent")(k.Client.WaitForEvent(context.Background(), wait))
+	k.mark.Store(event.Number)
+	return event
 }
 
 // Restart restarts the kubelet.
 func (k *Kubelet) Restart() {
 	k.t.Helper()
+	k.act()
 	k.check("Restart", k.Client.Restart(context.Background()))
 }
 
 // Reboot reboots the node.
 func (k *Kubelet) Reboot() {
 	k.t.Helper()
+	k.act()
 	k.check("Reboot", k.Client.Reboot(context.Background()))
 }
 
 // Fault injects a fault, described as in "reject-register:times=2".
 func (k *Kubelet) Fault(spec string) *Fault {
 	k.t.Helper()
+	k.act()
 	return must[*Fault](k, "Fault")(k.Client.SetFault(context.Background(), spec))
 }
 
 // ClearFaults clears all faults.
 func (k *Kubelet) ClearFaults() {
 	k.t.Helper()
+	k.act()
 	k.check("ClearFaults", k.Client.ClearFaults(context.Background()))
 }
 

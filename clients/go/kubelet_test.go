@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 const pod = `
@@ -60,6 +61,32 @@ func TestFaultsAreInjectedAndCleared(t *testing.T) {
 	if _, err := kubelet.Client.SetFault(context.Background(), "nonsense"); err == nil ||
 		!strings.Contains(err.Error(), "unknown fault") {
 		t.Errorf("unknown fault: %v", err)
+	}
+}
+
+// The kubelet has registered the plugin again before Restart returns, or later.
+func TestEventsSinceLatestActionAreFound(t *testing.T) {
+	kubelet := Start(t, "--simulate", "vendor.com/gpu=1")
+	kubelet.WaitForResource("vendor.com/gpu", 1)
+	before := kubelet.Mark()
+	kubelet.Restart()
+	kubelet.WaitForResource("vendor.com/gpu", 1)
+	first := kubelet.WaitForEvent(EventWait{Kinds: []string{"registered"}})
+	if first.Number <= before {
+		t.Errorf("event %d is older than the restart, after %d", first.Number, before)
+	}
+	again := kubelet.WaitForEvent(EventWait{Kinds: []string{"registered"}, After: &before})
+	if again.Number != first.Number {
+		t.Errorf("event %d after %d, expected %d", again.Number, before, first.Number)
+	}
+}
+
+func TestStartLimit(t *testing.T) {
+	if deadline, ok := t.Deadline(); ok && startLimit(t) > time.Until(deadline) {
+		t.Error("the start may take longer than the test")
+	}
+	if limit := startLimit(struct{ testing.TB }{t}); limit != startTimeout {
+		t.Errorf("without a deadline: %v", limit)
 	}
 }
 

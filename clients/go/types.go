@@ -99,6 +99,47 @@ type CallWait struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
+// ClaimDevice: A prepared device of a claim.
+type ClaimDevice struct {
+	Driver  string  `json:"driver"`
+	Pool    string  `json:"pool"`
+	Device  string  `json:"device"`
+	ShareID *string `json:"share_id"`
+	// The requests of the claim that the device serves; empty for all.
+	Requests   []string `json:"requests"`
+	CDIDevices []string `json:"cdi_devices"`
+}
+
+// ClaimExplanation: The state of one claim of a pod.
+type ClaimExplanation struct {
+	// The pod's name for the claim; empty for the claim of its extended resources.
+	Entry string `json:"entry"`
+	// Name of the ResourceClaim; null if it is not known.
+	Claim *string    `json:"claim"`
+	State ClaimState `json:"state"`
+	// One line for people: what is missing, and what helps.
+	Text string `json:"text"`
+}
+
+// ClaimState: What a claim of a pod waits for.
+type ClaimState string
+
+// ClaimsExplanation: Why a pod has no sandbox, or cannot end.
+type ClaimsExplanation struct {
+	// `namespace/name`.
+	Pod   string `json:"pod"`
+	Phase string `json:"phase"`
+	// True if the pod's sandbox was created: its claims were prepared before.
+	Sandbox bool `json:"sandbox"`
+	// True if the pod ends when its claims are unprepared.
+	Ending bool `json:"ending"`
+	// The error of the last attempt to prepare or unprepare the claims; empty if none failed.
+	Error string `json:"error"`
+	// Seconds until the kubelet tries again; null if it does not.
+	RetryIn *float64           `json:"retry_in"`
+	Claims  []ClaimExplanation `json:"claims"`
+}
+
 // Cleared: The number of faults that were cleared.
 type Cleared struct {
 	Schema string `json:"schema"`
@@ -261,6 +302,26 @@ type DeviceStatus struct {
 	Container *string `json:"container"`
 }
 
+// DraStatus: The registered drivers, and the claims that the node holds.
+type DraStatus struct {
+	// Sorted by driver, the oldest instance first.
+	Drivers []DriverInstance `json:"drivers"`
+	// Sorted by namespace and name.
+	Claims []HeldClaim `json:"claims"`
+}
+
+// DriverInstance: A registered instance of a DRA driver.
+type DriverInstance struct {
+	Driver string `json:"driver"`
+	// Path of its service socket.
+	Endpoint string `json:"endpoint"`
+	// The version of the service that the kubelet calls, such as `v1`.
+	Service string `json:"service"`
+	// The version of the health service that the kubelet calls; null for none.
+	HealthService *string `json:"health_service"`
+	Connected     bool    `json:"connected"`
+}
+
 // Event: An event of the kubelet. An event of kind events-dropped stands for events that are no longer
 // stored; details.dropped is their number.
 type Event struct {
@@ -364,6 +425,20 @@ type GetPreferred struct {
 
 // Health: Health of a device (`ResourceHealthStatus` in the Kubernetes API).
 type Health string
+
+// HeldClaim: A ResourceClaim that pods of the node hold.
+type HeldClaim struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	// The UIDs of the pods.
+	Pods []string `json:"pods"`
+	// True if all drivers have prepared the claim since the kubelet started.
+	Prepared    bool          `json:"prepared"`
+	Unpreparing bool          `json:"unpreparing"`
+	Drivers     []string      `json:"drivers"`
+	Devices     []ClaimDevice `json:"devices"`
+}
 
 // Mark: A moment in the history of a kubelet; waits and searches accept it as `since`.
 type Mark struct {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, Final
 
 import attrs
@@ -51,17 +52,31 @@ class RequestLog:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._requests: deque[LoggedRequest] = deque(maxlen=_LIMIT)
+        self._added = 0
 
     def add(self, request: LoggedRequest) -> None:
         """Add a request."""
         with self._changed:
             self._requests.append(request)
+            self._added += 1
             self._changed.notify_all()
 
     def clear(self) -> None:
         """Remove all requests."""
         with self._changed:
             self._requests.clear()
+
+    def follow(self) -> Iterator[LoggedRequest]:
+        """Yield the requests from now on, and wait for the next one. It never ends."""
+        with self._changed:
+            at = self._added
+        while True:
+            with self._changed:
+                while self._added == at:
+                    self._changed.wait()
+                found = list(self._requests)[-(self._added - at) :]
+                at = self._added
+            yield from found
 
     def find(self, **fields: Any) -> list[LoggedRequest]:
         """Return the requests whose attributes have these values, oldest first.

@@ -32,17 +32,24 @@ HAVE_GENERATION: Final = frozenset({"ResourceSlice", "DeviceClass", "DeviceTaint
 """Kinds whose ``metadata.generation`` counts the changes of ``spec``."""
 
 
-def _accept(_: str) -> str | None:
-    return None
+def _check_selector(expression: str) -> str | None:
+    # Imported here, because most objects have no expressions.
+    from devicemanager.claims.cel.dra import check_new_selector
+    from devicemanager.claims.errors import ClaimsUnavailable
+
+    try:
+        return check_new_selector(expression)
+    except ClaimsUnavailable:
+        return None  # without the extra ``claims``, all expressions are accepted
 
 
 class ResourceRules:
     """The rules for resource.k8s.io. Objects of other groups are not changed or checked."""
 
-    def __init__(self, gates: Iterable[str] = (), compile_: Compile = _accept) -> None:
+    def __init__(self, gates: Iterable[str] = (), compile_: Compile = _check_selector) -> None:
         """``gates``: feature gates that are on and off by default (``objects.dra.GATES``).
 
-        ``compile_``: compiler of CEL expressions; by default, all are accepted.
+        ``compile_``: compiler of CEL expressions.
         """
         self._gates = frozenset(gates)
         self._compile = compile_

@@ -17,6 +17,8 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from devicemanager.apiserver.authorization import Permission, Permissions
+from devicemanager.apiserver.bodies import typed
+from devicemanager.apiserver.conversion import to_stored
 from devicemanager.apiserver.discovery import document
 from devicemanager.apiserver.errors import PageNotFound, StatusError
 from devicemanager.apiserver.faults import Faults
@@ -27,7 +29,7 @@ from devicemanager.apiserver.registry import Registry
 from devicemanager.apiserver.request_log import LoggedRequest, RequestLog
 from devicemanager.apiserver.resources import ResourceRules
 from devicemanager.apiserver.store import Object, Store
-from devicemanager.objects.dra import GATES, Compile
+from devicemanager.objects.dra import GATES
 
 __all__ = ["FakeApiServer"]
 
@@ -60,7 +62,6 @@ class FakeApiServer:
         port: int = 0,
         in_cluster: InCluster | None = None,
         feature_gates: Iterable[str] = (),
-        compile_: Compile | None = None,
     ) -> None:
         """Create a server; ``start`` opens its port.
 
@@ -75,14 +76,13 @@ class FakeApiServer:
         ``in_cluster``: files for programs in pods. The server then serves TLS, and accepts only
         their token.
         ``feature_gates``: gates that are on and off by default (``objects.dra.GATES``).
-        ``compile_``: compiler of CEL expressions; None accepts all expressions.
 
         Raises ValueError for an invalid definition or an unknown gate.
         """
         unknown = sorted(set(feature_gates) - GATES)
         if unknown:
             raise ValueError(f"unknown feature gate {unknown[0]!r}: use {', '.join(sorted(GATES))}")
-        self._rules = ResourceRules(feature_gates, *([compile_] if compile_ else []))
+        self._rules = ResourceRules(feature_gates)
         self._in_cluster = in_cluster
         self.faults = Faults()
         self.permissions = Permissions(allowed)
@@ -192,6 +192,28 @@ class FakeApiServer:
         Raises StatusError if the server rejects it.
         """
         return self._handler.registry.create(self._target(plural, namespace), value).value
+
+    def load(self, value: Object) -> Object:
+        """Create an object of any kind, with its status, and return the stored object.
+
+        Raises ValueError for a kind that is not served, and StatusError if the server rejects the
+        object.
+        """
+        registry = self._handler.registry
+        api_version, name = value.get("apiVersion", ""), value.get("kind", "")
+        found = registry.kinds.of(api_version, name)
+        if found is None:
+            raise ValueError(f"{api_version} {name} is not served: name its kind in a CRD file")
+        kind = found[0]
+        metadata = value.get("metadata") or {}
+        namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
+        target = Target(kind, namespace, version=api_version)
+        given = to_stored(kind, api_version, typed(target, value, strict=False))
+        made = registry.create(target, given).value
+        if not (kind.has_status and given.get("status")):
+            return made
+        below = Target(kind, namespace, made["metadata"]["name"], "status", api_version)
+        return registry.change(below, lambda old: {**old, "status": given["status"]}).value
 
     def get(self, plural: str, name: str, namespace: str = "default") -> Object | None:
         """Return an object; None if it does not exist."""

@@ -44,7 +44,7 @@ from devicemanager.io.own_packages import loaded
 __all__ = ["main"]
 
 _GROUPS = {
-    "a mock kubelet": ("run", "ctl", "join", "podresources"),
+    "a mock kubelet": ("run", "ctl", "join", "apiserver", "podresources"),
     "plugins": ("check", "exec", "simulate", "record", "replay"),
     "any kubelet, including a real one": ("pods", "resources", "top"),
     "troubleshooting": ("explain", "claims", "dra", "snapshot", "rehearse", "checkpoint"),

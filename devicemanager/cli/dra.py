@@ -1,23 +1,27 @@
-"""``devicemanager dra``: work with dynamic resource allocation, without a cluster."""
+"""``devicemanager dra``: work with Dynamic Resource Allocation (DRA)."""
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
-from devicemanager.cli import dra_allocate
 from devicemanager.cli.options import CommandParser
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
+
+_ACTIONS = ("explain", "state", "allocate", "validate", "slices", "pools", "claims")
+"""The actions, in the order of ``--help``. Each one is a module ``dra_NAME``."""
 
 
 def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager dra`` and its actions."""
     parser = subparsers.add_parser(
         "dra",
-        help="allocate claims of resource.k8s.io",
-        description="Work with ResourceSlices, DeviceClasses and ResourceClaims of "
-        "resource.k8s.io in YAML or JSON files.",
+        help="work with Dynamic Resource Allocation (DRA)",
+        description="Work with the DRA drivers of a mock kubelet, and with ResourceSlices, "
+        "ResourceClaims and DeviceClasses in files or on an API server.",
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
-    dra_allocate.add(actions)
+    for name in _ACTIONS:
+        importlib.import_module(f"devicemanager.cli.dra_{name}").add(actions)

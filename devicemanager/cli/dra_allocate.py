@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli.files import add_file
 from devicemanager.cli.options import CommandError, add_format, add_repeated, command
-from devicemanager.cli.output import print_documents, print_json, print_table
+from devicemanager.cli.output import clean, print_documents, print_json, print_table
 
 if TYPE_CHECKING:
     from devicemanager.claims.dra import AllocationResult, Profile
@@ -45,7 +45,7 @@ def add(actions: Subparsers) -> None:
         "--kubelet-version",
         default=None,
         metavar="VERSION",
-        help="version of the scheduler: 1.37 (default) or 1.36",
+        help="version of the scheduler: 1.37 (default), 1.36 or 1.34",
     )
     add_repeated(parser, "--feature-gate", "GATE", "enable only the named gates of the allocator")
     add_repeated(parser, "--quirk", "QUIRK", "enable a bug of the original allocator by name")
@@ -53,7 +53,7 @@ def add(actions: Subparsers) -> None:
 
 
 def _allocate(args: argparse.Namespace) -> int:
-    from devicemanager.claims.dra import InUse, allocate
+    from devicemanager.claims.dra import Allocator, InUse, InvalidPools
     from devicemanager.claims.errors import TryAgain
     from devicemanager.cli.dra_objects import DraObjects
 
@@ -61,21 +61,21 @@ def _allocate(args: argparse.Namespace) -> int:
     node = objects.node(args.node)
     claims = _wanted(objects, args.claim)
     try:
-        results = allocate(
-            claims,
-            objects.slices,
-            objects.classes,
-            node,
-            InUse.of(objects.claims),
-            profile=_profile(args),
-        )
+        allocator = Allocator(objects.slices, objects.classes, profile=_profile(args))
+        in_use = InUse.of(objects.claims)
+        try:
+            results = allocator.allocate(claims, node, in_use)
+        except InvalidPools:
+            results = None
+        if results is None:
+            names = ", ".join(map(_name, claims))
+            print(f"{names}: not enough devices on node {node.name}")
+            for line in allocator.explain(claims, node, in_use):
+                print(clean(line))
+            return _NO_FIT
     except TryAgain as error:
         print(error)
         return _UNDECIDED
-    if results is None:
-        names = ", ".join(map(_name, claims))
-        print(f"{names}: not enough devices on node {node.name}")
-        return _NO_FIT
     _print(args.output, claims, results)
     return 0
 

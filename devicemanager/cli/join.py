@@ -174,7 +174,12 @@ def _view(cluster: Cluster) -> Callable[[], ClusterView]:
 
 
 def _start(args: argparse.Namespace, cluster: Cluster, specs: NodeSpecs, log: KubeletLog) -> None:
-    result = cluster.check(specs.names, shards=args.shards is not None, namespace=args.namespace)
+    result = cluster.check(
+        specs.names,
+        shards=args.shards is not None,
+        namespace=args.namespace,
+        take_over=args.take_over,
+    )
     log.say("cluster", f"cluster: {cluster.url}, {result.version}", url=cluster.url)
     if result.cloud:
         log.warn(

@@ -81,9 +81,14 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--prefix",
         type=_prefix,
-        default="virtual",
         metavar="NAME",
-        help="name the nodes NAME-0, NAME-1 and so on (default: virtual)",
+        help="name the nodes NAME-0, NAME-1 and so on (default: virtual-HOST, or virtual with "
+        "--demo, --shard and --shards)",
+    )
+    group.add_argument(
+        "--take-over",
+        action="store_true",
+        help="take over nodes of these names even if another process runs them",
     )
     group.add_argument(
         "--simulate",
@@ -288,7 +293,7 @@ def node_specs(args: argparse.Namespace) -> NodeSpecs:
     # A node has the NUMA nodes of its devices, unless flags define others.
     numa = {node for option in args.simulate for node in option.nodes if node is not None}
     return NodeSpecs.numbered(
-        args.prefix,
+        args.prefix or _default_prefix(args),
         args.nodes,
         simulate,
         settings=settings_options.settings_from(args, numa),
@@ -329,6 +334,17 @@ def _port(address: str | None) -> int:
 
 
 # -- parsing ---------------------------------------------------------------------------
+
+
+def _default_prefix(args: argparse.Namespace) -> str:
+    """Return a prefix that no other machine has, except for nodes that machines share."""
+    if args.demo or args.shard is not None or args.shards is not None:
+        return "virtual"
+    host = re.sub("[^a-z0-9]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
+    return f"virtual-{host[:_LONGEST_HOST].strip('-')}" if host else "virtual"
+
+
+_LONGEST_HOST = 30
 
 
 def _prefix(text: str) -> str:

@@ -27,6 +27,8 @@ kubelet.sock until it stops. With --registrar-dir, record DRA drivers instead: t
 sockets replace those of the drivers. Stops at SIGTERM, at Ctrl-C, or when the command exits.
 """
 
+_NODE_PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
+
 
 def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager record`` and its options."""
@@ -39,7 +41,7 @@ def add(subparsers: Subparsers) -> None:
         parser,
         "--kubelet-dir",
         "the kubelet's plugin directory (default: %(default)s)",
-        default="/var/lib/kubelet/device-plugins",
+        default=_NODE_PLUGIN_DIR,
     )
     add_directory(
         parser,
@@ -130,8 +132,11 @@ def _run_command(args: argparse.Namespace, recorder: Recorder, signals: StopSign
 
     plugin_dir = recorder.plugin_dir
     words = [word.replace("{plugin_dir}", str(plugin_dir)) for word in args.command]
-    # A plugin that gets the directory as an argument needs no private mounts.
-    binds = () if words != args.command else (Bind(plugin_dir, Path(args.kubelet_dir).absolute()),)
+    # A plugin that gets the directory as an argument needs no private mounts. Others may have the
+    # path of --kubelet-dir, or the fixed path of a node.
+    targets = {Path(args.kubelet_dir).absolute(), Path(_NODE_PLUGIN_DIR)}
+    is_fixed = words == args.command
+    binds = tuple(Bind(plugin_dir, each) for each in sorted(targets)) if is_fixed else ()
     # Plugins based on `devicemanager.plugin` read this variable.
     environment = os.environ | {"DEVICE_PLUGIN_DIRECTORY": str(plugin_dir)}
     run = SupervisedRun(words, environment, None, binds, None)

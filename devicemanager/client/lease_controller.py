@@ -33,6 +33,8 @@ from devicemanager.objects.status.node import lease_object, node_reference
 
 __all__ = ["LeaseController", "LeaseLag"]
 
+HOLDER: Final = "devicemanager.io/holder"
+"""Annotation of a Lease: the process that renews it. ``holderIdentity`` must be the node."""
 PATH: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 THREADS: Final = 16
 JITTER: Final = 0.04
@@ -81,9 +83,12 @@ class LeaseController:
         duration: int = 40,
         threads: int = THREADS,
         as_nodes: bool = False,
+        holder: str = "",
         warn: Warn = lambda text: None,
     ) -> None:
         """Create a controller without Leases.
+
+        ``holder``: value of the annotation ``HOLDER`` of each Lease; empty for no annotation.
 
         ``duration``: validity of a Lease in seconds; a Lease is renewed after a quarter of this
         time. ``api`` should be a client that is used only for Leases.
@@ -92,6 +97,7 @@ class LeaseController:
         self._duration = duration
         self._max_threads = threads
         self._as_nodes = as_nodes
+        self._holder = holder
         self._warn = RateLimitedWarning(warn)
         # Guards the fields below; no request is sent under it.
         self._changed = threading.Condition(threading.Lock())
@@ -253,6 +259,8 @@ class LeaseController:
             "ownerReferences": [node_reference(lease.node, lease.uid)],
             **lease.extra,
         }
+        if self._holder:
+            metadata["annotations"] = {**metadata.get("annotations", {}), HOLDER: self._holder}
         if lease.version is not None:
             metadata["resourceVersion"] = lease.version
         return lease_object(metadata, lease.node, duration=self._duration, now=time.time())

@@ -137,11 +137,17 @@ class Cluster:
     # -- joining ---------------------------------------------------------------------
 
     def check(
-        self, names: Collection[str], *, shards: bool = False, namespace: str = "default"
+        self,
+        names: Collection[str],
+        *,
+        shards: bool = False,
+        namespace: str = "default",
+        take_over: bool = False,
     ) -> preflight.PreflightResult:
         """Check whether nodes with these names can join; change nothing.
 
-        With ``shards``, also check the permissions for leases of shards in ``namespace``. Raises
+        With ``shards``, also check the permissions for leases of shards in ``namespace``. With
+        ``take_over``, the names can be those of nodes that another process runs. Raises
         ClusterError if the nodes cannot join.
         """
         if self._as_nodes == "strict":
@@ -151,7 +157,7 @@ class Cluster:
             required += preflight.lease_permissions(namespace)
         api = ApiClient(self._credentials, connections=1)
         try:
-            return preflight.check(api, names, _LABEL, required)
+            return preflight.check(api, names, _LABEL, required, take_over=take_over or shards)
         finally:
             api.close()
 

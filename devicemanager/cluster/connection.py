@@ -8,6 +8,7 @@ from devicemanager.client.lease_controller import THREADS, LeaseController
 from devicemanager.client.rate_limited_warning import RateLimitedWarning, Warn
 from devicemanager.client.watches import PerNodeWatches, SharedWatches
 from devicemanager.client.work_queue import WorkQueue
+from devicemanager.cluster.holders import this_process
 from devicemanager.cluster.options import AsNodes
 
 __all__ = ["Connection"]
@@ -39,7 +40,11 @@ class Connection:
         self._lease_api = ApiClient(credentials, connections=THREADS, timeout=_LEASE_TIMEOUT)
         self.work_queue = WorkQueue(CONNECTIONS, warn=warn)
         self.leases = LeaseController(
-            self._lease_api, duration=lease_duration, as_nodes=bool(as_nodes), warn=warn
+            self._lease_api,
+            duration=lease_duration,
+            as_nodes=bool(as_nodes),
+            holder=this_process(),
+            warn=warn,
         )
         watch_warning = RateLimitedWarning(warn)
         self.watches = (

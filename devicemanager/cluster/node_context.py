@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 
-from devicemanager.client.errors import Forbidden
 from devicemanager.client.protocol import Api
 from devicemanager.client.rate_limited_warning import Warn
 from devicemanager.client.recorder import EventRecorder, EventType, ObjectReference
@@ -42,8 +39,6 @@ class NodeContext:
     recorder: EventRecorder
     features: ServerFeatures
     warn: Warn
-    on_forbidden: Callable[[Forbidden], None]
-    """Called when the API server denies a write of this node."""
 
     @property
     def user(self) -> str | None:

@@ -12,6 +12,7 @@ from devicemanager.client.errors import ApiError, ClusterError, Unauthorized, Un
 from devicemanager.client.protocol import JsonObject
 from devicemanager.client.reflector import pages
 from devicemanager.client.validation import defect, list_items
+from devicemanager.cluster.holders import check_holders
 from devicemanager.cluster.options import AsNodes
 
 __all__ = [
@@ -90,18 +91,23 @@ def check(
     names: Collection[str],
     label: tuple[str, str],
     required: Iterable[RequiredPermission],
+    *,
+    take_over: bool = True,
 ) -> PreflightResult:
     """Check whether nodes with these names can join; change nothing.
 
-    ``label`` is the label of Nodes that devicemanager created. Raises ClusterError with a one-line
-    text if the nodes cannot join.
+    ``label`` is the label of Nodes that devicemanager created. ``take_over`` permits nodes that
+    another process runs. Raises ClusterError with a one-line text if the nodes cannot join.
     """
     try:
         # The version is read first. This needs no permission, so a failure is due to the server or
         # the credentials.
         version = str(api.attempt("GET", "/version").get("gitVersion", ""))
         _check_permissions(api, required)
-        return _check_nodes(api, set(names), label, version)
+        found = _check_nodes(api, set(names), label, version)
+        if not take_over:
+            check_holders(api, found.existing)
+        return found
     except Unauthorized as error:
         text = f"the API server rejects the credentials ({error.message or error.code})"
         raise ClusterError(f"{text}: they have expired or belong to another cluster") from None

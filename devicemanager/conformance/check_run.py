@@ -336,6 +336,8 @@ class CheckRun:
         if took is None:
             raise Lost(self._why_lost(since, seconds, after))
         self._registered_before = True
+        # Restarts of a kubelet are far apart, so a supervisor has forgotten earlier exits.
+        self.plugin.forget_exits()
         self.step(f"registered {took:.2f} s after {after}")
         return took
 
@@ -463,10 +465,10 @@ class CheckRun:
                 with self.client(resource) as client, client.watch() as stream:
                     return self.first_list(stream, of)
             except Failed:
-                if time.monotonic() > deadline or not self._registers_again(since):
+                if time.monotonic() > deadline or not self.registers_again(since):
                     raise
 
-    def _registers_again(self, since: Mark) -> bool:
+    def registers_again(self, since: Mark) -> bool:
         """True if the plugin registers after the mark. Then wait until it registers no more, up to
         ``refresh_seconds``."""
         deadline, known = time.monotonic() + self.limits.refresh_seconds, 0

@@ -77,6 +77,9 @@ class Limits:
     """Time from SIGTERM to the exit of the process."""
     stream_end_seconds: float = limit(10.0)
     """Time from the end of a ListAndWatch stream until the plugin has freed its resources."""
+    resend_seconds: float = limit(35.0)
+    """Longest interval at which a plugin sends its list again, and thereby notices that a stream
+    has ended (W15)."""
     register_attempts: int = limit(30)
     """Maximum number of Register calls in 30 s (R06)."""
     register_window_seconds: float = limit(5.0)

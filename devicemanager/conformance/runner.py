@@ -202,7 +202,7 @@ class _Runner:
         for id_, decided in self._decided.items():
             if id_ not in chosen:
                 decided.set()
-        lanes = self._lanes(rest, stage)
+        lanes = self._lanes(rest, stage, jobs)
         # Threads are enough: checks mostly wait. They also share the lock of `on_verdict`.
         with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="check") as pool:
             for found in pool.map(lambda lane: list(lane()), lanes):
@@ -303,18 +303,22 @@ class _Runner:
     # -- lanes -------------------------------------------------------------------------
 
     def _lanes(
-        self, checks: Sequence[Check], stage: Stage | None
+        self, checks: Sequence[Check], stage: Stage | None, jobs: int
     ) -> Iterator[Callable[[], Iterable[Verdict]]]:
         """Iterate over functions that can run in parallel. Each runs the checks of one lane.
 
         ``stage`` has a registered plugin for the checks of scene REGISTERED. Idle checks come
-        first, because they take longest and need no CPU.
+        first, because they take longest and need no CPU. With one job, they come second: the
+        plugin on ``stage`` must have stopped before another instance starts.
         """
+        lanes = []
         if idle := [each for each in checks if each.scene is Scene.IDLE]:
-            yield self._lane(self._run_idle, idle)
+            lanes.append(self._lane(self._run_idle, idle))
         registered = [each for each in checks if each.scene is Scene.REGISTERED]
         if registered or stage is not None:
-            yield self._lane(self._run_one_after_another, _in_order(registered), stage)
+            lane = self._lane(self._run_one_after_another, _in_order(registered), stage)
+            lanes.insert(0 if jobs == 1 else len(lanes), lane)
+        yield from lanes
         for check in _in_order([each for each in checks if each.scene is Scene.OWN]):
             yield self._lane(self._run_alone, [check])
 

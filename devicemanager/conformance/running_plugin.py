@@ -119,6 +119,11 @@ class RunningPlugin:
         """True if the latest instance exited because the plugin's command does not exist."""
         return bool(self.processes) and self.process.exit_status == _COMMAND_NOT_FOUND
 
+    def forget_exits(self) -> None:
+        """Restart the instances without delay after their next exit, if they are restarted."""
+        for process in self.processes:
+            process.forget_exits()
+
     def exit_text(self) -> str:
         """Return a text about the plugin's exit, such as ``exit status 1``, with the line of a
         crash if it has printed one."""

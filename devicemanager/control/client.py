@@ -43,6 +43,7 @@ from devicemanager.kubelet.waits import WaitTimeout
 
 if TYPE_CHECKING:
     from devicemanager.claims.files import ClaimSource
+    from devicemanager.core.dra.report import ClaimsExplanation, DraStatus
     from devicemanager.objects.manifests import Source
     from devicemanager.objects.manifests.resource_claims import ClaimSources
 
@@ -346,6 +347,14 @@ class MockKubeletClient:
     def inventory(self) -> tuple[DeviceStatus, ...]:
         """Return every device with its health and the container to which it is allocated."""
         return tuple(self._api.call(operations.list_devices).items)
+
+    def dra_status(self) -> DraStatus:
+        """Return the registered DRA drivers, and the claims that pods of the node hold."""
+        return self._api.call(operations.get_dra)
+
+    def explain_claims(self, uid: str) -> ClaimsExplanation:
+        """Explain why a pod is Pending or cannot end."""
+        return self._api.call(operations.explain_pod_claims, uid)
 
     def pod(self, uid: str) -> PodInfo:
         """Return the description of a pod."""

@@ -25,6 +25,7 @@ from devicemanager.control.operation import (
     Wait,
 )
 from devicemanager.control.shapes import Count, OfPlugin, OfResource, OfRpc, WithCode
+from devicemanager.core.dra.report import ClaimsExplanation, DraStatus
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import RequestError
 from devicemanager.core.runoptions import RunOptions
@@ -148,6 +149,12 @@ def list_devices(kubelet: MockKubelet, *, resource: OfResource = None) -> shapes
     )
 
 
+@TABLE.get("/v1/dra", "dra_status")
+def get_dra(kubelet: MockKubelet) -> DraStatus:
+    """Show the registered DRA drivers, and the ResourceClaims that pods of the node hold."""
+    return kubelet.dra_status()
+
+
 # -- pods --------------------------------------------------------------------------------
 
 
@@ -214,6 +221,12 @@ def delete_pod_gracefully(kubelet: MockKubelet, uid: str, body: shapes.Delete) -
 def finish_pod(kubelet: MockKubelet, uid: str, body: shapes.Finish) -> shapes.Finished:
     """Let every app container of a pod terminate, and show the pod's phase."""
     return shapes.Finished(phase=kubelet.finish(uid, body.exit_codes))
+
+
+@TABLE.get(_POD + "/claims", "explain_claims")
+def explain_pod_claims(kubelet: MockKubelet, uid: str) -> ClaimsExplanation:
+    """Explain what each ResourceClaim of a pod waits for."""
+    return kubelet.explain_claims(uid)
 
 
 @TABLE.get(_POD + "/devices", "devices")

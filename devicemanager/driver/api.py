@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from devicemanager.client.errors import NotFound, Unavailable
 from devicemanager.client.protocol import JsonObject
-from devicemanager.client.reflector import Sink, pages
+from devicemanager.client.reflector import Reflector, Sink, pages
 from devicemanager.io.retry import retry
 
-__all__ = ["Client", "ResourceApi"]
+if TYPE_CHECKING:
+    from devicemanager.client.api import ApiClient
+
+__all__ = ["ResourceApi"]
 
 GROUP: Final = "resource.k8s.io"
 VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
@@ -22,19 +25,6 @@ VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 
 _CLAIM_SECONDS: Final = 20.0
 """How long the request for a claim is retried. The kubelet's call has a deadline of 45 s."""
-
-T = TypeVar("T")
-_Path: TypeAlias = Callable[[str], str]
-
-
-class Client(Protocol):
-    """``devicemanager.client.api.ApiClient``, as far as this module uses it."""
-
-    def attempt(
-        self, method: str, path: str, body: JsonObject | None = None, **options: Any
-    ) -> JsonObject: ...
-
-    def wait(self, seconds: float) -> bool: ...
 
 
 class ResourceApi:
@@ -44,7 +34,7 @@ class ResourceApi:
     their docstrings say otherwise.
     """
 
-    def __init__(self, client: Any, driver: str, node: str) -> None:
+    def __init__(self, client: ApiClient, driver: str, node: str) -> None:
         self._client = client
         self._selector = {"fieldSelector": f"spec.driver={driver},spec.nodeName={node}"}
         self._node = node
@@ -81,7 +71,7 @@ class ResourceApi:
         path = f"/apis/{GROUP}/{self.version}/namespaces/{namespace}/resourceclaims/{name}"
         try:
             return retry(
-                lambda: self._attempt("GET", path),
+                lambda: self._client.attempt("GET", path),
                 Unavailable,
                 sleep=self._client.wait,
                 first_wait=0.2,
@@ -90,10 +80,6 @@ class ResourceApi:
             )
         except NotFound:
             return None
-
-    def _attempt(self, *arguments: Any) -> JsonObject:
-        found: JsonObject = self._client.attempt(*arguments)
-        return found
 
     def owner(self) -> JsonObject:
         """Return an owner reference to the Node, with which slices are deleted."""
@@ -137,8 +123,6 @@ class ResourceApi:
 
     def watch(self, sink: Sink, warn: Callable[[str], None]) -> None:
         """Send the driver's ResourceSlices of this node to a sink, until the client is closed."""
-        from devicemanager.client.reflector import Reflector
-
         path = _slices(self.version)
         Reflector(self._client, path, sink, query=self._selector, warn=warn).run()
 

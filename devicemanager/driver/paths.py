@@ -66,16 +66,14 @@ class DriverPaths:
         return found
 
 
-def in_kubelet_directory(
-    driver: str, root: Path, *, cdi_dir: Path | None = None, uid: str = ""
-) -> DriverPaths:
+def in_kubelet_directory(driver: str, root: Path, uid: str = "") -> DriverPaths:
     """Return the paths below a kubelet's directory, such as ``/var/lib/kubelet``.
 
-    ``cdi_dir`` is ``<root>/cdi`` by default. Raises SocketPathError as ``DriverPaths.of``.
+    CDI files are in ``<root>/cdi``. Raises SocketPathError as ``DriverPaths.of``.
     """
     registrar = root / Path(PLUGINS_REGISTRY_DIRECTORY).name
     data = root / Path(PLUGINS_DIRECTORY).name / driver
-    return DriverPaths.of(driver, registrar, data, cdi_dir or root / "cdi", uid)
+    return DriverPaths.of(driver, registrar, data, root / "cdi", uid)
 
 
 def check_driver_name(name: object) -> str:

@@ -33,6 +33,15 @@ from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from devicemanager.core.devices import Device
+    from devicemanager.core.dra.report import (
+        ClaimDevice,
+        ClaimExplanation,
+        ClaimsExplanation,
+        ClaimState,
+        DraStatus,
+        DriverInstance,
+        HeldClaim,
+    )
     from devicemanager.core.endpoints import PluginOptions
     from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
     from devicemanager.core.ledger import AllocatedDevices
@@ -79,6 +88,10 @@ if TYPE_CHECKING:
 __all__ = [
     "AdmissionView",
     "AllocatedDevices",
+    "ClaimDevice",
+    "ClaimExplanation",
+    "ClaimState",
+    "ClaimsExplanation",
     "ClockView",
     "Condition",
     "Conflict",
@@ -97,11 +110,14 @@ __all__ = [
     "DeviceLists",
     "DeviceSpec",
     "DeviceStatus",
+    "DraStatus",
+    "DriverInstance",
     "EventsView",
     "FaultsView",
     "FragmentView",
     "Health",
     "HealthUpdates",
+    "HeldClaim",
     "Hint",
     "HintProvider",
     "MemoryBlock",
@@ -134,6 +150,13 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "AdmissionView": "interface",
+        "HeldClaim": ".core.dra.report",
+        "DriverInstance": ".core.dra.report",
+        "DraStatus": ".core.dra.report",
+        "ClaimsExplanation": ".core.dra.report",
+        "ClaimState": ".core.dra.report",
+        "ClaimExplanation": ".core.dra.report",
+        "ClaimDevice": ".core.dra.report",
         "ClockView": "interface",
         "Condition": ".core.podstatus.conditions",
         "Conflict": ".core.runoptions",

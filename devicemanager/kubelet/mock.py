@@ -50,6 +50,7 @@ from devicemanager.kubelet.waits import Waits, WaitTimeout
 if TYPE_CHECKING:
     from devicemanager.claims.files import ClaimSource
     from devicemanager.claims.manager import ClaimManager
+    from devicemanager.core.dra.report import ClaimsExplanation, DraStatus
     from devicemanager.core.endpoints import PluginOptions
     from devicemanager.core.node import NodeStatus
     from devicemanager.core.pods import Pod
@@ -346,19 +347,26 @@ class MockKubelet:
         whose claims cannot be prepared is admitted but Pending; the error is that of its
         containers. The kubelet tries again after a minute of its clock, or in ``resync``.
 
+        After ``resource_claims.offer``, claims without an allocation get devices as from the
+        scheduler, and templates become claims. They are released after the pod.
+
         A rejection is a result, not an error: ``admitted`` is false, with the kubelet's reason
         and message. Raises ManifestError for a manifest that the API server would not accept,
-        and RequestError for a pod that is already admitted.
+        RequestError for a pod that is already admitted, and DoesNotFit if the pod's claims cannot
+        be allocated.
         """
         found = claims or embedded_claims(manifest)
-        if not found:
+        if not found and not self._resource_claims.are_allocated:
             return self._pods.admit(manifest, start=start)
         self._check_dra()
         pod = parser()(manifest)
-        if reserve:
-            pod = self.resource_claims.adopt(pod, found)
-        else:
+        if not reserve:
             self.resource_claims.add(pod, found)
+            return self._pods.admit(pod, start=start)
+        pod = self.resource_claims.adopt(pod, found)
+        if self._resource_claims.are_allocated:
+            allocation = self._resource_claims.allocation(self.settings.node_name, self.events)
+            pod = allocation.allocate(pod, manifest)
         return self._pods.admit(pod, start=start)
 
     def _check_dra(self) -> None:
@@ -796,6 +804,20 @@ class MockKubelet:
         """
         self._check_dra()
         return self._resource_claims.in_memory
+
+    def explain_claims(self, uid: str) -> ClaimsExplanation:
+        """Explain why a pod is Pending or cannot end: what each of its ResourceClaims waits for.
+
+        Raises RequestError for an unknown UID.
+        """
+        return self._pods.workers.explain_claims(uid)
+
+    def dra_status(self) -> DraStatus:
+        """Return the registered DRA drivers, and the ResourceClaims that pods of the node hold."""
+        from devicemanager.core.dra.report import DraStatus
+
+        manager = self._life.serving().dra.if_used
+        return DraStatus() if manager is None else manager.status()
 
     def resource_claim(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         """Return a ResourceClaim as in the API (v1); None if it does not exist.

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from devicemanager.events.stream import EventStream
+    from devicemanager.kubelet.dra.allocation import ClaimAllocation
     from devicemanager.kubelet.dra.claim_source import ClaimSource, ResourceClaims
 
 __all__ = ["LazyResourceClaims"]
@@ -23,6 +25,7 @@ class LazyResourceClaims:
         self._kubeconfig = kubeconfig
         self._lock = threading.Lock()
         self._in_memory: ResourceClaims | None = None
+        self._allocation: ClaimAllocation | None = None
 
     @property
     def is_used(self) -> bool:
@@ -38,6 +41,21 @@ class LazyResourceClaims:
             if self._in_memory is None:
                 self._in_memory = ResourceClaims()
             return self._in_memory
+
+    @property
+    def are_allocated(self) -> bool:
+        """True if the claims of pods are allocated when they are admitted."""
+        return self._in_memory is not None and self._in_memory.are_allocated
+
+    def allocation(self, node: str, events: EventStream) -> ClaimAllocation:
+        """Return what allocates the claims of pods, created by the first call."""
+        from devicemanager.kubelet.dra.allocation import ClaimAllocation
+
+        claims = self.in_memory
+        with self._lock:
+            if self._allocation is None:
+                self._allocation = ClaimAllocation(claims, node, events)
+            return self._allocation
 
     def source(self) -> ClaimSource:
         """Return the source of one kubelet process, which closes it.

@@ -18,6 +18,7 @@ from devicemanager.kubelet.pods.pod_report import PodReport, pod_report
 from devicemanager.kubelet.pods.records import PodRecord, PodStore
 
 if TYPE_CHECKING:
+    from devicemanager.core.dra.report import DraStatus
     from devicemanager.io.clock import Clock
     from devicemanager.kubelet.process import KubeletProcess
     from devicemanager.kubelet.settings import Settings
@@ -126,6 +127,14 @@ class Telemetry(NodeTelemetry):
         """
         process = self._serving()
         return {} if process is None else process.pod_resources.counters()
+
+    def dra(self) -> DraStatus:
+        """Return the DRA drivers and claims; empty while the kubelet is stopped."""
+        from devicemanager.core.dra.report import DraStatus
+
+        process = self._serving()
+        manager = None if process is None else process.dra.if_used
+        return DraStatus() if manager is None else manager.status()
 
     def pods_api_counters(self) -> Mapping[tuple[str, str], int]:
         """Count calls to the Pods API since the kubelet started, and dropped events of watches.

@@ -129,6 +129,12 @@ class PluginProcess:
         with self._lock:
             self._wanted = False
 
+    def forget_exits(self) -> None:
+        """Restart the command without delay after its next exit, as after ten minutes of running;
+        for ``restart="always"``."""
+        with self._lock:
+            self._back_off = CrashLoopBackOff()
+
     def terminate(self, timeout: float = _STOP_SECONDS) -> int:
         """Send SIGTERM and wait for the exit. Return the exit status, or -N after signal N.
 

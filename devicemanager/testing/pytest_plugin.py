@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from devicemanager.apiserver import FakeApiServer
     from devicemanager.kubelet.mock import MockKubelet
     from devicemanager.kubelet.settings import Settings
     from devicemanager.testing.drivers import SimulatedDriverFactory
@@ -73,6 +74,15 @@ def _settings(kubelet_version: str | None = None) -> Settings:
 
     # Tests kill processes but simulate no power failure, so writes need not wait for the disk.
     return Settings(kubelet_version=kubelet_version or f"1.{DEFAULT}", durability="process")
+
+
+@pytest.fixture
+def api_server() -> Iterator[FakeApiServer]:
+    """An API server on a free port of loopback, with an empty store."""
+    from devicemanager.apiserver import FakeApiServer
+
+    with FakeApiServer() as server:
+        yield server
 
 
 @pytest.fixture

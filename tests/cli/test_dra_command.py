@@ -69,9 +69,15 @@ def test_yaml_can_be_read_again(node, written, capsys):
 
 
 def test_claims_that_do_not_fit_have_exit_status_1(node, written, capsys):
-    path = written(document("ResourceClaim", claim(exactly(count=3))))
+    two = claim(exactly("r", 2, **selected("!device.allowMultipleAllocations")))
+    path = written(document("ResourceClaim", two))
     assert main(["dra", "allocate", node, path]) == 1
-    assert capsys.readouterr().out == "default/c: not enough devices on node worker\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "default/c: not enough devices on node worker",
+        "claim default/c, request r: wants 2 devices, 1 are usable",
+        "  claim default/c, selector #0 is false: !device.allowMultipleAllocations:"
+        " gpu.example.com/p/d1",
+    ]
 
 
 def test_an_undecided_search_has_exit_status_3(written, capsys):
@@ -108,7 +114,7 @@ def test_templates_and_older_versions_are_read(written, capsys):
     [
         ([], "no ResourceClaim to allocate: add one to the files"),
         (["--claim", "nope"], "no ResourceClaim default/nope in the files"),
-        (["--kubelet-version", "1.2"], "unknown version '1.2': use one of 1.36, 1.37"),
+        (["--kubelet-version", "1.2"], "unknown version '1.2': use one of 1.34, 1.36, 1.37"),
         (["--quirk", "x"], "unknown quirk 'x'"),
         (["--feature-gate", "X"], "unknown feature gate 'X'"),
     ],

@@ -115,7 +115,7 @@ def test_missing_permissions_change_nothing(rejected, apiserver, kubeconfig):
 
 def test_join_rejects_existing_foreign_node(rejected, apiserver, kubeconfig):
     apiserver.create("nodes", {"metadata": {"name": "virtual-1"}})
-    line = rejected("--kubeconfig", kubeconfig, "--nodes", "2")
+    line = rejected("--kubeconfig", kubeconfig, "--prefix", "virtual", "--nodes", "2")
     assert "1 of the names belong to Nodes that devicemanager did not create" in line
     assert [each["metadata"]["name"] for each in apiserver.all("nodes")] == ["virtual-1"]
 
@@ -131,7 +131,8 @@ def started(*args):
 
 def test_join_adds_nodes_and_removes_them_on_sigterm(apiserver, kubeconfig):
     apiserver.create("nodes", {"metadata": {"name": "cloud"}, "spec": {"providerID": "aws:///x"}})
-    args = ["--nodes", "3", "--simulate", "vendor.com/gpu=8", "--label", "a=b"]
+    args = ["--prefix", "virtual", "--nodes", "3", "--simulate", "vendor.com/gpu=8"]
+    args += ["--label", "a=b"]
     taint = ["--taint", "k=v:NoExecute", "--no-taint", "--http", "127.0.0.1:0", "--control"]
     process = started("--kubeconfig", kubeconfig, *args, *taint)
     with process:

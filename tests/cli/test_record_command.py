@@ -52,6 +52,14 @@ def stop(process):
     return process.returncode, printed, errors
 
 
+def test_plugin_with_the_fixed_path_of_a_node_finds_the_recorder(run, mock_kubelet, tmp_path):
+    fixed = "/var/lib/kubelet/device-plugins"
+    place = ["--kubelet-dir", mock_kubelet.plugin_dir, "-o", tmp_path / "r.ndjson"]
+    recorder = run("record", *place, "--", *PLUGIN, "--directory", fixed)
+    mock_kubelet.wait_for_resource(GPU, 2, timeout=DEADLINE)
+    assert stop(recorder)[0] == 0
+
+
 def test_recorded_plugin_is_replayed_in_the_same_directory(run, mock_kubelet, tmp_path):
     """The plugin needs no other path: it finds the recorder in the kubelet's directory."""
     file, directory = tmp_path / "r.ndjson", mock_kubelet.plugin_dir

@@ -83,8 +83,8 @@ def test_nodes_run_a_job(cluster, apiserver, until):
 def test_job_completes_while_requests_fail(cluster, apiserver, until, code, monkeypatch):
     # Ignore Retry-After, or each 429 would take a second.
     monkeypatch.setattr(api_module, "_seconds", lambda text: 0.0)
-    # Only leases retry a conflict.
-    failing = ("leases",) if code == 409 else ("leases", "pods", "nodes", "events")
+    # Nodes do not retry a conflict at once.
+    failing = ("leases", "pods") if code == 409 else ("leases", "pods", "nodes", "events")
     apiserver.faults.fail(
         code,
         lambda request: request.resource in failing and request.verb != "list",

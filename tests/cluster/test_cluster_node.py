@@ -501,15 +501,15 @@ def test_shutdown_fails_pods_and_rejects_new_ones(world: World) -> None:
     assert world.leases.uids == {} and len(world.all("nodes")) == 1
 
 
-def test_node_without_permissions_leaves_with_one_warning(world: World) -> None:
+def test_node_without_permission_for_its_node_leaves_with_one_warning(world: World) -> None:
     node = world.join()
     everything = [Permission("", "pods", verb) for verb in ("create", "get", "list", "delete")]
     world.permissions.allowed = frozenset(everything)
-    world.run("train")
-    world.run("another")
+    node.not_ready("broken")
+    world.settle()
     assert node.is_over and world.left == ["n"]
     (warning,) = world.warnings
-    assert warning.startswith("node n has left: pods is forbidden") and "pods/status" in warning
+    assert warning.startswith("node n has left: nodes is forbidden") and "nodes/status" in warning
 
 
 def test_nodes_can_share_one_settings_object(world: World) -> None:

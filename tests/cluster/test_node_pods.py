@@ -354,6 +354,60 @@ def test_status_write_for_a_deleted_pod_removes_it(world: World) -> None:
     assert allocated(world) == 0 and world.warnings == []
 
 
+def fails_status_of(world: World, name: str, code: int, times: int | None = None) -> None:
+    world.faults.fail(
+        code,
+        lambda request: request.subresource == "status" and request.name == name,
+        times=times,
+    )
+
+
+def test_denied_write_of_a_pod_does_not_end_the_node(world: World) -> None:
+    """NodeRestriction denies it if the pod's name returned on another node."""
+    node = world.join()
+    fails_status_of(world, "moved", 403)
+    world.run("moved")
+    world.run("other")
+    assert not node.is_over and world.left == []
+    assert world.status("other")["phase"] == "Running"
+    (warning,) = world.warnings
+    assert warning == "node n: pod default/moved: injected fault"
+
+
+def test_conflict_of_a_deletion_is_retried(world: World) -> None:
+    world.join()
+    world.run("train")
+    world.call("DELETE", "/api/v1/namespaces/default/pods/train", {})
+    world.faults.fail(409, lambda request: request.verb == "delete", times=2)
+    world.settle()
+    assert len(world.all("pods")) == 1
+    world.pass_time(2.0)
+    assert world.all("pods") == [] and allocated(world) == 0
+
+
+def test_conflict_is_retried_and_does_not_lose_the_pod(world: World) -> None:
+    world.join()
+    fails_status_of(world, "train", 409, times=2)
+    world.run("train")
+    assert world.status("train")["phase"] == "Pending"
+    world.pass_time(2.0)
+    assert world.status("train")["phase"] == "Running" and allocated(world) == 1
+
+
+def test_pod_with_the_name_of_an_earlier_one_keeps_its_status(world: World) -> None:
+    """The API server answers 422 to a status with the UID of the earlier pod."""
+    node = world.join()
+    uid = world.run("train")
+    node.exit(uid, "main", 1)
+    pods = "/api/v1/namespaces/default/pods"
+    world.call("DELETE", f"{pods}/train", {"gracePeriodSeconds": 0})
+    world.run("train", settle=False)
+    world.work_queue.run()
+    assert world.warnings == []
+    world.settle()
+    assert world.status("train")["phase"] == "Running" and allocated(world) == 1
+
+
 def test_deletion_is_not_mistaken_for_our_own_write(world: World) -> None:
     """The response to a patch without effect has the resource version of the deletion."""
     node = world.join()

@@ -92,7 +92,8 @@ class World:
         registry = Registry(self._store, stores_resource_health=stores_resource_health)
         registry.create_namespaces()
         self.permissions = Permissions()
-        self._handler = RequestHandler(registry, Faults(), self.permissions, None)
+        self.faults = Faults()
+        self._handler = RequestHandler(registry, self.faults, self.permissions, None)
         self._delivered = 0
         self.is_closed = False
 

@@ -36,6 +36,9 @@ from protos import pluginregistration_v1_grpc as pr_grpc
 RESOURCE = "conformance.example.com/device"
 EMPTY = "conformance.example.com/a-resource-without-devices"
 _POLL = 0.05
+# If a kubelet ends with the connection in its backlog, gRPC may not notice that, and waits for the
+# first frame: 20 s by default.
+_CONNECT_TIMEOUT = ("grpc.min_reconnect_backoff_ms", 1000)
 
 
 def die(text: str) -> NoReturn:
@@ -152,6 +155,9 @@ class Service(dp_grpc.DevicePluginServicer):
             for other in self.live:
                 other.set()
             self._wake()
+        if "first-stream-only" in on and not all(each.is_set() for each in self.live):
+            ended.wait()
+            return
         self.live.append(ended)
         if "late-list" in on:
             ended.wait(3)
@@ -238,6 +244,8 @@ class Service(dp_grpc.DevicePluginServicer):
                 os._exit(6)
         if "exit-on-empty" in on and not any(c.devices_ids for c in request.container_requests):
             os._exit(7)
+        if "no-library" in on:
+            context.abort(grpc.StatusCode.UNKNOWN, "open /opt/vendor/lib: no such file")
         if "slow-allocate" in on:
             time.sleep(1.2)
         self.allocations += 1
@@ -484,7 +492,7 @@ class Plugin:
             version="v1beta1", endpoint=endpoint, resource_name=name, options=options
         )
         with grpc.insecure_channel(
-            sockets.target(self.directory / "kubelet.sock"), [sockets.AUTHORITY]
+            sockets.target(self.directory / "kubelet.sock"), [sockets.AUTHORITY, _CONNECT_TIMEOUT]
         ) as channel:
             again = threading.Timer(1.0, self.register_again, [request])
             if "impatient" in on:

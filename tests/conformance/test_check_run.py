@@ -49,6 +49,7 @@ class Run(CheckRun):
             launch=lambda *before, hook: (before, hook),
             call_hook=lambda name, id_: self.seen.append((name, id_)),
             has_exited=False,
+            forget_exits=lambda: None,
             exit_text=lambda: "exit status 1",
             under_test=SimpleNamespace(advice="advice"),
         )

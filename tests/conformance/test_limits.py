@@ -39,6 +39,7 @@ DEFAULTS = {
     "pre_start_seconds": 30.0,
     "stop_seconds": 10.0,
     "stream_end_seconds": 10.0,
+    "resend_seconds": 35.0,
     "register_attempts": 30,
     "register_window_seconds": 5.0,
     "register_delay_seconds": 9.0,

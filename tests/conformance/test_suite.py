@@ -443,3 +443,35 @@ def test_closed_stages_start_nothing() -> None:
     stages.close()
     with pytest.raises(CheckError, match=r"^no stage can be opened: the run was ended"):
         run(plugin(), select(["R01"]), settings=SETTINGS, stages=stages)
+
+
+def test_one_job_never_runs_two_instances() -> None:
+    """For hardware, or a fixed port, that only one instance can use."""
+    running, most = 0, 0
+
+    def prepare(_: Mapping[str, str]) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+
+    def cleanup(_: Mapping[str, str]) -> None:
+        nonlocal running
+        running -= 1
+
+    known = attrs.evolve(
+        plugin(), resources=(RESOURCE,), hooks={"prepare": prepare, "cleanup": cleanup}
+    )
+    short = attrs.evolve(limits(), idle_seconds=0.1)
+    checks = select(["R01", "W02", "A02", "L02"])
+    report = run(known, checks, limits=short, settings=SETTINGS, jobs=1)
+    assert {each.outcome for each in report.verdicts} == {Outcome.PASS}
+    assert (running, most) == (0, 1)
+
+
+def test_plugin_that_exits_with_the_kubelet_gets_a_verdict() -> None:
+    """Not an error of the suite, which measures the CPU time of the process at that moment."""
+    known = attrs.evolve(plugin("exit-1-on-loss"), resources=(RESOURCE,))
+    report = run(known, select(["K04"]), limits=limits(), settings=SETTINGS)
+    [verdict] = report.verdicts
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.seen.startswith("the plugin exited when the kubelet stopped: exit status 1 ")

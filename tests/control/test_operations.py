@@ -170,6 +170,8 @@ STEPS = {
     "getPodDevices": (("a",),),
     "getPodResourcesStatus": (("a",),),
     "listPlugins": (),
+    "getDra": (),
+    "explainPodClaims": (("a",),),
     "listDevices": ((), "?resource=vendor.com/gpu"),
     "getNodeStatus": (),
     "getCheckpoint": (),

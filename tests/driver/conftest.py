@@ -23,18 +23,28 @@ def api():
         yield server
 
 
+def request_named(name):
+    """Return a request of a claim, or with ``gpu/large`` one with an alternative."""
+    name, _, subrequest = name.partition("/")
+    if subrequest:
+        return {"name": name, "firstAvailable": [{"name": subrequest, "deviceClassName": "gpu"}]}
+    return {"name": name, "exactly": {"deviceClassName": "gpu"}}
+
+
 @pytest.fixture
 def claim(api):
     """Function that creates an allocated claim: ``claim("train", "gpu-0", "gpu-1")``."""
 
-    def create(name, *devices, config=(), **metadata):
+    def create(name, *devices, config=(), requests=(), **metadata):
         results = [
             each
             if isinstance(each, dict)
             else {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": each}
             for each in devices
         ]
-        made = {"metadata": {"name": name, **metadata}, "spec": {}}
+        names = {each["request"] for each in results} | set(requests)
+        spec = {"devices": {"requests": [*map(request_named, sorted(names))]}}
+        made = {"metadata": {"name": name, **metadata}, "spec": spec}
         api.create("resourceclaims", made)
         allocation = {"devices": {"results": results, "config": list(config)}}
 
@@ -73,7 +83,7 @@ def register():
     calls = []
 
     def connect(server):
-        assert server.sockets.wait_served(10)
+        assert server.sockets.wait_served(60)
         calls.append(KubeletCalls(server.sockets.registration_socket))
         return calls[-1]
 

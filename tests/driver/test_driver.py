@@ -51,7 +51,7 @@ def uid_of(claim):
 
 def test_driver_publishes_registers_prepares_and_unprepares(api, serve, register, claim, directory):
     server = serve(Gpus())
-    assert server.wait_published()
+    assert server.wait_published(60)
     [slice_] = api.all("resourceslices")
     assert slice_["spec"] == {
         "driver": DRIVER,
@@ -176,6 +176,10 @@ def test_claims_that_cannot_be_prepared(api, serve, register, claim):
     }
 
 
+SHARE = "9b2ecd99-2e87-4f6b-a867-502c1cd9a7ed"
+OTHER_SHARE = SHARE.replace("9b", "1c")
+
+
 def allocated(device, request="gpu", driver=DRIVER, **fields):
     return {"request": request, "driver": driver, "pool": NODE, "device": device, **fields}
 
@@ -188,22 +192,26 @@ def test_devices_of_other_drivers_and_subrequests(serve, register, claim):
             seen.extend(claim.devices)
             return super().prepare(claim)
 
+    def config(source, number, driver=DRIVER, **requests):
+        opaque = {"driver": driver, "parameters": {"number": number}}
+        return {"source": source, "opaque": opaque, **requests}
+
     parameters = [
-        {"source": "FromClaim", "requests": ["gpu"], "opaque": {"driver": DRIVER, "parameters": 2}},
-        {"source": "FromClass", "opaque": {"driver": DRIVER, "parameters": 1}},
-        {"source": "FromClaim", "requests": ["x"], "opaque": {"driver": DRIVER, "parameters": 3}},
-        {"source": "FromClaim", "opaque": {"driver": "other.com", "parameters": 4}},
+        config("FromClaim", 2, requests=["gpu"]),
+        config("FromClass", 1),
+        config("FromClaim", 3, requests=["nic"]),
+        config("FromClaim", 4, "other.com"),
     ]
     train = claim(
         "train",
-        allocated("gpu-0", "gpu/large", shareID="s", consumedCapacity={"memory": "1Gi"}),
-        allocated("nic-0", driver="other.com"),
+        allocated("gpu-0", "gpu/large", shareID=SHARE, consumedCapacity={"memory": "1Gi"}),
+        allocated("nic-0", "nic", driver="other.com"),
         config=parameters,
     )
     [device] = register(serve(Looking())).prepare(train)[uid_of(train)].devices
-    assert (list(device.request_names), device.share_id) == (["gpu"], "s")
+    assert (list(device.request_names), device.share_id) == (["gpu"], SHARE)
     [given] = seen
-    assert (given.request, given.parameters) == ("gpu/large", (1, 2))
+    assert (given.request, given.parameters) == ("gpu/large", ({"number": 1}, {"number": 2}))
     assert given.consumed_capacity == {"memory": "1Gi"}
 
 
@@ -211,6 +219,10 @@ def test_device_in_use_is_refused(api, serve, register, claim):
     driver = Gpus()
     kubelet = register(serve(driver))
     first, second = claim("first", "gpu-0"), claim("second", "gpu-0")
+    admin = {"labels": {"resource.kubernetes.io/admin-access": "true"}}
+    api.change(
+        "namespaces", "default", lambda old: {**old, "metadata": {**old["metadata"], **admin}}
+    )
     watching = claim("watching", allocated("gpu-0", adminAccess=True))
     kubelet.prepare(first)
     error = kubelet.prepare(second)[uid_of(second)].error
@@ -226,7 +238,7 @@ def test_shares_of_a_device_do_not_exclude_each_other(serve, register, claim):
     kubelet = register(serve(Gpus()))
     one, two, whole = (
         claim(name, allocated("gpu-0", **({"shareID": share} if share else {})))
-        for name, share in (("one", "a"), ("two", "b"), ("whole", ""))
+        for name, share in (("one", SHARE), ("two", OTHER_SHARE), ("whole", ""))
     )
     assert not kubelet.prepare(one)[uid_of(one)].error
     assert not kubelet.prepare(two)[uid_of(two)].error
@@ -246,7 +258,7 @@ def test_claim_that_was_deleted_while_the_driver_was_down(api, serve, register, 
             unprepared.set()
 
     serve(Waking())
-    assert unprepared.wait(10)
+    assert unprepared.wait(60)
 
 
 def test_call_whose_caller_has_gone_does_not_touch_devices(serve, register, claim):
@@ -255,7 +267,7 @@ def test_call_whose_caller_has_gone_does_not_touch_devices(serve, register, clai
     class Slow(Gpus):
         def prepare(self, claim):
             inside.set()
-            assert leave.wait(10)
+            assert leave.wait(60)
             return super().prepare(claim)
 
     driver = Slow()
@@ -263,7 +275,7 @@ def test_call_whose_caller_has_gone_does_not_touch_devices(serve, register, clai
     slow, late = claim("slow", "gpu-0"), claim("late", "gpu-1")
     caller = threading.Thread(target=kubelet.prepare, args=(slow,))
     caller.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     with pytest.raises(grpc.RpcError, match="Deadline"):
         kubelet.prepare(late, timeout=0.3)
     leave.set()
@@ -368,7 +380,7 @@ def test_metadata_files(serve, register, claim, directory):
     train = claim("train-x7", "gpu-0", "gpu-1", annotations=name)
     uid = uid_of(train)
     server = serve(Described(), metadata=True)
-    assert server.wait_published()
+    assert server.wait_published(60)
     kubelet = register(server)
     devices = kubelet.prepare(train)[uid].devices
     metadata_ids = [f"{DRIVER}/metadata={uid}_gpu"]
@@ -399,7 +411,7 @@ def test_sockets_return_with_the_kubelets_directory(serve, register, claim, dire
     register(server)
     registry = directory / "plugins_registry"
     server.paths.registration_socket.unlink()
-    assert server.sockets.wait_served(10)
+    assert server.sockets.wait_served(60)
     for path in registry.iterdir():
         path.unlink()
     registry.rmdir()
@@ -443,7 +455,7 @@ def test_failing_health_check_is_reported_to_the_author(serve, register):
     driver = Sick()
     driver.state = "broken"
     serve(driver)
-    assert failed.wait(10)
+    assert failed.wait(60)
 
 
 def test_pools_with_other_names(api, serve):
@@ -452,5 +464,5 @@ def test_pools_with_other_names(api, serve):
             return DriverResources({"left": Pool(["gpu-0"]), "right": Pool(["gpu-0"])})
 
     server = serve(Named())
-    assert server.wait_published()
+    assert server.wait_published(60)
     assert {each["spec"]["pool"]["name"] for each in api.all("resourceslices")} == {"left", "right"}

@@ -60,7 +60,9 @@ def run_pod(api, kubelet):
             "allocation": {"devices": {"results": results}},
             "reservedFor": [{"resource": "pods", "name": name, "uid": f"uid-{name}"}],
         }
-        made = api.create("resourceclaims", {"metadata": {"name": name}, "spec": {}})
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+        spec = {"devices": {"requests": [request]}}
+        made = api.create("resourceclaims", {"metadata": {"name": name}, "spec": spec})
         api.change(
             "resourceclaims", name, lambda old: {**old, "status": status}, subresource="status"
         )

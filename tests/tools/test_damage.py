@@ -6,7 +6,8 @@ import attrs
 import pytest
 
 import checkpoint
-from tools.damage import checkpoints, snapshots
+from checkpoint import dra
+from tools.damage import checkpoints, claims, snapshots
 from tools.damage.__main__ import VECTORS, main, play, read_files
 from tools.damage.ways import WAYS, damaged
 
@@ -71,3 +72,32 @@ def test_crash_is_noticed(monkeypatch):
 
     monkeypatch.setattr(snapshots, "findings", broken)
     assert any("raised LookupError('oops')" in each for each in play(FILES, 3)[1])
+
+
+# --- the state file of the DRA manager
+
+STATE = max(claims.read_files(), key=len)
+
+
+def state_faults_with(monkeypatch, **changes):
+    """Return the errors found with a repair of the state file that is changed like this."""
+    correct = dra.repair
+    monkeypatch.setattr(dra, "repair", lambda data: attrs.evolve(correct(data), **changes))
+    return list(claims.faults(STATE, STATE[:-20]))
+
+
+def test_lost_claim_is_noticed(monkeypatch):
+    none = dra.State(())
+    found = state_faults_with(monkeypatch, state=none, data=dra.dumps(none))
+    assert any(each.startswith("lost: ") for each in found)
+
+
+def test_invented_claim_is_noticed(monkeypatch):
+    more = dra.State((dra.ClaimState("ml", "invented", "u"),))
+    found = state_faults_with(monkeypatch, state=more, data=dra.dumps(more))
+    assert "invented: 'invented'" in found
+
+
+def test_unloadable_repaired_state_file_is_noticed(monkeypatch):
+    found = state_faults_with(monkeypatch, data=b"")
+    assert "a kubelet would load the repaired file differently" in found

@@ -53,7 +53,7 @@ SCENARIO = {
     ],
 }
 VERSION = "1.36.3"
-NOTICED = json.loads(planting.NOTICED.read_text())
+NOTICED = json.loads(planting.DEVICES.noticed.read_text())
 RECORDED = Path(__file__).parent / "data" / "differential.jsonl"
 
 

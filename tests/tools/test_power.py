@@ -10,6 +10,7 @@ import checkpoint
 from checkpoint import Checkpoint, Durability, FileStore, PodDevicesEntry, dumps
 from tools.harness.model import Broken, Confirmed
 from tools.harness.model import devices as named
+from tools.power import claims
 from tools.power.__main__ import check, main, read_devices, recorded
 from tools.power.disk import (
     Create,
@@ -275,7 +276,7 @@ def test_command_checks_one_level(capsys):
     before = threading.active_count()  # other tests in this process may have left some
     assert main(["--rounds", "1", "--admissions", "6", "--level", "power"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith("power: power: 6 admissions, power failures after each of ")
+    assert out[0].startswith("power: power: 6 admissions and calls of the DRA manager each, power ")
     assert out[0].endswith(" different outcomes: all promises kept")
     assert out[1].startswith("power: ok: seed 1, ")
     assert threading.active_count() < before + 50
@@ -287,3 +288,34 @@ def test_command_reports_lost_data(capsys, monkeypatch):
     out = capsys.readouterr().out
     assert out.startswith("power: FAILED: seed 1, ")
     assert " operations: kubelet: power lost after " in out
+
+
+# -- the state file of the DRA manager ---------------------------------------------------
+
+
+@pytest.mark.parametrize("level", Durability)
+def test_state_file_keeps_the_promises_of_its_level(level):
+    done = claims.recorded(level, 24, 1)
+    assert claims.check(level, done.start, done.operations) > 20
+
+
+@pytest.mark.parametrize(
+    ("level", "removed", "problem"),
+    [
+        ("power", FlushDirectory, "a driver was called for"),
+        ("kubelet", Flush, "the state file is damaged"),
+    ],
+)
+def test_missing_flush_of_the_state_file_is_noticed(level, removed, problem):
+    done = claims.recorded(level, 12, 1)
+    operations = [each for each in done.operations if not isinstance(each, removed)]
+    with pytest.raises(Broken, match=problem):
+        claims.check(level, done.start, operations)
+
+
+def test_driver_that_is_called_before_the_file_is_written_is_noticed():
+    done = claims.recorded("power", 4, 1)
+    first = next(each for each in done.operations if isinstance(each, Mark))
+    early = [first, Mark("called", first.uid), *done.operations]
+    with pytest.raises(Broken, match=f"a driver was called for {first.uid}"):
+        claims.check("power", done.start, early)

@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from tools.differential.building import go_mod
+
 VARIABLE: Final = "DEVICEMANAGER_CLUSTER_BINARIES"
 """Environment variable that names a directory with the programs, such as those of a
 distribution."""
@@ -33,6 +35,16 @@ _PROGRAMS: Final = {
     "controllers": "./controllers",
 }
 """Go package by program."""
+
+
+SERVER_VERSION: Final = "1.37.2"
+"""Version of the API server that answers the requests of ``tests/apiserver/real_answers``."""
+SERVER_VARIABLE: Final = "DEVICEMANAGER_API_SERVER_BINARIES"
+"""Environment variable that names a directory with this API server and its etcd."""
+_SERVER_PROGRAMS: Final = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+}
 
 
 class BuildError(Exception):
@@ -66,9 +78,62 @@ def build(jobs: int = 2) -> Path:
             continue
         print(f"building {name} from {package}", file=sys.stderr, flush=True)
         command = [go, "build", f"-p={jobs}", "-ldflags", _LINK, "-o", str(BINARIES / name)]
-        _run([*command, package])
+        _run([*command, package], SOURCES, "readonly")
         stamp.write_text(_digest(name))
     return BINARIES
+
+
+def server_binaries(version: str = SERVER_VERSION) -> Path:
+    """Return the directory with etcd and the API server of a version.
+
+    Raises BuildError if they are missing.
+    """
+    directory = Path(os.environ.get(SERVER_VARIABLE) or _server_directory(version))
+    if any(not (directory / name).is_file() for name in _SERVER_PROGRAMS):
+        raise BuildError(
+            f"no API server {version} in {directory}: run `python -m tools.cluster.build "
+            f"--server {version}`, or set {SERVER_VARIABLE}"
+        )
+    return directory
+
+
+def build_server(version: str = SERVER_VERSION, jobs: int = 2) -> Path:
+    """Build etcd and the API server of a version; return their directory. Raises BuildError.
+
+    ``version`` is a release such as ``1.37.2``. Programs that exist are not built again.
+    """
+    go = shutil.which("go")
+    if go is None:
+        raise BuildError("Go is not installed: install it to build the API server")
+    directory = _server_directory(version)
+    directory.mkdir(parents=True, exist_ok=True)
+    module = directory.parent / "module"
+    for name, package in _SERVER_PROGRAMS.items():
+        if (directory / name).exists():
+            continue
+        _write_module(go, module, version)
+        print(f"building {name} of Kubernetes {version}", file=sys.stderr, flush=True)
+        major, minor, _ = version.split(".")
+        link = f"-s -w -X {_VERSION}.gitVersion=v{version} "
+        link += f"-X {_VERSION}.gitMajor={major} -X {_VERSION}.gitMinor={minor}"
+        command = [go, "build", f"-p={jobs}", "-ldflags", link, "-o", str(directory / name)]
+        _run([*command, package], module, "mod")
+    return directory
+
+
+def _server_directory(version: str) -> Path:
+    return BINARIES.parent / version / "bin"
+
+
+def _write_module(go: str, module: Path, version: str) -> None:
+    """Write a module that requires a release, with its published staging modules."""
+    module.mkdir(parents=True, exist_ok=True)
+    (module / "go.mod").write_text(go_mod(go, version))
+    imports = "".join(f'\t_ "{each}"\n' for each in _SERVER_PROGRAMS.values())
+    (module / "tools.go").write_text(
+        f"//go:build tools\n\npackage server\n\nimport (\n{imports})\n"
+    )
+    _run([go, "mod", "tidy"], module, "mod")
 
 
 def _digest(program: str) -> str:
@@ -83,12 +148,12 @@ def _digest(program: str) -> str:
     return found.hexdigest()
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str], directory: Path, modules: str) -> None:
     done = subprocess.run(
         command,
-        cwd=SOURCES,
+        cwd=directory,
         # GOTOOLCHAIN=local rejects modules that require a newer Go. Otherwise Go would download it.
-        env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false -mod=readonly"},
+        env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": f"-buildvcs=false -mod={modules}"},
         stderr=subprocess.PIPE,
         text=True,
         check=False,
@@ -103,8 +168,16 @@ def _main() -> int:
     parser.add_argument(
         "--jobs", type=int, default=2, help="packages to compile in parallel (default: 2)"
     )
+    parser.add_argument(
+        "--server",
+        nargs="?",
+        const=SERVER_VERSION,
+        metavar="VERSION",
+        help=f"build only etcd and the API server of a release (default: {SERVER_VERSION})",
+    )
+    args = parser.parse_args()
     try:
-        print(build(parser.parse_args().jobs))
+        print(build_server(args.server, args.jobs) if args.server else build(args.jobs))
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -13,7 +13,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -31,14 +31,22 @@ class ControlPlane:
     """
 
     def __init__(
-        self, binaries: Path, directory: Path, *, grace: float = 50.0, resource_health: bool = True
+        self,
+        binaries: Path,
+        directory: Path,
+        *,
+        grace: float = 50.0,
+        resource_health: bool = True,
+        server_options: Sequence[str] = (),
     ) -> None:
         """``grace`` is the time in seconds after the last lease renewal until a node is NotReady.
-        ``resource_health`` sets the feature gate ResourceHealthStatus."""
+        ``resource_health`` sets the feature gate ResourceHealthStatus. ``server_options`` are more
+        flags of kube-apiserver."""
         self._binaries = binaries
         self._directory = directory
         self._grace = grace
         self._resource_health = resource_health
+        self._server_options = server_options
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         directory.mkdir(parents=True, exist_ok=True)
         self._authority = Authority.create(directory / "certificates")
@@ -119,6 +127,7 @@ class ControlPlane:
             f"--feature-gates=ResourceHealthStatus={str(self._resource_health).lower()}",
             "--max-requests-inflight=3000",
             "--max-mutating-requests-inflight=1000",
+            *self._server_options,
         )
         self._wait_ready()
 
@@ -189,7 +198,7 @@ class ControlPlane:
 
         Raises urllib.error.HTTPError.
         """
-        url, context = f"{self.url}{path}", self._admin()
+        url, context = f"{self.url}{path}", self.admin()
         with urllib.request.urlopen(url, timeout=30, context=context) as answer:
             return str(answer.read(), "utf-8")
 
@@ -227,7 +236,8 @@ class ControlPlane:
         path.write_text(json.dumps(config))  # JSON is valid YAML
         return path
 
-    def _admin(self) -> ssl.SSLContext:
+    def admin(self) -> ssl.SSLContext:
+        """Return a TLS context with the certificate of the administrator."""
         keys = self._authority.directory
         context = ssl.create_default_context(cafile=str(self.authority))
         context.load_cert_chain(keys / "admin.crt", keys / "admin.key")
@@ -258,7 +268,7 @@ class ControlPlane:
             )
 
     def _wait_ready(self) -> None:
-        context = self._admin()
+        context = self.admin()
         end = time.monotonic() + _READY
         while time.monotonic() < end:
             for name, process in self._processes.items():

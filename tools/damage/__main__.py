@@ -3,6 +3,7 @@ errors."""
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections import Counter
@@ -11,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tools.damage import checkpoints, snapshots
+from tools.damage import checkpoints, claims, snapshots
 from tools.damage.ways import damaged
 from tools.harness.command import Run, counts, parser
 
@@ -22,7 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Damage files and print errors. Return 0 if there are none, else 1."""
     options = parser(
         "damage",
-        "Damage checkpoints and snapshots, and check reports, repairs and error handling.",
+        "Damage checkpoints, DRA state files and snapshots, and check reports, repairs and error "
+        "handling.",
         seeds=(200, "number of seeds"),
         first=(0, "first seed"),
         vectors=(VECTORS, "files of kubelets: lines of JSON with a field `file`"),
@@ -36,7 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for fault in faults:
             run.say(f"seed {seed} ({way}): {fault}")
     run.problems += [f"{failed} failed"] if failed else []
-    return run.finish(f"{options.seeds} seeds on {len(files)} files ({counts(ways)})", "0 failed")
+    of_dra = len(_state_files())
+    return run.finish(
+        f"{options.seeds} seeds on {len(files)} files and {of_dra} of DRA ({counts(ways)})",
+        "0 failed",
+    )
 
 
 def play(files: Sequence[bytes], seed: int) -> tuple[str, list[str]]:
@@ -53,8 +59,22 @@ def _faults(original: bytes, data: bytes, seed: int) -> Iterator[str]:
         yield from checkpoints.command_faults(data)
         yield from snapshots.report_faults(original, data)
         yield from snapshots.archive_faults(original, seed)
+        yield from _claims_faults(seed)
     except Exception as error:  # a crash is an error like any other, found before or after
         yield f"raised {error!r}"
+
+
+def _claims_faults(seed: int) -> Iterator[str]:
+    """Damage a state file of the DRA manager, too."""
+    original = Random(seed).choice(_state_files())
+    _, data = damaged(original, seed)
+    for fault in (*claims.faults(original, data), *claims.command_faults(data)):
+        yield f"DRA: {fault}"
+
+
+@functools.cache
+def _state_files() -> list[bytes]:
+    return claims.read_files()
 
 
 def read_files(path: Path) -> list[bytes]:

@@ -7,7 +7,7 @@ import io
 import json
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -122,25 +122,36 @@ def _is_nested(data: bytes, text: bytes) -> bool:
 def command_faults(data: bytes) -> Iterator[str]:
     """Yield each error of the checkpoint commands on this file, in a directory like that of a
     kubelet."""
-    with tempfile.TemporaryDirectory(prefix="damage-") as name:
-        root = Path(name)
-        (root / "device-plugins").mkdir()
-        file = root / "device-plugins/kubelet_internal_checkpoint"
+    name = "device-plugins/kubelet_internal_checkpoint"
+    repaired = checkpoint.repair(data).data
+    yield from commands_faults(data, name, repaired, lambda after: _loaded(after) is not None)
+
+
+def commands_faults(
+    data: bytes, name: str, repaired: bytes, loads: Callable[[bytes], bool]
+) -> Iterator[str]:
+    """Yield each error of the checkpoint commands on the file ``name`` of a kubelet.
+
+    ``repaired`` is what repair must write, and ``loads`` is true for a file that a kubelet loads.
+    """
+    with tempfile.TemporaryDirectory(prefix="damage-") as directory:
+        root = Path(directory)
+        file = root / name
+        file.parent.mkdir(exist_ok=True)
         file.write_bytes(data)
         for action in ("show", "verify", "repair"):
             status, _, errors = run("checkpoint", action, str(file))
             yield from _command_errors(f"checkpoint {action}", status, errors)
         if file.read_bytes() != data:
             yield "the file was changed without --write"
-        before = checkpoint.repair(data)
         status, _, errors = run("checkpoint", "repair", str(file), "--write")
         yield from _command_errors("checkpoint repair --write", status, errors)
         after = file.read_bytes()
         # The old file is the only evidence of the damage, so repair must keep a copy.
         copies = [each.read_bytes() for each in root.glob("*.before-*")]
-        if after != data and (after != before.data or copies != [data]):
+        if after != data and (after != repaired or copies != [data]):
             yield "the new file is not the repaired one, or there is no copy of the old one"
-        if status == 0 and _loaded(after) is None:
+        if status == 0 and not loads(after):
             yield "it was repaired, but a kubelet would not load it"
 
 

@@ -10,7 +10,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ from tools.differential.quirk_deviations import RULES
 from tools.differential.recording import MOST_BYTES, selected
 from tools.differential.reference import Reference, ReferenceError
 from tools.differential.running import Comparison, Finding, Tally
+from tools.differential.subject import Subject
 from tools.differential.verified import store
 from tools.differential.versions import RELEASES, minor, release
 
@@ -38,31 +40,50 @@ _LONG: Final = 1000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, print, and return the exit status."""
     options = _parser().parse_args(arguments)
-    check = _compare
+    subject = _subject(options)
+    check: Callable[[str, argparse.Namespace], bool] = partial(_compare, subject)
     if options.plants:
-        check = _plants
+        check = partial(_plants, subject)
     elif options.rehearse:
         check = _rehearse
     elif options.dra_allocate:
         check = _allocate
     try:
         # A list, so that all() cannot stop at the first version with a finding.
-        agreed = [check(each, options) for each in options.releases]
+        agreed = [check(each, options) for each in _releases_of(options)]
     except (BuildError, ReferenceError) as error:
         print(f"differential: {error}", file=sys.stderr)
         return 2
     return 0 if all(agreed) else 1
 
 
-def _compare(version: str, options: argparse.Namespace) -> bool:
-    program = build(version, jobs=options.jobs)
+def _subject(options: argparse.Namespace) -> Subject:
+    if options.dra:
+        # Imported here: it imports the whole replay.
+        from tools.differential.dra.running import SUBJECT
+
+        return SUBJECT
+    return Subject(build, Reference, Comparison, scenarios, coverage, (*DEVIATIONS, *RULES))
+
+
+def _releases_of(options: argparse.Namespace) -> Sequence[str]:
+    """Return the releases to compare with; those before DRA are left out with ``--dra``."""
+    if not options.dra:
+        return tuple(options.releases)
+    from tools.differential.dra.running import RELEASES as WITH_DRA
+
+    return [each for each in options.releases if each in WITH_DRA] or WITH_DRA[-1:]
+
+
+def _compare(subject: Subject, version: str, options: argparse.Namespace) -> bool:
+    program = subject.build(version, jobs=options.jobs)
     begin = time.monotonic()
     profile = profile_of(version)
     if profile != version:
         print(f"{version} is newer than all known versions: compared with {profile}")
     mode = Mode(options.quirks, options.sockets)
-    with Reference(program) as reference:
-        comparison = Comparison(reference, profile, mode)
+    with subject.reference(program) as reference:
+        comparison = subject.comparison(reference, profile, mode)
 
         def print_finding(finding: Finding) -> None:
             smallest = comparison.shrunk(finding) if options.shrink else finding
@@ -73,7 +94,7 @@ def _compare(version: str, options: argparse.Namespace) -> bool:
                 print(f"  and {more} more")
             print(f"  {json.dumps(smallest.scenario)}", flush=True)
 
-        made = scenarios(options.seed, options.scenarios, minor(version))
+        made = subject.scenarios(options.seed, options.scenarios, minor(version))
         if options.program:
             made = histories(options.program, options.seed, options.scenarios, minor(version))
         if options.scenario:
@@ -94,25 +115,26 @@ def _compare(version: str, options: argparse.Namespace) -> bool:
     )
     if tally.open:
         print(f"  {tally.open} random facts have too many values to compare")
-    reasons = {each.name: each.reason for each in DEVIATIONS}
-    reasons |= {each.name: each.reason for each in RULES}
+    reasons = {each.name: each.reason for each in subject.deviations}
     for name, reason in reasons.items():
         if count := tally.deviations[name]:
             print(f"  {name}: {count} scenarios; {reason}")
-    has_reached_all = _has_reached_all(version, options, tally)
+    has_reached_all = _has_reached_all(subject, version, options, tally)
     agrees = has_reached_all and not tally.findings
-    if options.verified and agrees and not options.scenario:
+    if options.verified and agrees and not options.scenario and not options.dra:
         store(Verified(version, tally.scenarios, options.seed))
     sys.stdout.flush()
     return agrees
 
 
-def _has_reached_all(version: str, options: argparse.Namespace, tally: Tally) -> bool:
+def _has_reached_all(
+    subject: Subject, version: str, options: argparse.Namespace, tally: Tally
+) -> bool:
     if options.coverage:
-        print(*coverage.table(tally.reached, tally.scenarios, version), sep="\n")
+        print(*subject.coverage.table(tally.reached, tally.scenarios, version), sep="\n")
     if options.program or (not options.coverage and tally.scenarios < _LONG):
         return True
-    missing = coverage.missing(tally.reached, version)
+    missing = subject.coverage.missing(tally.reached, version)
     for name in missing:
         print(f"{version}: never reached in {tally.scenarios} scenarios: {name}")
     return not missing
@@ -150,11 +172,11 @@ def _allocate(version: str, options: argparse.Namespace) -> bool:
     return running.run(version, count, seed, options.findings, jobs=options.jobs)
 
 
-def _plants(version: str, options: argparse.Namespace) -> bool:
+def _plants(subject: Subject, version: str, options: argparse.Namespace) -> bool:
     # Imported here: the list belongs to the tests.
     from tools.differential.planting import notice_all
 
-    return notice_all(version, build(version, jobs=options.jobs), options)
+    return notice_all(subject, version, subject.build(version, jobs=options.jobs), options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -163,6 +185,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Compare the mock with the kubelet's device manager in random scenarios.",
         allow_abbrev=False,
     )
+    parser.add_argument("--dra", action="store_true", help="compare the DRA managers; since 1.32")
     parser.add_argument(
         "--kubelet-version",
         dest="releases",
@@ -215,7 +238,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dra-allocate",
         action="store_true",
-        help="compare the allocator of resource.k8s.io in random problems, with 1.36 and 1.37",
+        help="compare the allocator of resource.k8s.io in random problems (1.34, 1.36, 1.37)",
     )
     parser.add_argument(
         "--record",

@@ -54,7 +54,7 @@ def build(release: str, *, jobs: int = 2, sources: Path = SOURCES, cache: Path =
         old.unlink()
     for source in files:
         shutil.copy(source, directory)
-    (directory / "go.mod").write_text(_go_mod(go, release))
+    (directory / "go.mod").write_text(go_mod(go, release))
     sums = _SUMS / f"{release}.sum"
     (directory / "go.sum").write_text(sums.read_text() if sums.exists() else "")
     tags = ",".join(f"k1{each}" for each in _minors_up_to(release))
@@ -90,7 +90,7 @@ def _minors_up_to(release: str) -> range:
     return range(OLDEST, minor(release) + 1)
 
 
-def _go_mod(go: str, release: str) -> str:
+def go_mod(go: str, release: str) -> str:
     """Return a go.mod that requires the release.
 
     Kubernetes requires its staging modules at v0.0.0 and replaces them with directories of

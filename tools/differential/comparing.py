@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -35,6 +35,10 @@ class Disagreement:
     """True if ``expected`` has several values, all that were seen."""
     deviation: Deviation | None = None
     """Named deviation that explains it; None for a finding."""
+
+    def explained(self, deviation: Deviation | None) -> Disagreement:
+        """Return the disagreement with the deviation that explains it, if any."""
+        return attrs.evolve(self, deviation=deviation)
 
     def text(self) -> str:
         """Describe the disagreement in one line."""
@@ -69,7 +73,11 @@ class Expected:
         return any(not seen.is_complete for step in self.random for seen in step.values())
 
 
-def expected(answer: Mapping[str, Any]) -> Expected:
+FactsOf = Callable[[Mapping[str, Any]], Facts]
+"""Divides the outcome of a step into facts."""
+
+
+def expected(answer: Mapping[str, Any], facts_of: FactsOf = facts_of) -> Expected:
     """Divide the facts of the reference's runs into constant and random ones."""
     if answer.get("config_error"):
         return Expected(answer["config_error"])
@@ -112,16 +120,17 @@ def compare(
     if error is not None:
         return []
     found: list[Disagreement] = []
-    differing = [*_differences(wanted, ours["runs"][0]["steps"])]
-    if quirks == "reference":
-        differing += _panics(wanted, ours["runs"][0])
+    run = ours["runs"][0]
+    differing = differences(wanted, run)
+    if quirks != "reference":
+        differing = [each for each in differing if each.path != "panic"]
     devices = [_devices(*each) for each in zip(wanted.steps, wanted.random, strict=True)]
     for each in differing:
         fact = Fact(
             scenario, version, each.step, each.path, each.expected, each.actual,
             devices, each.is_random,
         )  # fmt: skip
-        found.append(attrs.evolve(each, deviation=named(fact)))
+        found.append(each.explained(named(fact)))
     return found if quirks == "reference" else _with_rules(scenario, wanted, ours, found)
 
 
@@ -175,7 +184,16 @@ def _devices(facts: Facts, random: Mapping[str, Seen]) -> dict[str, set[str]]:
     return found
 
 
-def _differences(wanted: Expected, ours: Sequence[Mapping[str, Any]]) -> Iterator[Disagreement]:
+def differences(
+    wanted: Expected, run: Mapping[str, Any], facts_of: FactsOf = facts_of
+) -> list[Disagreement]:
+    """Return all disagreements with a run of ours, explained or not."""
+    return [*_differences(wanted, run["steps"], facts_of), *_panics(wanted, run)]
+
+
+def _differences(
+    wanted: Expected, ours: Sequence[Mapping[str, Any]], facts_of: FactsOf
+) -> Iterator[Disagreement]:
     for number, (facts, random) in enumerate(zip(wanted.steps, wanted.random, strict=True)):
         if number >= len(ours):
             return  # after a panic

@@ -7,27 +7,66 @@ process of its own, which plays scenarios with known results of the reference un
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 if TYPE_CHECKING:
     from tests.tools.plants import Plant
+    from tools.differential.comparing import Disagreement
+    from tools.differential.recording import Recorded
+    from tools.differential.subject import Subject
 
 _ROOT: Final = Path(__file__).parents[2]
-RECORDED: Final = _ROOT / "tests" / "tools" / "data" / "differential.jsonl"
-NOTICED: Final = _ROOT / "tests" / "tools" / "data" / "plants.json"
-"""By plant the recorded scenario that notices it."""
-_LEAST: Final = 32
+_DATA: Final = _ROOT / "tests" / "tools" / "data"
+
+
+@attrs.frozen
+class Suite:
+    """The plants of one manager."""
+
+    name: str
+    recorded: Path
+    """Scenarios with results of the reference."""
+    noticed: Path
+    """By plant the recorded scenario that notices it."""
+    least: int
+    """How many plants must be noticed."""
+
+    @property
+    def plants(self) -> Sequence[Plant]:
+        """All plants, which are a list of the tests."""
+        name = "dra_plants" if self is DRA else "plants"
+        plants: Sequence[Plant] = importlib.import_module(f"tests.tools.{name}").PLANTS
+        return plants
+
+    def differences(self, recorded: Recorded) -> list[Disagreement]:
+        """Run a recorded scenario in the mock and return unexplained disagreements."""
+        if self is DRA:
+            from tools.differential.dra.running import differences_of
+
+            return differences_of(recorded)
+        from tools.differential.recording import differences
+
+        return differences(recorded)
+
+
+DEVICES: Final = Suite("devices", _DATA / "differential.jsonl", _DATA / "plants.json", 32)
+DRA: Final = Suite("dra", _DATA / "differential-dra.jsonl", _DATA / "plants-dra.json", 20)
+_SUITES: Final = {suite.name: suite for suite in (DEVICES, DRA)}
 
 
 class PlantError(Exception):
@@ -81,87 +120,130 @@ def planted(plant: Plant) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def notice_all(version: str, program: Path, options: argparse.Namespace) -> bool:
+def notice_all(subject: Subject, version: str, program: Path, options: argparse.Namespace) -> bool:
     """Print which plants the recorded scenarios or the generator notice; True if enough are."""
     from devicemanager.observe.terminal.progress import Work
-    from tests.tools.plants import PLANTS
 
+    suite = DRA if options.dra else DEVICES
     with tempfile.TemporaryDirectory(prefix="dm-") as directory:
         file = Path(directory, "results.jsonl")
         made = 0
         noticed = 0
         rows = []
-        with Work("planted errors", len(PLANTS)) as work:
-            for number, plant in enumerate(work.tracked(PLANTS)):
-                by = notices(number, RECORDED)
+        with Work("planted errors", len(suite.plants)) as work:
+            for number, plant in enumerate(work.tracked(suite.plants)):
+                by = notices(number, suite.recorded, suite=suite)
                 if not by:
                     if not made:
-                        made = _results(version, program, options, file)
-                    by = notices(number, file)
-                    _record(file, by)
+                        made = _results(subject, version, program, options, file)
+                    by = notices(number, file, suite=suite)
+                    _record(file, by, suite)
                 noticed += bool(by)
                 rows.append((plant.name, by))
     for name, by in rows:
         print(f"  {by or 'NOT NOTICED':24} {name}")
     print(
-        f"{version}: {noticed} of {len(PLANTS)} planted errors are noticed, {_LEAST} are required"
+        f"{version}: {noticed} of {len(suite.plants)} planted errors are noticed, "
+        f"{suite.least} are required"
     )
-    NOTICED.write_text(json.dumps({name: by for name, by in rows if by}, indent=1) + "\n")
-    return noticed >= _LEAST
+    suite.noticed.write_text(json.dumps({name: by for name, by in rows if by}, indent=1) + "\n")
+    return noticed >= suite.least
 
 
-def _record(file: Path, scenario: str) -> None:
+def _record(file: Path, scenario: str, suite: Suite) -> None:
     """Record a scenario, because it notices what the recorded ones do not."""
     lines = [line for line in file.read_text().splitlines() if f'"id":"{scenario}"' in line]
     if scenario and lines:
-        with RECORDED.open("a") as recorded:
+        with suite.recorded.open("a") as recorded:
             recorded.write(f"{lines[0]}\n")
 
 
-def _results(version: str, program: Path, options: argparse.Namespace, file: Path) -> int:
+def _results(
+    subject: Subject, version: str, program: Path, options: argparse.Namespace, file: Path
+) -> int:
     """Write scenarios with the reference's results, and return how many agree."""
-    from tools.differential.generating import scenarios
+    from tools.differential.ours import Mode
     from tools.differential.recording import line
-    from tools.differential.reference import Reference
-    from tools.differential.running import Comparison
     from tools.differential.versions import minor
 
-    with Reference(program) as reference:
-        made = scenarios(options.seed, options.scenarios, minor(version))
-        tally = Comparison(reference, version).run(made, options.scenarios, keep=True)
-    file.write_text("".join(f"{line(version, *each[:2])}\n" for each in tally.agreeing))
-    return len(tally.agreeing)
+    with subject.reference(program) as reference:
+        made = subject.scenarios(options.seed, options.scenarios, minor(version))
+        comparison = subject.comparison(reference, version, Mode())
+        tally = comparison.run(made, options.scenarios, keep=True)
+    lines = [f"{line(version, *each[:2])}\n" for each in tally.agreeing]
+    # The shortest one that notices a plant is recorded.
+    file.write_text("".join(sorted(lines, key=len)))
+    return len(lines)
 
 
-def notices(plant: int, file: Path, scenario: str = "") -> str:
+def notices(plant: int, file: Path, scenario: str = "", suite: Suite = DEVICES) -> str:
     """Return the first scenario of a file in which a plant is noticed, or an empty text."""
-    arguments = [sys.executable, "-m", "tools.differential.planting", str(plant), str(file)]
+    if not file.exists():
+        return ""
+    arguments = [sys.executable, "-m", "tools.differential.planting", suite.name]
     done = subprocess.run(
-        [*arguments, scenario], cwd=_ROOT, capture_output=True, text=True, check=False
+        [*arguments, str(plant), str(file), scenario],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise PlantError(done.stderr.strip().splitlines()[-1])
     return done.stdout.strip()
 
 
+def notices_all(suite: Suite, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return the plants that the recorded scenarios notice, by name; ``wanted`` has a scenario for
+    each plant to try. Cheaper than a call of ``notices`` for each of them."""
+    arguments = [sys.executable, "-m", "tools.differential.planting", suite.name]
+    done = subprocess.run(
+        [*arguments, json.dumps(dict(wanted))],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(json.loads(line) for line in done.stdout.splitlines())
+
+
+def _in_children(suite: Suite, wanted: Mapping[str, str]) -> None:
+    """Print name and scenario of each plant that its scenario notices. Each is tried in a child
+    of this process, which has not imported what plants change."""
+    for plant in suite.plants:
+        if plant.name in wanted and (child := os.fork()) == 0:
+            if found := _first_noticed(suite, plant, suite.recorded, wanted[plant.name]):
+                print(json.dumps([plant.name, found]), flush=True)
+            os._exit(0)
+        elif plant.name in wanted:
+            os.waitpid(child, 0)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Play the scenarios of a file with a plant; print the ID of the first that differs."""
-    from tests.tools.plants import PLANTS
+    suite = _SUITES[arguments[0]]
+    if len(arguments) == 2:
+        _in_children(suite, json.loads(arguments[1]))
+        return
+    number, file, wanted = arguments[1:]
+    if found := _first_noticed(suite, suite.plants[int(number)], Path(file), wanted):
+        print(found)
 
-    number, file, wanted = arguments
-    with planted(PLANTS[int(number)]):
+
+def _first_noticed(suite: Suite, plant: Plant, file: Path, wanted: str) -> str:
+    with planted(plant):
         from tools.differential import recording
 
-        for each in recording.read(Path(file)):
+        for each in recording.read(file):
             if wanted and each.scenario["id"] != wanted:
                 continue
             try:
-                is_noticed = bool(recording.differences(each))
+                is_noticed = bool(suite.differences(each))
             except Exception:  # a planted error can also break the mock
                 is_noticed = True
             if is_noticed:
-                print(each.scenario["id"])
-                return
+                return str(each.scenario["id"])
+    return ""
 
 
 if __name__ == "__main__":

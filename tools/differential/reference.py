@@ -62,7 +62,7 @@ class Reference:
         )
         self._program = program
         self._asked = 0
-        self._process = launch(program, self._directory)
+        self._process = self._launch()
 
     def ask(self, scenario: Mapping[str, Any], runs: int) -> Answer:
         """Run a scenario ``runs`` times. Raises ReferenceError."""
@@ -74,10 +74,9 @@ class Reference:
         except BrokenPipeError:
             line = ""
         if not line:
-            words, self._process = self._last_words(), launch(self._program, self._directory)
+            words, self._process = self._last_words(), self._launch()
             raise ReferenceError(f"the reference exited: {words}")
-        # Error texts name the directory.
-        answer: Answer = json.loads(line.replace(f"{PLUGIN_DIR}/", "DIR/"))
+        answer: Answer = json.loads(self._plain(line))
         self._asked += 1
         if self._asked % _MOST_ASKED == 0 or any(
             run.get("panic") for run in answer.get("runs") or ()
@@ -85,8 +84,15 @@ class Reference:
             # A panic leaves locks and goroutines behind, and other scenarios a few goroutines.
             # With thousands of them, finding those of the kubelet's streams takes too long.
             self._end()
-            self._process = launch(self._program, self._directory)
+            self._process = self._launch()
         return answer
+
+    def _launch(self) -> subprocess.Popen[str]:
+        return launch(self._program, self._directory)
+
+    def _plain(self, line: str) -> str:
+        """Return an answer without the directory, which error texts name."""
+        return line.replace(f"{PLUGIN_DIR}/", "DIR/")
 
     def _end(self) -> None:
         self._process.kill()

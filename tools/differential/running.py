@@ -13,7 +13,7 @@ from tools.differential.comparing import Disagreement, Expected, compare, expect
 from tools.differential.coverage import reached
 from tools.differential.reference import Reference, ReferenceError
 from tools.differential.scenarios import Scenario, is_real
-from tools.differential.shrinking import shrink
+from tools.differential.shrinking import Shows, shrink
 
 Plain = dict[str, Any]
 
@@ -84,7 +84,7 @@ class Comparison:
         for scenario in scenarios:
             tally.scenarios += 1
             answer, wanted, differing = self._compared(scenario)
-            has_reached = reached(scenario, answer)
+            has_reached = self._reached(scenario, answer)
             tally.reached.update(has_reached)
             tally.facts += sum(map(len, wanted.steps))
             for seen in (seen for step in wanted.random for seen in step.values()):
@@ -103,7 +103,7 @@ class Comparison:
     def _compared(self, scenario: Scenario) -> tuple[Plain, Expected, list[Disagreement]]:
         """Compare, with more runs of the reference as long as they can explain a difference."""
         try:
-            played = ours.play(scenario, self._version, self._mode)
+            played = self._play(scenario)
         except Exception as error:  # a bug, which must not end the run
             return {}, Expected(), [Disagreement(0, "mock", "results", repr(error))]
         rounds: tuple[int, ...] = (_RUNS, _MORE_RUNS, _MANY_RUNS)
@@ -124,7 +124,7 @@ class Comparison:
         differing: list[Disagreement],
     ) -> tuple[Plain, Expected, list[Disagreement]]:
         """Add runs of the reference as long as a difference is not explained."""
-        repeats = 0 if is_real(scenario) or not answer.get("runs") else _REPEATS
+        repeats = 0 if is_real(scenario) or not answer.get("runs") else self._repeats()
         for _ in range(repeats):
             if not _unexplained(differing):
                 break
@@ -132,8 +132,8 @@ class Comparison:
             if more.get("failed"):
                 break
             answer["runs"] = [*answer["runs"], *more["runs"]]
-            wanted = expected(answer)
-            differing = compare(scenario, self._version, wanted, played, self._mode.quirks)
+            wanted = self._expected(answer)
+            differing = self._compare(scenario, wanted, played)
         return answer, wanted, differing
 
     def _once(
@@ -145,11 +145,30 @@ class Comparison:
             answer = self._reference.ask(scenario, 1)
         if answer.get("failed"):
             return {}, Expected(), [Disagreement(0, "reference", answer["failed"], "")]
-        wanted = expected(answer)
+        wanted = self._expected(answer)
         if played is None:
-            played = ours.play(scenario, self._version, self._mode)
-        found = compare(scenario, self._version, wanted, played, self._mode.quirks)
-        return dict(answer), wanted, found
+            played = self._play(scenario)
+        return dict(answer), wanted, self._compare(scenario, wanted, played)
+
+    # What differs for another manager (``dra.running``).
+
+    def _repeats(self) -> int:
+        return _REPEATS
+
+    def _play(self, scenario: Scenario) -> Plain:
+        return ours.play(scenario, self._version, self._mode)
+
+    def _expected(self, answer: Mapping[str, Any]) -> Expected:
+        return expected(answer)
+
+    def _compare(self, scenario: Scenario, wanted: Expected, played: Plain) -> list[Disagreement]:
+        return compare(scenario, self._version, wanted, played, self._mode.quirks)
+
+    def _reached(self, scenario: Scenario, answer: Plain) -> frozenset[str]:
+        return reached(scenario, answer)
+
+    def _shrink(self, scenario: Scenario, shows: Shows) -> Plain:
+        return shrink(scenario, shows)
 
     def shrunk(self, finding: Finding) -> Finding:
         """Return the smallest scenario with a disagreement about the same kind of fact."""
@@ -165,7 +184,7 @@ class Comparison:
                 return False
             return any(each.deviation is None and _kind(each) == kind for each in found)
 
-        smallest = shrink(finding.scenario, disagrees)
+        smallest = self._shrink(finding.scenario, disagrees)
         found = _unexplained(self._once(smallest, _MANY_RUNS)[2])
         # With more runs, the smallest scenario can agree: then the whole one is the finding.
         return Finding(smallest, found) if found else finding

@@ -11,17 +11,27 @@ Path = tuple[Any, ...]
 """Place in a scenario: keys and indexes from the outside in."""
 
 
-def shrink(scenario: Mapping[str, Any], shows: Callable[[Plain], bool], most: int = 400) -> Plain:
+Shows = Callable[[Plain], bool]
+"""True if a candidate still shows the disagreement; candidates can be invalid scenarios."""
+
+
+def shrink(
+    scenario: Mapping[str, Any],
+    shows: Shows,
+    most: int = 400,
+    smaller: Callable[[Plain], Iterator[Plain]] | None = None,
+) -> Plain:
     """Return the smallest scenario found in up to ``most`` tries.
 
-    ``shows`` decides about each candidate; candidates can be invalid scenarios.
+    ``smaller`` makes candidates; by default those of the device manager.
     """
+    candidates = smaller or _smaller
     smallest = copy.deepcopy(dict(scenario))
     # After each success start again with the largest reductions: they may have become possible.
     progress = True
     while progress:
         progress = False
-        for candidate in _smaller(smallest):
+        for candidate in candidates(smallest):
             if most == 0:
                 return smallest
             most -= 1
@@ -33,16 +43,16 @@ def shrink(scenario: Mapping[str, Any], shows: Callable[[Plain], bool], most: in
 
 def _smaller(scenario: Plain) -> Iterator[Plain]:
     """Yield candidates, the smallest first."""
-    yield from _slices(scenario, ("steps",))
+    yield from slices(scenario, ("steps",))
     for number, step in enumerate(scenario["steps"]):
         if (step.get("restart") or {}).get("before"):
-            yield from _slices(scenario, ("steps", number, "restart", "before"))
+            yield from slices(scenario, ("steps", number, "restart", "before"))
     for resource in scenario["resources"]:
-        yield _without(scenario, ("resources", resource))
+        yield without(scenario, ("resources", resource))
     for path in _containers(scenario):
         yield from _shorter(scenario, path)
     for path in _device_lists(scenario):
-        yield from _slices(scenario, path)
+        yield from slices(scenario, path)
         for number, device in enumerate(_at(scenario, path)):
             for name, plain in (("health", "Healthy"), ("numa", None)):
                 if device[name] != plain:
@@ -50,7 +60,7 @@ def _smaller(scenario: Plain) -> Iterator[Plain]:
     yield from _plainer(scenario)
 
 
-def _slices(scenario: Plain, path: Path) -> Iterator[Plain]:
+def slices(scenario: Plain, path: Path) -> Iterator[Plain]:
     """Remove a half, a quarter, or one of the items of a list."""
     count = len(_at(scenario, path))
     for length in sorted({count // 2, count // 4, 1} - {0}, reverse=True):
@@ -65,10 +75,10 @@ def _shorter(scenario: Plain, path: Path) -> Iterator[Plain]:
     containers = _at(scenario, path)
     for number, container in enumerate(containers):
         if path[-1] == "init_containers" or len(containers) > 1:
-            yield _without(scenario, (*path, number))
+            yield without(scenario, (*path, number))
         for resource, count in container["limits"].items():
             where = (*path, number, "limits", resource)
-            yield _without(scenario, where)
+            yield without(scenario, where)
             if count > 1:
                 yield _with(scenario, where, count - 1)
 
@@ -77,9 +87,9 @@ def _plainer(scenario: Plain) -> Iterator[Plain]:
     """Remove options, or set them to their defaults."""
     for name in ("feature_gates", "numa_distances", "checkpoint", "active_pods", "node", "other"):
         if name in scenario:
-            yield _without(scenario, (name,))
+            yield without(scenario, (name,))
     for name in scenario["policy_options"]:
-        yield _without(scenario, ("policy_options", name))
+        yield without(scenario, ("policy_options", name))
     for name, plain in (("policy", "none"), ("scope", "container")):
         if scenario[name] != plain:
             yield _with(scenario, (name,), plain)
@@ -90,19 +100,19 @@ def _plainer(scenario: Plain) -> Iterator[Plain]:
             "allocate_error",
         ):  # fmt: skip
             if name in described:
-                yield _without(scenario, (*path, name))
+                yield without(scenario, (*path, name))
         if described.get("preferred"):
             yield _with(scenario, (*path, "preferred"), "")
     for number, step in enumerate(scenario["steps"]):
         for name in ("lists", "no_hints"):
             if step.get(name):
-                yield _without(scenario, ("steps", number, name))
+                yield without(scenario, ("steps", number, name))
         for name in ("meanwhile", "pod_level"):
             if name in step.get("admit", ()):
-                yield _without(scenario, ("steps", number, "admit", name))
+                yield without(scenario, ("steps", number, "admit", name))
         for name in ("checkpoint", "lost"):
             if name in (step.get("restart") or ()):
-                yield _without(scenario, ("steps", number, "restart", name))
+                yield without(scenario, ("steps", number, "restart", name))
 
 
 def _containers(scenario: Plain) -> Iterator[Path]:
@@ -138,7 +148,8 @@ def _at(scenario: Any, path: Path) -> Any:
     return scenario
 
 
-def _without(scenario: Plain, path: Path) -> Plain:
+def without(scenario: Plain, path: Path) -> Plain:
+    """Return the scenario without what is at a place."""
     made = copy.deepcopy(scenario)
     del _at(made, path[:-1])[path[-1]]
     return made

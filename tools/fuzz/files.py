@@ -51,6 +51,36 @@ def _checkpoint() -> Run:
 
 
 @target(
+    "dra-state",
+    "dra_manager_state, from any kubelet",
+    "a damaged state file hides claims, or its repair changes intact ones",
+    "checkpoint.dra checkpoint.decode checkpoint.parse",
+    words='"Data" "Checksum" "ClaimInfoStateList" "ClaimUID" "PodUIDs" "DriverState" "Devices"',
+)
+def _dra_state() -> Run:
+    import checkpoint
+    from checkpoint import dra
+
+    def run(data: bytes) -> None:
+        found, repaired = dra.inspect(data), dra.repair(data)
+        for line in (*found.problems, *found.lost, *repaired.dropped):
+            one_line(line)
+        assert dra.loads(repaired.data) == repaired.state, "repair differs"
+        assert bool(found.problems) is (dra.kubelet_error(data) is not None), "other verdict"
+        dra.is_state_file(data)
+        # Almost no mutated input has a correct checksum, so the checksum is not verified.
+        try:
+            saved = dra.loads(data, verify=False)
+        except checkpoint.CheckpointError as error:
+            return one_line(str(error))
+        assert dra.loads(dra.dumps(saved)) == saved, "different when read again"
+        for finding in dra.inconsistencies(saved.claims):
+            one_line(finding.text)
+
+    return run
+
+
+@target(
     "manifest",
     "a pod manifest, from a user",
     "a manifest stops the reader of all manifests",

@@ -6,7 +6,8 @@ These are the promises of the durability levels for a failure at any moment:
 2. ``kubelet``: if power is lost, the file is undamaged, but it can be an older one.
 3. ``power``: if power is lost, the file has all confirmed allocations.
 
-At every level, no device is allocated twice.
+At every level, no device is allocated twice. ``claims`` has the promises for the state file of the
+DRA manager.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 from tools.harness.command import Run, parser
 from tools.harness.model import Broken, Confirmed, Devices, devices, devices_on_disk
+from tools.power import claims
 from tools.power.disk import Files, Mark, Operation, moments
 from tools.power.recording import Recording, recording
 
@@ -63,11 +65,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 done = recorded(level, chosen.admissions, seed)
                 operations += len(done.operations)
                 left += check(level, done.start, done.operations, Confirmed())
+                of_claims = claims.recorded(level, chosen.admissions, seed)
+                operations += len(of_claims.operations)
+                left += claims.check(level, of_claims.start, of_claims.operations)
             what = "process kills" if level is Durability.PROCESS else "power failures"
             total += operations
             run.say(
-                f"power: {level}: {chosen.rounds * chosen.admissions} admissions, {what} after "
-                f"each of {operations} operations, {left} different outcomes: all promises kept"
+                f"power: {level}: {chosen.rounds * chosen.admissions} admissions and calls of the "
+                f"DRA manager each, {what} after each of {operations} operations, {left} "
+                "different outcomes: all promises kept"
             )
         run.seed = chosen.seed
     return run.finish(f"{total} operations", "all promises kept")

@@ -62,7 +62,11 @@ Json = Mapping[str, Any]
 Result = dict[str, Any]
 
 _NODE = "worker"
-_SERVICES = {"v1": "v1", "v1beta1": "v1beta1"}
+_GRPC_NAMES = {
+    "v1": "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
+    "v1beta1": "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
+    "v1alpha4": "v1alpha3.Node",
+}
 _HEALTH_OF = {"v1alpha1": "health", "v1": "health-v1"}
 _WITHOUT_MANAGER = ("start", "restart", "file", "claim", "behave")
 
@@ -104,7 +108,7 @@ class DraKubelet:
     def __init__(self, vector: Json, version: KubeletVersion) -> None:
         gates = dict(vector.get("gates") or {})
         if version.minor == 34 and any(pod.get("extended") for pod in vector["pods"].values()):
-            gates["DRAExtendedResource"] = True
+            gates.setdefault("DRAExtendedResource", True)
         self._rules = DraRules(resolve(version, gates), quirks_of(version))
         self._pods = {key: _pod(each) for key, each in vector["pods"].items()}
         self._processes = {
@@ -121,7 +125,8 @@ class DraKubelet:
         self._disk_failures = 0
         self._disk_message = ""
         self._file: str | None = None
-        self._now = 0.0
+        self._now = self._slept = 0.0
+        """The clock of the wiping, and that of health."""
         self._manager = False
         self._blocked: dict[str, _Blocked] = {}
         self._calls: list[Result] = []
@@ -214,7 +219,9 @@ class DraKubelet:
         process.instance = None
         for blocked in self._blocked.values():
             if gone is not None and blocked.effect.instance == gone.id:
-                blocked.canceled = True
+                # Before v1.33, the connection is not closed.
+                blocked.canceled = self._rules.behaviour.dra_several_instances
+        self._wipe()
         return {}
 
     def _connect(self, process: _Process, connected: bool) -> None:
@@ -334,11 +341,14 @@ class DraKubelet:
 
     def op_advance(self, op: Json) -> Result:
         self._now += op["seconds"]
-        self._wipes += [wipe_selector(_NODE, each) for each in self._drivers.due_wipes(self._now)]
+        self._wipe()
         return {}
 
+    def _wipe(self) -> None:
+        self._wipes += [wipe_selector(_NODE, each) for each in self._drivers.due_wipes(self._now)]
+
     def op_sleep(self, op: Json) -> Result:
-        self._now += op["seconds"]
+        self._slept += op["seconds"]
         return {}
 
     def op_health(self, op: Json) -> Result:
@@ -355,7 +365,7 @@ class DraKubelet:
             )
             for each in op["devices"]
         ]
-        changed = self._health_cache.report(process.driver, reported, self._now)
+        changed = self._health_cache.report(process.driver, reported, self._slept)
         return {"updates": list(holders(self._cache, process.driver, changed))}
 
     def op_end_stream(self, op: Json) -> Result:
@@ -371,7 +381,7 @@ class DraKubelet:
 
     def op_status(self, op: Json) -> Result:
         pod = self._pods[op["pod"]]
-        status = claims_status(pod, self._cache, self._health_cache, self._rules, self._now)
+        status = claims_status(pod, self._cache, self._health_cache, self._rules, self._slept)
         return {
             "status": {
                 container: [
@@ -464,8 +474,7 @@ class DraKubelet:
         if process is None or not process.listens:
             raise RpcError("Unavailable", "TRANSPORT")
         if effect.service not in process.spec["serves"]:
-            service = f"k8s.io.kubelet.pkg.apis.dra.{effect.service}.DRAPlugin"
-            raise RpcError("Unimplemented", f"unknown service {service}")
+            raise RpcError("Unimplemented", f"unknown service {_GRPC_NAMES[effect.service]}")
         self._calls.append(
             {
                 "instance": process.key,

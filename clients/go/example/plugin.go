@@ -66,6 +66,27 @@ func (p *Plugin) SetHealth(id, health string) {
 	p.changes = make(chan struct{})
 }
 
+// WatchHealth reads the health of the devices until ctx ends: a device is broken while dir has a
+// file with its name.
+func (p *Plugin) WatchHealth(ctx context.Context, dir string) {
+	for ticker := time.NewTicker(200 * time.Millisecond); ctx.Err() == nil; {
+		devices, _ := p.list()
+		for _, device := range devices {
+			health := pluginapi.Healthy
+			if _, err := os.Stat(filepath.Join(dir, device.ID)); err == nil {
+				health = pluginapi.Unhealthy
+			}
+			if health != device.Health {
+				p.SetHealth(device.ID, health)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
 func (p *Plugin) list() ([]*pluginapi.Device, chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -3,6 +3,8 @@ package example
 import (
 	"context"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -27,6 +29,33 @@ func start(t *testing.T) (*mockkubelet.Kubelet, *Plugin) {
 	})
 	kubelet.WaitForResource(Resource, 4)
 	return kubelet, plugin
+}
+
+// build returns the path of this module's command.
+func build(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "example")
+	done, err := exec.Command("go", "build", "-o", path, "./cmd/example").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go build: %v: %s", err, done)
+	}
+	return path
+}
+
+// Without an argument, the command uses the kubelet's fixed path.
+func TestCommandWithFixedPath(t *testing.T) {
+	kubelet := mockkubelet.Start(t)
+	if err := kubelet.Command(build(t), "-count", "2").Start(); err != nil {
+		t.Fatal(err)
+	}
+	kubelet.WaitForResource(Resource, 2)
+}
+
+func TestChecksOfHealth(t *testing.T) {
+	options := []string{
+		"--at-node-paths", "--only", "W07", "--only", "W08", "--limit", "settle_seconds=0.2",
+		"--hook", "break-device=touch {root}/{id}", "--hook", "recover-device=rm {root}/{id}",
+	}
+	mockkubelet.Check(t, options, build(t), "-broken", "{root}")
 }
 
 func TestAllocate(t *testing.T) {

@@ -44,8 +44,6 @@ class Environment:
     fields: Mapping[str, Mapping[str, Type]]
     """Message type to its fields."""
     library: Library
-    allows_mixed: bool = False
-    """True if the elements of a list or map literal can have different types."""
 
 
 def check(root: Node, environment: Environment) -> list[Issue]:
@@ -249,15 +247,13 @@ class _Checker:
             f"found no matching overload for '{name}' applied to '{receiver}({', '.join(shown)})'",
         )
 
-    def _join(self, node: Node, before: Type | None, found: Type) -> Type:
+    def _join(self, before: Type | None, found: Type) -> Type:
         """Return the type of elements of a literal that so far have the type ``before``."""
         if before is None:
             return found
         if self._types.assign([before], [found]):
             return types.most_general(before, found)
-        if self._environment.allows_mixed:
-            return DYN
-        return self._mismatch(node, before, found)
+        return DYN
 
     def _element(self, node: Node, is_optional: bool) -> Type:
         """Return the type of an element of a literal, without optional_type if it is optional."""
@@ -272,16 +268,16 @@ class _Checker:
     def _list(self, node: ListLiteral) -> Type:
         element: Type | None = None
         for index, each in enumerate(node.elements):
-            element = self._join(each, element, self._element(each, index in node.optional))
+            element = self._join(element, self._element(each, index in node.optional))
         return types.list_of(element or self._types.new_variable())
 
     def _map(self, node: MapLiteral) -> Type:
         key: Type | None = None
         value: Type | None = None
         for entry in node.entries:
-            key = self._join(entry.key, key, self.visit(entry.key))
+            key = self._join(key, self.visit(entry.key))
             found = self._element(entry.value, entry.is_optional)
-            value = self._join(entry.value, value, found)
+            value = self._join(value, found)
         if key is None or value is None:
             key, value = self._types.new_variable(), self._types.new_variable()
         return types.map_of(key, value)

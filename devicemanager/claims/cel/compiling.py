@@ -37,9 +37,11 @@ def compile_expression(text: str, setting: Setting) -> Compiled:
     except SyntaxFault as fault:
         raise Fault(f"compilation failed: {fault.text}") from None
     issues = checker.check(root, setting.environment)
-    issues = issues or validating.validate(root, setting.environment.allows_mixed)
+    issues = issues or validating.validate(root, setting.allows_mixed)
     if issues:
         raise Fault(f"compilation failed: {render(issues, text)}")
+    if setting.results is not None and root.type not in setting.results:
+        raise Fault(f"must evaluate to bool or the unknown type, not {root.type.full_name}")
     try:
         program = running.plan(root, setting.environment.variables, setting.dialect)
     except running.PlanFault as fault:

@@ -91,7 +91,6 @@ int64_to_double = double(int) double
 string_to_double = double(string) double
 uint64_to_double = double(uint) double
 duration_to_duration = duration(duration) duration
-int64_to_duration = duration(int) duration
 string_to_duration = duration(string) duration
 to_dyn = dyn(A) dyn
 int64_to_int64 = int(int) int

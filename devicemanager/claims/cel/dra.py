@@ -18,12 +18,19 @@ from devicemanager.claims.cel import declarations, reading, types
 from devicemanager.claims.cel.checker import Environment
 from devicemanager.claims.cel.compiling import Compiled, Fault, compile_expression
 from devicemanager.claims.cel.estimate import Sized
-from devicemanager.claims.cel.functions import amounts, lists
-from devicemanager.claims.cel.limits import MAX_COST, TooMuchWork
+from devicemanager.claims.cel.functions import amounts, lists, texts
+from devicemanager.claims.cel.limits import MAX_COST, NoAnswer, Spend
 from devicemanager.claims.cel.parsing import NotSupported
 from devicemanager.claims.cel.running import IMPLEMENTATIONS, Dialect, Implementation
 from devicemanager.claims.cel.types import Type
-from devicemanager.claims.cel.values import CelError, CostExceeded, Map, Value, type_name
+from devicemanager.claims.cel.values import (
+    CelError,
+    EvaluationStopped,
+    Map,
+    Optional,
+    Value,
+    type_name,
+)
 from devicemanager.claims.errors import ClaimsError
 
 MAX_LENGTH = 10 * 1024
@@ -107,19 +114,23 @@ class DraSelector:
     _compiled: Compiled = attrs.field(repr=False)
     _features: Features = attrs.field(repr=False)
 
-    def evaluate(self, device: Device) -> bool:
-        """Return True if the device matches. Raises CelRuntimeError with Kubernetes' text."""
-        return self.evaluate_with_cost(device)[0]
+    def evaluate(self, device: Device, spend: Spend | None = None) -> bool:
+        """Return True if the device matches. Raises CelRuntimeError with Kubernetes' text.
 
-    def evaluate_with_cost(self, device: Device) -> tuple[bool, int]:
+        ``spend`` is called with the cost units of the evaluation while it runs, and can stop it
+        by an exception.
+        """
+        return self.evaluate_with_cost(device, spend)[0]
+
+    def evaluate_with_cost(self, device: Device, spend: Spend | None = None) -> tuple[bool, int]:
         """Return the answer and the cost of the evaluation, in Kubernetes' units."""
         try:
             variables = {"device": device_value(device, self._features)}
-            value, cost = self._compiled.program.run(variables, MAX_COST)
+            value, cost = self._compiled.program.run(variables, MAX_COST, spend)
             return _as_bool(value), cost
-        except (CelError, CostExceeded) as error:
+        except (CelError, EvaluationStopped) as error:
             failed = CelRuntimeError(str(error))
-            failed.is_supported = not isinstance(error, TooMuchWork)
+            failed.is_supported = not isinstance(error, NoAnswer)
             raise failed from None
 
     def projection(self, device: Device) -> tuple[object, ...]:
@@ -182,22 +193,10 @@ def _compiled(expression: str, features: Features, is_new: bool) -> DraSelector 
         return failed
     except Fault as error:
         return CelCompileError(str(error))
-    output = compiled.root.type
-    allowed = {types.BOOL, _attribute_type(features, is_new)}
-    if output not in allowed:
-        name = "null" if output == types.NULL else _plain(output)
-        return CelCompileError(f"must evaluate to bool or the unknown type, not {name}")
     names = reading.names_read(compiled.root)
     return DraSelector(
-        expression, compiled.estimated_cost, _plain(output), names, compiled, features
+        expression, compiled.estimated_cost, compiled.root.type.full_name, names, compiled, features
     )
-
-
-def _plain(type_: Type) -> str:
-    """Return the text of a type as ``cel.Type.String`` writes it."""
-    if not type_.params:
-        return type_.name
-    return f"{type_.name}({', '.join(map(_plain, type_.params))})"
 
 
 def check_new_selector(expression: str, *, features: Features = DEFAULT_FEATURES) -> str | None:
@@ -217,14 +216,20 @@ def check_new_selector(expression: str, *, features: Features = DEFAULT_FEATURES
 
 
 def _as_bool(value: Value) -> bool:
-    if isinstance(value, bool):
-        return value
-    name = type_name(value)
-    raise CelError(f"CEL result of type {name} could not be converted to bool: {_why(name)}")
+    content = value
+    while isinstance(content, Optional) and content.has_value:
+        content = content.value
+    if isinstance(content, bool):
+        return content
+    why = _why(content)
+    raise CelError(f"CEL result of type {type_name(value)} could not be converted to bool: {why}")
 
 
-def _why(name: str) -> str:
+def _why(value: Value) -> str:
     """Return why Go cannot convert a value to bool; each type has its own text."""
+    if isinstance(value, Optional):
+        return "optional.none() dereference"
+    name = type_name(value)
     short = name.rpartition(".")[2]
     if name in ("kubernetes.Semver", "kubernetes.Quantity"):
         return f"type conversion error from '{short}' to 'bool'"
@@ -270,7 +275,11 @@ def _by_domain(values: Iterable[tuple[str, Value]], driver: str) -> Map:
         domain, slash, short = name.partition("/")
         pair = (short, value) if slash else (name, value)
         domains.setdefault(domain if slash else driver, []).append(pair)
-    return Map([(domain, Map(pairs)) for domain, pairs in domains.items()], default=_EMPTY)
+    found = [(domain, Map(pairs, has_texts=True)) for domain, pairs in domains.items()]
+    return Map(found, default=_EMPTY, has_texts=True)
+
+
+_KINDS = frozenset({"int", "bool", "string", "version"})
 
 
 def _attribute_value(attribute: Attribute, reads_lists: bool) -> Value:
@@ -283,6 +292,8 @@ def _attribute_value(attribute: Attribute, reads_lists: bool) -> Value:
 
 
 def _scalar(kind: str, value: Scalar) -> Value:
+    if kind not in _KINDS:
+        raise CelError("unsupported attribute value")
     if kind != "version":
         return value
     try:
@@ -297,6 +308,8 @@ def _attribute_type(features: Features, is_new: bool) -> Type:
     return types.DYN if features.list_attributes or ignores_gate else types.ANY
 
 
+_DURATION_OF_INT = "int64_to_duration = duration(int) duration\n"
+"""Overload that was declared until 1.36, and never implemented."""
 _DOMAIN, _NAME = Sized(63), Sized(32)
 _DEVICE = "kubernetes.DRADevice"
 
@@ -322,13 +335,16 @@ def _setting(features: Features, is_new: bool) -> reading.Setting:
     }
     if features.release is Release.V1_36:
         includes = includes.replace("list_includes", "dra_includes")
+        implementations |= texts.IMPLEMENTATIONS_1_36
         implementations["dra_includes_dyn_dyn"] = lists.includes_in_few
         implementations["lists_range"] = lists.numbers_below_unchecked
+        includes += _DURATION_OF_INT
     library = declarations.merged(declarations.kubernetes_library(), declarations.declare(includes))
     return reading.Setting(
         Environment({"device": Type(_DEVICE)}, {_DEVICE: fields}, library),
         Dialect(library, implementations, is_1_37),
         {"device": _sizes()},
+        frozenset({types.BOOL, attribute}),
         allows_back_quotes=is_1_37,
     )
 

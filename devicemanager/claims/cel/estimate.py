@@ -267,6 +267,9 @@ class _Estimator:
         value_path = (*path, "@items" if is_list else "@values")
         if loop.var2:
             key_path = (*path, "@indices" if is_list else "@keys")
+            # In Go, both paths are appended to one slice. If it has room, they share memory.
+            if path and len(path).bit_count() != 1:
+                key_path = value_path
             self._push(loop.var, _Local(key_path, key, None))
             self._push(loop.var2, _Local(value_path, value, None))
         elif is_list:

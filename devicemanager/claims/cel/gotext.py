@@ -34,16 +34,6 @@ def _escaped(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def quote_bytes(data: bytes) -> str:
-    """Return bytes in double quotes, with escapes for what is not UTF-8 (``%q``)."""
-    text = data.decode("utf-8", "surrogateescape")
-    parts = [
-        f"\\x{ord(char) - 0xDC00:02x}" if 0xDC80 <= ord(char) <= 0xDCFF else _escaped(char)
-        for char in text
-    ]
-    return f'"{"".join(parts)}"'
-
-
 def double(number: float) -> str:
     """Return the shortest text of a double (``%g``)."""
     if not math.isfinite(number):

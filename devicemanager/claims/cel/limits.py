@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from devicemanager.claims.cel.values import CostExceeded, Map, Value
+from devicemanager.claims.cel.values import CostExceeded, EvaluationStopped, Map, Value
 
 MAX_COST = 1_000_000
 """Cost limit of one evaluation, in Kubernetes' units (``CELSelectorExpressionMaxCost``)."""
@@ -21,15 +21,18 @@ Spend = Callable[[int], None]
 """Function that gets the cost of an evaluation while it runs, and may stop it by an exception."""
 
 
-class TooMuchWork(CostExceeded):
+class NoAnswer(EvaluationStopped):
+    """An evaluation that this package cannot finish, although Kubernetes may."""
+
+
+class TooMuchWork(NoAnswer):
     """The evaluation takes more time or memory than this package allows.
 
     Kubernetes' cost does not count all work: it charges one unit for joining two long lists.
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.args = ("not supported: the evaluation takes too much time or memory",)
+        super().__init__("not supported: the evaluation takes too much time or memory")
 
 
 class Meter:

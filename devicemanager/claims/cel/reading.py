@@ -10,6 +10,7 @@ from devicemanager.claims.cel.checker import Environment
 from devicemanager.claims.cel.estimate import Sized
 from devicemanager.claims.cel.running import Dialect
 from devicemanager.claims.cel.syntax import Call, Ident, Node, Select, literal
+from devicemanager.claims.cel.types import Type
 
 
 @attrs.frozen(eq=False)
@@ -19,6 +20,10 @@ class Setting:
     environment: Environment
     dialect: Dialect
     sizes: Mapping[str, Sized]
+    results: frozenset[Type] | None = None
+    """Types that the result can have; None is any."""
+    allows_mixed: bool = False
+    """True if the elements of a list or map literal can have different types."""
     allows_back_quotes: bool = True
     """True if names of fields can be written in back quotes."""
 

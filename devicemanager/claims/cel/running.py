@@ -27,7 +27,7 @@ from devicemanager.claims.cel.functions import (
     texts,
     urls,
 )
-from devicemanager.claims.cel.limits import MAX_COST, Meter, Spend, check_size
+from devicemanager.claims.cel.limits import MAX_COST, Meter, NoAnswer, Spend, check_size
 from devicemanager.claims.cel.semver import Version
 from devicemanager.claims.cel.syntax import (
     ACCUMULATORS,
@@ -49,9 +49,18 @@ from devicemanager.claims.cel.values import (
     NO_OVERLOAD,
     NONE,
     CelError,
+    Duration,
+    Format,
+    InternalError,
+    IPAddress,
     Map,
+    Network,
     Optional,
+    Quantity,
+    Timestamp,
     TypeName,
+    UInt,
+    Url,
     Value,
     compare,
     equality,
@@ -114,6 +123,9 @@ def _value_or_error(step: Step, scope: Scope) -> Value:
         return error
 
 
+_BUGS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
+
+
 @attrs.frozen(eq=False)
 class Program:
     """Expression that can be evaluated. It has no state, so threads can share it."""
@@ -128,8 +140,8 @@ class Program:
     ) -> tuple[Value, int]:
         """Return the value of the expression, and its cost.
 
-        ``spend`` gets the cost while the expression is evaluated. Raises CelError, CostExceeded
-        if the cost exceeds ``limit``, and what ``spend`` raises.
+        ``spend`` gets the cost while the expression is evaluated. Raises CelError,
+        EvaluationStopped, such as CostExceeded, and what ``spend`` raises.
         """
         meter = Meter(limit, spend)
         try:
@@ -137,6 +149,9 @@ class Program:
         except CelError:
             meter.report()
             raise
+        except _BUGS as error:
+            # A bug of this package must not stop the kubelet.
+            raise NoAnswer(f"not supported: {error!r}") from error
         meter.report()
         return value, meter.cost
 
@@ -171,8 +186,8 @@ class _Planner:
         match node:
             case Const(value=value):
                 return _constant(value)
-            case Ident(name=name):
-                return self._ident(name)
+            case Ident():
+                return self._ident(node)
             case Select():
                 return self._select(node)
             case Call():
@@ -190,9 +205,10 @@ class _Planner:
     def _with(self, *names: str) -> _Planner:
         return _Planner(self._dialect, self._names | set(filter(None, names)))
 
-    def _ident(self, name: str) -> Step:
-        name = name.removeprefix(".")
-        if name not in self._names:
+    def _ident(self, node: Ident) -> Step:
+        name = node.name.removeprefix(".")
+        # cel-go takes a variable whose value is a type for the name of a type.
+        if name not in self._names or node.type.name == "type":
             return _type_value(name)
 
         def load(scope: Scope) -> Value:
@@ -253,7 +269,7 @@ class _Planner:
 
     def _list(self, node: ListLiteral) -> Step:
         parts = [(self.step(each), i in node.optional) for i, each in enumerate(node.elements)]
-        if _is_constant(node):
+        if self._is_constant(node):
             return _constant([_fold(step) for step, _ in parts])
 
         def create(scope: Scope) -> Value:
@@ -267,8 +283,10 @@ class _Planner:
         entries = [
             (self.step(each.key), self.step(each.value), each.is_optional) for each in node.entries
         ]
-        if _is_constant(node):
-            return _constant(Map([(_fold(key), _fold(value)) for key, value, _ in entries]))
+        if self._is_constant(node):
+            pairs = [(_fold(key), _fold(value)) for key, value, _ in entries]
+            if not any(type(key) is bytes for key, _ in pairs):
+                return _constant(Map(pairs))
 
         def create(scope: Scope) -> Value:
             found = [
@@ -332,7 +350,7 @@ class _Planner:
         if special is not None:
             return special(self, call)
         nodes = [*([call.target] if call.target else []), *call.args]
-        if call.function in _CONVERSIONS and len(nodes) == 1 and _is_constant(nodes[0]):
+        if call.function in _CONVERSIONS and len(nodes) == 1 and self._is_constant(nodes[0]):
             return self._folded(call, nodes[0])
         return self._function(call, nodes)
 
@@ -353,6 +371,23 @@ class _Planner:
 
         return append
 
+    def _is_constant(self, node: Node) -> bool:
+        """True if Go evaluates a node when it creates the program."""
+        match node:
+            case Const():
+                return True
+            case Ident(name=name):
+                return name.removeprefix(".") not in self._names
+            case ListLiteral(elements=elements, optional=optional):
+                return not optional and all(map(self._is_constant, elements))
+            case MapLiteral(entries=entries):
+                is_whole = not any(entry.is_optional for entry in entries)
+                return is_whole and all(map(self._is_constant, node.children()))
+            case Call(function=function, args=args, target=None):
+                is_folded = function in _CONVERSIONS and len(args) == 1
+                return is_folded and self._is_constant(args[0])
+        return False
+
     def _folded(self, call: Call, node: Node) -> Step:
         """Return the step of a conversion of a constant, which is evaluated now."""
         try:
@@ -366,10 +401,13 @@ class _Planner:
         overload = call.overloads[0].id if len(call.overloads) == 1 else ""
         run = self._implementation(call)
         cost = costs.cost_of(call.function, overload, self._dialect.is_1_37)
-        _check_regex(call, nodes)
+        if call.function in _WITH_PATTERN and len(nodes) > 1 and self._is_constant(nodes[1]):
+            _check_pattern(_fold(steps[1]))
+
+        panics_at = _panicking_argument(overload)
 
         def evaluate(scope: Scope) -> Value:
-            args = _evaluated(steps, scope)
+            args = _evaluated(steps, scope, panics_at)
             meter = scope.meter
             for value in args:
                 if type(value) in _SIZED:
@@ -407,8 +445,9 @@ class _Planner:
                     return implementation(*args)
             if plain:
                 raise CelError(NO_OVERLOAD)
-            shown = ", ".join(map(type_name, args))
-            raise CelError(f"{NO_OVERLOAD}: {name}({shown})")
+            names = list(map(type_name, args))
+            receiver = f"{names.pop(0)}." if name in _LENIENT else ""
+            raise CelError(f"{NO_OVERLOAD}: {receiver}{name}({', '.join(names)})")
 
         return run
 
@@ -476,28 +515,44 @@ class _Planner:
 
         return evaluate
 
+    def _key(self, node: Node) -> Step:
+        """Return the step of the key of an index. Raises PlanFault for an invalid constant."""
+        step = self._attribute(node)
+        if self._is_constant(node):
+            try:
+                _checked_key(_fold(step))
+            except CelError as error:
+                raise PlanFault(str(error)) from None
+        return step
+
     def index(self, call: Call) -> Step:
         """Return the step of ``operand[key]``."""
-        operand, key = self._operand(call.args[0]), self._attribute(call.args[1])
+        operand, key = self._operand(call.args[0]), self._key(call.args[1])
 
         def evaluate(scope: Scope) -> Value:
             value, index = operand(scope), key(scope)
-            scope.meter.charge(1)
-            return select_from(value, index)
+            if type(value) is not Optional:
+                scope.meter.charge(1)
+                return select_from(value, _checked_key(index))
+            return _charged(_select_optional(value, index), scope)
 
         return evaluate
 
     def optional_index(self, call: Call) -> Step:
         """Return the step of ``operand[?key]`` and ``operand.?key``."""
-        operand, key = self._operand(call.args[0]), self._attribute(call.args[1])
+        operand, key = self._operand(call.args[0]), self._key(call.args[1])
 
         def evaluate(scope: Scope) -> Value:
             found = _select_optional(operand(scope), key(scope))
-            if found.has_value:
-                scope.meter.charge(1)
-            return found
+            return _charged(found, scope)
 
         return evaluate
+
+    def _optional(self, value: Value) -> Value:
+        """Return a value that should be optional; 1.36 accepts any other, too."""
+        if type(value) is not Optional and self._dialect.is_1_37:
+            raise CelError(NO_OVERLOAD)
+        return value
 
     def or_value(self, call: Call) -> Step:
         """Return the step of ``optional.orValue(other)``, which evaluates ``other`` if needed."""
@@ -505,7 +560,7 @@ class _Planner:
         optional, other = self.step(call.target), self.step(call.args[0])
 
         def evaluate(scope: Scope) -> Value:
-            value = optional(scope)
+            value = self._optional(optional(scope))
             if type(value) is not Optional:
                 return value
             return value.value if value.has_value else other(scope)
@@ -518,7 +573,7 @@ class _Planner:
         optional, other = self.step(call.target), self.step(call.args[0])
 
         def evaluate(scope: Scope) -> Value:
-            value = optional(scope)
+            value = self._optional(optional(scope))
             if type(value) is not Optional or value.has_value:
                 return value
             return other(scope)
@@ -529,7 +584,7 @@ class _Planner:
         """Return the step of ``value in collection``."""
         value, collection = call.args
         is_list = [each.id for each in call.overloads] == ["in_list"]
-        if not is_list or not _is_constant(collection):
+        if not is_list or not self._is_constant(collection):
             return self._function(call, call.args)
         elements: list[Value] = _fold(self.step(collection))
         if not elements:
@@ -540,21 +595,35 @@ class _Planner:
         found, wanted = Map([(each, True) for each in elements]), self.step(value)
 
         def evaluate(scope: Scope) -> Value:
-            key = wanted(scope)
-            if type(key) in (Version, bytes):
-                name = "cel.Semver" if type(key) is Version else "types.Bytes"
-                raise CelError(f"internal error: runtime error: hash of unhashable type {name}")
-            return key in found
+            return wanted(scope) in found
 
         return evaluate
 
 
-def _evaluated(steps: list[Step], scope: Scope) -> list[Value]:
+def _panicking_argument(overload: str) -> int | None:
+    """Return the argument whose error makes cel-go panic while it counts the cost."""
+    if overload.endswith("_sortByAssociatedKeys"):
+        return 1
+    return 0 if overload.endswith("_sort") or overload == "list_distinct" else None
+
+
+def _no_list(value: Value) -> InternalError:
+    """Return the error for a value that cel-go takes for a list."""
+    missing = "Contains" if type(value) in arithmetic.BINARY["_+_"][1] else "Add"
+    name = _GO_CLASSES[type(value)]
+    return InternalError(
+        f"interface conversion: {name} is not traits.Lister: missing method {missing}"
+    )
+
+
+def _evaluated(steps: list[Step], scope: Scope, panics_at: int | None = None) -> list[Value]:
     """Return the values of the arguments of a call. Raises the first error."""
     if len(steps) > 2:
         return [step(scope) for step in steps]
     # With one or two arguments, Go evaluates both, and the call has its cost despite an error.
     values = [_value_or_error(step, scope) for step in steps]
+    if panics_at is not None and type(values[panics_at]) is not list:
+        raise _no_list(values[panics_at])
     for value in values:
         if isinstance(value, CelError):
             scope.meter.charge(1)
@@ -582,8 +651,10 @@ _CONVERSIONS = frozenset(
 """Functions that are evaluated at compile time if their argument is a constant."""
 _PLAIN_ERRORS = frozenset({"contains", "startsWith", "endsWith"})
 """Functions whose errors of types do not name the types."""
+_WITH_PATTERN = frozenset({"matches", "find", "findAll"})
+"""Functions whose second argument is a regular expression."""
 _LENIENT = frozenset({"flatten"})
-"""Functions that do not check the elements of their arguments."""
+"""Functions that only check the class of their first argument."""
 _SIZED = frozenset({str, bytes, list, Map})
 _ORDERS: dict[str, Callable[[int], bool]] = {
     "_<_": lambda order: order < 0,
@@ -599,21 +670,6 @@ def _constant(value: Value) -> Step:
 
 def _fold(step: Step) -> Value:
     return step(Scope({}, Meter()))
-
-
-def _is_constant(node: Node) -> bool:
-    """True if Go evaluates a node when it creates the program."""
-    match node:
-        case Const():
-            return True
-        case ListLiteral() | MapLiteral():
-            optional = getattr(node, "optional", None) or any(
-                entry.is_optional for entry in getattr(node, "entries", ())
-            )
-            return not optional and all(map(_is_constant, node.children()))
-        case Call(function=function, args=args, target=None):
-            return function in _CONVERSIONS and len(args) == 1 and _is_constant(args[0])
-    return False
 
 
 def _is_chain(node: Node) -> bool:
@@ -655,19 +711,41 @@ def _pairs(values: Value, with_keys: bool) -> Iterable[tuple[Value, Value]]:
         return enumerate(values) if with_keys else ((each, None) for each in list(values))
     if type(values) is Map:
         return list(values.items())
-    name = _GO_CLASSES.get(type(values), type_name(values))
+    name = _GO_CLASSES[type(values)]
+    if with_keys:
+        raise CelError(f"unsupported comprehension range type: {name}")
     raise CelError(f"got '{name}', expected iterable type")
 
 
 _GO_CLASSES: dict[type, str] = {
     bool: "types.Bool",
     int: "types.Int",
+    UInt: "types.Uint",
     float: "types.Double",
     str: "types.String",
     bytes: "types.Bytes",
     type(None): "types.Null",
+    list: "*types.baseList",
+    Map: "*types.baseMap",
+    Duration: "types.Duration",
+    Timestamp: "types.Timestamp",
+    TypeName: "*types.Type",
+    Optional: "*types.Optional",
+    Quantity: "cel.Quantity",
     Version: "cel.Semver",
+    Url: "cel.URL",
+    Format: "cel.Format",
+    IPAddress: "cel.IP",
+    Network: "cel.CIDR",
+    CelError: "*types.Err",
 }
+"""Classes of values in Go, which some error texts name."""
+
+
+def _checked_key(key: Value) -> Value:
+    if type(key) not in (bool, int, UInt, float, str):
+        raise CelError(f"invalid qualifier type: {_GO_CLASSES[type(key)]}")
+    return key
 
 
 def select_from(value: Value, key: Value) -> Value:
@@ -694,12 +772,19 @@ def _look_up(value: Value, key: Value) -> Value:
     return value[int(key)] if 0 <= key < len(value) else MISSING
 
 
+def _charged(found: Optional, scope: Scope) -> Optional:
+    """Count the cost of an optional selection, which only a present value has."""
+    if found.has_value:
+        scope.meter.charge(1)
+    return found
+
+
 def _select_optional(value: Value, key: Value) -> Value:
     if type(value) is Optional:
         if not value.has_value:
             return NONE
         value = value.value
-    found = _look_up(value, key)
+    found = _look_up(value, _checked_key(key))
     return NONE if found is MISSING else Optional(found)
 
 
@@ -728,10 +813,19 @@ def _with_classes(
 ) -> Implementation:
     def checked(one: Value, other: Value) -> Value:
         if type(one) not in classes:
-            raise CelError(f"{NO_OVERLOAD}: {name}")
+            raise _without(name, one)
         return run(one, other)
 
     return checked
+
+
+def _without(name: str, value: Value) -> CelError:
+    """Return the error for a value whose class has no operator ``name``."""
+    return CelError(NO_OVERLOAD if type(value) in _RECEIVERS else f"{NO_OVERLOAD}: {name}")
+
+
+_RECEIVERS = (str, Duration, Timestamp)
+"""Classes that can have methods in Go, so that their errors do not name the function."""
 
 
 def _ordering(
@@ -748,19 +842,19 @@ def _not(value: Value) -> bool:
 
 def _negate(value: Value) -> Value:
     if type(value) not in arithmetic.NEGATABLE:
-        raise CelError(f"{NO_OVERLOAD}: -_")
+        raise _without("-_", value)
     return arithmetic.negate(value)
 
 
 def _size(value: Value) -> int:
     if type(value) not in _SIZED:
-        raise CelError(f"{NO_OVERLOAD}: size")
+        raise _without("size", value)
     return size_of(value)
 
 
 def _matches(text: Value, pattern: Value) -> bool:
     if type(text) is not str:
-        raise CelError(f"{NO_OVERLOAD}: matches")
+        raise _without("matches", text)
     if type(pattern) is not str:
         raise CelError(NO_OVERLOAD)
     return regex.matches(text, pattern)
@@ -806,7 +900,7 @@ IMPLEMENTATIONS |= {
 
 
 def _accepts_class(param: Type, value: Value) -> bool:
-    return param.is_dyn or param.name == type_name(value)
+    return param.name != "list" or type(value) is list
 
 
 def _accepts(param: Type, value: Value) -> bool:
@@ -823,12 +917,10 @@ def _accepts(param: Type, value: Value) -> bool:
     return _accepts(param.params[0], key) and _accepts(param.params[1], first)
 
 
-def _check_regex(call: Call, nodes: list[Node]) -> None:
+def _check_pattern(pattern: Value) -> None:
     """Raise PlanFault if a constant regular expression is invalid."""
-    if call.function in ("matches", "find", "findAll") and len(nodes) > 1:
-        pattern = nodes[1]
-        if isinstance(pattern, Const) and isinstance(pattern.value, str):
-            try:
-                regex.compiled(pattern.value)
-            except CelError as error:
-                raise PlanFault(str(error)) from None
+    if isinstance(pattern, str):
+        try:
+            regex.compiled(pattern)
+        except CelError as error:
+            raise PlanFault(str(error)) from None

@@ -23,10 +23,14 @@ class Type(NamedTuple):
     def __str__(self) -> str:
         """Return the text in error messages, such as ``map(string, dyn)``."""
         name = _SHORT.get(self.name, self.name)
+        return f"{name}({', '.join(map(str, self.params))})" if self.params else name
+
+    @property
+    def full_name(self) -> str:
+        """Text as ``cel.Type.String`` writes it, such as ``google.protobuf.Duration``."""
         if not self.params:
-            return name
-        params = (str(DYN if each == ERROR else each) for each in self.params)
-        return f"{name}({', '.join(params)})"
+            return "null" if self == NULL else self.name
+        return f"{self.name}({', '.join(each.full_name for each in self.params)})"
 
     @property
     def is_variable(self) -> bool:

@@ -30,7 +30,7 @@ from devicemanager.claims.cel.values import (
     COMPARABLE,
     MISSING,
     CelError,
-    CostExceeded,
+    EvaluationStopped,
     Map,
     Quantity,
     Value,
@@ -63,7 +63,7 @@ class Expression:
         try:
             device = Map([(name, _cel_value(value)) for name, value in attributes.items()])
             answer, _ = self._compiled.program.run({_VARIABLE: device}, MAX_COST, spend)
-        except (CelError, CostExceeded) as error:
+        except (CelError, EvaluationStopped) as error:
             raise EvaluationError(one_line(str(error))) from None
         if not isinstance(answer, bool):
             raise EvaluationError(f"the result has type {type_name(answer)}: expected bool")
@@ -141,8 +141,8 @@ def _setting() -> Setting:
     )
     device = types.map_of(types.STRING, types.DYN)
     # The sizes do not matter: only the cost at run time is limited.
-    environment = Environment({_VARIABLE: device}, {}, library, allows_mixed=True)
-    return Setting(environment, dialect, {_VARIABLE: Sized(0)})
+    environment = Environment({_VARIABLE: device}, {}, library)
+    return Setting(environment, dialect, {_VARIABLE: Sized(0)}, allows_mixed=True)
 
 
 _PARSERS: dict[type, Callable[[str], Value]] = {

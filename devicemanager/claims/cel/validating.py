@@ -44,14 +44,12 @@ def _accepts(check: Callable[[Value], object], value: Value) -> bool:
     return True
 
 
-def _duration(value: Value) -> object:
-    return conversions.string_to_duration(value) if isinstance(value, str) else None
+def _conversion(name: str) -> Callable[[Value], object]:
+    def convert(value: Value) -> object:
+        kind = "string" if isinstance(value, str) else "int64"
+        return conversions.IMPLEMENTATIONS[f"{kind}_to_{name}"](value)
 
-
-def _timestamp(value: Value) -> object:
-    if isinstance(value, str):
-        return conversions.string_to_timestamp(value)
-    return conversions.IMPLEMENTATIONS["int64_to_timestamp"](value)
+    return convert
 
 
 def _pattern(value: Value) -> object:
@@ -59,8 +57,8 @@ def _pattern(value: Value) -> object:
 
 
 _CHECKS: dict[str, Callable[[Value], object]] = {
-    "duration": _duration,
-    "timestamp": _timestamp,
+    "duration": _conversion("duration"),
+    "timestamp": _conversion("timestamp"),
     "matches": _pattern,
 }
 """Function to the check of its first argument, if that is a constant.
@@ -121,14 +119,13 @@ def _format(call: Call, target: Node) -> Iterator[Issue]:
     elements = args.elements
 
     def show(letter: str, _: int, index: int) -> str:
-        if index < len(elements):
-            fault = _wrong_element(letter, elements[index])
-            if fault is not None:
-                raise formatting.wrong_type(letter, fault[1].name, index)
+        fault = _wrong_element(letter, elements[index])
+        if fault is not None:
+            raise formatting.wrong_type(letter, fault[1].name, index)
         return ""
 
     try:
-        used = formatting.check_arguments(str(target.value), len(elements), show)
+        _, used = formatting.run(str(target.value), len(elements), show, is_checked=True)
     except formatting.FormatFault as fault:
         at = call if fault.index is None else elements[fault.index]
         yield Issue(at.position, str(fault))

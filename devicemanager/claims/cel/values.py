@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from devicemanager.claims.cel import gotext
 from devicemanager.claims.cel.semver import Version
 
 Value = Any
@@ -28,11 +29,22 @@ class CelError(Exception):
     """Error of an evaluation; ``||`` and ``&&`` can absorb it."""
 
 
-class CostExceeded(Exception):
-    """The evaluation reached its limit of cost. No operator absorbs this."""
+class EvaluationStopped(Exception):
+    """The whole evaluation ends. No operator absorbs this."""
+
+
+class CostExceeded(EvaluationStopped):
+    """The evaluation reached its limit of cost."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+class InternalError(EvaluationStopped):
+    """A bug of cel-go, which panics in this place."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"internal error: {text}")
 
 
 class UInt(int):
@@ -134,12 +146,22 @@ class Network:
 class Map:
     """CEL map. Numbers of different types are equal keys if their values are equal."""
 
-    __slots__ = ("_default", "_entries")
+    __slots__ = ("_default", "_entries", "_has_texts")
 
-    def __init__(self, pairs: Iterable[tuple[Value, Value]], default: Value = None) -> None:
-        """Create a map; a lookup of a missing key returns ``default`` unless that is None."""
+    def __init__(
+        self,
+        pairs: Iterable[tuple[Value, Value]],
+        default: Value = None,
+        has_texts: bool = False,
+    ) -> None:
+        """Create a map; a lookup of a missing key returns ``default`` unless that is None.
+
+        ``has_texts``: True if all keys are strings, so that any value can be looked up. Raises
+        InternalError for a key that cannot be one.
+        """
         self._entries = {_key(key): (key, value) for key, value in pairs}
         self._default = default
+        self._has_texts = has_texts
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -148,7 +170,7 @@ class Map:
         return (key for key, _ in self._entries.values())
 
     def __contains__(self, key: Value) -> bool:
-        return _key(key) in self._entries
+        return self._found(key) is not None
 
     def items(self) -> Iterable[tuple[Value, Value]]:
         """Return the pairs of key and value."""
@@ -156,10 +178,15 @@ class Map:
 
     def find(self, key: Value) -> Value:
         """Return the value of a key; MISSING if there is none."""
-        found = self._entries.get(_key(key))
+        found = self._found(key)
         if found is not None:
             return found[1]
         return MISSING if self._default is None else self._default
+
+    def _found(self, key: Value) -> tuple[Value, Value] | None:
+        if self._has_texts and type(key) is not str:
+            return None
+        return self._entries.get(_key(key))
 
 
 MISSING = object()
@@ -167,12 +194,19 @@ MISSING = object()
 
 
 def _key(key: Value) -> object:
-    # True == 1 in Python but not in CEL.
-    if isinstance(key, bool) or not isinstance(key, int | float | str):
-        return (type(key), key if key.__hash__ else id(key))
-    return key
+    if type(key) in _UNHASHABLE:
+        name = _UNHASHABLE[type(key)]
+        raise InternalError(f"runtime error: hash of unhashable type {name}")
+    if type(key) in (int, UInt, float, str):
+        return key
+    # True == 1 in Python but not in CEL. Other values are pointers or structures in Go.
+    return (type(key), key if type(key) in _HASHED else id(key))
 
 
+_UNHASHABLE = {bytes: "types.Bytes", Version: "cel.Semver", Format: "cel.Format"}
+"""Classes whose values cannot be keys in Go."""
+_HASHED = (bool, type(None), Duration, Timestamp, TypeName, IPAddress, Network)
+"""Classes whose equal values are equal keys."""
 _NAMES: dict[type, str] = {
     bool: "bool",
     int: "int",
@@ -308,4 +342,6 @@ def text_of(value: Value) -> str:
     """Return the text of a map key or index in error messages (``%v`` in Go)."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float):
+        return gotext.double(value)
     return "<nil>" if value is None else str(value)

@@ -27,6 +27,7 @@ from devicemanager.claims.core.model import (
 )
 from devicemanager.claims.core.solve import DEFAULT_LIMITS
 from devicemanager.claims.core.step_budget import OutOfStepsError, StepBudget
+from devicemanager.claims.dra import explanation
 from devicemanager.claims.dra.errors import AllocationError, InvalidPools
 from devicemanager.claims.dra.nodes import Node
 from devicemanager.claims.dra.pools import Offer, offer
@@ -146,12 +147,12 @@ class Allocator:
         new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> list[AllocationResult] | None:
         """Allocate claims as ``allocate`` does."""
-        offered = self._offer(node)
-        view = self._view(offered, in_use)
-        steps = StepBudget(self._max_steps)
-        call = Call(self._profile, node, offered, view, self._classes, self._selectors, steps)
+        call = self._call(node, in_use)
+        offered = call.offer
         try:
             read = call.claims(claims)
+            if self._profile.pools_of_node_only:
+                _refuse_invalid_pools(offered, read)
             picks = self._problem(call, read).answer(_PICKS)
         except OutOfStepsError:
             raise TryAgain(
@@ -166,11 +167,30 @@ class Allocator:
                 f" cannot add device {device} because a claim constraint would not be satisfied"
             ) from None
         if picks is None:
-            if offered.has_invalid_pool:
+            if offered.has_invalid_pool and not self._profile.pools_of_node_only:
                 raise InvalidPools("invalid resource pools were encountered")
             return None
         writer = Writer(self._profile, node, offered, new_share_id)
         return [writer.result(*each) for each in zip(read, picks, strict=True)]
+
+    def explain(
+        self, claims: Sequence[Object], node: Node, in_use: InUse = NOTHING
+    ) -> tuple[str, ...]:
+        """Return lines that say why claims do not fit on a node: for each request and device, the
+        first rule that excludes the device.
+
+        Raises AllocationError, and TryAgain if the selectors need too many steps.
+        """
+        call = self._call(node, in_use)
+        try:
+            return tuple(explanation.lines(call, call.claims(claims)))
+        except OutOfStepsError:
+            raise TryAgain(f"undecided on node {node.name} after {self._max_steps} steps") from None
+
+    def _call(self, node: Node, in_use: InUse) -> Call:
+        offered = self._offer(node)
+        view, steps = self._view(offered, in_use), StepBudget(self._max_steps)
+        return Call(self._profile, node, offered, view, self._classes, self._selectors, steps)
 
     def _view(self, offered: Offer, in_use: InUse) -> LedgerView:
         """Return what is in use. The next call starts from it, and reads only what changed."""
@@ -222,6 +242,14 @@ class Allocator:
             (lambda pool: pools[pool].key.name) if by_name else (lambda pool: pool),
             Quirk.KEPT_RESERVATIONS in quirks,
         )
+
+
+def _refuse_invalid_pools(offered: Offer, read: Sequence[ClaimRequests]) -> None:
+    """Raise the error of 1.34, which searches no pool beside an invalid one."""
+    options = [option for each in read for found in each.requests for option in found]
+    for pool in offered.pools:
+        if pool.invalid and any(each.option.every is None for each in options):
+            raise AllocationError(f"pool {pool.key.name} is invalid: {pool.invalid}")
 
 
 def _record(allocations: list[Allocation], grants: Sequence[Grant]) -> None:

@@ -111,7 +111,7 @@ def offer(slices: Sequence[Slice], node: Node, profile: Profile, interning: Inte
     pools = _gather(slices, node, profile)
     built, sources, charges = [], list[Source](), dict[DeviceKey, Amounts]()
     for pool in pools:
-        if not pool.is_usable:
+        if pool.invalid or not pool.slices:
             continue
         devices = []
         for each in pool.slices:
@@ -153,13 +153,15 @@ def _is_for(each: Slice, node: Node, profile: Profile) -> bool:
     """True if a slice can have devices or counters for a node."""
     spec = each.spec
     counters = bool(spec.get("sharedCounters"))
+    ignores_counters = counters and not profile.pools_of_node_only
     if not profile.has(Feature.PARTITIONABLE) and (
-        spec.get("perDeviceNodeSelection") is not None or counters
+        spec.get("perDeviceNodeSelection") is not None or ignores_counters
     ):
         return False
     if _is_ignored(each, profile):
         return False
-    if counters and (profile.counters_of_any_node or profile.is_stable):
+    of_any_node = profile.counters_of_any_node or profile.is_stable
+    if counters and of_any_node and not profile.pools_of_node_only:
         return True
     if spec.get("nodeName") or spec.get("allNodes") or spec.get("nodeSelector") is not None:
         return _matches(node, spec, f"slice {each.name}")
@@ -200,6 +202,11 @@ def _pool(
 ) -> GatheredPool | None:
     """Return a pool; None if a newer generation has no slice for the node."""
     count = own[0].count
+    if profile.pools_of_node_only:
+        own = sorted(own, key=lambda each: each.name)
+        sets = tuple([each for one in own for each in one.counter_sets])
+        is_incomplete = len(own) != count
+        return GatheredPool(key, tuple(own), (), sets, is_incomplete, _duplicate(own))
     every = own
     if len(own) != count:
         all_of_pool = [each for each in slices if each.pool == key]

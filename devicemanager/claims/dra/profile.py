@@ -78,6 +78,16 @@ class Profile:
     counters_of_any_node: bool = False
     """True if slices with counters belong to the pool on every node (until 1.36)."""
 
+    pools_of_node_only: bool = False
+    """True if only slices for the node count for a pool, their counters stand beside the devices,
+    and devices of an incomplete pool are used (until 1.34)."""
+    every_taint_counts: bool = False
+    """True if a taint with any effect must be tolerated (until 1.34)."""
+    writes_tolerations: bool = True
+    """True if results have the tolerations of their request (not in 1.34)."""
+    known_features: frozenset[Feature] = frozenset(Feature)
+    """Gates that can be enabled: those of 1.34 are only those that are not alpha there."""
+
     @classmethod
     def of(
         cls,
@@ -97,6 +107,9 @@ class Profile:
             raise ValueError(f"unknown version {version!r}: use one of {', '.join(VERSIONS)}")
         if features is not None:
             found = attrs.evolve(found, features=frozenset(map(_feature, features)))
+        if unknown := sorted(each.value for each in found.features - found.known_features):
+            known = ", ".join(sorted(each.value for each in found.known_features))
+            raise ValueError(f"{', '.join(unknown)}: not supported in {found.version}: use {known}")
         if quirks is not None:
             found = attrs.evolve(found, quirks=frozenset(map(_quirk, quirks)))
         return found
@@ -114,6 +127,19 @@ class Profile:
 _BY_VERSION = {
     each.version: each
     for each in (
+        Profile(
+            "1.34",
+            frozenset({Feature.ADMIN_ACCESS, Feature.PRIORITIZED_LIST}),
+            frozenset({Quirk.KEPT_RESERVATIONS, Quirk.CONFIG_PER_REQUEST}),
+            error_names_device=False,
+            limit_per_request=False,
+            keeps_step_format=False,
+            knows_alpha_fields=False,
+            pools_of_node_only=True,
+            every_taint_counts=True,
+            writes_tolerations=False,
+            known_features=_STABLE,
+        ),
         Profile(
             "1.36",
             _DEFAULT_FEATURES,

@@ -53,8 +53,8 @@ class RequestOption:
     spec: Object
     device_class: Object
     option: Option
-    consumed: Callable[[Source], Mapping[str, Amount] | None]
-    """What the request consumes of each capacity of a device."""
+    candidate: Candidate
+    """The checks of devices."""
 
     @property
     def class_name(self) -> str:
@@ -186,7 +186,7 @@ class _Reader:
         if admin is not None and not profile.has(Feature.ADMIN_ACCESS):
             raise self._fault(name, "admin access is requested, but the feature is disabled")
         device_class = self._class(name, spec)
-        candidate = _Candidate(
+        candidate = Candidate(
             self._call,
             spec,
             (
@@ -212,7 +212,7 @@ class _Reader:
             every,
             bool(admin),
         )
-        return RequestOption(full, spec, device_class, option, candidate.consumed)
+        return RequestOption(full, spec, device_class, option, candidate)
 
     def _class(self, name: str, spec: Object) -> Object:
         wanted = spec.get("deviceClassName")
@@ -227,7 +227,7 @@ class _Reader:
             )
         return found
 
-    def _every(self, name: str, candidate: _Candidate) -> tuple[int, ...] | None:
+    def _every(self, name: str, candidate: Candidate) -> tuple[int, ...] | None:
         """Return all candidates if the request asks for all devices, else None."""
         mode = candidate.spec.get("allocationMode", "")
         if mode == "ExactCount":
@@ -245,7 +245,7 @@ class _Reader:
                 )
         return tuple(self._all_of_pools(candidate))
 
-    def _all_of_pools(self, candidate: _Candidate, before: object = None) -> list[int]:
+    def _all_of_pools(self, candidate: Candidate, before: object = None) -> list[int]:
         found = []
         offer = self._call.offer
         unusable = next((n for n, pool in enumerate(offer.pools) if pool.key == before), None)
@@ -308,7 +308,7 @@ def _attribute(source: Source, name: str, has_lists: bool) -> Values | None:
 
 
 @attrs.frozen(eq=False)
-class _Candidate:
+class Candidate:
     """Checks of devices for one request or subrequest."""
 
     call: Call
@@ -412,7 +412,11 @@ class _Candidate:
                 return False
         if not profile.has(Feature.TAINTS):
             return True
-        return are_tolerated(device.get("taints") or (), self.spec.get("tolerations") or ())
+        return are_tolerated(
+            device.get("taints") or (),
+            self.spec.get("tolerations") or (),
+            every=profile.every_taint_counts,
+        )
 
 
 def _uses_node_operations(profile: Profile) -> bool:

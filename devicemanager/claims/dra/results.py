@@ -59,7 +59,7 @@ class Writer:
         }
         if option.spec.get("adminAccess"):
             found["adminAccess"] = True
-        if option.spec.get("tolerations"):
+        if option.spec.get("tolerations") and self.profile.writes_tolerations:
             found["tolerations"] = [
                 {name: value for name, value in each.items() if value not in ("", None)}
                 for each in option.spec["tolerations"]
@@ -70,7 +70,7 @@ class Writer:
                     found[name] = source.device[name]
         if self._is_share(source):
             found["shareID"] = self.new_share_id()
-            consumed = option.consumed(source)
+            consumed = option.candidate.consumed(source)
             if consumed:
                 found["consumedCapacity"] = {name: str(consumed[name]) for name in sorted(consumed)}
         operations = source.slice.spec.get("skipNodeOperations")

@@ -27,10 +27,12 @@ _HINT = (
     " or guarding the check with has() for optional fields"
 )
 
-_RELEASES = {"1.36": Release.V1_36}
+_RELEASES = {"1.34": Release.V1_36, "1.36": Release.V1_36}
 """Release of the CEL environment by version of the allocator; others have the newest one."""
 _STEPS = 4
-"""Steps of the call's budget that an evaluation costs."""
+"""Steps of the call's budget that the shortest evaluation costs."""
+_UNITS = 4
+"""Cost units of an evaluation that cost one step of the call's budget."""
 
 _Key = tuple[str, int, bool]
 """Driver, identity of the facts of a device, and whether claims can share it."""
@@ -101,7 +103,7 @@ class Selectors:
             result = self._by_values.get(key)
             if result is None:
                 steps.spend(_STEPS)
-                result = self._by_values[key] = _answer(selector, device)
+                result = self._by_values[key] = _answer(selector, device, steps)
             return result
         except CelCompileError as error:
             return f"CEL compile error: {error}"
@@ -116,9 +118,9 @@ class Selectors:
         return f"{where}: {text}"
 
 
-def _answer(selector: DraSelector, device: Device) -> bool | str:
+def _answer(selector: DraSelector, device: Device, steps: StepBudget) -> bool | str:
     try:
-        return selector.evaluate(device)
+        return selector.evaluate(device, lambda units: steps.spend(units // _UNITS))
     except CelRuntimeError as error:
         return f"CEL runtime error: {error}"
 

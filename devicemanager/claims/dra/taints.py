@@ -9,12 +9,17 @@ from devicemanager.claims.dra.slices import Object
 _PREVENTING = ("NoSchedule", "NoExecute")
 
 
-def are_tolerated(taints: Iterable[Object], tolerations: Iterable[Object]) -> bool:
-    """True if no taint prevents the allocation. Taints with an unknown effect are ignored."""
+def are_tolerated(
+    taints: Iterable[Object], tolerations: Iterable[Object], *, every: bool = False
+) -> bool:
+    """True if no taint prevents the allocation.
+
+    ``every``: taints with other effects prevent it, too; otherwise they are ignored.
+    """
     return all(
         any(tolerates(each, taint) for each in tolerations)
         for taint in taints
-        if taint.get("effect") in _PREVENTING
+        if every or taint.get("effect") in _PREVENTING
     )
 
 

@@ -89,7 +89,6 @@ class ClusterNode:
             EventRecorder(name, api, work_queue, clock, user),
             features or ServerFeatures(),
             warn,
-            self._on_forbidden,
         )
         self._state = RuntimeState()
         self._status = NodeStatusUpdater(self._context, self._state)

@@ -142,9 +142,7 @@ class Mirrors:
                 self._create(static, mirror)
             if mirror.uid:
                 self._write_status(static, mirror)
-        except Forbidden as error:
-            self._node.on_forbidden(error)
-        except RequestError as error:
+        except (Forbidden, RequestError) as error:
             self._node.say(f"mirror pod of {mirror.name}: {error}")
 
     # -- requests --------------------------------------------------------------------------

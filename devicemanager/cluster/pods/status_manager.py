@@ -30,6 +30,9 @@ from devicemanager.objects.status.podstatus import allocated_devices, status_obj
 
 __all__ = ["StatusManager"]
 
+_RETRY = 1.0
+"""Seconds until a write that failed with a conflict is retried."""
+
 
 class StatusManager:
     """Writer of the statuses of one node's pods.
@@ -94,13 +97,28 @@ class StatusManager:
         except RequestError:
             # The kubelet is restarting, or has removed the pod.
             self._reconcile_later(pod)
-        except (NotFound, Conflict):
-            # The pod was deleted, and another pod can have its name.
+        except NotFound:
             self._on_removed(pod.uid)
+        except Conflict:
+            # Another client writes, too. If another pod has the name, the watch reports that this
+            # pod was deleted.
+            self._retry(pod)
         except Forbidden as error:
-            self._node.on_forbidden(error)
+            # The pod was deleted, and another pod with its name is on another node
+            # (NodeRestriction). A kubelet continues.
+            self._reconcile_later(pod)
+            self._node.say(f"pod {pod.namespace}/{pod.name}: {error.message or error}")
         except Invalid as error:
-            self._node.warn(f"{error} (a bug; pod status not updated)")
+            if _is_about_another_pod(error):
+                self._on_removed(pod.uid)
+            else:
+                self._node.warn(f"{error} (a bug; pod status not updated)")
+
+    def _retry(self, pod: PodState) -> None:
+        """Write the status of a pod again soon."""
+        self._reconcile_later(pod)
+        clock = self._node.clock
+        clock.call_at(clock.monotonic() + _RETRY, partial(self.changed, pod))
 
     # -- requests ----------------------------------------------------------------------
 
@@ -224,6 +242,11 @@ class StatusManager:
         """Stop all writes of statuses. A request in flight is completed."""
         with self._pods.lock:
             self._closed = True
+
+
+def _is_about_another_pod(error: Invalid) -> bool:
+    """True if the pod on the API server has the name of a pod, and another UID."""
+    return "metadata.uid: " in error.message
 
 
 def _digest(status: JsonObject) -> int:

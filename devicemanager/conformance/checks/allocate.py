@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from devicemanager.conformance.check_run import CheckRun
-from devicemanager.conformance.checks.steps import UNKNOWN_ID, allocate_many
+from devicemanager.conformance.checks.steps import (
+    UNKNOWN_ID,
+    allocate_many,
+    assume_allocates,
+    assume_list,
+)
 from devicemanager.conformance.client import CallFailed, PluginClient, rejection
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
@@ -97,13 +102,23 @@ def _single_ids(run: CheckRun, resource: str) -> list[str]:
     return run.healthy_ids(resource)[: run.limits.single_devices]
 
 
+def _clients(run: CheckRun) -> Iterator[tuple[str, PluginClient]]:
+    """Iterate over the resources with devices, as pairs of resource and connection.
+
+    Raises Skipped if the plugin fails to allocate a device: A05 reports that, once for all checks.
+    """
+    for resource, client in run.clients_with_devices():
+        assume_allocates(run, client, resource)
+        yield resource, client
+
+
 def _every_response(run: CheckRun) -> Iterator[tuple[str, dp.ContainerAllocateResponse]]:
     """Iterate over Allocate responses: for each device alone, and for all devices of a resource
     together.
 
     Each response comes with a text that names resource and devices.
     """
-    for resource, client in run.clients_with_devices():
+    for resource, client in _clients(run):
         ids = _single_ids(run, resource)
         for group in (*([id_] for id_ in ids), ids):
             yield f"{resource} {listed(group, _MOST_SHOWN)}", _allocate(run, client, group)
@@ -113,6 +128,7 @@ def _every_response(run: CheckRun) -> Iterator[tuple[str, dp.ContainerAllocateRe
 def a01(run: CheckRun) -> None:
     ids = run.healthy_ids()
     with run.client() as client:
+        assume_allocates(run, client)
         # Allocate each device alone first, to recognize its response among those for several
         # containers.
         single = {id_: _common_content(run, client, [id_]) for id_ in ids[:4]}
@@ -186,7 +202,7 @@ def a05(run: CheckRun) -> str:
 
 @builtin
 def a06(run: CheckRun) -> None:
-    for resource, client in run.clients_with_devices():
+    for resource, client in _clients(run):
         # Kubelets repeat Allocate: after a lost checkpoint, for a retried admission, and when an
         # app container reuses the device of an init container.
         ids = run.healthy_ids(resource)[:2]
@@ -202,6 +218,7 @@ def a06(run: CheckRun) -> None:
 @builtin
 def a07(run: CheckRun) -> str:
     with run.client() as client:
+        assume_allocates(run, client)
         return f"{allocate_many(run, client)} allocations"
 
 
@@ -212,7 +229,8 @@ def a08(run: CheckRun) -> None:
     # With an open stream, because the usual deadlock is a lock that Allocate and ListAndWatch
     # share.
     with run.client() as client, client.watch() as stream:
-        run.first_list(stream)
+        assume_allocates(run, client)
+        assume_list(run, stream)
         with ThreadPoolExecutor(count, thread_name_prefix="allocate") as pool:
             for _ in range(run.limits.parallel_rounds):
                 calls = [
@@ -226,7 +244,7 @@ def a08(run: CheckRun) -> None:
 @builtin
 def a09(run: CheckRun) -> str:
     longest = 0.0
-    for resource, client in run.clients_with_devices():
+    for resource, client in _clients(run):
         ids = run.healthy_ids(resource)
         for group in (ids[:1], ids):
             took = run.timed(partial(_allocate, run, client, group), "Allocate")
@@ -340,7 +358,7 @@ def a13(run: CheckRun) -> None:
                 )
             if "\0" in value:
                 raise Failed(f"{what}: the value of variable {name} contains a NUL character")
-    for resource, client in run.clients_with_devices():
+    for resource, client in _clients(run):
         ids = run.healthy_ids(resource)[:2]
         if len(ids) == 2:
             alone = [dict(_allocate(run, client, [id_]).envs) for id_ in ids]
@@ -420,7 +438,7 @@ def a16(run: CheckRun) -> None:
     # If the responses of two resources conflict, the kubelet uses one value and only logs the
     # conflict. Different plugins cannot avoid conflicts, but one plugin with two resources can.
     known: dict[tuple[str, str], tuple[str, str]] = {}
-    for resource, client in run.clients_with_devices():
+    for resource, client in _clients(run):
         response = _allocate(run, client, run.healthy_ids(resource)[:1])
         given = {("variable", name): value for name, value in response.envs.items()}
         given |= {("mount", each.container_path): each.host_path for each in response.mounts}
@@ -452,7 +470,7 @@ def _request(*ids: str) -> bytes:
 @builtin
 def a18(run: CheckRun) -> str:
     count = 0
-    for resource, client in run.clients_with_devices():
+    for resource, client in _clients(run):
         ids = _single_ids(run, resource)
         users: dict[str, list[str]] = {}
         for id_ in ids:
@@ -464,8 +482,12 @@ def a18(run: CheckRun) -> str:
         if shared:
             path, own = min(shared.items())
             raise Failed(f"{resource}: {own[0]} and {own[1]} have the same device node {path}")
+        # Many plugins offer slots of one device on purpose, such as /dev/fuse.
         if len(ids) > 1 and users and all(len(own) == len(ids) for own in users.values()):
-            raise Failed(f"{resource}: all devices have the same device node {min(users)}")
+            raise Warned(
+                f"{resource}: all devices have the same device node {min(users)}, so a device may "
+                "be used by several pods"
+            )
         count += len(users)
     return f"{count} device nodes"
 
@@ -473,6 +495,8 @@ def a18(run: CheckRun) -> str:
 @builtin
 def a19(run: CheckRun) -> None:
     run.start()
+    with run.client() as client:
+        assume_allocates(run, client)
     before = {device.ID for device in run.devices()}
     run.hook("add-device")
 

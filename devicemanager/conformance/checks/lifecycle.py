@@ -171,10 +171,9 @@ def why_inotify_cannot_be_limited() -> str:
 def l07(run: CheckRun) -> str:
     run.start()
     count = run.plugin.usage().inotify
-    if count > run.limits.inotify_instances:
-        raise Failed(
-            f"the plugin has {count} inotify instances, limit {run.limits.inotify_instances}"
-        )
+    limit = run.limits.inotify_instances * len(run.resources)
+    if count > limit:
+        raise Failed(f"the plugin has {count} inotify instances, limit {limit}")
     seen = f"{count} inotify instances"
     if reason := why_inotify_cannot_be_limited():
         raise Skipped(

@@ -186,14 +186,11 @@ def r07(run: CheckRun) -> None:
             raise Failed(f"Register of {resource} did not complete within {seconds:g} s")
         calls = observed.registrations(since, resource, code=None)
         if not calls:
-            raise Failed(f"the plugin exited during Register: {run.plugin.exit_text()}")
+            _check_exit(run)
         call = calls[0]
         if call.code != "OK":
             _check_retry(run, since, call)
-        # Calls are numbered when they end. A device list with a smaller number came while Register
-        # was in progress. So ListAndWatch needs no lock that the plugin holds during Register.
-        if not any(each.number < call.number for each in observed.lists(resource, since)):
-            raise Failed("the plugin sent no device list while Register was in progress")
+        _check_list_meanwhile(run, resource, since, call)
     # A plugin that registers a second time does so within a moment.
     run.kubelet.faults.clear()
     run.settle()
@@ -204,6 +201,32 @@ def r07(run: CheckRun) -> None:
     run.check_alive("a slow registration")
 
 
+_AT_ONCE = 0.5
+"""Seconds after a slow Register in which a list shows that it has waited for Register."""
+
+
+def _check_exit(run: CheckRun) -> NoReturn:
+    """Judge a plugin that has exited because Register took long. Raises Warned for a non-zero
+    status, with which it is started again, otherwise Failed."""
+    text = f"the plugin exited during Register: {run.plugin.exit_text()}"
+    raise Failed(text) if run.process.exit_status == 0 else Warned(text)
+
+
+def _check_list_meanwhile(run: CheckRun, resource: str, since: Mark, register: Call) -> None:
+    """Raise Failed if ListAndWatch needs a lock that the plugin holds during Register: the first
+    list came right after Register, not during it."""
+
+    def lists() -> list[Call]:
+        return run.observed.lists(resource, since)
+
+    # Calls are numbered when they end.
+    if any(each.number < register.number for each in lists()):
+        return
+    # Otherwise the first list is slow for another reason, such as a poll interval: see W01.
+    if run.until(lambda: bool(lists()), _AT_ONCE) is not None:
+        raise Failed("the plugin sent no device list while Register was in progress")
+
+
 def _check_retry(run: CheckRun, since: Mark, call: Call) -> NoReturn:
     """Judge a plugin that has given up a Register call. Raises Warned if it then registers, or has
     exited with a non-zero status, otherwise Failed."""
@@ -212,8 +235,8 @@ def _check_retry(run: CheckRun, since: Mark, call: Call) -> NoReturn:
     try:
         took = run.wait_registered(since, run.limits.recover_seconds, gave_up)
     except Failed as failed:
-        if run.plugin.has_exited and run.process.exit_status != 0:
-            raise Warned(f"{gave_up}: {run.plugin.exit_text()}") from None
+        if run.plugin.has_exited:
+            _check_exit(run)
         raise Failed(f"{gave_up}, and did not recover: {failed}") from None
     raise Warned(f"{gave_up}, and registered {took:.1f} s later")
 
@@ -242,7 +265,7 @@ def r08(run: CheckRun) -> str:
 
 def _start_before_the_kubelet(run: CheckRun) -> str:
     process = run.launch()
-    run.settle(run.limits.away_seconds)
+    run.until(lambda: run.plugin.has_exited, run.limits.away_seconds)
     if not run.plugin.has_exited:
         since = run.kubelet.mark()
         run.start_kubelet()

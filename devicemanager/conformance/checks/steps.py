@@ -8,12 +8,16 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from devicemanager.conformance.check_run import CheckRun
-from devicemanager.conformance.client import CallFailed, PluginClient
+from devicemanager.conformance.client import CallFailed, ListStream, PluginClient
 from devicemanager.conformance.outcomes import Failed, Skipped
+from protos import deviceplugin_v1beta1 as dp
 
 __all__ = [
     "UNKNOWN_ID",
     "allocate_many",
+    "assume_allocates",
+    "assume_list",
+    "assume_new_list",
     "check_same_devices",
     "devices_by_resource",
     "pre_start_client",
@@ -57,8 +61,34 @@ def pre_start_client(run: CheckRun) -> Iterator[tuple[PluginClient, list[str]]]:
             raise Skipped("the plugin's options do not require PreStartContainer")
         # The kubelet calls PreStartContainer only for allocated devices, so a plugin may reject
         # other devices.
-        client.allocate(ids)
+        assume_allocates(run, client)
         yield client, ids
+
+
+def assume_allocates(run: CheckRun, client: PluginClient, resource: str | None = None) -> None:
+    """Allocate a device as a precondition of a check. Raises Skipped if the call fails."""
+    id_ = run.healthy_ids(resource)[0]
+    try:
+        client.allocate([id_], seconds=run.limits.allocate_seconds)
+    except CallFailed as error:
+        raise Skipped(f"Allocate of {id_}: {error}: see check A05") from None
+
+
+def assume_list(run: CheckRun, stream: ListStream) -> None:
+    """Read the first device list of a second stream as a precondition of a check. Raises Skipped
+    if none comes."""
+    try:
+        run.first_list(stream)
+    except Failed as failed:
+        raise Skipped(f"{failed}: see check W11") from None
+
+
+def assume_new_list(run: CheckRun, resource: str | None = None) -> dp.ListAndWatchResponse:
+    """Return the first device list of a new stream. Raises Skipped if none comes."""
+    try:
+        return run.new_list(resource)
+    except Failed as failed:
+        raise Skipped(f"{failed}: see check W11") from None
 
 
 def allocate_many(run: CheckRun, client: PluginClient) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from devicemanager.conformance.check_run import CheckRun
+from devicemanager.conformance.checks.steps import assume_new_list
 from devicemanager.conformance.observations import EVER, parsed_list
 from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
@@ -54,7 +55,7 @@ def t03(run: CheckRun) -> None:
         # Lists that came before this check count, too: only the first list may have a wrong
         # topology.
         messages = [parsed_list(call) for call in run.observed.lists(resource, EVER)]
-        messages.append(run.new_list(resource))
+        messages.append(assume_new_list(run, resource))
         for message in messages:
             for device in message.devices:
                 nodes = frozenset(node.ID for node in device.topology.nodes)

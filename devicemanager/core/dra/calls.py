@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from devicemanager.core.dra import messages
-from devicemanager.core.dra.drivers import Instance
+from devicemanager.core.dra.drivers import Drivers, Instance
 from devicemanager.core.dra.errors import DraError
-from devicemanager.core.dra.model import ClaimInfo, ClaimRef
+from devicemanager.core.dra.model import ClaimInfo, ClaimRef, DriverName
 from devicemanager.core.dra.rules import DraRules
 
-Batches = dict[Instance, list[ClaimInfo]]
-"""Map of an instance to the claims that it is called with."""
+Target = Instance | DriverName
+"""An instance, or a driver whose instance is looked up right before the call."""
+Batches = dict[Target, list[ClaimInfo]]
+"""Map of a target to the claims that it is called with."""
 
 
 class _Result(Protocol):
@@ -23,10 +25,35 @@ class _Result(Protocol):
 _R = TypeVar("_R", bound=_Result)
 
 
-def add_to_batches(batches: Batches, claim: ClaimInfo, instances: Iterable[Instance]) -> None:
-    """Add the claim to the calls of the instances."""
-    for instance in instances:
-        batches.setdefault(instance, []).append(claim)
+def add_to_batches(batches: Batches, claim: ClaimInfo, targets: Iterable[Target]) -> None:
+    """Add the claim to the calls of the targets."""
+    for target in targets:
+        batches.setdefault(target, []).append(claim)
+
+
+def calls_of(
+    batches: Batches, drivers: Drivers, wording: str
+) -> Iterator[tuple[Instance, list[ClaimInfo]]]:
+    """Iterate over the calls, sorted by driver.
+
+    Raises DraError when it reaches a driver without an instance; ``wording`` has the places
+    ``driver`` and ``error``.
+    """
+    for target in sorted(batches, key=_driver_of):
+        yield _instance_of(target, drivers, wording), batches[target]
+
+
+def _driver_of(target: Target) -> DriverName:
+    return target.driver if isinstance(target, Instance) else target
+
+
+def _instance_of(target: Target, drivers: Drivers, wording: str) -> Instance:
+    if isinstance(target, Instance):
+        return target
+    try:
+        return drivers.lookup(target)
+    except DraError as error:
+        raise DraError(wording.format(driver=target, error=error)) from error
 
 
 def checked_entries(

@@ -115,10 +115,10 @@ def dynamic_resources(
             if not uses:
                 continue
             del uses[1:]
-        name = claim_name(pod, each, rules)
+        name = claim_name(pod, each, rules, rules.wording.podresources_name)
         if name is not None:
             for _ in uses:
-                claim = _held(cache, pod, name.name, messages.NO_INFORMATION)
+                claim = _held(cache, pod, name.name, rules.wording.no_information)
                 listed.append(_listed(claim, rules))
     extended = pod.extended
     mapped = extended.mappings if extended is not None and rules.behaviour.dra_extended else ()
@@ -196,7 +196,8 @@ def _uses(pod: PodClaims, container: str, rules: DraRules) -> Iterator[_Use]:
     for claim in pod.claims:
         requests = [used.request for used in spec.claims if used.name == claim.name]
         # Before v1.36, a claim of the pod that does not exist yet is an error for each container.
-        name = claim_name(pod, claim, rules) if requests or not gathers else None
+        needed = requests or not gathers
+        name = claim_name(pod, claim, rules, rules.wording.container_name) if needed else None
         if name is not None:
             for request in requests:
                 yield _Use(name.name, request)

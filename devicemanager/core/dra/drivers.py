@@ -95,8 +95,11 @@ class Drivers:
     def deregister(self, driver: DriverName, endpoint: str, now: float) -> Instance | None:
         """Remove an instance and return it; None if it is not registered."""
         instances = self._instances.get(driver, [])
+        # Before v1.33, a kubelet compares only the name: the end of an old instance removes the
+        # new one.
+        by_name = not self._rules.behaviour.dra_several_instances
         for instance in instances:
-            if instance.endpoint == endpoint:
+            if by_name or instance.endpoint == endpoint:
                 instances.remove(instance)
                 if not instances:
                     del self._instances[driver]
@@ -120,8 +123,8 @@ class Drivers:
 
         Raises DraError if none is registered.
         """
-        if not driver and self._rules.behaviour.dra_validates_first:
-            raise DraError(messages.DRIVER_NAME_EMPTY)
+        if not driver:
+            raise DraError(self._rules.wording.no_driver_name)
         instances = self._instances.get(driver)
         if not instances:
             raise DraError(self._rules.wording.no_driver.format(driver=driver))

@@ -33,7 +33,6 @@ UNKNOWN_UID = "{method} returned result for unknown claim UID {uid}"
 SAVE = "could not save checkpoint dra_manager_state: {error}"
 
 # PodResources (pkg/kubelet/cm/dra/manager.go GetContainerClaimInfos).
-NO_INFORMATION = "unable to get information for ResourceClaim {claim}"
 NO_INFORMATION_EXTENDED = "unable to get claim info for claim {claim} in namespace {namespace}"
 
 # Registration (plugin/dra_plugin_manager.go).
@@ -60,8 +59,11 @@ class Wording:
     """Wraps all errors of prepare."""
     unprepare: str = "unprepare dynamic resources: {error}"
     """Wraps all errors of unprepare."""
-    name: str = "{error}"
-    """Wraps the errors of claim names."""
+    prepare_name: str = "{error}"
+    unprepare_name: str = "{error}"
+    container_name: str = "{error}"
+    podresources_name: str = "{error}"
+    """These four wrap the errors of claim names."""
     fetch: str = "fetch ResourceClaim {claim}: {error}"
     not_owner: str = "ResourceClaim {key} was not created for Pod {pod} (Pod is not owner)"
     not_reserved: str = (
@@ -69,6 +71,10 @@ class Wording:
     )
     not_allocated: str = "ResourceClaim {claim}: not allocated"
     no_driver: str = "DRA driver {driver} is not registered"
+    no_driver_name: str = DRIVER_NAME_EMPTY
+    prepare_driver: str = "{error}"
+    unprepare_driver: str = "{error}"
+    """These two wrap the errors of drivers; they have the place ``driver``, too."""
     call: str = "{method}: {error}"
     entry: str = "{method} failed for ResourceClaim {claim}: {error}"
     skipped: str = "{method} skipped {count} ResourceClaims"
@@ -89,6 +95,8 @@ class Wording:
     )
     no_info_extended: str = no_info
     """The claim of a pod's extended resources."""
+    no_information: str = "unable to get information for ResourceClaim {claim}"
+    """PodResources does not list a claim that the node does not hold (GetContainerClaimInfos)."""
 
 
 _LOWER_NOT_OWNER = "ResourceClaim {key} was not created for pod {pod} (pod is not owner)"
@@ -103,28 +111,34 @@ WORDINGS: Mapping[DraWording, Wording] = {
     DraWording.V1_32: Wording(
         prepare="{error}",
         unprepare="{error}",
-        name="prepare resource claim: {error}",
+        prepare_name="prepare resource claim: {error}",
+        unprepare_name="unprepare resource claim: {error}",
+        container_name="list resource claims: {error}",
+        podresources_name="determine resource claim information: {error}",
         fetch="failed to fetch ResourceClaim {claim} referenced by pod {name}: {error}",
         not_owner=_LOWER_NOT_OWNER,
         not_reserved=(
             "pod {name}({pod_uid}) is not allowed to use resource claim {claim}({claim_uid})"
         ),
         not_allocated="locked cache operation: claim {key}: not allocated",
-        no_driver=(
-            "failed to get gRPC client for driver {driver}: "
-            "plugin name {driver} not found in the list of registered DRA plugins"
-        ),
+        no_driver="plugin name {driver} not found in the list of registered DRA plugins",
+        no_driver_name="plugin name is empty",
+        prepare_driver="failed to get gRPC client for driver {driver}: {error}",
+        unprepare_driver="get gRPC client for DRA driver {driver}: {error}",
         call="{method} failed: {error}",
         entry="{method} failed for claim {key}: {error}",
         skipped="{method} left out {count} claims",
         write_before="locked cache operation: failed to checkpoint claimInfo state: {error}",
-        write_after="failed to checkpoint claimInfo state: {error}",
+        write_after="locked cache operation: failed to checkpoint claimInfo state: {error}",
         read=(
             "failed to create claimInfo cache: error calling GetOrCreate() on checkpoint state: "
             "failed to get checkpoint dra_manager_state: {error}"
         ),
-        entries="failed to create claimInfo cache: failed to get entries: {error}",
-        no_info="unable to get claim info for claim {claim} in namespace {namespace}",
+        entries=(
+            "failed to create claimInfo cache: error calling GetEntries() on checkpoint: {error}"
+        ),
+        no_info=f"locked cache operation: {NO_INFORMATION_EXTENDED}",
+        no_information=f"locked cache operation: {NO_INFORMATION_EXTENDED}",
     ),
 }
 """Map of a wording to its texts."""

@@ -19,34 +19,35 @@ class ClaimName(NamedTuple):
     """True if the claim is made from a template, so that the pod must own it."""
 
 
-def claim_name(pod: PodClaims, claim: PodClaim, rules: DraRules) -> ClaimName | None:
+def claim_name(
+    pod: PodClaims, claim: PodClaim, rules: DraRules, wording: str | None = None
+) -> ClaimName | None:
     """Return the claim behind an entry of the pod; None if the pod needs no claim for it.
 
-    Raises DraError if the claim does not exist yet (``resourceclaim.Name``).
+    Raises DraError if the claim does not exist yet (``resourceclaim.Name``). ``wording`` wraps the
+    error, by default that of prepare; it has the place ``error``.
     """
+    wording = wording or rules.wording.prepare_name
     if claim.claim is not None:
         return ClaimName(claim.claim, False)
     if claim.template is not None:
         if claim.name not in pod.statuses:
-            raise DraError(_wrapped(messages.NOT_CREATED.format(pod=pod.label), rules))
+            text = messages.NOT_CREATED.format(pod=pod.label)
+            raise DraError(wording.format(error=text))
         name = pod.statuses[claim.name]
         return None if name is None else ClaimName(name, True)
     text = messages.NO_SOURCE.format(pod=pod.label, claim=claim.name)
-    raise DraError(_wrapped(text, rules))
+    raise DraError(wording.format(error=text))
 
 
-def claim_names(pod: PodClaims, rules: DraRules) -> Iterator[ClaimName]:
+def claim_names(pod: PodClaims, rules: DraRules, wording: str | None = None) -> Iterator[ClaimName]:
     """Iterate over all claims of the pod, the one of its extended resources last.
 
     Raises DraError when it reaches a claim that does not exist yet.
     """
     for claim in pod.claims:
-        name = claim_name(pod, claim, rules)
+        name = claim_name(pod, claim, rules, wording)
         if name is not None:
             yield name
     if pod.extended is not None and rules.behaviour.dra_extended:
         yield ClaimName(pod.extended.claim, False)
-
-
-def _wrapped(text: str, rules: DraRules) -> str:
-    return rules.wording.name.format(error=text)

@@ -22,7 +22,13 @@ import attrs
 
 from devicemanager.core.dra import messages
 from devicemanager.core.dra.cache import ClaimCache, with_pod
-from devicemanager.core.dra.calls import Batches, add_to_batches, check_count, checked_entries
+from devicemanager.core.dra.calls import (
+    Batches,
+    add_to_batches,
+    calls_of,
+    check_count,
+    checked_entries,
+)
 from devicemanager.core.dra.drivers import Drivers, Instance
 from devicemanager.core.dra.effects import (
     Answer,
@@ -58,6 +64,8 @@ class _Valid:
 
     claim: ClaimInfo
     instances: tuple[Instance, ...]
+    problem: DraError | None = None
+    """Error of a claim that is not allocated; before v1.34, only if the cache does not have it."""
 
 
 def prepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules) -> Steps:
@@ -99,9 +107,7 @@ def _prepare_as(
             if "Q37" not in rules.quirks:
                 yield from _reserve([each.claim.key], cache, token)
             yield from _enter(each, pod, cache, rules, pending, batches)
-        for info in pending.values():
-            add_to_batches(batches, info, map(drivers.lookup, info.drivers))
-    for instance, claims in sorted(batches.items(), key=lambda item: item[0].driver):
+    for instance, claims in calls_of(batches, drivers, wording.prepare_driver):
         refs = tuple(info.ref for info in claims)
         try:
             answer: Answer = yield CallDriver(
@@ -159,9 +165,8 @@ def _validated(
                 name=pod.name, pod_uid=pod.uid, claim=name.name, claim_uid=claim.uid
             )
         )
-    if claim.results is None:
-        key = f"{claim.namespace}/{claim.name}"
-        raise DraError(wording.not_allocated.format(claim=name.name, key=key))
+    if claim.results is None and behaviour.dra_validates_first:
+        raise _not_allocated(claim, rules)
     info = ClaimInfo(claim.namespace, claim.name, claim.uid, drivers=_states(claim, rules))
     instances: tuple[Instance, ...] = ()
     if behaviour.dra_validates_first:
@@ -170,7 +175,12 @@ def _validated(
             for driver, state in info.drivers.items()
             if not state.skipped(_PREPARE)
         )
-    return _Valid(info, instances)
+    return _Valid(info, instances, _not_allocated(claim, rules) if claim.results is None else None)
+
+
+def _not_allocated(claim: ResourceClaim, rules: DraRules) -> DraError:
+    key = f"{claim.namespace}/{claim.name}"
+    return DraError(rules.wording.not_allocated.format(claim=claim.name, key=key))
 
 
 def _check_group_owner(claim: ResourceClaim, pod: PodClaims, rules: DraRules) -> None:
@@ -229,6 +239,8 @@ def _enter(
     held = cache.get(new.key)
     if held is not None and rules.behaviour.dra_validates_first and held.uid != new.uid:
         raise DraError(messages.OLD_CLAIM.format(claim=new.name, uid=held.uid))
+    if held is None and valid.problem is not None:
+        raise valid.problem
     if held is not None and held.unpreparing:
         raise DraError(messages.BEING_UNPREPARED.format(claim=new.name))
     info = cache.put(with_pod(held or new, pod.uid))
@@ -236,8 +248,9 @@ def _enter(
     if info.prepared or (info.key in pending and "Q34" not in rules.quirks):
         return
     pending[info.key] = info
-    if valid.instances:
-        add_to_batches(batches, info, valid.instances)
+    # Before v1.34, a driver is looked up right before its call, also one of an older claim.
+    first = rules.behaviour.dra_validates_first
+    add_to_batches(batches, info, valid.instances if first else info.drivers)
 
 
 def _with_devices(

@@ -13,7 +13,13 @@ from typing import NamedTuple, cast
 import attrs
 
 from devicemanager.core.dra.cache import ClaimCache, without_pod
-from devicemanager.core.dra.calls import Batches, add_to_batches, check_count, checked_entries
+from devicemanager.core.dra.calls import (
+    Batches,
+    add_to_batches,
+    calls_of,
+    check_count,
+    checked_entries,
+)
 from devicemanager.core.dra.drivers import Drivers
 from devicemanager.core.dra.effects import Answer, CallDriver, Operation, Steps
 from devicemanager.core.dra.errors import DraError
@@ -46,7 +52,7 @@ def _names(pod: PodClaims, cache: ClaimCache, rules: DraRules) -> list[str]:
         if held:
             return held
     try:
-        names = [name.name for name in claim_names(pod, rules)]
+        names = [name.name for name in claim_names(pod, rules, rules.wording.unprepare_name)]
     except DraError:
         if "Q39" in rules.quirks:
             raise
@@ -71,8 +77,8 @@ def unprepare_claims(
     ending: dict[ClaimKey, ClaimInfo] = {}
     try:
         for name in names:
-            _begin(ClaimKey(namespace, name), uid, cache, drivers, rules, ending, batches)
-        for instance, claims in sorted(batches.items(), key=lambda item: item[0].driver):
+            _begin(ClaimKey(namespace, name), uid, cache, rules, ending, batches)
+        for instance, claims in calls_of(batches, drivers, rules.wording.unprepare_driver):
             refs = tuple(info.ref for info in claims)
             try:
                 answer: Answer = yield CallDriver(
@@ -98,7 +104,6 @@ def _begin(
     key: ClaimKey,
     uid: str,
     cache: ClaimCache,
-    drivers: Drivers,
     rules: DraRules,
     ending: dict[ClaimKey, ClaimInfo],
     batches: Batches,
@@ -117,7 +122,7 @@ def _begin(
         info = cache.put(attrs.evolve(info, unpreparing=True))
     ending[key] = info
     needed = [name for name, state in info.drivers.items() if not state.skipped(_UNPREPARE)]
-    add_to_batches(batches, info, map(drivers.lookup, needed))
+    add_to_batches(batches, info, needed)
 
 
 def _unmark(ending: Collection[ClaimKey], cache: ClaimCache) -> None:

@@ -226,6 +226,8 @@ class Behaviour:
     dra_health_forgets: bool
     """True if a device that the driver no longer reports is forgotten after its timeout;
     otherwise its health becomes unknown."""
+    dra_counts_claims: bool
+    """True if the kubelet has the metric ``dra_resource_claims_in_use``."""
     dra_error_label_inverted: bool
     """True if the label ``is_error`` of ``dra_operations_duration_seconds`` is inverted."""
 

@@ -446,6 +446,10 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.37", evidence="seen in 1.37.2, not in 1.36.3"),
     ),
+    "dra_counts_claims": (
+        since("1.20", value=False),
+        since("1.34", evidence="source of 1.34.4"),
+    ),
     "dra_error_label_inverted": (
         since("1.20"),
         since("1.36", value=False, evidence="seen in 1.36.3, not in 1.34.4", unsure=True),

@@ -85,9 +85,9 @@ class DriverRecorder:
 
     def start(self) -> Self:
         """Start to record. Raises RecordingError if the file exists or cannot be created."""
-        stream = self._open()
+        self._stream = self._open()
         self._writer = RecordingWriter(
-            stream, str(self._directory), Redaction(()), self._cannot_write
+            self._stream, str(self._directory), Redaction(()), self._cannot_write
         )
         restore_after_crash(self._directory)
         self._thread.start()
@@ -118,6 +118,9 @@ class DriverRecorder:
         self._writer.close()
         for driver in self._recorded.values():
             driver.close()
+        # An open file belongs to the caller.
+        if self._stream is not self._file:
+            self._stream.close()
         if self._writer.error is not None:
             raise RecordingError(f"the recording is incomplete: {self._writer.error.strerror}")
 

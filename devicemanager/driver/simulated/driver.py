@@ -121,7 +121,7 @@ class SimulatedDriver:
         self._cdi = CdiFiles(self.cdi_dir, name)
         self.sockets = DriverSockets(
             name,
-            in_kubelet_directory(name, self.root, uid=uid),
+            in_kubelet_directory(name, self.root, uid),
             services,
             lambda server: add_services(self, services, server),
             ready=lambda: not self.faults.not_ready,

@@ -30,6 +30,9 @@ _POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a ResourceClaim that was made from a template: the pod's name for the claim."""
 
 
+_OFFERED = ("ResourceSlice", "DeviceClass", "ResourceClaimTemplate")
+"""Kinds of ``offer``; only the last one has a namespace."""
+
 Status = Mapping[str, Any]
 
 
@@ -57,6 +60,8 @@ class ResourceClaims:
         self._lock = threading.Lock()
         self._claims: dict[tuple[str, str], JsonClaim] = {}
         self._errors: dict[tuple[str, str], str] = {}
+        self._offered: dict[tuple[str, str, str], JsonClaim] = {}
+        """By kind, namespace and name: what ``offer`` got."""
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -100,6 +105,36 @@ class ResourceClaims:
         """
         for claim in read_resource_claims(source):
             self._put(claim, namespace)
+
+    def offer(self, *objects: Mapping[str, Any], namespace: str = "default") -> None:
+        """Add ResourceSlices, DeviceClasses and ResourceClaimTemplates of resource.k8s.io/v1.
+
+        From then on, ``admit`` allocates the claims of pods as the scheduler does: claims without
+        an allocation get devices, and templates become claims. Slices and classes have no
+        namespace; templates without one get ``namespace``. Raises RequestError for other kinds.
+        """
+        for each in objects:
+            kind = each.get("kind")
+            if kind not in _OFFERED:
+                raise RequestError(f"invalid kind {kind!r}: use one of {', '.join(_OFFERED)}")
+            metadata = each["metadata"]
+            own = metadata.get("namespace") or namespace if kind == _OFFERED[-1] else ""
+            with self._lock:
+                self._offered[kind, own, metadata["name"]] = copy.deepcopy(dict(each))
+
+    @property
+    def are_allocated(self) -> bool:
+        """True if ``admit`` allocates the claims of pods."""
+        return bool(self._offered)
+
+    def offered(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
+        """Internal: return an object that ``offer`` got."""
+        return self._offered.get((kind, namespace, name))
+
+    def all_offered(self, kind: str) -> tuple[Mapping[str, Any], ...]:
+        """Internal: return all objects of a kind that ``offer`` got, sorted by name."""
+        with self._lock:
+            return tuple(self._offered[key] for key in sorted(self._offered) if key[0] == kind)
 
     def _put(self, claim: JsonClaim, namespace: str) -> JsonClaim:
         metadata = claim["metadata"]
@@ -201,10 +236,11 @@ class ResourceClaims:
             self._errors[namespace, name] = error
 
     def clear(self) -> None:
-        """Delete all claims."""
+        """Delete all claims, and what ``offer`` got."""
         with self._lock:
             self._claims.clear()
             self._errors.clear()
+            self._offered.clear()
 
     def _known(self, namespace: str, name: str) -> JsonClaim:
         claim = self._claims.get((namespace, name))

@@ -69,7 +69,17 @@ class Instances:
         self._lock = threading.Lock()
         self._open: dict[InstanceId, _Open] = {}
         self._cancel_wipe: Cancel | None = None
+        self._gone: dict[str, float] = {}
+        """When the last instance of a driver was deregistered, in seconds of the clock."""
         self._closed = False
+
+    def absent(self) -> dict[str, str]:
+        """Say since when drivers are not registered, by driver."""
+        now = self._clock.monotonic()
+        with self._lock:
+            return {
+                driver: f"it deregistered {now - at:.0f} s ago" for driver, at in self._gone.items()
+            }
 
     def register(self, driver: str, endpoint: str, services: tuple[str, ...], pid: int) -> Instance:
         """Register an instance and connect to it in the background.
@@ -159,6 +169,7 @@ class Instances:
             if self._state.drivers.get(instance.id) is not None:
                 now = self._clock.monotonic()
                 self._state.drivers.deregister(instance.driver, instance.endpoint, now)
+                self._gone[instance.driver] = now
         try:
             self._background.submit(self._deregistered, instance)
         except RuntimeError:

@@ -40,9 +40,11 @@ from devicemanager.core.dra.effects import (
     WriteState,
 )
 from devicemanager.core.dra.errors import ClaimFetchError, DraError, StateWriteError
+from devicemanager.core.dra.explanation import Fetched, explain
 from devicemanager.core.dra.health import HealthCache, ReportedDevice, holders
 from devicemanager.core.dra.model import ClaimInfo, PodClaims
 from devicemanager.core.dra.prepare import prepare
+from devicemanager.core.dra.report import ClaimExplanation, DraStatus, DriverInstance, held_claim
 from devicemanager.core.dra.rules import DraRules
 from devicemanager.core.dra.unprepare import (
     RECONCILE_PERIOD,
@@ -224,6 +226,43 @@ class DraManager:
             each.name: tuple(f"{device.pool}/{device.device}" for device in each.devices)
             for each in self._listed(pod, container)
         }
+
+    # -- reports ---------------------------------------------------------------------
+
+    def explain(self, pod: Pod) -> tuple[ClaimExplanation, ...]:
+        """Return what each claim of a pod waits for."""
+        claims = pod_claims(pod)
+        names = {*pod.resource_claims.values(), *pod.claim_statuses.values(), pod.extended_claim}
+        fetched = {name: self._fetched(pod.namespace, name) for name in names if name is not None}
+        state, absent = self._state, self.instances.absent()
+        with state.lock:
+            return explain(
+                claims, fetched.__getitem__, state.cache, state.drivers, self._rules, absent
+            )
+
+    def _fetched(self, namespace: str, name: str) -> Fetched:
+        try:
+            return claim_of(self._claims.fetch(namespace, name))
+        except ClaimFetchError as error:
+            return str(error)
+
+    def status(self) -> DraStatus:
+        """Return the registered drivers and the claims that the node holds."""
+        with self._state.lock:
+            drivers, claims = tuple(self._state.drivers), self._state.cache.snapshot()
+            return DraStatus(
+                drivers=tuple(
+                    DriverInstance(
+                        driver=each.driver,
+                        endpoint=each.endpoint,
+                        service=each.service,
+                        health_service=each.health_service,
+                        connected=each.connected,
+                    )
+                    for each in drivers
+                ),
+                claims=tuple(map(held_claim, claims)),
+            )
 
     # -- PodResources ----------------------------------------------------------------
 

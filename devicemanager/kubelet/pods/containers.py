@@ -124,7 +124,7 @@ class Containers:
         try:
             self._sandboxes.create(record)
         except DeviceManagerError as error:
-            self._sandboxes.retry(record, lambda: self._retry(record))
+            self._sandboxes.retry(record, error, lambda: self._retry(record))
             return str(error)
         return ""
 

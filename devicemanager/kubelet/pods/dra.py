@@ -13,6 +13,7 @@ from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Pod
 
 if TYPE_CHECKING:
+    from devicemanager.core.dra.report import ClaimExplanation
     from devicemanager.core.status import ResourceStatus
     from podresources import DynamicResource
 
@@ -38,6 +39,7 @@ class PodDra(Protocol):
     @property
     def version(self) -> int: ...
     def pod_version(self, pod: str) -> int: ...
+    def explain(self, pod: Pod) -> tuple[ClaimExplanation, ...]: ...
     def close(self) -> None: ...
 
 
@@ -124,6 +126,14 @@ class LazyDra(Generic[Manager_co]):
         if self._manager is None or not self.serves(pod):
             return ()
         return self._manager.dynamic_resources(pod, container)
+
+    def explain(self, pod: Pod) -> tuple[ClaimExplanation, ...]:
+        return () if self._manager is None else self._manager.explain(pod)
+
+    @property
+    def if_used(self) -> Manager_co | None:
+        """The DRA manager; None if it was not created yet."""
+        return self._manager
 
     @property
     def is_sources_ready(self) -> bool:

@@ -57,6 +57,7 @@ class Sandboxes:
                 self._dra.prepare(record.pod)
                 self._timers.cancel(record.pod.uid)
                 record.has_sandbox = True
+                record.sync_error, record.sync_at = "", None
 
     def _check_lives(self, record: PodRecord) -> None:
         with self._store.lock:
@@ -78,17 +79,23 @@ class Sandboxes:
             with self._worker(record):
                 self._dra.unprepare(record.pod)
                 record.has_sandbox = False
-        except DeviceManagerError:
-            self._timers.start(uid, REMOVE_RETRY, again)
+        except DeviceManagerError as error:
+            self._try_again(record, error, REMOVE_RETRY, again)
             return False
         self._timers.cancel(uid)
         with self._lock:
             self._workers.pop(uid, None)
         return True
 
-    def retry(self, record: PodRecord, again: Callable[[], None]) -> None:
+    def retry(self, record: PodRecord, error: Exception, again: Callable[[], None]) -> None:
         """Call ``again`` with the next periodic sync of the pod, on another thread."""
-        self._timers.start(record.pod.uid, CREATE_RETRY, again)
+        self._try_again(record, error, CREATE_RETRY, again)
+
+    def _try_again(
+        self, record: PodRecord, error: Exception, seconds: float, again: Callable[[], None]
+    ) -> None:
+        record.sync_error = str(error)
+        record.sync_at = self._timers.start(record.pod.uid, seconds, again)
 
     def _worker(self, record: PodRecord) -> threading.Lock:
         with self._lock:

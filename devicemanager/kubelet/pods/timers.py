@@ -28,9 +28,14 @@ class Timers(Generic[Key]):
         self._timers: dict[Key, Cancel] = {}
         self._closed = False
 
-    def start(self, key: Key, seconds: float, callback: Callable[[], None]) -> None:
-        """Call ``callback`` after ``seconds``, in place of an earlier timer with this key."""
-        self.start_at(key, self._clock.monotonic() + seconds, callback)
+    def start(self, key: Key, seconds: float, callback: Callable[[], None]) -> float:
+        """Call ``callback`` after ``seconds``, in place of an earlier timer with this key.
+
+        Return the time of the clock at which it is called.
+        """
+        when = self._clock.monotonic() + seconds
+        self.start_at(key, when, callback)
+        return when
 
     def start_at(self, key: Key, when: float, callback: Callable[[], None]) -> None:
         """Call ``callback`` at a time of the clock, in place of an earlier timer with this key."""

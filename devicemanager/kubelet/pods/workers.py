@@ -53,6 +53,7 @@ from devicemanager.kubelet.pods.timers import Timers
 from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
+    from devicemanager.core.dra.report import ClaimsExplanation
     from devicemanager.core.explanation.model import AdmissionExplanation
     from devicemanager.core.runoptions import RunOptions
     from devicemanager.core.status import ResourceStatus
@@ -552,6 +553,23 @@ class PodWorkers:
     def start_container(self, uid: str, container: str) -> RunOptions:
         """Start one container of a pod, and return the merged settings of its devices."""
         return self._containers.start(self._store.known(uid), container)
+
+    def explain_claims(self, uid: str) -> ClaimsExplanation:
+        """Explain what the claims of a pod wait for, as ``MockKubelet.explain_claims`` does."""
+        from devicemanager.core.dra.report import ClaimsExplanation
+
+        record = self._store.known(uid)
+        claims = self._dra.explain(record.pod) if record.uses_dra else ()
+        at = record.sync_at
+        return ClaimsExplanation(
+            pod=title(record.pod),
+            phase=str(record.phase),
+            sandbox=record.has_sandbox,
+            ending=record.ending is not None or record.deletion_grace is not None,
+            error=record.sync_error,
+            retry_in=None if at is None else max(0.0, at - self._manager.clock.monotonic()),
+            claims=claims,
+        )
 
     def claim_devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
         """Return the devices of a container's claims by claim, as ``pool/device``."""

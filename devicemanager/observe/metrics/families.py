@@ -10,8 +10,8 @@ from devicemanager.kubelet.telemetry import DeviceCounts
 from devicemanager.observe.metrics.tally import Histogram, Tally
 
 __all__ = [
-    "counter", "of_admissions", "of_devices", "of_plugins", "of_pod_resources", "of_pods",
-    "of_pods_api", "of_resources",
+    "counter", "of_admissions", "of_claims", "of_devices", "of_dra", "of_plugins",
+    "of_pod_resources", "of_pods", "of_pods_api", "of_resources",
 ]  # fmt: skip
 
 _Series = Iterable[tuple[Mapping[str, str], float]]
@@ -29,6 +29,48 @@ def of_plugins(tally: Tally) -> Iterator[Metric]:
         "Duration of Allocate calls, by resource.",
         {(name,): histogram for name, histogram in sorted(tally.allocations.items())},
         ["resource_name"],
+    )
+
+
+def of_dra(tally: Tally, services: Mapping[str, str], *, inverted: bool) -> Iterator[Metric]:
+    """Yield the durations of the DRA manager's operations and of its calls to drivers.
+
+    ``services`` has the version of the service by driver. ``inverted``: the label ``is_error`` is
+    wrong, as in kubelets before 1.36.
+    """
+    if not tally.prepared:
+        return
+    yield _histogram(
+        "dra_operations_duration_seconds",
+        "Time to prepare or unprepare the ResourceClaims of a pod.",
+        {
+            (operation, str(failed is not inverted).lower()): histogram
+            for (operation, failed), histogram in sorted(tally.prepared.items())
+        },
+        ["operation_name", "is_error"],
+    )
+    yield _histogram(
+        "dra_grpc_operations_duration_seconds",
+        "Duration of calls to DRA drivers.",
+        {
+            (driver, f"/k8s.io.kubelet.pkg.apis.dra.{service}.DRAPlugin/{rpc}", code): histogram
+            for (driver, rpc, code), histogram in sorted(tally.driver_calls.items())
+            for service in (services.get(driver, "v1"),)
+        },
+        ["driver_name", "method_name", "grpc_status_code"],
+    )
+
+
+def of_claims(drivers: Iterable[Iterable[str]]) -> Iterator[Metric]:
+    """Yield the gauge of the ResourceClaims in use; ``drivers`` are those of each claim."""
+    counts: dict[str, int] = {"<any>": 0}
+    for each in drivers:
+        for name in ("<any>", *each):
+            counts[name] = counts.get(name, 0) + 1
+    yield _gauge(
+        "dra_resource_claims_in_use",
+        "ResourceClaims that pods of the node hold, by driver.",
+        (({"driver_name": name}, count) for name, count in sorted(counts.items())),
     )
 
 

@@ -47,11 +47,23 @@ class KubeletMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the current metric families of the kubelet's version."""
         kubelet = self._kubelet
-        names = kubelet.settings.behaviour.admission_metrics
+        behaviour = kubelet.settings.behaviour
+        names, inverted = behaviour.admission_metrics, behaviour.dra_error_label_inverted
+        dra = kubelet.telemetry.dra()
+        services = {each.driver: each.service for each in dra.drivers}
         # Families are built inside ``read``, because the tally must not change during this.
         return [
             *self._reader.read(
-                lambda tally: [*families.of_plugins(tally), *families.of_admissions(tally, names)]
+                lambda tally: [
+                    *families.of_plugins(tally),
+                    *families.of_admissions(tally, names),
+                    *families.of_dra(tally, services, inverted=inverted),
+                ]
+            ),
+            *(
+                families.of_claims(each.drivers for each in dra.claims)
+                if behaviour.dra_counts_claims and dra.drivers
+                else ()
             ),
             *families.of_pod_resources(kubelet.telemetry.pod_resources_counters()),
             *families.of_pods_api(kubelet.telemetry.pods_api_counters()),

@@ -16,11 +16,28 @@ from devicemanager.core.topology import PolicyName, ScopeName
 from devicemanager.events.calls.call import Call
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.observe.metrics.tally import Admitted, Allocated, Observation, Registered, Tally
+from devicemanager.observe.metrics.tally import (
+    Admitted,
+    Allocated,
+    DriverCalled,
+    Observation,
+    Prepared,
+    Registered,
+    Tally,
+)
 
 __all__ = ["Reader"]
 
 T = TypeVar("T")
+
+_DRIVER_RPCS: Final = ("NodePrepareResources", "NodeUnprepareResources")
+_OPERATIONS: Final[Mapping[EventKind, tuple[str, bool]]] = {
+    EventKind.CLAIMS_PREPARED: ("PrepareResources", False),
+    EventKind.PREPARE_FAILED: ("PrepareResources", True),
+    EventKind.CLAIMS_UNPREPARED: ("UnprepareResources", False),
+    EventKind.UNPREPARE_FAILED: ("UnprepareResources", True),
+}
+"""Operation of the DRA manager that ends with an event, and True if it failed."""
 
 # Length of the queue at which ``wake`` is called.
 _QUEUE_LIMIT: Final = 1000
@@ -84,6 +101,10 @@ class Reader:
                 details: Mapping[str, Any] = event.details
                 reason = details.get("reason", "")
                 self._put(Admitted(details["seconds"], details["containers"], reason))
+            case kind if kind in _OPERATIONS:
+                operation, failed = _OPERATIONS[kind]
+                seconds: Any = event.details["seconds"]
+                self._put(Prepared(operation, failed, seconds))
             case EventKind.STOPPED:
                 self._put(None)  # the next kubelet instance starts at zero
 
@@ -92,6 +113,8 @@ class Reader:
             self._put(Allocated(call.resource or "", call.duration))
         elif call.rpc == "Register":
             self._put(Registered(call.resource or ""))
+        elif call.rpc in _DRIVER_RPCS:
+            self._put(DriverCalled(call.resource or "", call.rpc, call.code, call.duration))
 
     def _put(self, item: Observation | None) -> None:
         self._queue.append(item)

@@ -12,10 +12,23 @@ import attrs
 
 from devicemanager.core import messages
 
-__all__ = ["OTHERS", "Admitted", "Allocated", "Histogram", "Observation", "Registered", "Tally"]
+__all__ = [
+    "OTHERS",
+    "Admitted",
+    "Allocated",
+    "DriverCalled",
+    "Histogram",
+    "Observation",
+    "Prepared",
+    "Registered",
+    "Tally",
+]
 
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of buckets in seconds: ``DefBuckets`` of the Go client."""
+DRA_SECONDS: Final = tuple(0.1 * 400 ** (n / 14) for n in range(15))
+"""Upper bounds of buckets in seconds, from 0.1 to 40: ``DRADurationBuckets``
+(pkg/kubelet/metrics/metrics.go, v1.32)."""
 MILLISECONDS: Final = tuple(0.05 * 2**n for n in range(15))
 MOST_RESOURCES: Final = 1000
 """Maximum number of resource names that are used as labels. Plugins choose the names, and each name
@@ -82,7 +95,27 @@ class Admitted:
     """Reason of the rejection; empty for an admitted pod."""
 
 
-Observation = Registered | Allocated | Admitted
+@attrs.frozen
+class Prepared:
+    """Observation of a finished preparation of a pod's ResourceClaims, or of its undoing."""
+
+    operation: str
+    """``PrepareResources`` or ``UnprepareResources``."""
+    failed: bool
+    seconds: float
+
+
+@attrs.frozen
+class DriverCalled:
+    """Observation of a finished call to a DRA driver."""
+
+    driver: str
+    rpc: str
+    code: str
+    seconds: float
+
+
+Observation = Registered | Allocated | Admitted | Prepared | DriverCalled
 
 
 class Tally:
@@ -104,6 +137,10 @@ class Tally:
         self.rejections: Counter[str] = Counter()
         self.aligned = 0
         self.not_aligned = 0
+        self.prepared: dict[tuple[str, bool], Histogram] = {}
+        """By operation, and True if it failed."""
+        self.driver_calls: dict[tuple[str, str, str], Histogram] = {}
+        """By driver, RPC and status code."""
 
     def add(self, observation: Observation) -> None:
         """Add one observation to the counts."""
@@ -117,6 +154,15 @@ class Tally:
                 self.allocations[resource].observe(seconds)
             case Admitted():
                 self._admission(observation)
+            case Prepared(operation, failed, seconds):
+                known = self.prepared
+                known.setdefault((operation, failed), Histogram(DRA_SECONDS)).observe(seconds)
+            case DriverCalled(driver, rpc, code, seconds):
+                calls = self.driver_calls
+                key = driver, rpc, code
+                if key not in calls and len(calls) >= MOST_RESOURCES:
+                    key = OTHERS, rpc, code
+                calls.setdefault(key, Histogram(DRA_SECONDS)).observe(seconds)
 
     @staticmethod
     def _label(resource: str, labels: Counter[str] | dict[str, Histogram]) -> str:

@@ -14,10 +14,6 @@ OTHER_BODIES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Requests with the same status code and another body: what differs, by name of the request."""
-OTHER_CODES: Mapping[str, str] = MappingProxyType(
-    {"request of a bad expression": "without a compiler of CEL, all expressions are accepted"}
-)
-"""Requests with another status code, by name of the request."""
 EVERYWHERE = (
     "`metadata.managedFields` does not exist.",
     "`storageVersionHash` does not exist in discovery documents.",

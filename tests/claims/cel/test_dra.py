@@ -92,6 +92,23 @@ def test_unsupported_expressions_say_so():
     assert not stopped.value.is_supported
 
 
+def test_caller_can_stop_an_evaluation():
+    class Stop(Exception):
+        pass
+
+    def spend(units):
+        raise Stop(units)
+
+    selector = compile_selector("lists.range(100000).all(x, x >= 0)")
+    with pytest.raises(Stop):
+        selector.evaluate(DEVICE, spend)
+
+
+def test_attribute_without_a_value_is_an_error():
+    with pytest.raises(CelRuntimeError, match=r"^attribute n: unsupported attribute value$"):
+        answer("true", Device("d", {"n": Attribute("", "")}))
+
+
 def test_broken_attribute_is_an_error_of_every_selector():
     broken = Device("d", {"v": Attribute("version", "1.0")})
     with pytest.raises(CelRuntimeError, match=r"^attribute v: parse semantic version: No Major"):

@@ -282,6 +282,19 @@ def test_pruning_decides_what_trying_everything_cannot():
     assert problem.answer(2_000) is None
 
 
+def test_a_claim_that_never_fits_ends_the_search_for_all():
+    """The last claim has enough devices, but no two with one value."""
+    everything = frozenset(range(20))
+    values = tuple(f"v{n}" for n in range(20))
+    requests = (((5, everything, 0),),) * 3
+    constraints = (None, Match)
+    case = simple(
+        requests, (((2, everything, 0),),), constraints=constraints, values=values, count=20
+    )
+    problem = attrs.evolve(case.problem(), steps=StepBudget(20_000), limit=32)
+    assert problem.answer(2_000) is None
+
+
 def test_a_spent_budget_is_not_a_refusal():
     everything = frozenset(range(20))
     values = tuple(f"v{n % 10}" for n in range(20))

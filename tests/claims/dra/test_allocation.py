@@ -169,9 +169,12 @@ def test_a_selector_is_evaluated_once_for_equal_values(monkeypatch):
 
     seen = []
     evaluate = DraSelector.evaluate
-    monkeypatch.setattr(
-        DraSelector, "evaluate", lambda self, each: seen.append(each) or evaluate(self, each)
-    )
+
+    def counted(self, each, spend):
+        seen.append(each)
+        return evaluate(self, each, spend)
+
+    monkeypatch.setattr(DraSelector, "evaluate", counted)
     devices = [device(f"d{n}", attributes={"m": n % 3, "unread": n}) for n in range(30)]
     wanted = claim(exactly(count=20, **selected(f'device.attributes["{DRIVER}"].m != 2')))
     assert len(names(allocate([wanted], [slice_(*devices)], [GPU], NODE))[0]) == 20

@@ -165,3 +165,38 @@ def test_an_error_of_a_selector_names_the_device_since_1_37():
     assert texts[1].startswith(
         f"claim default/c: selector #0 on device {DRIVER}/p/d0: CEL runtime error: no such key: x."
     )
+
+
+def test_1_34_has_no_alpha_gates():
+    with pytest.raises(ValueError, match=r"DRAConsumableCapacity: not supported in 1\.34: use DRA"):
+        Profile.of("1.34", features=["DRAConsumableCapacity"])
+
+
+OLD = Profile.of("1.34", features=["DRADeviceTaints", "DRAPartitionableDevices"])
+
+
+def solve_in_1_34(wanted, *slices):
+    return allocate([wanted], slices, [GPU], NODE, profile=OLD)
+
+
+def test_1_34_uses_incomplete_pools_and_refuses_invalid_ones():
+    missing = slice_("d0", count=2)
+    assert names(solve_in_1_34(claim(), missing)) == [["d0"]]
+    assert allocate([claim()], [missing], [GPU], NODE) is None
+    with pytest.raises(AllocationError, match="pool p is invalid: duplicate device name x"):
+        solve_in_1_34(claim(), slice_("x", "x"))
+
+
+def test_1_34_heeds_taints_with_any_effect_and_writes_no_tolerations():
+    tainted = device("d0", taints=[{"key": "k", "effect": "None"}])
+    assert solve_in_1_34(claim(), slice_(tainted)) is None
+    tolerations = [{"key": "k", "operator": "Exists"}]
+    (result,) = solve_in_1_34(claim(exactly(tolerations=tolerations)), slice_(tainted))
+    assert "tolerations" not in result["devices"]["results"][0]
+
+
+def test_1_34_has_counters_beside_the_devices():
+    both = slice_(consuming("d0", "3Gi"), consuming("d1", "3Gi"))
+    both["spec"]["sharedCounters"] = counters(memory="4Gi")["spec"]["sharedCounters"]
+    assert names(solve_in_1_34(claim(), both)) == [["d0"]]
+    assert solve_in_1_34(claim(exactly(count=2)), both) is None

@@ -119,6 +119,7 @@ CHANGES = [
     ("dra_claim_per_request", "1.35", "1.36", (True, False)),
     ("dra_health_services", "1.36", "1.37", ((), DRA_HEALTH)),
     ("dra_health_forgets", "1.36", "1.37", (False, True)),
+    ("dra_counts_claims", "1.33", "1.34", (False, True)),
     ("dra_error_label_inverted", "1.35", "1.36", (True, False)),
     ("start_removes", "1.32", "1.33", (StartRemoves.ALL_BUT_DIRECTORIES, StartRemoves.SOCKETS)),
     ("deprecation_file", "1.24", "1.25", (True, False)),

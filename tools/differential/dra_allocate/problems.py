@@ -74,6 +74,8 @@ class _Maker:
         return made
 
     def _features(self) -> list[str]:
+        if self._minor < 36:
+            return [each for each in _STABLE if self._chance(0.93)]
         if self._chance(0.12) and not self._lists:
             return sorted(self._random.sample(_STABLE, self._int(2, 4)))
         found = [each for each in FEATURES if self._chance(0.96)]
@@ -94,10 +96,15 @@ class _Maker:
         pool = {"name": name, "generation": 1, "resourceSliceCount": count}
         prefix = f"{driver[:3]}-{name}-{number}"
         made = [self._slice(f"{prefix}-{each}", driver, pool) for each in range(count)]
-        if self._partitions:
+        if self._partitions and self._minor < 36:
+            # The counters of 1.34 stand beside the devices.
+            counters = self._counters(prefix, driver, pool)["spec"]["sharedCounters"]
+            made, pool["resourceSliceCount"] = made[:1], 1
+            made[0]["spec"]["sharedCounters"] = counters
+        elif self._partitions:
             made.append(self._counters(f"{prefix}-c", driver, pool))
             pool["resourceSliceCount"] += 1
-        if self._chance(0.04):
+        if self._chance(0.04) and made[1:]:
             made.pop(self._int(0, len(made) - 1))
         if self._chance(0.07):
             made += [self._slice(f"old-{number}", driver, {**pool, "generation": 0})]
@@ -247,7 +254,8 @@ class _Maker:
     def _request(self, name: str) -> Json:
         if self._chance(0.25):
             subrequests = [
-                {"name": f"s{each}", **self._details()} for each in range(self._int(1, 3))
+                {"name": f"s{each}", **self._details(in_list=True)}
+                for each in range(self._int(1, 3))
             ]
             return {"name": name, "firstAvailable": subrequests}
         details = self._details()
@@ -255,10 +263,11 @@ class _Maker:
             details["adminAccess"] = True
         return {"name": name, "exactly": details}
 
-    def _details(self) -> Json:
+    def _details(self, *, in_list: bool = False) -> Json:
         name = self._pick(("gpu", "any", "any", "net")) if self._chance(0.995) else "missing"
         made: Json = {"deviceClassName": name}
-        if self._chance(0.08):
+        # In 1.34, All in a list continues with the first option of the list.
+        if self._chance(0.08) and (self._minor >= 36 or not in_list):
             made["allocationMode"] = "All"
         else:
             made |= {"allocationMode": "ExactCount", "count": self._pick((1, 1, 1, 1, 2, 2, 3))}
@@ -311,7 +320,9 @@ class _Maker:
         name = f"{self._pick(_DRIVERS)}/{self._pick(names)}"
         if self._chance(0.4):
             name = "topo.io/root"
-        made: Json = {"distinctAttribute" if self._chance(0.35) else "matchAttribute": name}
+        # 1.34 knows distinctAttribute only with alpha gates.
+        distinct = 0.35 if self._minor >= 36 else 0.02
+        made: Json = {"distinctAttribute" if self._chance(distinct) else "matchAttribute": name}
         if self._chance(0.35):
             made["requests"] = self._some_names(requests)
         return made

@@ -22,7 +22,7 @@ from tools.differential.versions import minor
 from tools.replay.dra_allocate import Problem, replay_problem
 
 _SOURCES: Final = Path(__file__).parent / "go"
-RELEASES: Final = ("1.36.3", "1.37.2")
+RELEASES: Final = ("1.34.4", "1.36.3", "1.37.2")
 """Releases with which problems are compared."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -17,6 +17,7 @@ from devicemanager.claims.cel.functions.arithmetic import (
     checked_int,
     checked_uint,
 )
+from devicemanager.claims.cel.limits import NoAnswer
 from devicemanager.claims.cel.values import (
     CelError,
     Duration,
@@ -28,8 +29,11 @@ from devicemanager.claims.cel.values import (
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}\Z")
 _DOUBLE = re.compile(
-    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)\Z", re.I
+    r"[+-]?(?:(?:[0-9_]+\.?[0-9_]*|\.[0-9_]+)(?:e[+-]?[0-9_]+)?|inf(?:inity)?|nan)\Z", re.I
 )
+_HEX_DOUBLE = re.compile(r"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+\Z", re.I)
+_MISPLACED = re.compile(r"(?<![0-9])_|_(?![0-9])")
+"""Underscore that does not separate digits."""
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 _DURATION_PART = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 _UNITS = {
@@ -77,12 +81,22 @@ def _string_to_uint(text: str) -> UInt:
 
 def string_to_double(text: str) -> float:
     """Evaluate ``double('1.5')``."""
-    if not _DOUBLE.match(text):
+    number = _double(text)
+    if number is None:
         raise _fails(text, "double")
-    number = float(text)
     if math.isinf(number) and not text.lower().lstrip("+-").startswith("inf"):
         raise _fails(text, "double")
     return number
+
+
+def _double(text: str) -> float | None:
+    try:
+        if _HEX_DOUBLE.match(text):
+            return float.fromhex(text)
+        is_number = _DOUBLE.match(text) and not _MISPLACED.search(text)
+        return float(text.replace("_", "")) if is_number else None
+    except (OverflowError, ValueError):
+        return None
 
 
 def _string_to_bool(text: str) -> bool:
@@ -131,6 +145,11 @@ def string_to_duration(text: str) -> Duration:
     return Duration(sign * total)
 
 
+def _int_to_duration(number: int) -> Duration:
+    # The overload is declared, but cel-go does not implement it.
+    raise _fails(number, "google.protobuf.Duration")
+
+
 def duration_to_string(duration: Duration) -> str:
     """Evaluate ``string(duration)``."""
     return gotext.plain_double(duration.nanos / SECOND) + "s"
@@ -169,17 +188,30 @@ def _int_to_timestamp(seconds: int) -> Timestamp:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _moment(stamp: Timestamp, zone: tzinfo) -> datetime:
-    moment = _EPOCH + timedelta(seconds=stamp.nanos // SECOND)
+def _local(stamp: Timestamp, zone: str) -> datetime:
+    """Return the time of a timestamp in a zone, such as ``Europe/Berlin`` or ``-03:30``."""
+    if ":" in zone:
+        return _shifted(stamp, 60 * _offset(zone))
     try:
-        return moment.astimezone(zone)
+        return _shifted(stamp, 0).astimezone(_zone(zone))
     except OverflowError:
-        raise CelError("timestamp overflow") from None
+        raise NoAnswer(_YEARS) from None
+
+
+_YEARS = "not supported: a local time outside of the years 1 to 9999"
+
+
+def _shifted(stamp: Timestamp, offset: int) -> datetime:
+    """Return the time of a timestamp at an offset in seconds."""
+    try:
+        return _EPOCH + timedelta(seconds=stamp.nanos // SECOND + offset)
+    except OverflowError:
+        raise NoAnswer(_YEARS) from None
 
 
 def timestamp_to_string(stamp: Timestamp) -> str:
     """Evaluate ``string(timestamp)``."""
-    moment = _moment(stamp, timezone(timedelta(seconds=stamp.offset)))
+    moment = _shifted(stamp, stamp.offset)
     fraction = f"{stamp.nanos % SECOND:09d}".rstrip("0")
     zone = "Z"
     if stamp.offset:
@@ -190,9 +222,6 @@ def timestamp_to_string(stamp: Timestamp) -> str:
 
 
 def _zone(name: str) -> tzinfo:
-    """Return a time zone: a name such as ``Europe/Berlin``, or an offset such as ``-03:30``."""
-    if ":" in name:
-        return timezone(timedelta(minutes=_offset(name)))
     if name in ("", "UTC"):
         return UTC
     try:
@@ -208,10 +237,7 @@ def _offset(name: str) -> int:
         if number is None:
             raise CelError(f"strconv.Atoi: parsing {gotext.quote(text)}: invalid syntax")
     hours, minutes = numbers[0] or 0, numbers[1] or 0
-    offset = hours * 60 + (-minutes if name.startswith("-") else minutes)
-    if not -24 * 60 < offset < 24 * 60:
-        raise CelError(f"the offset {name} is a day or more: use one below 24:00")
-    return offset
+    return hours * 60 + (-minutes if name.startswith("-") else minutes)
 
 
 _PARTS: dict[str, Callable[[datetime], int]] = {
@@ -228,11 +254,11 @@ _PARTS: dict[str, Callable[[datetime], int]] = {
 
 
 def _part(of: Callable[[datetime], int]) -> Callable[..., int]:
-    return lambda stamp, zone="UTC": of(_moment(stamp, _zone(zone)))
+    return lambda stamp, zone="UTC": of(_local(stamp, zone))
 
 
 def _milliseconds(stamp: Timestamp, zone: str = "UTC") -> int:
-    _zone(zone)
+    _local(stamp, zone)
     return stamp.nanos % SECOND // 10**6
 
 
@@ -268,7 +294,7 @@ IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     "int64_to_double": float,
     "string_to_double": string_to_double,
     "uint64_to_double": float,
-    "int64_to_duration": Duration,
+    "int64_to_duration": _int_to_duration,
     "string_to_duration": string_to_duration,
     "double_to_int64": _double_to_int,
     "duration_to_int64": lambda duration: duration.nanos,

@@ -63,9 +63,10 @@ Show = Callable[[str, int, int], str]
 """Writer of one argument: letter of the clause, precision, index of the argument."""
 
 
-def run(text: str, count: int, show: Show) -> tuple[str, int]:
+def run(text: str, count: int, show: Show, is_checked: bool = False) -> tuple[str, int]:
     """Replace the clauses of a format that has ``count`` arguments.
 
+    ``is_checked``: True for the check at compile time, which finds an unfinished clause first.
     Return the text and the number of arguments used. Raises FormatFault.
     """
     parts: list[str] = []
@@ -76,18 +77,13 @@ def run(text: str, count: int, show: Show) -> tuple[str, int]:
         if match[1]:
             parts.append("%")
             continue
+        if used >= count and match.end() == match.start() + 1 and is_checked:
+            raise FormatFault("unexpected end of string")
         if used >= count:
             raise FormatFault(f"index {used} out of range")
         parts.append(show(*_clause(match), used))
         used += 1
     return "".join([*parts, text[end:]]), used
-
-
-def check_arguments(text: str, count: int, show: Show) -> int:
-    """Check a constant format; return the number of arguments used. Raises FormatFault."""
-
-    # The check reads the arguments lazily: a missing one is only an error of the clause.
-    return run(text, max(count, len(text)), show)[1]
 
 
 def _clause(match: re.Match[str]) -> tuple[str, int]:
@@ -128,13 +124,23 @@ def _string(value: Value, _: int) -> str | None:
     return _TEXTS[type(value)](value) if type(value) in _TEXTS else None
 
 
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        what = '"invalid UTF-8 in bytes, cannot convert to string"'
+        raise FormatFault(
+            f"error during formatting: could not convert argument {what} to string"
+        ) from None
+
+
 _TEXTS: dict[type, Callable[[Any], str]] = {
     bool: lambda value: str(value).lower(),
     int: str,
     UInt: lambda value: str(int(value)),
     float: gotext.double,
     str: str,
-    bytes: lambda value: value.decode(errors="replace"),
+    bytes: _decoded,
     type(None): lambda _: "null",
     Duration: duration_to_string,
     Timestamp: timestamp_to_string,
@@ -148,7 +154,7 @@ def _literal(value: Value) -> str:
         case str():
             return gotext.quote(value)
         case bytes():
-            return f"b{gotext.quote_bytes(value)}"
+            return f"b{gotext.quote(_decoded(value))}"
         case float():
             shown = _fixed(value, _PRECISION) or ""
             return shown if shown[-1:].isdigit() else gotext.quote(shown)

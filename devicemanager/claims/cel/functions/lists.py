@@ -15,6 +15,7 @@ from devicemanager.claims.cel.values import (
     NO_OVERLOAD,
     CelError,
     Duration,
+    InternalError,
     Map,
     UInt,
     Value,
@@ -79,6 +80,8 @@ def _slice(values: list[Value], start: int, end: int) -> list[Value]:
 
 
 def _flatten(values: list[Value], depth: int = 1) -> list[Value]:
+    if type(depth) is not int:
+        raise InternalError("interface conversion: the depth is not types.Int")
     if depth < 0:
         raise CelError("level must be non-negative")
     flat: list[Value] = []

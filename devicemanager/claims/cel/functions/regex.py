@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -24,6 +25,8 @@ def compiled(pattern: str) -> Any:
             "CEL expressions need google-re2:"
             f" pip install 'kubelet-devicemanager[claims]' ({error})"
         ) from None
+    if _any_byte(pattern):
+        raise CelError(f"error parsing regexp: invalid escape sequence: `{_ANY_BYTE}`")
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MAX_PROGRAM
@@ -31,6 +34,15 @@ def compiled(pattern: str) -> Any:
         return re2.compile(pattern, options)
     except re2.error as error:
         raise CelError(f"error parsing regexp: {_go_text(_text(error))}") from None
+
+
+_ANY_BYTE = "\\C"
+"""Escape for any byte, which RE2 knows and Go does not."""
+_ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(.)", re.DOTALL)
+
+
+def _any_byte(pattern: str) -> bool:
+    return any(match[1] == "C" for match in _ESCAPE.finditer(pattern))
 
 
 def _text(error: Exception) -> str:
@@ -53,7 +65,7 @@ _GO_TEXTS = {
 def _go_text(text: str) -> str:
     """Translate an error of RE2; Go quotes the faulty part in back quotes."""
     what, _, part = text.partition(": ")
-    return f"{_GO_TEXTS.get(what, what)}: `{part}`" if part else _GO_TEXTS.get(what, what)
+    return f"{_GO_TEXTS.get(what, what)}: `{part}`"
 
 
 def matches(text: str, pattern: str) -> bool:

@@ -40,11 +40,9 @@ def _char_at(text: str, index: int) -> str:
 
 
 def _index_of(text: str, part: str, offset: int = 0) -> int:
-    if not part:
-        return offset
     if offset < 0:
         raise CelError(f"index out of range: {offset}")
-    return text.find(part, offset)
+    return text.find(part, offset) if part else min(offset, len(text))
 
 
 def _last_index_of(text: str, part: str) -> int:
@@ -52,10 +50,10 @@ def _last_index_of(text: str, part: str) -> int:
 
 
 def _last_index_from(text: str, part: str, offset: int) -> int:
-    if not part:
-        return offset
     if offset < 0:
         raise CelError(f"index out of range: {offset}")
+    if not part:
+        return min(offset, len(text))
     return -1 if offset >= len(text) else text.rfind(part, 0, offset + len(part))
 
 
@@ -93,6 +91,17 @@ def _join(parts: list[str], separator: str = "") -> str:
     check_size(sum(map(len, parts)) + len(separator) * len(parts))
     return separator.join(parts)
 
+
+def _unbounded(search: Callable[[str, str, int], int]) -> Callable[[str, str, int], int]:
+    """Return a search that finds an empty text at any offset, even outside of the text."""
+    return lambda text, part, offset: search(text, part, offset) if part else offset
+
+
+IMPLEMENTATIONS_1_36: dict[str, Callable[..., Any]] = {
+    "string_index_of_string_int": _unbounded(_index_of),
+    "string_last_index_of_string_int": _unbounded(_last_index_from),
+}
+"""Functions that differ in Kubernetes 1.36."""
 
 IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     "contains_string": lambda text, part: part in text,

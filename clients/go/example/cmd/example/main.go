@@ -14,10 +14,15 @@ import (
 func main() {
 	dir := flag.String("dir", "/var/lib/kubelet/device-plugins", "the kubelet's plugin directory")
 	count := flag.Int("count", 4, "number of devices")
+	broken := flag.String("broken", "", "directory with an empty file per broken device")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := example.New(*dir, *count).Run(ctx); err != nil {
+	plugin := example.New(*dir, *count)
+	if *broken != "" {
+		go plugin.WatchHealth(ctx, *broken)
+	}
+	if err := plugin.Run(ctx); err != nil {
 		log.Fatal(err)
 	}
 }

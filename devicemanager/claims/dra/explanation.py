@@ -1,0 +1,67 @@
+"""Why claims do not fit on a node: for each device, the first rule that excludes it.
+
+In:  a call whose claims were read, and did not fit.
+Out: lines of text: each request with the rules, and the devices that each rule excludes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from devicemanager.claims.dra.pools import Source
+from devicemanager.claims.dra.requests import Call, ClaimRequests, RequestOption, key_of
+
+_SHOWN = 3
+"""Number of devices that a line names."""
+
+
+def lines(call: Call, read: Sequence[ClaimRequests]) -> Iterator[str]:
+    """Yield the reasons, request by request. Raises AllocationError and OutOfStepsError."""
+    for pool in call.offer.pools:
+        if not pool.is_usable:
+            yield f"pool {pool.name} is not used: {pool.invalid or 'slices are missing'}"
+    for claim in read:
+        for options in claim.requests:
+            for option in options:
+                yield from _of_option(call, key_of(claim.claim), option)
+
+
+def _of_option(call: Call, claim: str, option: RequestOption) -> Iterator[str]:
+    by_rule: dict[str, list[str]] = {}
+    usable = 0
+    for number, source in enumerate(call.offer.sources):
+        rule = _rule(call, option, number, source)
+        if rule is None:
+            usable += 1
+        else:
+            name = "/".join(call.offer.inventory.devices[number].key)
+            by_rule.setdefault(rule, []).append(name)
+    count = "all" if option.option.every is not None else str(option.option.count)
+    yield f"claim {claim}, request {option.name}: wants {count} devices, {usable} are usable"
+    for rule, names in by_rule.items():
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        yield f"  {rule}: {', '.join(names[:_SHOWN])}{more}"
+    if not by_rule or usable >= max(option.option.count, 1):
+        yield "  enough devices for this request alone; not with the other requests or constraints"
+
+
+def _rule(call: Call, option: RequestOption, number: int, source: Source) -> str | None:
+    """Return the first rule that excludes a device from an option."""
+    view, bit, candidate = call.view, 1 << number, option.candidate
+    if view.exclusive & bit and not option.option.is_admin:
+        return "allocated to another claim"
+    for selector in candidate.selectors:
+        if not call.selectors.match((selector,), source, call.steps):
+            return f"{selector.owner}, selector #{selector.index} is false: {selector.expression}"
+    if not candidate.accepts(number):
+        return "not for this node, or its capacity cannot be requested so"
+    used = view.allocated.get(number, {})
+    totals = source.facts.totals
+    for name, amount in candidate.consumes(number).items():
+        if amount + used.get(name, 0) > totals[name]:
+            return f"too little {name} left"
+    if view.unaffordable & bit:
+        return "too little is left of the counters of its pool"
+    if not candidate.permits(number):
+        return "a taint is not tolerated, or a feature gate is off"
+    return None

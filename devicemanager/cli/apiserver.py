@@ -1,0 +1,176 @@
+"""``devicemanager apiserver``: run an API server for drivers and controllers under test."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from devicemanager.cli.files import add_directory, add_file
+from devicemanager.cli.options import CommandError, add_format, add_repeated, command
+from devicemanager.cli.output import clean
+
+if TYPE_CHECKING:
+    from devicemanager.apiserver import FakeApiServer, LoggedRequest, Request
+    from devicemanager.cli.options import Subparsers
+
+_DESCRIPTION = """\
+Run an API server on loopback until SIGTERM or Ctrl-C. It stores nodes, pods and the objects of
+resource.k8s.io in memory, and needs no etcd. Each request is printed as a line.
+"""
+_MAX_PORT = 65535
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add ``devicemanager apiserver`` and its options."""
+    parser = command(
+        subparsers, "apiserver", _run, "run an API server that DRA drivers accept", _DESCRIPTION
+    )
+    parser.add_argument(
+        "--port", type=_port, default=0, metavar="P", help="port (default: a free one)"
+    )
+    add_file(parser, "--kubeconfig", "write a kubeconfig for the server")
+    add_directory(
+        parser,
+        "--in-cluster",
+        "serve TLS, and write token, ca.crt and namespace for programs that know only the "
+        "in-cluster configuration; needs openssl",
+    )
+    parser.add_argument(
+        "--namespace", default="default", help="namespace of such programs (default: default)"
+    )
+    _add_content(parser)
+    add_format(parser, "text", "json")
+
+
+def _add_content(parser: argparse.ArgumentParser) -> None:
+    add_repeated(parser, "--file", "PATH", "create the objects in a file or directory")
+    add_repeated(parser, "--crd", "PATH", "store the kinds that a CRD file names, unchecked")
+    add_repeated(parser, "--node", "NAME", "create a Node object")
+    add_repeated(parser, "--hide", "VERSION", "do not serve a version: resource.k8s.io/v1")
+    add_repeated(parser, "--feature-gate", "NAME", "turn a feature gate on")
+    add_repeated(
+        parser,
+        "--fail",
+        "CODE[:VERB[:RESOURCE[:TIMES]]]",
+        "respond with a status code, as 409:update:resourceslices:3",
+        type=_failure,
+    )
+    parser.add_argument(
+        "--controllers",
+        action="store_true",
+        help="run the scheduler and the controllers of nodes, Jobs and claims",
+    )
+    parser.add_argument(
+        "--strict-claims",
+        action="store_true",
+        help="with --controllers: remove reservations for pods that do not exist from every "
+        "claim, as in a cluster; otherwise claims that you hand in are left alone",
+    )
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _MAX_PORT:
+        raise argparse.ArgumentTypeError(f"invalid port {text!r}: use a number up to {_MAX_PORT}")
+    return int(text)
+
+
+class _Failure(NamedTuple):
+    code: int
+    verb: str
+    resource: str
+    times: int | None
+
+    def matches(self, request: Request) -> bool:
+        """True if the fault is for this request."""
+        return self.verb in ("", request.verb) and self.resource in ("", request.resource)
+
+
+def _failure(text: str) -> _Failure:
+    code, verb, resource, times, *rest = *text.split(":"), "", "", ""
+    if not code.isdecimal() or not 400 <= int(code) < 600 or any(rest):
+        raise argparse.ArgumentTypeError(
+            f"invalid failure {text!r}: use CODE[:VERB[:RESOURCE[:TIMES]]] with a code from 400 "
+            "to 599"
+        )
+    if times and not times.isdecimal():
+        raise argparse.ArgumentTypeError(f"invalid number of times {times!r}: use a number")
+    return _Failure(int(code), verb, resource, int(times) if times else None)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from devicemanager.cli.stopping import Stopped, StopSignals
+
+    with StopSignals() as signals, contextlib.ExitStack() as stack:
+        server = _server(args)
+        _fill(server, args)
+        stack.enter_context(server)
+        if args.controllers:
+            from devicemanager.apiserver import Controllers
+
+            stack.enter_context(Controllers(server, strict_claims=args.strict_claims))
+        _announce(server, args)
+        with contextlib.suppress(Stopped), signals.interruptible():
+            for request in server.log.follow():
+                _print(args.output, request)
+    return 0
+
+
+def _server(args: argparse.Namespace) -> FakeApiServer:
+    from devicemanager.apiserver import FakeApiServer, InCluster
+    from devicemanager.cli.dra_files import read_objects
+
+    try:
+        files = args.in_cluster and InCluster.create(Path(args.in_cluster), args.namespace)
+        return FakeApiServer(
+            port=args.port,
+            in_cluster=files or None,
+            hidden=args.hide,
+            feature_gates=args.feature_gate,
+            definitions=read_objects(args.crd),
+        )
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def _fill(server: FakeApiServer, args: argparse.Namespace) -> None:
+    """Create the objects and faults that the options name."""
+    from devicemanager.apiserver import StatusError
+    from devicemanager.cli.dra_files import read_objects
+
+    nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": n}} for n in args.node]
+    for each in [*nodes, *read_objects(args.file)]:
+        try:
+            server.load(each)
+        except (StatusError, ValueError) as error:
+            raise CommandError(f"--file: {error}") from None
+    for fault in args.fail:
+        server.faults.fail(fault.code, fault.matches, times=fault.times)
+
+
+def _announce(server: FakeApiServer, args: argparse.Namespace) -> None:
+    if args.kubeconfig:
+        server.kubeconfig(Path(args.kubeconfig))
+    environment = server.environment if args.in_cluster else {}
+    if args.output == "json":
+        print(json.dumps({"url": server.url, "environment": environment}), flush=True)
+        return
+    print(f"serving {server.url}")
+    for name, value in environment.items():
+        print(f"export {name}={value}")
+    print(end="", flush=True)
+
+
+def _print(form: str, request: LoggedRequest) -> None:
+    if form == "json":
+        facts = {
+            "method": request.method,
+            "path": request.path,
+            "code": request.code,
+            "agent": request.agent,
+        }
+        print(json.dumps(facts), flush=True)
+    else:
+        print(clean(f"{request.code} {request.method} {request.path}"), flush=True)

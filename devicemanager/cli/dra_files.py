@@ -1,0 +1,121 @@
+"""Objects of resource.k8s.io for ``devicemanager dra``: from files, or from an API server."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from devicemanager.cli.files import STANDARD_INPUT, add_file, read_file
+from devicemanager.cli.options import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Object = dict[str, Any]
+
+_MAX_FILE = 64 << 20
+"""Largest file in bytes: a node with 10,000 devices has slices of some megabytes."""
+_MAX_VALUES = 5_000_000
+_SUFFIXES = (".yaml", ".yml", ".json")
+_GROUP = "/apis/resource.k8s.io"
+_VERSIONS = ("v1", "v1beta2", "v1beta1")
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where the objects are."""
+    add_file(
+        parser,
+        "paths",
+        "file or directory with objects in YAML or JSON; - is standard input. Without it, the "
+        "objects are read from an API server",
+        nargs="*",
+        metavar="PATH",
+    )
+    add_file(parser, "--kubeconfig", "kubeconfig of the API server (default: as kubectl)")
+
+
+def objects(args: argparse.Namespace, plural: str) -> list[Object]:
+    """Return the objects of a resource type such as ``resourceslices``, at v1.
+
+    Raises CommandError for a file, and ClusterError or ApiError for an API server.
+    """
+    if not args.paths:
+        return _from_server(args.kubeconfig, plural)
+    if args.kubeconfig:
+        raise CommandError("--kubeconfig and files exclude each other: give one of them")
+    return _from_files(args.paths, plural)
+
+
+def read_objects(paths: Sequence[str]) -> list[Object]:
+    """Return all objects in files and directories, those of lists one by one.
+
+    Raises CommandError for a file that cannot be read or is not YAML.
+    """
+    from devicemanager.apiserver.offline import listed
+
+    return [
+        found for path in _files(paths) for value in _documents(path) for found in listed(value)
+    ]
+
+
+def _files(paths: Sequence[str]) -> Iterator[str]:
+    for path in paths:
+        if path != STANDARD_INPUT and Path(path).is_dir():
+            inside = sorted(each for each in Path(path).rglob("*") if each.suffix in _SUFFIXES)
+            if not inside:
+                raise CommandError(f"{path}: no files that end with {', '.join(_SUFFIXES)}")
+            yield from map(str, inside)
+        else:
+            yield path
+
+
+def _documents(path: str) -> list[Any]:
+    from devicemanager.objects.manifests.documents import load_documents
+    from devicemanager.objects.manifests.errors import ManifestError
+
+    try:
+        text = read_file(path, _MAX_FILE).decode()
+        found = load_documents(text, _MAX_FILE, _MAX_VALUES, f"larger than {_MAX_FILE} bytes")
+    except UnicodeDecodeError:
+        raise CommandError(f"{path}: not UTF-8 text") from None
+    except ManifestError as error:
+        raise CommandError(f"{path}: {error}") from None
+    return [each for value in found for each in (value if isinstance(value, list) else [value])]
+
+
+def _from_files(paths: Sequence[str], plural: str) -> list[Object]:
+    from devicemanager.apiserver.conversion import to_stored
+    from devicemanager.apiserver.kinds import KINDS, Kinds
+
+    wanted, kinds = KINDS[plural], Kinds()
+    found = []
+    for each in read_objects(paths):
+        version = str(each.get("apiVersion", ""))
+        if each.get("kind") == wanted.name and version in kinds.versions(wanted):
+            found.append(to_stored(wanted, version, each))
+    return found
+
+
+def _from_server(kubeconfig: str | None, plural: str) -> list[Object]:
+    from devicemanager.apiserver.conversion import to_stored
+    from devicemanager.apiserver.kinds import KINDS
+    from devicemanager.client.api import ApiClient
+    from devicemanager.client.credentials import load
+    from devicemanager.client.errors import NotFound
+    from devicemanager.client.reflector import pages
+
+    client = ApiClient(load(None if kubeconfig is None else Path(kubeconfig)))
+    try:
+        for version in _VERSIONS:
+            try:
+                listed = list(pages(client, f"{_GROUP}/{version}/{plural}"))
+            except NotFound:
+                continue
+            kind = KINDS[plural]
+            api_version = f"resource.k8s.io/{version}"
+            return [to_stored(kind, api_version, each) for page in listed for each in page["items"]]
+    finally:
+        client.close()
+    raise CommandError("the API server has no resource.k8s.io: it needs Kubernetes 1.32 or later")

@@ -1,0 +1,82 @@
+"""Which process runs a node: an annotation of the node's Lease, and checks before a take-over."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from devicemanager.client.api import ApiClient
+from devicemanager.client.errors import ClusterError, NotFound
+from devicemanager.client.lease_controller import HOLDER, PATH
+from devicemanager.client.protocol import JsonObject
+
+__all__ = ["check_holders", "this_process"]
+
+_MOST: Final = 100
+"""Largest number of leases to read: nodes of one process have leases of one age."""
+
+
+def this_process() -> str:
+    """Return the text that names this process on a Lease: host name and process ID."""
+    return f"{os.uname().nodename}/{os.getpid()}"
+
+
+def check_holders(api: ApiClient, nodes: Iterable[str], now: float | None = None) -> None:
+    """Raise ClusterError if another process runs one of these nodes.
+
+    ``now`` is the time in seconds since the epoch; None for the current time. Raises ApiError if a
+    lease cannot be read.
+    """
+    names = sorted(nodes)
+    for name in names[:_MOST]:
+        try:
+            lease = api.attempt("GET", f"{PATH}/{name}")
+        except NotFound:
+            continue
+        age = _age(lease, time.time() if now is None else now)
+        if age is not None and not _is_ended(lease):
+            raise ClusterError(
+                f"node {name} and {len(names) - 1} more exist, and {_holder(lease)} runs them: the "
+                f"lease was renewed {age:.0f} s ago: use another --prefix, or --take-over"
+            )
+
+
+def _age(lease: JsonObject, now: float) -> float | None:
+    """Return the seconds since the last renewal of a lease; None if it has expired."""
+    spec = lease.get("spec") or {}
+    try:
+        renewed = datetime.fromisoformat(spec["renewTime"]).timestamp()
+        duration = float(spec["leaseDurationSeconds"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    age = max(0.0, now - renewed)
+    return age if age < duration else None
+
+
+def _holder(lease: JsonObject) -> str:
+    annotations = (lease.get("metadata") or {}).get("annotations") or {}
+    found = str(annotations.get(HOLDER) or "")
+    host, _, process = found.rpartition("/")
+    return f"process {process} on {host}" if host else "another process"
+
+
+def _is_ended(lease: JsonObject) -> bool:
+    """True if the process that renewed a lease was on this machine and has ended."""
+    annotations = (lease.get("metadata") or {}).get("annotations") or {}
+    host, _, process = str(annotations.get(HOLDER) or "").rpartition("/")
+    if host != os.uname().nodename or not process.isdecimal():
+        return False
+    return int(process) == os.getpid() or not _is_alive(int(process))
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

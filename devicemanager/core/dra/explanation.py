@@ -1,0 +1,112 @@
+"""Why the claims of a pod are not prepared: for each claim, the first step that fails.
+
+The steps and their order are those of ``prepare``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from devicemanager.core.dra.cache import ClaimCache
+from devicemanager.core.dra.drivers import Drivers
+from devicemanager.core.dra.errors import DraError
+from devicemanager.core.dra.model import ClaimInfo, ClaimKey, PodClaims, ResourceClaim
+from devicemanager.core.dra.names import claim_name
+from devicemanager.core.dra.report import ClaimExplanation, ClaimState
+from devicemanager.core.dra.rules import DraRules
+
+__all__ = ["Fetched", "explain"]
+
+Fetched = ResourceClaim | str
+"""A ResourceClaim, or the API server's error."""
+
+
+def explain(
+    pod: PodClaims,
+    fetch: Callable[[str], Fetched],
+    cache: ClaimCache,
+    drivers: Drivers,
+    rules: DraRules,
+    absent: Mapping[str, str],
+) -> tuple[ClaimExplanation, ...]:
+    """Return the state of each claim of a pod.
+
+    ``fetch`` returns the ResourceClaim with a name in the pod's namespace. ``absent`` says since
+    when drivers are not registered.
+    """
+
+    def entries() -> Iterator[ClaimExplanation]:
+        for entry in pod.claims:
+            try:
+                name = claim_name(pod, entry, rules)
+            except DraError as error:
+                text = f"{error}: the claim controller creates it from the template"
+                yield _made(entry.name, None, ClaimState.NOT_CREATED, text)
+                continue
+            if name is None:
+                yield _made(entry.name, None, ClaimState.NOT_NEEDED, "no claim is needed")
+                continue
+            owner = pod.uid if name.owned else None
+            state, text = _state(fetch(name.name), owner, pod, cache, drivers, absent)
+            yield _made(entry.name, name.name, state, text)
+        if pod.extended is not None:
+            claim = pod.extended.claim
+            state, text = _state(fetch(claim), None, pod, cache, drivers, absent)
+            yield _made("", claim, state, text)
+
+    return tuple(entries())
+
+
+def _made(entry: str, claim: str | None, state: ClaimState, text: str) -> ClaimExplanation:
+    return ClaimExplanation(entry=entry, claim=claim, state=state, text=text)
+
+
+def _state(
+    claim: Fetched,
+    owner: str | None,
+    pod: PodClaims,
+    cache: ClaimCache,
+    drivers: Drivers,
+    absent: Mapping[str, str],
+) -> tuple[ClaimState, str]:
+    if isinstance(claim, str):
+        return ClaimState.NOT_FOUND, claim
+    if owner is not None and claim.owner != owner:
+        return ClaimState.NOT_OWNED, "the claim was created for another pod"
+    if claim.results is None:
+        return (
+            ClaimState.NOT_ALLOCATED,
+            "the claim is not allocated: `devicemanager dra allocate` shows why it does not fit",
+        )
+    if pod.uid not in claim.reserved:
+        return (
+            ClaimState.NOT_RESERVED,
+            "the claim is not reserved for the pod: the scheduler adds the pod's UID "
+            f"{pod.uid} to status.reservedFor",
+        )
+    for driver in sorted({each.driver for each in claim.results}):
+        try:
+            instance = drivers.lookup(driver)
+        except DraError as error:
+            return ClaimState.NO_DRIVER, f"{error}: {absent.get(driver, _NEVER)}"
+        if not instance.connected:
+            text = f"DRA driver {driver} does not accept connections on {instance.endpoint}"
+            return ClaimState.NOT_CONNECTED, text
+    return _held(cache.get(ClaimKey(claim.namespace, claim.name)), claim)
+
+
+_NEVER = "it has not registered since the kubelet started"
+
+
+def _held(held: ClaimInfo | None, claim: ResourceClaim) -> tuple[ClaimState, str]:
+    if held is not None and held.uid != claim.uid:
+        return (
+            ClaimState.OTHER_UID,
+            f"the node still holds an older claim with this name and the UID {held.uid}, for the "
+            f"pods {', '.join(sorted(held.pods))}",
+        )
+    if held is not None and held.unpreparing:
+        return ClaimState.UNPREPARING, "a driver still unprepares the claim for another pod"
+    if held is not None and held.prepared:
+        return ClaimState.PREPARED, "prepared"
+    return ClaimState.NOT_PREPARED, "nothing is missing, but no driver has prepared the claim yet"

@@ -1,0 +1,149 @@
+"""Allocation of a pod's ResourceClaims in memory, as the scheduler and the claim controller do.
+
+In:  ResourceSlices, DeviceClasses and ResourceClaimTemplates that the test offers; a pod.
+Out: the pod's claims, created from templates, allocated and reserved for it. They are released
+     when the drivers have unprepared them, and those from templates are deleted.
+
+Claims that the test has allocated itself stay as they are: the finalizer of the scheduler marks
+those of this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from devicemanager.claims.dra import AllocationError, Allocator, InUse, Node, with_defaults
+from devicemanager.claims.dra import pods as dra_pods
+from devicemanager.claims.errors import DoesNotFit
+from devicemanager.core.errors import RequestError
+from devicemanager.core.pods import Pod
+from devicemanager.events.stream import Event, EventKind, EventStream
+from devicemanager.kubelet.dra.claim_source import ResourceClaims
+from devicemanager.objects.manifests import stable_uid
+from devicemanager.objects.manifests.documents import load_documents
+from devicemanager.objects.manifests.resource_claims import JsonClaim
+from devicemanager.objects.manifests.sources import client_object, text_of
+
+_SUFFIX = 5
+"""Number of characters that end a generated name."""
+
+
+class ClaimAllocation:
+    """Allocation of the claims of a node's pods, from what ``ResourceClaims.offer`` got."""
+
+    def __init__(self, claims: ResourceClaims, node: str, events: EventStream) -> None:
+        self._claims = claims
+        self._node = Node(node)
+        events.subscribe(self._release)
+
+    def allocate(self, pod: Pod, manifest: object) -> Pod:
+        """Return the pod with the names of its claims, which are allocated and reserved for it.
+
+        Raises DoesNotFit if the claims do not fit on the node, AllocationError for an error in an
+        object, and RequestError for a missing template. Then nothing has changed.
+        """
+        made = self._from_templates(pod, template_names(manifest))
+        statuses = {
+            **pod.claim_statuses,
+            **{e: claim["metadata"]["name"] for e, claim in made.items()},
+        }
+        names = {*pod.resource_claims.values(), *statuses.values()}
+        known = [self._claims.get(pod.namespace, name) for name in sorted(filter(None, names))]
+        claims = [*(each for each in known if each is not None), *made.values()]
+        new = [each for each in claims if not dra_pods.is_allocated(each)]
+        for claim in self._allocated(pod, new):
+            self._claims.apply(claim, namespace=pod.namespace)
+        return pod if statuses == pod.claim_statuses else attrs.evolve(pod, claim_statuses=statuses)
+
+    def _from_templates(self, pod: Pod, templates: Mapping[str, str]) -> dict[str, JsonClaim]:
+        """Return a claim for each entry of the pod that has none yet."""
+        found = {}
+        for entry, name in pod.resource_claims.items():
+            if name is not None or entry in pod.claim_statuses or entry not in templates:
+                continue
+            template = self._claims.offered(
+                "ResourceClaimTemplate", templates[entry], pod.namespace
+            )
+            if template is None:
+                raise RequestError(
+                    f"pod {pod.namespace}/{pod.name}: ResourceClaimTemplate {templates[entry]} does"
+                    " not exist: add it with resource_claims.offer"
+                )
+            claim = dra_pods.claim_from_template(_json(pod), entry, template)
+            base = claim["metadata"].pop("generateName")
+            claim["metadata"]["name"] = base + stable_uid("ResourceClaim", base)[:_SUFFIX]
+            head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+            found[entry] = {**head, **claim}
+        return found
+
+    def _allocated(self, pod: Pod, claims: list[JsonClaim]) -> list[JsonClaim]:
+        if not claims:
+            return []
+        allocator = Allocator(
+            self._claims.all_offered("ResourceSlice"), self._claims.all_offered("DeviceClass")
+        )
+        complete = [with_defaults(each) for each in claims]
+        in_use = InUse.of(self._claims.list())
+        results = allocator.allocate(complete, self._node, in_use)
+        if results is None:
+            reasons = allocator.explain(complete, self._node, in_use)
+            raise DoesNotFit(
+                f"pod {pod.namespace}/{pod.name} does not fit on node {self._node.name}:"
+                f" {'; '.join(each.strip() for each in reasons)}"
+            )
+        return [
+            _protected(dra_pods.reserved({**claim, "status": {"allocation": result}}, _json(pod)))
+            for claim, result in zip(complete, results, strict=True)
+        ]
+
+    def _release(self, event: Event) -> None:
+        """Release the claims of a pod that the drivers have unprepared."""
+        if event.kind is not EventKind.CLAIMS_UNPREPARED:
+            return
+        for claim in self._claims.list():
+            if dra_pods.FINALIZER not in claim["metadata"].get("finalizers", ()):
+                continue
+            if event.pod not in [each.get("uid") for each in dra_pods.reserved_pods(claim)]:
+                continue
+            namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
+            if dra_pods.owning_pod(claim) == event.pod:
+                self._claims.delete(namespace, name)
+            else:
+                self._claims.apply(dra_pods.released(claim, [str(event.pod)]), namespace=namespace)
+
+
+def template_names(manifest: object) -> dict[str, str]:
+    """Return the template of each entry of ``spec.resourceClaims`` that has one."""
+    spec = _pod_of(manifest).get("spec") or {}
+    return {
+        each["name"]: each["resourceClaimTemplateName"]
+        for each in spec.get("resourceClaims") or ()
+        if each.get("resourceClaimTemplateName")
+    }
+
+
+def _pod_of(manifest: object) -> Mapping[str, Any]:
+    if isinstance(manifest, Mapping):
+        return manifest
+    if isinstance(manifest, str | Path):
+        documents = load_documents(text_of(manifest))
+        pods = (each for each in documents if isinstance(each, dict) and each.get("kind") == "Pod")
+        return next(pods, {})
+    if type(manifest).__module__.startswith("kubernetes."):
+        return client_object(manifest)
+    return {}
+
+
+def _json(pod: Pod) -> dict[str, Any]:
+    return {"metadata": {"name": pod.name, "namespace": pod.namespace, "uid": str(pod.uid)}}
+
+
+def _protected(claim: JsonClaim) -> JsonClaim:
+    return {**claim, "metadata": {**claim["metadata"], "finalizers": [dra_pods.FINALIZER]}}
+
+
+__all__ = ["AllocationError", "ClaimAllocation", "template_names"]

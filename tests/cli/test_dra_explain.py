@@ -1,0 +1,150 @@
+"""`devicemanager dra explain` and `dra state` on a kubelet with a simulated driver."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from devicemanager import ManualClock, MockKubelet, Settings
+from devicemanager.cli import main
+from devicemanager.control import ControlServer
+from devicemanager.driver.simulated import SimulatedDriver
+from tests.kubelet.dra.objects import claim, pod
+
+
+@pytest.fixture
+def kubelet(monkeypatch):
+    settings = Settings(durability="process")
+    with MockKubelet(settings=settings, clock=ManualClock(50.0)) as made, ControlServer(made):
+        monkeypatch.setenv("DEVICEMANAGER_CONTROL", str(made.root))
+        yield made
+
+
+@pytest.fixture
+def driver(kubelet):
+    with SimulatedDriver(kubelet=kubelet) as made:
+        kubelet.wait_for_event("driver-connected", after=0)
+        yield made
+
+
+def explained(capsys, name="train"):
+    status = main(["dra", "explain", name])
+    return status, capsys.readouterr().out.splitlines()
+
+
+def line(state, text, of=" (ResourceClaim gpu)"):
+    return f"claim gpu{of}: {state}: {text}"
+
+
+def test_driver_that_never_registered(kubelet, capsys):
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    assert explained(capsys) == (
+        1,
+        [
+            "pod default/train is Pending: its sandbox was not created",
+            line(
+                "no-driver",
+                "DRA driver gpu.example.com is not registered: it has not registered since the "
+                "kubelet started",
+            ),
+            "last error: prepare dynamic resources: DRA driver gpu.example.com is not registered",
+            "next try in 60 s",
+        ],
+    )
+
+
+def test_driver_that_deregistered_and_one_that_is_not_connected(kubelet, driver, capsys):
+    mark = kubelet.mark()
+    driver.sockets.stop_service()
+    kubelet.wait_for_event("driver-disconnected", since=mark)
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    endpoint = driver.sockets.service_socket
+    assert explained(capsys)[1][1] == line(
+        "not-connected", f"DRA driver gpu.example.com does not accept connections on {endpoint}"
+    )
+    driver.stop()
+    kubelet.wait_for_event("driver-deregistered", since=mark)
+    kubelet.clock.advance(12)
+    assert explained(capsys)[1][1].endswith("is not registered: it deregistered 12 s ago")
+
+
+@pytest.mark.parametrize(
+    ("given", "state", "text"),
+    [
+        (claim("other"), "not-found", 'resourceclaims.resource.k8s.io "gpu" not found'),
+        (claim("gpu", allocated=False), "not-allocated", "the claim is not allocated: "),
+        (claim("gpu", "gpu-0"), "not-reserved", "the claim is not reserved for the pod: "),
+    ],
+)
+def test_claim_that_the_pod_cannot_use(kubelet, driver, capsys, given, state, text):
+    kubelet.admit(pod(), claims=given, reserve=False)
+    status, lines = explained(capsys)
+    assert status == 1
+    assert lines[1].startswith(line(state, text))
+
+
+def test_claim_of_a_template_that_was_not_created(kubelet, driver, capsys):
+    kubelet.admit(pod(claims={"gpu": None}))
+    assert explained(capsys)[1][1].startswith(line("not-created", 'pod "default/train"', of=""))
+
+
+def test_claim_with_another_uid(kubelet, driver, capsys):
+    kubelet.admit(pod("a"), claims=claim("gpu", "gpu-0", uid="old"))
+    kubelet.resource_claims.replace("default", "gpu", "new")
+    kubelet.resource_claims.reserve("default", "gpu", "uid-train")
+    kubelet.admit(pod())
+    assert explained(capsys)[1][1].startswith(
+        line("other-uid", "the node still holds an older claim with this name and the UID old")
+    )
+
+
+def test_driver_that_fails_and_a_pod_that_runs_and_ends(kubelet, driver, capsys):
+    driver.faults.entry_error = "no link"
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    _, lines = explained(capsys)
+    assert lines[1] == line(
+        "not-prepared", "nothing is missing, but no driver has prepared the claim yet"
+    )
+    assert lines[2].endswith("NodePrepareResources failed for ResourceClaim gpu: no link")
+    driver.faults.entry_error = ""
+    kubelet.resync("uid-train")
+    assert explained(capsys) == (
+        0,
+        [
+            "pod default/train is Running: its claims were prepared",
+            line("prepared", "prepared"),
+        ],
+    )
+    driver.faults.entry_error = "busy"
+    kubelet.terminate("uid-train")
+    status, lines = explained(capsys)
+    assert (status, lines[0]) == (1, "pod default/train ends when its claims are unprepared")
+    assert lines[-1] == "next try in 10 s"
+
+
+def test_json(kubelet, driver, capsys):
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    assert main(["dra", "explain", "train", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema"], found["sandbox"]) == ("devicemanager.pod-claims/v1", True)
+    assert found["claims"][0]["state"] == "prepared"
+    assert main(["dra", "state", "-o", "json"]) in (0, None)
+    found = json.loads(capsys.readouterr().out)
+    assert [each["driver"] for each in found["drivers"]] == ["gpu.example.com"]
+    assert found["claims"][0]["devices"][0]["cdi_devices"] == [
+        "k8s.gpu.example.com/claim=uid-gpu-gpu-0"
+    ]
+
+
+def test_state_is_a_table_of_drivers_and_claims(kubelet, driver, capsys):
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    main(["dra", "state"])
+    rows = [each.split() for each in capsys.readouterr().out.splitlines()]
+    assert rows[1][:4] == ["gpu.example.com", "v1", "v1", "yes"]
+    assert rows[-1] == ["default", "gpu", "prepared", "uid-train", "gpu.example.com/mock/gpu-0"]
+
+
+def test_state_without_drivers(kubelet, capsys):
+    main(["dra", "state"])
+    assert "gpu" not in capsys.readouterr().out

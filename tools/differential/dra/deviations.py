@@ -1,0 +1,61 @@
+"""Intended differences from the kubelet's DRA manager, the only ones that a comparison accepts.
+
+Each says which value ours has instead of which.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tools.differential.deviations import Deviation, Fact
+from tools.differential.versions import minor
+
+
+def _is_another_order(fact: Fact) -> bool:
+    """Ours has another order of the same items, where the reference's order is random."""
+    return (
+        fact.is_random
+        and fact.path.startswith("order ")
+        and any(_items(value) == _items(fact.actual) for value in fact.expected)
+    )
+
+
+def _items(value: Any) -> list[str]:
+    return sorted(_flat(value))
+
+
+def _flat(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _flat(each)
+    else:
+        yield json.dumps(value)
+
+
+def _is_panic_of_pod_resources(fact: Fact) -> bool:
+    """Ours lists no claim where the reference panics at a claim that the pod does not need."""
+    return (
+        fact.path == "panic"
+        and minor(fact.version) < 34
+        and str(fact.expected).endswith("nil pointer dereference")
+        and fact.actual is None
+        and fact.scenario["ops"][fact.step]["op"] == "pod_resources"
+    )
+
+
+DEVIATIONS: Final[tuple[Deviation, ...]] = (
+    Deviation(
+        "panic of PodResources",
+        "before v1.34, a List call ends the kubelet if a container uses a claim that the pod's "
+        "status says is not needed; ours lists no such claim",
+        _is_panic_of_pod_resources,
+    ),
+    Deviation(
+        "order of a Go map",
+        "ours is sorted; the kubelet goes through Go maps, and from a small one Go gives only the "
+        "rotations of one order",
+        _is_another_order,
+    ),
+)
