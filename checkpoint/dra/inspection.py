@@ -72,6 +72,8 @@ def inspect(data: bytes) -> Inspection:
         salvaged, missed = _salvaged(inner)
         if len(salvaged) > len(claims or ()):
             claims, lost, is_complete = salvaged, missed, False
+        elif not (claims or is_complete):
+            lost = missed
     if not is_complete:
         found, expected = None, checksum(State(claims), share_ids=share_ids)
     return Inspection(
