@@ -19,7 +19,7 @@ __all__ = ["Problem", "Report", "check_objects", "listed"]
 
 @attrs.frozen
 class Problem:
-    """Why the API server would refuse an object."""
+    """Reason why the API server would reject an object."""
 
     kind: str
     name: str
@@ -41,7 +41,7 @@ class Report:
     """Number of objects of resource.k8s.io."""
     problems: list[Problem] = attrs.Factory(list)
     notes: list[str] = attrs.Factory(list)
-    """What the API server accepts, but what is probably not meant."""
+    """Probable mistakes that the API server accepts."""
 
 
 def listed(value: Any) -> Iterator[Object]:
