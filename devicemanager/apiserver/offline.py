@@ -54,7 +54,8 @@ def listed(value: Any) -> Iterator[Object]:
         yield dict(value)
         return
     # The items of a list from an API server have no kind of their own.
-    own = {} if kind == "List" else {"apiVersion": value["apiVersion"], "kind": kind[:-4]}
+    version = str(value.get("apiVersion", ""))
+    own = {} if kind == "List" else {"apiVersion": version, "kind": kind[:-4]}
     for each in value["items"]:
         yield from listed({**own, **each} if isinstance(each, Mapping) else each)
 

@@ -113,9 +113,11 @@ def _run(args: argparse.Namespace) -> int:
             from devicemanager.apiserver import Controllers
 
             stack.enter_context(Controllers(server, strict_claims=args.strict_claims))
+        # Before the address is printed, so that no request is missed.
+        requests = server.log.follow()
         _announce(server, args)
         with contextlib.suppress(Stopped), signals.interruptible():
-            for request in server.log.follow():
+            for request in requests:
                 _print(args.output, request)
     return 0
 

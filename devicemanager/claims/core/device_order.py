@@ -526,7 +526,7 @@ class _Pruning:
             return None
 
     def is_hopeless(self, claim: int, request: int, index: int, blocked: int) -> bool:
-        """True if an option leads neither to an answer nor to an error, whatever comes after it.
+        """True if an option leads neither to an answer nor to an error.
 
         ``blocked``: the devices that are taken already.
         """
