@@ -42,8 +42,7 @@ AMOUNTS: Final[Mapping[str, Quantity]] = {
 }
 """Default capacity of native resources."""
 
-# The suffix marks virtual nodes in `kubectl get nodes`. The version is still valid.
-INFO: Final = NodeSystemInfo("v1.32.0+devicemanager")
+INFO: Final = NodeSystemInfo()
 """Default ``status.nodeInfo``."""
 
 AsNodes = bool | Literal["strict"]
