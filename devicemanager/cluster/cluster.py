@@ -28,6 +28,7 @@ from devicemanager.cluster.node_context import ServerFeatures
 from devicemanager.cluster.node_specs import NodeSpecs
 from devicemanager.cluster.nodes.node import ClusterNode, Leave
 from devicemanager.cluster.options import VIRTUAL_LABEL, AsNodes, NodeOptions
+from devicemanager.cluster.pods.addresses import PodAddresses, UsedAddresses
 from devicemanager.cluster.shard import Shard, ShardRunner
 from devicemanager.io.clock import Clock, SystemClock
 from devicemanager.kubelet.inmemory.devices import Simulated
@@ -69,6 +70,7 @@ class Cluster:
             warn=warn,
         )
         self._features = ServerFeatures()
+        self._used_addresses = UsedAddresses()
         # Guards the fields below.
         self._lock = threading.Lock()
         self._nodes: dict[str, ClusterNode] = {}
@@ -241,6 +243,9 @@ class Cluster:
             leases=self._connection.leases,
             clock=self._clock,
             features=self._features,
+            addresses=PodAddresses(
+                self._used_addresses, specs.options.pod_cidr, index, len(specs.names)
+            ),
             warn=self._warn,
             on_left=lambda name: self._on_left(node),
         )

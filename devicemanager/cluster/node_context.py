@@ -11,6 +11,7 @@ from devicemanager.client.work_queue import WorkQueue
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.options import NodeOptions
+from devicemanager.cluster.pods.addresses import PodAddresses
 from devicemanager.io.clock import Clock
 
 __all__ = ["NodeContext", "ServerFeatures"]
@@ -38,6 +39,7 @@ class NodeContext:
     clock: Clock
     recorder: EventRecorder
     features: ServerFeatures
+    addresses: PodAddresses
     warn: Warn
 
     @property

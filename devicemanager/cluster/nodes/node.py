@@ -23,6 +23,7 @@ from devicemanager.cluster.nodes.runtime_state import RuntimeState
 from devicemanager.cluster.nodes.status import NodeStatusUpdater, register
 from devicemanager.cluster.nodes.topology import NodeTopology
 from devicemanager.cluster.options import NodeOptions
+from devicemanager.cluster.pods.addresses import PodAddresses, UsedAddresses
 from devicemanager.cluster.pods.mirrors import Mirrors
 from devicemanager.cluster.pods.pod_sync import PodSync
 from devicemanager.core.errors import RequestError
@@ -63,6 +64,7 @@ class ClusterNode:
         options: NodeOptions | None = None,
         behaviour: ContainerBehaviour | None = None,
         features: ServerFeatures | None = None,
+        addresses: PodAddresses | None = None,
         warn: Warn = lambda text: None,
         on_left: Callable[[str], None] = lambda name: None,
     ) -> None:
@@ -88,6 +90,7 @@ class ClusterNode:
             clock,
             EventRecorder(name, api, work_queue, clock, user),
             features or ServerFeatures(),
+            addresses or PodAddresses(UsedAddresses(), self.options.pod_cidr),
             warn,
         )
         self._state = RuntimeState()
