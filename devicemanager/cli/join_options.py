@@ -412,7 +412,7 @@ def _quantity(text: str) -> Quantity:
 
 
 def _pod_cidr(text: str) -> str:
-    from devicemanager.cluster.pods.addresses import pod_network
+    from devicemanager.cluster.addresses import pod_network
 
     try:
         return str(pod_network(text))

@@ -21,6 +21,7 @@ from devicemanager.client.rate_limited_warning import Warn
 from devicemanager.client.watches import check_descriptors
 from devicemanager.client.work_queue import Priority
 from devicemanager.cluster import preflight
+from devicemanager.cluster.addresses import PodAddresses, UsedAddresses
 from devicemanager.cluster.connection import Connection
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import NodeKubelet
@@ -28,7 +29,6 @@ from devicemanager.cluster.node_context import ServerFeatures
 from devicemanager.cluster.node_specs import NodeSpecs
 from devicemanager.cluster.nodes.node import ClusterNode, Leave
 from devicemanager.cluster.options import VIRTUAL_LABEL, AsNodes, NodeOptions
-from devicemanager.cluster.pods.addresses import PodAddresses, UsedAddresses
 from devicemanager.cluster.shard import Shard, ShardRunner
 from devicemanager.io.clock import Clock, SystemClock
 from devicemanager.kubelet.inmemory.devices import Simulated

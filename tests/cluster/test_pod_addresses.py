@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from devicemanager.cluster.pods.addresses import PodAddresses, UsedAddresses, pod_network
+from devicemanager.cluster.addresses import PodAddresses, UsedAddresses, pod_network
 from tests.cluster.world import World
 
 

@@ -15,6 +15,7 @@ from devicemanager.client.protocol import Api, JsonObject
 from devicemanager.client.rate_limited_warning import Warn
 from devicemanager.client.recorder import EventRecorder, EventType
 from devicemanager.client.work_queue import Priority, WorkQueue
+from devicemanager.cluster.addresses import PodAddresses, UsedAddresses
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import DeviceFaults, NodeKubelet
 from devicemanager.cluster.node_context import NodeContext, ServerFeatures
@@ -23,7 +24,6 @@ from devicemanager.cluster.nodes.runtime_state import RuntimeState
 from devicemanager.cluster.nodes.status import NodeStatusUpdater, register
 from devicemanager.cluster.nodes.topology import NodeTopology
 from devicemanager.cluster.options import NodeOptions
-from devicemanager.cluster.pods.addresses import PodAddresses, UsedAddresses
 from devicemanager.cluster.pods.mirrors import Mirrors
 from devicemanager.cluster.pods.pod_sync import PodSync
 from devicemanager.core.errors import RequestError
