@@ -22,7 +22,6 @@ from devicemanager.cluster.options import SHARD_LABEL, VIRTUAL_LABEL
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.nodestatus.amounts import digest, node_amounts, node_patch
 from devicemanager.core.nodestatus.conditions import NodeCondition, node_conditions
-from devicemanager.core.versions.version import KubeletVersion
 from devicemanager.objects.status.node import (
     NodeSystemInfo,
     default_labels,
@@ -98,9 +97,9 @@ class NodeStatusUpdater:
 
     def _info(self) -> NodeSystemInfo:
         info = self._node.options.info
-        version = KubeletVersion.parse(self._node.kubelet.settings.kubelet_version)
+        version = self._node.kubelet.settings.behaviour.version
         # The suffix marks virtual nodes in `kubectl get nodes`. The version is still valid.
-        default = f"v1.{version.minor}.{version.patch or 0}+devicemanager"
+        default = f"{version.release}+devicemanager"
         return attrs.evolve(
             info, boot_id=str(self.boots or ""), kubelet_version=info.kubelet_version or default
         )
