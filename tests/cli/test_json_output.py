@@ -43,7 +43,9 @@ DOCUMENTED = {
     )
 }
 WITH_THEIR_OWN_PAGE = {
-    "devicemanager.dra/v1",  # printed in test_dra_explain.py, because it needs a running kubelet
+    # Printed in test_dra_explain.py, because they need a running kubelet.
+    "devicemanager.dra/v1",
+    "devicemanager.pod-claims/v1",
     "devicemanager.recording/v1",
     "devicemanager.replay/v1",
 }
