@@ -107,15 +107,53 @@ def check_kind(target: Target, body: Object) -> None:
 def typed(target: Target, value: Object, *, strict: bool) -> Object:
     """Return an object without unknown fields; ``strict`` rejects them.
 
-    Raises StatusError for a value of a wrong type. Objects of other groups than resource.k8s.io
-    are returned as they are.
+    Raises StatusError for a value of a wrong type. Of objects of other groups than
+    resource.k8s.io, only the metadata is checked.
     """
     kind, api_version = target.kind.name, target.api_version
-    if not has_structure(api_version, kind):
-        return value
     try:
+        if not has_structure(api_version, kind):
+            return _with_metadata(value, kind)
         return decoded(value, api_version, kind, strict=strict)
     except StructureError as error:
         version = api_version.rpartition("/")[2]
         text = f'{kind} in version "{version}" cannot be handled as a {kind}: {error}'
         raise StatusError(400, text) from None
+
+
+_TEXT, _TEXTS, _OBJECT = "string", "map[string]string", "v1.ObjectMeta"
+_METADATA: Final = {
+    **dict.fromkeys(("name", "generateName", "namespace", "uid", "resourceVersion"), _TEXT),
+    **dict.fromkeys(("labels", "annotations"), _TEXTS),
+    "finalizers": "[]string",
+    "ownerReferences": "[]v1.OwnerReference",
+}
+"""Type in Go of each field of the metadata that the server reads."""
+
+
+def _with_metadata(value: Object, kind: str) -> Object:
+    """Return an object whose metadata other requests can read. Raises StructureError."""
+    if not isinstance(value, dict):
+        raise StructureError(_mismatch(kind, _OBJECT))
+    metadata = value.get("metadata")
+    if metadata is None:
+        return {**value, "metadata": {}}
+    if not isinstance(metadata, dict):
+        raise StructureError(_mismatch(f"{kind}.metadata", _OBJECT))
+    for name, type_ in _METADATA.items():
+        if metadata.get(name) is not None and not _is_of(type_, metadata[name]):
+            raise StructureError(_mismatch(f"{kind}.metadata.{name}", type_))
+    return value
+
+
+def _is_of(type_: str, value: Any) -> bool:
+    if type_ == _TEXT:
+        return isinstance(value, str)
+    if type_ == _TEXTS:
+        return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+    inner = str if type_ == "[]string" else dict
+    return isinstance(value, list) and all(isinstance(each, inner) for each in value)
+
+
+def _mismatch(field: str, type_: str) -> str:
+    return f"json: cannot unmarshal another type into Go struct field {field} of type {type_}"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from devicemanager.apiserver.kinds import Target
+from devicemanager.core.printable import printable
 from devicemanager.objects.dra import FieldError, message
 
 __all__ = [
     "PageNotFound",
     "StatusError",
     "already_exists",
+    "as_status",
     "conflict",
     "deleted",
     "deletion_refused",
@@ -36,6 +39,7 @@ _REASONS = {
     406: "NotAcceptable",
     409: "Conflict",
     410: "Expired",
+    413: "RequestEntityTooLarge",
     415: "UnsupportedMediaType",
     422: "Invalid",
     429: "TooManyRequests",
@@ -65,6 +69,23 @@ class StatusError(Exception):
     def body(self) -> dict[str, Any]:
         """Return the ``metav1.Status`` for the body of the response."""
         return status(self.code, self.reason, self.message, self.details)
+
+
+@contextlib.contextmanager
+def as_status() -> Iterator[None]:
+    """Turn any exception that a request causes into a StatusError, so that each gets a response.
+
+    A real API server also responds with 500 if its handler panics.
+    """
+    try:
+        yield
+    except StatusError:
+        raise
+    except RecursionError:
+        raise StatusError(400, "the object is nested too deeply: exceeded max depth") from None
+    except Exception as error:
+        text = f"this request caused the API server to panic: {error!r}"
+        raise StatusError(500, printable(text)) from error
 
 
 class PageNotFound(StatusError):

@@ -20,7 +20,7 @@ from devicemanager.apiserver.authorization import Permission, Permissions
 from devicemanager.apiserver.bodies import typed
 from devicemanager.apiserver.conversion import to_stored
 from devicemanager.apiserver.discovery import document
-from devicemanager.apiserver.errors import PageNotFound, StatusError
+from devicemanager.apiserver.errors import PageNotFound, StatusError, as_status
 from devicemanager.apiserver.faults import Faults
 from devicemanager.apiserver.handling import HttpRequest, RequestHandler
 from devicemanager.apiserver.in_cluster import InCluster
@@ -29,11 +29,16 @@ from devicemanager.apiserver.registry import Registry
 from devicemanager.apiserver.request_log import LoggedRequest, RequestLog
 from devicemanager.apiserver.resources import ResourceRules
 from devicemanager.apiserver.store import Object, Store
+from devicemanager.core.printable import printable
 from devicemanager.objects.dra import GATES
 
 __all__ = ["FakeApiServer"]
 
 _MAX_BODY: Final = 3 << 20
+_MOST_READ: Final = 16 << 20
+"""Bytes of a body that is too large that are read, so that its client sees the response."""
+_PIECE: Final = 1 << 16
+_LENGTH_DIGITS: Final = 15
 # Paths that need no permission, as on a real server.
 _PLAIN: Final = {
     "/healthz": b"ok",
@@ -286,27 +291,29 @@ class FakeApiServer:
 
     def _serve(self, http: _HttpHandler, method: str) -> None:
         """Read one HTTP request from a connection and respond to it."""
-        length = int(http.headers.get("Content-Length") or 0)
-        body = http.rfile.read(min(length, _MAX_BODY))
-        if http.path in _PLAIN:
-            http.respond(200, _PLAIN[http.path])
-            return
         handler = self._handler
         request = None
         try:
-            found = document(urlsplit(http.path).path, handler.registry.kinds)
+            body = http.body()
+            if http.path in _PLAIN:
+                http.respond(200, _PLAIN[http.path])
+                return
+            with as_status():
+                found = document(urlsplit(http.path).path, handler.registry.kinds)
             if method == "GET" and found is not None:
                 self._log(http, method, 200)
                 http.respond(200, json.dumps(found).encode())
                 return
-            request = handler.parse(method, http.path, dict(http.headers), body)
+            with as_status():
+                request = handler.parse(method, http.path, dict(http.headers), body)
             self.requests[request.verb, request.target.kind.plural] += 1
             self._delay()
             handler.authorize(request)
             if request.verb == "watch":
                 self._stream(http, handler, request)
             else:
-                code, text = handler.respond(request)
+                with as_status():
+                    code, text = handler.respond(request)
                 # Logged before the response, so that a client that has it finds the entry.
                 self._log(http, method, code, request)
                 http.respond(code, text)
@@ -352,7 +359,8 @@ class FakeApiServer:
         def is_over() -> bool:
             return server is None or server.is_cut(http.connection)
 
-        watch = handler.watch(request)
+        with as_status():
+            watch = handler.watch(request)
         self._log(http, request.method, 200, request)
         http.begin()
         for line in watch.lines(self.bookmark_every, is_over):
@@ -431,6 +439,24 @@ class _HttpHandler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = -1
     server: _Server
+
+    def body(self) -> bytes:
+        """Return the body of the request. Raises StatusError for an invalid or too large length."""
+        text = self.headers.get("Content-Length") or "0"
+        if text.isascii() and text.isdecimal() and len(text) <= _LENGTH_DIGITS:
+            length = int(text)
+            if length <= _MAX_BODY:
+                return self.rfile.read(length)
+            # Read without storing it, because a client that still sends sees no response.
+            left = min(length, _MOST_READ)
+            while left > 0 and (piece := self.rfile.read(min(left, _PIECE))):
+                left -= len(piece)
+            error = StatusError(413, f"Request entity too large: limit is {_MAX_BODY}")
+        else:
+            error = StatusError(400, f"invalid Content-Length {printable(text, 40)!r}")
+        # The next request begins at an unknown place.
+        self.close_connection = True
+        raise error
 
     def respond(self, code: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         """Send a response with headers and body."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import attrs
@@ -17,6 +17,7 @@ from devicemanager.core.dra.errors import ClaimFetchError
 from devicemanager.core.dra.model import AllocationResult, ResourceClaim
 from devicemanager.core.errors import RequestError
 from devicemanager.core.pods import Pod
+from devicemanager.core.printable import printable
 from devicemanager.objects.manifests import stable_uid
 from devicemanager.objects.manifests.resource_claims import (
     ClaimSources,
@@ -300,9 +301,23 @@ def claim_of(claim: Mapping[str, Any]) -> ResourceClaim:
     Raises ClaimFetchError if a field has another type than in the API.
     """
     try:
-        return _claim_of(claim)
+        found = _claim_of(claim)
+        for each in _texts(found):
+            if not isinstance(each, str):
+                raise TypeError(f"expected a string, not {each!r}")
+        return found
     except (AttributeError, KeyError, TypeError) as error:
-        raise ClaimFetchError(f"the ResourceClaim cannot be decoded: {error!r}") from error
+        text = f"the ResourceClaim cannot be decoded: {error!r}"
+        raise ClaimFetchError(printable(text)) from error
+
+
+def _texts(claim: ResourceClaim) -> Iterator[object]:
+    """Yield all fields that are strings in the API."""
+    yield from (claim.namespace, claim.name, claim.uid)
+    yield from (*claim.reserved, *claim.reserved_groups)
+    yield from (each for each in (claim.owner, claim.owner_group) if each is not None)
+    for each in claim.results or ():
+        yield from (each.driver, each.request, each.pool, each.device, *each.skips)
 
 
 def _claim_of(claim: Mapping[str, Any]) -> ResourceClaim:

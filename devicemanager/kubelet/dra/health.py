@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from google.protobuf.message import DecodeError
+
 import checkpoint
 from devicemanager.core.dra.drivers import Instance
 from devicemanager.core.dra.health import (
@@ -38,6 +40,10 @@ _HEALTH = {
     drahealth_v1.HealthStatus.Value("UNHEALTHY"): Health.UNHEALTHY,
 }
 _NANOSECONDS = 1_000_000_000
+_LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+"""Latest time that is written, in seconds since the epoch: later ones have no text."""
+_INVALID = ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError
+"""What the parsers of JSON and of times raise for a file with any contents."""
 Devices = Mapping[DriverName, Mapping[DeviceKey, DeviceHealth]]
 
 
@@ -105,6 +111,9 @@ class HealthStream:
                 self._sink.report(self._instance, _devices(message))
         except RpcError as error:
             return self._stops and error.code == "Unimplemented"
+        except (DecodeError, UnicodeDecodeError):
+            # As in gRPC for Go, a message that cannot be decoded ends the stream.
+            return False
         return False
 
     def _start_later(self) -> None:
@@ -150,7 +159,7 @@ class HealthFile:
         """Return the contents of the file; nothing if it is missing or invalid, as the kubelet."""
         try:
             return _parsed(json.loads(self._store.read()), self._offset())
-        except (checkpoint.CheckpointError, ValueError, LookupError, TypeError, AttributeError):
+        except (checkpoint.CheckpointError, *_INVALID):
             return {}
 
     def write(self, devices: Devices) -> None:
@@ -173,7 +182,7 @@ class HealthFile:
 
 
 def _entry(key: DeviceKey, health: DeviceHealth, offset: float) -> dict[str, Any]:
-    updated = datetime.fromtimestamp(max(health.updated + offset, 0.0), UTC)
+    updated = datetime.fromtimestamp(min(max(health.updated + offset, 0.0), _LATEST), UTC)
     return {
         "PoolName": key.pool,
         "DeviceName": key.device,

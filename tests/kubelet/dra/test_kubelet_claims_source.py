@@ -9,7 +9,9 @@ import yaml
 
 from devicemanager import ManualClock, MockKubelet, RequestError, Settings, StartError
 from devicemanager.apiserver import FakeApiServer
+from devicemanager.core.dra.errors import ClaimFetchError
 from devicemanager.driver.simulated import SimulatedDriver
+from devicemanager.kubelet.dra.claim_source import claim_of
 from devicemanager.objects.manifests import ManifestError
 from tests.kubelet.dra.objects import claim, pod
 
@@ -189,3 +191,24 @@ def test_k41_static_pod_with_claims_is_refused(node):
     with pytest.raises(RequestError, match=r"^static pods may not use ResourceClaims$"):
         node.kubelet.check_static(parse(pod()))
     node.kubelet.check_static(parse(pod(claims={})))
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"metadata": {"name": 5}},
+        {"metadata": {"name": "gpu", "uid": ["u"]}},
+        claim(status={"allocation": {"devices": {"results": [{"driver": ["x"]}]}}}),
+        claim(
+            status={
+                "allocation": {
+                    "devices": {"results": [{"driver": "x", "skipNodeOperations": [{}]}]}
+                }
+            }
+        ),
+        claim(status={"reservedFor": [{"uid": 7}]}),
+    ],
+)
+def test_claim_of_a_hostile_api_server_is_an_error_of_the_fetch(hostile):
+    with pytest.raises(ClaimFetchError, match="cannot be decoded: TypeError"):
+        claim_of(hostile)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
-from devicemanager import MockKubelet
+from devicemanager import ManualClock, MockKubelet
 from devicemanager.core.ids import PodUid
+from devicemanager.kubelet.dra.connection import DriverConnection
+from devicemanager.kubelet.dra.health import HealthFile
 from devicemanager.objects.status.podstatus import status_object
 from tests.kubelet.dra.objects import claim, pod
 
@@ -120,3 +123,52 @@ def test_damaged_health_file_is_ignored(directory, text):
     (directory / "dra_health_state").write_text(text)
     with MockKubelet(directory) as kubelet:
         assert kubelet.is_serving
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"HealthCheckTimeout": 10**400},
+        {"HealthCheckTimeout": float("inf")},
+        {"LastUpdated": "9999-12-31T23:59:59-12:00"},
+    ],
+)
+def test_health_file_with_extreme_numbers_is_read_and_written(directory, changed):
+    entry_ = {"PoolName": "p", "DeviceName": "d", "Health": "Healthy", "HealthCheckTimeout": 1}
+    entry_ |= {"LastUpdated": "2026-01-01T00:00:00Z", **changed}
+    path = directory / "dra_health_state"
+    path.write_text(json.dumps({"d": {"Devices": {"p/d": entry_}}}))
+    file = HealthFile(directory, ManualClock(1000.0))
+    file.write(file.load())
+    assert json.loads(path.read_text()) == {} or "9999-01-01" in path.read_text()
+
+
+def test_deep_health_file_is_ignored(directory):
+    (directory / "dra_health_state").write_text("[" * 200_000)
+    assert HealthFile(directory, ManualClock(1000.0)).load() == {}
+
+
+def test_undecodable_report_ends_the_stream_and_it_is_opened_again(node, monkeypatch):
+    driver, kubelet = node.driver(), node.kubelet
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    wait_for_health(kubelet, entry("Healthy"))
+    with monkeypatch.context() as broken:
+        opened = threading.Event()
+        broken.setattr(DriverConnection, "watch_health", _undecodable(opened))
+        driver.end_health_stream()
+        turn_until(node, opened.is_set)
+    turn_until(node, lambda: health(kubelet) == entry("Healthy"))
+    assert not kubelet.events.recent("server-error")
+
+
+def _undecodable(opened):
+    def watch(*_):
+        opened.set()
+        yield b"\xff\xff"
+
+    return watch
+
+
+def turn_until(node, condition):
+    """Turn the clock, because a stream sets its timer at an unknown moment."""
+    node.kubelet.wait_for(lambda: node.clock.advance(5) or condition())

@@ -1,0 +1,119 @@
+"""Requests of hostile clients: each gets a response in one line, and others are served."""
+
+import contextlib
+import json
+import socket
+
+import pytest
+
+from devicemanager.client.errors import Unavailable
+
+PODS = "/api/v1/namespaces/default/pods"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+
+@pytest.fixture
+def send(apiserver):
+    """Send bytes, and return the code and the status of the response."""
+
+    def send(data):
+        address = apiserver.url.removeprefix("http://").rsplit(":", 1)
+        with socket.create_connection((address[0], int(address[1])), timeout=30) as peer:
+            with contextlib.suppress(BrokenPipeError):
+                peer.sendall(data)
+            head, _, body = _until_body(peer)
+        return int(head.split()[1]), json.loads(body)
+
+    return send
+
+
+def _until_body(peer):
+    answer = b""
+    while part := peer.recv(65536):
+        answer += part
+        with contextlib.suppress(ValueError):
+            json.loads(answer.partition(b"\r\n\r\n")[2])
+            break
+    return answer.partition(b"\r\n\r\n")
+
+
+def request(method, path, body, content="application/json"):
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    head = f"{method} {path} HTTP/1.1\r\nContent-Type: {content}\r\nContent-Length: {len(data)}"
+    return f"{head}\r\n\r\n".encode() + data
+
+
+@pytest.mark.parametrize("content", ["application/json", "application/yaml"])
+def test_deep_object_is_refused(send, content):
+    code, status = send(request("POST", PODS, b"[" * 20_000, content))
+    assert (code, status["message"]) == (
+        400,
+        "the object is nested too deeply: exceeded max depth",
+    )
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        [],
+        "x",
+        {"name": 5},
+        {"name": ["x"]},
+        {"name": "a", "labels": [1]},
+        {"name": "a", "labels": {"a": 1}},
+        {"name": "a", "finalizers": 5},
+        {"name": "a", "ownerReferences": ["x"]},
+    ],
+)
+def test_metadata_of_a_wrong_type_is_refused_and_lists_go_on(send, api, metadata):
+    code, status = send(request("POST", PODS, {"metadata": metadata}))
+    assert code == 400
+    assert 'Pod in version "v1" cannot be handled as a Pod: json: cannot' in status["message"]
+    assert api.request("GET", PODS)["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "patch"),
+    [
+        (STRATEGIC, {"spec": {"containers": [1]}}),
+        (STRATEGIC, {"metadata": 5}),
+        (STRATEGIC, {"metadata": {"finalizers": [{}]}}),
+        (JSON_PATCH, [{"op": "add", "path": 5, "value": 1}]),
+        (JSON_PATCH, [{"op": "replace", "path": "", "value": 5}]),
+        (JSON_PATCH, [{"op": "remove", "path": ""}]),
+    ],
+)
+def test_hostile_patch_gets_a_response_and_changes_nothing(send, apiserver, content, patch):
+    made = apiserver.create("pods", {"metadata": {"name": "a"}, "spec": {"containers": []}})
+    code, status = send(request("PATCH", f"{PODS}/a", patch, content))
+    assert code >= 400
+    assert "\n" not in status["message"]
+    assert apiserver.get("pods", "a") == made
+
+
+@pytest.mark.parametrize("length", ["x", "-1", "1_0", "\u0661", "9" * 5000])
+def test_invalid_length_is_refused(send, length):
+    data = f"POST {PODS} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n".encode()
+    code, status = send(data)
+    assert code == 400
+    assert "invalid Content-Length" in status["message"]
+
+
+def test_large_body_is_refused_and_its_end_is_no_request(send, apiserver):
+    # Its last part would be a request, if the server read only the first 3 MiB.
+    inner = request("POST", PODS, {"metadata": {"name": "inner"}})
+    code, status = send(request("POST", PODS, b" " * (3 << 20) + inner))
+    assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
+    assert status["message"] == "Request entity too large: limit is 3145728"
+    assert apiserver.all("pods") == []
+
+
+def test_error_of_the_server_is_a_response(apiserver, api, monkeypatch):
+    def fail(*_):
+        raise LookupError("two\nlines")
+
+    monkeypatch.setattr(apiserver._handler, "respond", fail)
+    text = r"500 InternalError: this request caused the API server to panic: LookupError\('two\\nl"
+    with pytest.raises(Unavailable, match=text):
+        api.attempt("GET", PODS)
