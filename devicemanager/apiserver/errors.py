@@ -19,15 +19,15 @@ __all__ = [
     "as_status",
     "conflict",
     "deleted",
-    "deletion_refused",
+    "deletion_rejected",
     "invalid",
     "not_allowed",
     "not_found",
-    "patch_refused",
+    "patch_rejected",
     "precondition_failed",
     "status",
     "undecodable",
-    "update_refused",
+    "update_rejected",
 ]
 
 _REASONS = {
@@ -101,7 +101,7 @@ def not_allowed() -> StatusError:
     return StatusError(405, text, details={})
 
 
-def patch_refused(error: ValueError) -> StatusError:
+def patch_rejected(error: ValueError) -> StatusError:
     """Return the error 422 for a patch that cannot be applied. As on a real API server, the text
     does not name the reason."""
     found = StatusError(
@@ -140,7 +140,7 @@ def precondition_failed(target: Target, wanted: str, found: str) -> StatusError:
     )
 
 
-def deletion_refused(target: Target, field: str, wanted: str, found: str) -> StatusError:
+def deletion_rejected(target: Target, field: str, wanted: str, found: str) -> StatusError:
     """Return the error 409 for a deletion with a UID or ResourceVersion that is not the object's
     one (``BeforeDelete`` of ``k8s.io/apiserver``)."""
     kind = target.kind
@@ -169,7 +169,7 @@ def invalid(target: Target, name: str, errors: Sequence[FieldError]) -> StatusEr
     )
 
 
-def update_refused(target: Target, error: FieldError) -> StatusError:
+def update_rejected(target: Target, error: FieldError) -> StatusError:
     """Return the error 422 for an update that the storage rejects. The error names the resource."""
     kind = attrs.evolve(target.kind, name=target.kind.plural)
     return invalid(attrs.evolve(target, kind=kind), target.name, [error])

@@ -28,7 +28,7 @@ from devicemanager.apiserver.errors import (
     deleted,
     not_allowed,
     not_found,
-    patch_refused,
+    patch_rejected,
 )
 from devicemanager.apiserver.faults import Faults, Request
 from devicemanager.apiserver.kinds import Target
@@ -267,7 +267,7 @@ class RequestHandler:
             try:
                 new = patch(from_stored(named.kind, named.api_version, old), request.body)
             except PatchError as error:
-                raise patch_refused(error) from None
+                raise patch_rejected(error) from None
             return to_stored(named.kind, named.api_version, typed(named, new, strict=False))
 
         return self.registry.change(named, patched, version)

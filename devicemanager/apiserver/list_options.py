@@ -50,11 +50,11 @@ def wants_initial_events(query: _Query, *, watch_list: bool) -> bool | None:
     match, given = query.get(_MATCH), query.get(_INITIAL)
     if given is not None:
         if broken := _broken_initial_events(match, watch_list=watch_list):
-            raise _refused(*broken)
+            raise _rejected(*broken)
         return given in ("1", "true")
     if match:
         text = f"{_MATCH} is forbidden for watch unless {_INITIAL} is provided"
-        raise _refused(forbidden(_MATCH, text))
+        raise _rejected(forbidden(_MATCH, text))
     return None
 
 
@@ -74,15 +74,15 @@ def _broken_initial_events(match: str | None, *, watch_list: bool) -> list[Field
 def check_list(query: _Query) -> None:
     """Raise StatusError for options that a list cannot have."""
     if _INITIAL in query:
-        raise _refused(forbidden(_INITIAL, f"{_INITIAL} is forbidden for list"))
+        raise _rejected(forbidden(_INITIAL, f"{_INITIAL} is forbidden for list"))
     match = query.get(_MATCH, "")
     if match and not query.get("resourceVersion"):
         text = f"{_MATCH} is forbidden unless resourceVersion is provided"
-        raise _refused(forbidden(_MATCH, text))
+        raise _rejected(forbidden(_MATCH, text))
     if match not in _MATCHES:
-        raise _refused(unsupported(_MATCH, match, _MATCHES))
+        raise _rejected(unsupported(_MATCH, match, _MATCHES))
 
 
-def _refused(*errors: FieldError) -> StatusError:
+def _rejected(*errors: FieldError) -> StatusError:
     options = Kind("meta.k8s.io", "v1", "listoptions", "ListOptions")
     return invalid(Target(options), "", errors)

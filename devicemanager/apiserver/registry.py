@@ -13,11 +13,11 @@ from devicemanager.apiserver.errors import (
     StatusError,
     already_exists,
     conflict,
-    deletion_refused,
+    deletion_rejected,
     invalid,
     not_found,
     precondition_failed,
-    update_refused,
+    update_rejected,
 )
 from devicemanager.apiserver.kinds import KINDS, Kinds, Target
 from devicemanager.apiserver.resources import HAVE_GENERATION, ResourceRules
@@ -185,7 +185,7 @@ class Registry:
 
         if not version and (target.kind.name, target.api_version) == _VERSIONED:
             error = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
-            raise update_refused(target, error)
+            raise update_rejected(target, error)
 
         def replaced(old: Object) -> Object:
             return {**copy.deepcopy(given), "apiVersion": old["apiVersion"], "kind": old["kind"]}
@@ -311,7 +311,7 @@ def _check_uid(target: Target, given: Object, old: Object, wanted: str | None) -
 def _check_preconditions(target: Target, old: Object, wanted: Mapping[str, Any]) -> None:
     for key, field in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         if wanted.get(key) not in (None, old["metadata"][key]):
-            raise deletion_refused(target, field, wanted[key], old["metadata"][key])
+            raise deletion_rejected(target, field, wanted[key], old["metadata"][key])
 
 
 def _grace(pod: Object, requested: int | None) -> int:

@@ -42,7 +42,7 @@ def health_message(device: DeviceHealth, pool: str, seconds: float) -> health_ap
 
 
 class HealthReports:
-    """Calls the author's method again and again, and sends the results to all streams."""
+    """Calls the author's method periodically, and sends the results to all streams."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ def test_a_client_is_checked(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert data["schema"] == "devicemanager.check-client/v1"
     assert [each["id"] for each in data["checks"]] == ["C01"]
     assert 'tests="1"' in places["junit"].read_text()
-    assert "| C01 queries PodResources again and again | pass |" in places["markdown"].read_text()
+    assert "| C01 queries PodResources periodically | pass |" in places["markdown"].read_text()
 
 
 def test_a_failure_is_explained(capsys: pytest.CaptureFixture[str]) -> None:

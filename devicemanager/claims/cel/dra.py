@@ -200,7 +200,7 @@ def _compiled(expression: str, features: Features, is_new: bool) -> DraSelector 
 
 
 def check_new_selector(expression: str, *, features: Features = DEFAULT_FEATURES) -> str | None:
-    """Return why the API server refuses a new selector; None if it accepts it.
+    """Return why the API server rejects a new selector; None if it accepts it.
 
     The text is that of the field error, without the path of the field.
     """

@@ -1,7 +1,7 @@
 """Estimate Kubernetes' cost of an expression before it is evaluated.
 
 In:  a checked syntax tree, and the maximum sizes of what its variables contain.
-Out: the worst case in cost units. The API server refuses expressions above ``limits.MAX_COST``.
+Out: the worst case in cost units. The API server rejects expressions above ``limits.MAX_COST``.
 
 The rules are those of cel-go (checker/cost.go and ext, v0.26) and of Kubernetes
 (apiserver/pkg/cel/library/cost.go, v0.36). ``costs`` has their counterpart at run time.
@@ -9,7 +9,7 @@ The rules are those of cel-go (checker/cost.go and ext, v0.26) and of Kubernetes
 
 # A cost estimate is an upper bound from the sizes of the values. The size of a value is known for
 # literals, for what the variable ``device`` contains, and for results of functions with a rule.
-# All other sizes have no bound, so some harmless expressions are refused, as in Kubernetes.
+# All other sizes have no bound, so some harmless expressions are rejected, as in Kubernetes.
 
 from __future__ import annotations
 

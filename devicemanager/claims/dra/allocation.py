@@ -152,7 +152,7 @@ class Allocator:
         try:
             read = call.claims(claims)
             if self._profile.pools_of_node_only:
-                _refuse_invalid_pools(offered, read)
+                _reject_invalid_pools(offered, read)
             picks = self._problem(call, read).answer(_PICKS)
         except OutOfStepsError:
             raise TryAgain(
@@ -176,8 +176,8 @@ class Allocator:
     def explain(
         self, claims: Sequence[Object], node: Node, in_use: InUse = NOTHING
     ) -> tuple[str, ...]:
-        """Return lines that say why claims do not fit on a node: for each request and device, the
-        first rule that excludes the device.
+        """Return lines with the reasons why claims do not fit on a node: for each request and
+        device, the first rule that excludes the device.
 
         Raises AllocationError, and TryAgain if the selectors need too many steps.
         """
@@ -205,14 +205,14 @@ class Allocator:
         return view
 
     def _ledger(self, offered: Offer, in_use: InUse) -> Ledger:
-        """Return a ledger of the devices in use, charged as their slices say now."""
+        """Return a ledger of the devices in use, charged by the current slices."""
         allocations, charges = list[Allocation](), dict[DeviceKey, Amounts]()
         for key in in_use.devices:
             _record(allocations, [Grant(key, 0, 0, "", AccessMode.EXCLUSIVE)])
             charges[key] = offered.charges.get(key, {})
         uncharged = Quirk.SHARES_WITHOUT_COUNTERS in self._profile.quirks
         for share in in_use.shares:
-            # A device in use by one claim has no shares; a broken status can say otherwise.
+            # A device in use by one claim has no shares, unless a status is wrong.
             if self._profile.is_stable or share.device in in_use.devices:
                 continue
             _record(
@@ -245,7 +245,7 @@ class Allocator:
         )
 
 
-def _refuse_invalid_pools(offered: Offer, read: Sequence[ClaimRequests]) -> None:
+def _reject_invalid_pools(offered: Offer, read: Sequence[ClaimRequests]) -> None:
     """Raise the error of 1.34 for an invalid pool, unless all requests ask for all devices."""
     options = [option for each in read for found in each.requests for option in found]
     for pool in offered.pools:

@@ -151,7 +151,7 @@ class _Reader:
                 name, "has subrequests, but the DRAPrioritizedList feature is disabled"
             )
         if not (profile.is_stable or profile.has(Feature.CONSUMABLE_CAPACITY)):
-            self._refuse_capacity(request)
+            self._reject_capacity(request)
         if not alternatives:
             return (self._option(name, request["exactly"], name, name),)
         return tuple(
@@ -161,7 +161,7 @@ class _Reader:
             ]
         )
 
-    def _refuse_capacity(self, request: Object) -> None:
+    def _reject_capacity(self, request: Object) -> None:
         text = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
         if (request.get("exactly") or {}).get("capacity") is not None:
             raise self._fault(request["name"], text)

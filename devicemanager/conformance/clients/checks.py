@@ -177,7 +177,7 @@ def c12(run: ClientRun) -> None:
             raise Rejection(code, f"{code} {_BY_CHECK}")
         return respond(method, request)
 
-    run.step(f"let calls fail with {', '.join(_CODES)}")
+    run.step(f"fail calls with {', '.join(_CODES)}")
     run.kubelet.respond = fail
     # All calls count: one that is in progress now may get the first code.
     run.wait_calls(
@@ -196,7 +196,7 @@ def _fail_for_a_while(run: ClientRun, code: str, text: str) -> str:
         raise Rejection(code, text)
 
     since = run.kubelet.mark()
-    run.step(f"let all calls fail with {code}")
+    run.step(f"fail all calls with {code}")
     run.kubelet.respond = fail
     run.wait_calls(f"the error {code}", 1, since=since)
     return _check_rate(run, run.limits.failed_calls_per_second, f"calls that fail with {code}")

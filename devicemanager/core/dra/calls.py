@@ -36,7 +36,7 @@ def calls_of(
 ) -> Iterator[tuple[Instance, list[ClaimInfo]]]:
     """Iterate over the calls, sorted by driver.
 
-    Raises DraError when it reaches a driver without an instance; ``wording`` has the places
+    Raises DraError when it reaches a driver without an instance; ``wording`` has the placeholders
     ``driver`` and ``error``.
     """
     for target in sorted(batches, key=_driver_of):

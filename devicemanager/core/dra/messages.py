@@ -74,7 +74,7 @@ class Wording:
     no_driver_name: str = DRIVER_NAME_EMPTY
     prepare_driver: str = "{error}"
     unprepare_driver: str = "{error}"
-    """These two wrap the errors of drivers; they have the place ``driver``, too."""
+    """These two wrap the errors of drivers; they have the placeholder ``driver``, too."""
     call: str = "{method}: {error}"
     entry: str = "{method} failed for ResourceClaim {claim}: {error}"
     skipped: str = "{method} skipped {count} ResourceClaims"

@@ -21,7 +21,7 @@ class ClaimKey(NamedTuple):
     name: str
 
 
-# What a pod says about its claims.
+# Claims in the spec and status of a pod.
 
 
 class PodClaim(NamedTuple):
@@ -95,7 +95,7 @@ class PodClaims:
         return f"{self.namespace}/{self.name}"
 
 
-# What the API server says about a claim.
+# A claim from the API server.
 
 
 class AllocationResult(NamedTuple):

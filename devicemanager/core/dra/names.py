@@ -25,7 +25,7 @@ def claim_name(
     """Return the claim behind an entry of the pod; None if the pod needs no claim for it.
 
     Raises DraError if the claim does not exist yet (``resourceclaim.Name``). ``wording`` wraps the
-    error, by default that of prepare; it has the place ``error``.
+    error, by default that of prepare; it has the placeholder ``error``.
     """
     wording = wording or rules.wording.prepare_name
     if claim.claim is not None:

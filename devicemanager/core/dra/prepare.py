@@ -131,7 +131,7 @@ def _prepare_as(
 
 
 def write_state(cache: ClaimCache, wording: str) -> Steps:
-    """Write the state file. Raises DraError if that fails; ``wording`` has the place ``error``."""
+    """Write the state file. Raises DraError with ``wording``, whose placeholder is ``error``."""
     try:
         yield WriteState(cache.snapshot())
     except StateWriteError as error:

@@ -52,7 +52,7 @@ class ApiClaims:
             try:
                 found = self._client.attempt("GET", f"{_GROUP}/{version}/{path}")
             except NotFound as error:
-                # The server says which object does not exist only if it has the version.
+                # Only a server that has the version names the missing object.
                 if error.reason == "NotFound" and "resourceclaims" in error.message:
                     raise
                 missing = error

@@ -31,7 +31,7 @@ __all__ = [
 
 _Object = Mapping[str, Any]
 Compile = Callable[[str], "str | None"]
-"""Compiles a CEL expression. Returns why the API server refuses it; None if it accepts it."""
+"""Compiles a CEL expression. Returns why the API server rejects it; None if it accepts it."""
 
 MAX_RESULTS: Final = 32
 _MAX_REQUESTS: Final = 32

@@ -85,7 +85,7 @@ def _immutable(spec: _Object, old: _Object) -> Errors:
 
 
 def _selection(spec: _Object) -> Errors:
-    """Check that exactly one field says which nodes have access."""
+    """Check that exactly one field selects the nodes with access."""
     yield from _node_name(spec, "spec", "must be either unset or set to a non-empty string")
     if (selector := spec.get("nodeSelector")) is not None:
         yield from nodes.node_selector("spec.nodeSelector", selector)

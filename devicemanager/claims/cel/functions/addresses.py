@@ -75,7 +75,7 @@ def _address(parsed: ipaddress.IPv4Address | ipaddress.IPv6Address) -> IPAddress
 
 
 def _ip(text: str) -> IPAddress:
-    """Evaluate ``ip('10.0.0.1')``, which refuses zones and mapped addresses."""
+    """Evaluate ``ip('10.0.0.1')``, which rejects zones and mapped addresses."""
     try:
         address = parse_address(text)
     except ValueError as error:
@@ -106,7 +106,7 @@ def _parse_network(text: str) -> Network:
         raise fault(str(error)) from None
     if "%" in address.text:
         raise fault("IPv6 zones cannot be present in a prefix")
-    # Go refuses signs and leading zeros.
+    # Go rejects signs and leading zeros.
     if not bits or not _DIGITS.issuperset(bits) or (len(bits) > 1 and bits[0] == "0"):
         raise fault(f"bad bits after slash: {quote(bits)}")
     if len(bits) > 3 or int(bits) > address.bits:

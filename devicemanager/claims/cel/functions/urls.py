@@ -125,7 +125,7 @@ def _host(scheme: str, host: str) -> str:
     if host.startswith("["):
         return _bracketed(host)
     if ":" in host:
-        # Only http and https refuse a second colon.
+        # Only http and https reject a second colon.
         is_strict = scheme in ("http", "https")
         _check_port(host[host.index(":") if is_strict else host.rindex(":") :])
     return _unescape(host, in_host=True).decode(errors="replace")
