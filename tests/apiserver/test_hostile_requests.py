@@ -100,7 +100,7 @@ def test_invalid_length_is_refused(send, length):
     assert "invalid Content-Length" in status["message"]
 
 
-def test_large_body_is_refused_and_its_end_is_no_request(send, apiserver):
+def test_large_body_is_refused_as_a_whole(send, apiserver):
     # Its last part would be a request, if the server read only the first 3 MiB.
     inner = request("POST", PODS, {"metadata": {"name": "inner"}})
     code, status = send(request("POST", PODS, b" " * (3 << 20) + inner))

@@ -154,6 +154,8 @@ class HealthFile:
             root, HEALTH_STATE_NAME, durability=checkpoint.Durability.PROCESS
         )
         self._clock = clock
+        self._lock = threading.Lock()
+        """Orders the writes, so that the file ends with the newest state."""
 
     def load(self) -> dict[DriverName, dict[DeviceKey, DeviceHealth]]:
         """Return the contents of the file; nothing if it is missing or invalid, as the kubelet."""
@@ -162,8 +164,15 @@ class HealthFile:
         except (checkpoint.CheckpointError, *_INVALID):
             return {}
 
-    def write(self, devices: Devices) -> None:
-        """Replace the contents of the file. Raises CheckpointWriteError."""
+    def write(self, devices: Callable[[], Devices]) -> None:
+        """Replace the contents of the file by what ``devices`` returns. Thread-safe.
+
+        Raises CheckpointWriteError.
+        """
+        with self._lock:
+            self._store.write(self._text(devices()))
+
+    def _text(self, devices: Devices) -> bytes:
         offset = self._offset()
         content = {
             driver: {
@@ -174,7 +183,7 @@ class HealthFile:
             }
             for driver, of_driver in sorted(devices.items())
         }
-        self._store.write(json.dumps(content, separators=(",", ":")).encode())
+        return json.dumps(content, separators=(",", ":")).encode()
 
     def _offset(self) -> float:
         """Seconds between the clock's monotonic time, which the cache has, and the file's time."""

@@ -343,8 +343,7 @@ class DraManager:
             health = self._state.health
             changed = health.report(instance.driver, devices, self._clock.monotonic())
             pods = holders(self._state.cache, instance.driver, changed)
-            content = health.snapshot()
-        self._write_health(content)
+        self._write_health()
         names = ", ".join(f"{key.pool}/{key.device}" for key in sorted(changed))
         for uid in pods:
             kept = self._updates.report(PodUid(uid))
@@ -363,9 +362,13 @@ class DraManager:
         with self._state.lock:
             self._state.health.clear(instance.driver)
 
-    def _write_health(self, content: Devices) -> None:
+    def _health_snapshot(self) -> Devices:
+        with self._state.lock:
+            return self._state.health.snapshot()
+
+    def _write_health(self) -> None:
         try:
-            self._health_file.write(content)
+            self._health_file.write(self._health_snapshot)
         except checkpoint.CheckpointWriteError as error:
             self._events.publish(EventKind.DRA_STATE_FAILED, str(error))
 

@@ -139,7 +139,7 @@ def test_health_file_with_extreme_numbers_is_read_and_written(directory, changed
     path = directory / "dra_health_state"
     path.write_text(json.dumps({"d": {"Devices": {"p/d": entry_}}}))
     file = HealthFile(directory, ManualClock(1000.0))
-    file.write(file.load())
+    file.write(file.load)
     assert json.loads(path.read_text()) == {} or "9999-01-01" in path.read_text()
 
 
@@ -172,3 +172,27 @@ def _undecodable(opened):
 def turn_until(node, condition):
     """Turn the clock, because a stream sets its timer at an unknown moment."""
     node.kubelet.wait_for(lambda: node.clock.advance(5) or condition())
+
+
+def test_health_file_ends_with_the_newest_of_concurrent_reports(directory):
+    file, states = HealthFile(directory, ManualClock(1000.0)), [{}, {"new": {}}]
+    entered, released = threading.Event(), threading.Event()
+    written = file._store.write
+
+    def write(data):
+        if data == b"{}":
+            entered.set()
+            released.wait(10)
+        written(data)
+
+    file._store.write = write
+    writers = [threading.Thread(target=file.write, args=(lambda: states.pop(0),)) for _ in "12"]
+    writers[0].start()
+    assert entered.wait(10)
+    writers[1].start()
+    # Without order, the second writer takes its state now, and the first one overwrites it.
+    writers[1].join(0.1)
+    released.set()
+    for writer in writers:
+        writer.join(10)
+    assert json.loads((directory / "dra_health_state").read_text()) == {"new": {"Devices": {}}}
