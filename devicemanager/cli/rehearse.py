@@ -206,7 +206,7 @@ def _run(args: argparse.Namespace) -> int:
     with failures(args.output, "rehearsal", file=args.file):
         snapshot = load_snapshot(args.file)
         from devicemanager.rehearsal import report
-        from devicemanager.rehearsal.rehearse import rehearse
+        from devicemanager.rehearsal.rehearsing import rehearse
 
         result = rehearse(snapshot, args.steps, repeat=args.repeat, seed=args.seed)
     if args.output == "json":

@@ -16,7 +16,7 @@ Invariants:
 * The same snapshot, steps and seed give the same result.
 * Everything that the snapshot does not show is in ``Rehearsal.assumptions``.
 
-Start reading with ``rehearse``, then ``runs``.
+Start reading with ``rehearsing``, then ``runs``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from devicemanager.rehearsal.errors import RehearsalError
-    from devicemanager.rehearsal.rehearse import rehearse
+    from devicemanager.rehearsal.rehearsing import rehearse
     from devicemanager.rehearsal.result import Fate, Outcome, PodResult, Rehearsal, Statement
     from devicemanager.rehearsal.steps import (
         Admit,
@@ -73,6 +73,6 @@ __getattr__, __dir__ = lazy_names(
         "Statement": "result",
         "Step": "steps",
         "WithoutPlugin": "steps",
-        "rehearse": "rehearse",
+        "rehearse": "rehearsing",
     },
 )
