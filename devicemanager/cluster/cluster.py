@@ -159,7 +159,14 @@ class Cluster:
             required += preflight.lease_permissions(namespace)
         api = ApiClient(self._credentials, connections=1)
         try:
-            return preflight.check(api, names, _LABEL, required, take_over=take_over or shards)
+            return preflight.check(
+                api,
+                names,
+                _LABEL,
+                required,
+                take_over=take_over or shards,
+                as_nodes=bool(self._as_nodes),
+            )
         finally:
             api.close()
 

@@ -67,6 +67,15 @@ REPORTS = {
     "devicemanager.kubelet.manager.state_snapshot",
 }
 """Only needed by reports about a kubelet."""
+DRA = {
+    "checkpoint.dra",
+    "devicemanager.client",
+    "devicemanager.core.dra",
+    "devicemanager.kubelet.dra",
+    "protos.dra_v1",
+    "protos.drahealth_v1",
+}
+"""Only needed once a DRA driver registers or a pod has ResourceClaims."""
 RARE = {
     "checkpoint.parse",
     "devicemanager.claims.manager",
@@ -112,7 +121,7 @@ def _run(program, *arguments):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("modules", [REPORTS, RARE, CLIENTS])
+@pytest.mark.parametrize("modules", [REPORTS, RARE, CLIENTS, DRA])
 def test_start_does_not_import(start, modules):
     assert modules & set(start["modules"]) == set()
 

@@ -15,6 +15,7 @@ from tools.bench import (
     claims,
     control,
     dra,
+    dra_kubelet,
     lists,
     memory,
     podresources,
@@ -37,6 +38,7 @@ MODULES = (
     memory,
     claims,
     dra,
+    dra_kubelet,
 )
 
 

@@ -227,7 +227,7 @@ class StatusManager:
             pod.needs_reconcile = True
 
     def reconcile(self) -> None:
-        """Write all statuses again that another client can have changed."""
+        """Write all statuses again, because another client may have changed them."""
         for pod in self._pods.all():
             if pod.needs_reconcile:
                 self.changed(pod)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 
 import attrs
@@ -14,9 +15,14 @@ class ClaimCache:
 
     def __init__(self, claims: Iterable[ClaimInfo] = ()) -> None:
         """``claims`` are those of the state file; of two with one name, the last one counts."""
-        self._claims: dict[ClaimKey, ClaimInfo] = {claim.key: claim for claim in claims}
+        self._claims: dict[ClaimKey, ClaimInfo] = {}
+        # Sorted. Both indexes keep the cost of a change independent of the number of claims.
+        self._keys: list[ClaimKey] = []
+        self._of_pods: dict[str, set[ClaimKey]] = {}
         self._preparing: dict[ClaimKey, object] = {}
         self._snapshot: tuple[ClaimInfo, ...] | None = None
+        for claim in claims:
+            self.put(claim)
 
     def __iter__(self) -> Iterator[ClaimInfo]:
         """Iterate over all claims, sorted by namespace and name."""
@@ -31,28 +37,44 @@ class ClaimCache:
 
     def put(self, claim: ClaimInfo) -> ClaimInfo:
         """Add the claim, or replace the one with its name. Return it."""
-        self._claims[claim.key] = claim
-        self._snapshot = None
+        key = claim.key
+        held = self._claims.get(key)
+        if held is None:
+            insort(self._keys, key)
+        self._claims[key] = claim
+        self._index(key, frozenset() if held is None else held.pods, claim.pods)
         return claim
 
     def remove(self, key: ClaimKey) -> None:
         """Remove the claim; do nothing if the node does not hold it."""
-        if self._claims.pop(key, None) is not None:
-            self._snapshot = None
+        held = self._claims.pop(key, None)
+        if held is not None:
+            del self._keys[bisect_left(self._keys, key)]
+            self._index(key, held.pods, frozenset())
+
+    def _index(self, key: ClaimKey, before: frozenset[str], after: frozenset[str]) -> None:
+        self._snapshot = None
+        for uid in before - after:
+            keys = self._of_pods[uid]
+            keys.discard(key)
+            if not keys:
+                del self._of_pods[uid]
+        for uid in after - before:
+            self._of_pods.setdefault(uid, set()).add(key)
 
     def snapshot(self) -> tuple[ClaimInfo, ...]:
         """Return all claims, sorted by namespace and name."""
         if self._snapshot is None:
-            self._snapshot = tuple(self._claims[key] for key in sorted(self._claims))
+            self._snapshot = tuple(map(self._claims.__getitem__, self._keys))
         return self._snapshot
 
     def of_pod(self, uid: str) -> tuple[ClaimInfo, ...]:
         """Return the claims that the pod holds, sorted by namespace and name."""
-        return tuple(claim for claim in self.snapshot() if uid in claim.pods)
+        return tuple(self._claims[key] for key in sorted(self._of_pods.get(uid, ())))
 
     def might_need_unprepare(self, uid: str) -> bool:
         """True if a claim names the pod (``PodMightNeedToUnprepareResources``, manager.go)."""
-        return any(uid in claim.pods for claim in self._claims.values())
+        return uid in self._of_pods
 
     # Claims that a generator prepares at the moment, with the generator's token.
 
@@ -65,7 +87,7 @@ class ClaimCache:
         self._preparing.update(dict.fromkeys(keys, token))
 
     def end_preparing(self, token: object) -> None:
-        """Note that the generator with ``token`` prepares no claims any more."""
+        """Note that the generator with ``token`` no longer prepares claims."""
         self._preparing = {key: each for key, each in self._preparing.items() if each is not token}
 
 

@@ -30,11 +30,11 @@ from devicemanager.kubelet.settings import Settings
 from podresources.sockets import CHANNEL_OPTIONS, target
 from protos import dra_v1, dra_v1_grpc, dra_v1beta1_grpc, drahealth_v1_grpc, drahealth_v1alpha1_grpc
 
-__all__ = ["Begun", "DriverConnection"]
+__all__ = ["DriverConnection"]
 
 _RECONNECT_PAUSE = 0.05
-"""Pause before a broken connection is made again, in seconds: a driver that accepts connections
-and closes them at once must not keep a thread busy."""
+"""Pause before reconnecting, in seconds. Without it, a driver that accepts connections and closes
+them at once would keep a thread busy."""
 
 _BEGIN_SECONDS = 1.0
 
@@ -51,9 +51,6 @@ _HEALTH_PATHS: Mapping[str, str] = {
     "v1": drahealth_v1_grpc.NODE_WATCH_RESOURCES,
     "v1alpha1": drahealth_v1alpha1_grpc.NODE_WATCH_RESOURCES,
 }
-
-
-Begun = Callable[[Callable[[], object]], None]
 
 
 class DriverConnection:
@@ -108,11 +105,8 @@ class DriverConnection:
         with contextlib.suppress(ValueError):  # the channel was closed
             channel._channel.check_connectivity_state(True)
 
-    def call(self, effect: CallDriver, begun: Begun | None = None) -> Answer:
-        """Call the driver and return its answer by claim UID. Raises RpcError.
-
-        ``begun`` gets a function that cancels the call.
-        """
+    def call(self, effect: CallDriver) -> Answer:
+        """Call the driver and return its response by claim UID. Raises RpcError."""
         request = dra_v1.NodePrepareResourcesRequest(
             claims=[
                 dra_v1.Claim(namespace=each.namespace, uid=each.uid, name=each.name)
@@ -124,7 +118,7 @@ class DriverConnection:
         if effect.operation is Operation.UNPREPARE:
             return self._calls.make(path, data, CALL_TIMEOUT, _unprepared)
         read = partial(_prepared, effect.service)
-        return self._calls.make(path, data, CALL_TIMEOUT, read, begun)
+        return self._calls.make(path, data, CALL_TIMEOUT, read)
 
     def watch_health(self, service: str) -> Iterator[bytes]:
         """Open the health stream, and yield its messages as bytes until it ends.

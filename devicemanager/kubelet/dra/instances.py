@@ -19,7 +19,7 @@ from devicemanager.events.calls.log import CallLog
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.faults.registry import FaultRegistry
 from devicemanager.io.clock import Cancel, Clock
-from devicemanager.kubelet.dra.connection import Begun, DriverConnection
+from devicemanager.kubelet.dra.connection import DriverConnection
 from devicemanager.kubelet.dra.health import HealthSink, HealthStream
 from devicemanager.kubelet.dra.state import DraState
 from devicemanager.kubelet.dra.wiping import Wiper
@@ -74,7 +74,7 @@ class Instances:
         self._closed = False
 
     def absent(self) -> dict[str, str]:
-        """Say since when drivers are not registered, by driver."""
+        """Return since when each unregistered driver is not registered, as text by driver."""
         now = self._clock.monotonic()
         with self._lock:
             return {
@@ -197,16 +197,13 @@ class Instances:
 
     # -- calls -----------------------------------------------------------------------
 
-    def call(self, effect: CallDriver, begun: Begun | None = None) -> Answer:
-        """Call the instance that the effect names. Raises RpcError.
-
-        ``begun`` gets a function that cancels the call.
-        """
+    def call(self, effect: CallDriver) -> Answer:
+        """Call the instance that the effect names. Raises RpcError."""
         with self._lock:
             found = self._open.get(effect.instance)
         if found is None:
             raise RpcError("Canceled", messages.CONNECTION_CLOSING)
-        return found.connection.call(effect, begun)
+        return found.connection.call(effect)
 
     # -- wiping ----------------------------------------------------------------------
 

@@ -21,7 +21,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
-from functools import partial
 from pathlib import Path
 
 import checkpoint
@@ -65,7 +64,6 @@ from devicemanager.kubelet.dra.claim_source import ClaimSource, claim_of
 from devicemanager.kubelet.dra.health import Devices, HealthFile
 from devicemanager.kubelet.dra.instances import Instances
 from devicemanager.kubelet.dra.pod_claims import pod_claims
-from devicemanager.kubelet.dra.prepare_calls import PrepareCalls
 from devicemanager.kubelet.dra.state import DraState
 from devicemanager.kubelet.dra.state_file import StateFile
 from devicemanager.kubelet.dra.wiping import Wiper
@@ -113,7 +111,6 @@ class DraManager:
             self._state, settings, clock, events, calls, faults, self._wiper, self, on_error
         )
         """The registered instances of drivers."""
-        self._in_flight = PrepareCalls()
         # Guarded by the state's lock.
         self._is_sources_ready = True
         self._version = 1
@@ -122,6 +119,10 @@ class DraManager:
         self._lock = threading.Lock()
         self._closed = False
         self._cancel: Cancel | None = None
+        self._preparing: set[str] = set()
+        """The UIDs of pods whose claims are being prepared."""
+        self._canceled: set[str] = set()
+        """Those of them that end."""
 
     # -- life ------------------------------------------------------------------------
 
@@ -178,16 +179,25 @@ class DraManager:
     def prepare(self, pod: Pod) -> None:
         """Prepare all claims of a pod. Raises DraError with the kubelet's text."""
         claims, begun = pod_claims(pod), time.monotonic()
-        state = self._state
         try:
-            with self._in_flight.of(claims.uid):
-                self._run(prepare(claims, state.cache, state.drivers, self._rules), claims)
+            self._prepare(claims)
         except DraError as error:
             text = f"Failed to prepare dynamic resources: {error}"
             self._publish(EventKind.PREPARE_FAILED, claims, f"{FAILED_PREPARE}: {text}", begun)
             raise
         names = ", ".join(each.name for each in self.held(claims.uid))
         self._publish(EventKind.CLAIMS_PREPARED, claims, f"prepared {names or 'no claims'}", begun)
+
+    def _prepare(self, pod: PodClaims) -> None:
+        state = self._state
+        with self._lock:
+            self._preparing.add(pod.uid)
+        try:
+            self._run(prepare(pod, state.cache, state.drivers, self._rules), pod)
+        finally:
+            with self._lock:
+                self._preparing.discard(pod.uid)
+                self._canceled.discard(pod.uid)
 
     def unprepare(self, pod: Pod) -> None:
         """Unprepare all claims of a pod. Raises DraError with the kubelet's text."""
@@ -206,8 +216,13 @@ class DraManager:
         self._events.publish(kind, f"pod {pod.label}: {text}", pod=pod.uid, seconds=seconds)
 
     def cancel(self, uid: str) -> None:
-        """Cancel the calls that prepare the claims of a pod, because the pod ends."""
-        self._in_flight.cancel(uid)
+        """Make no further calls to prepare the claims of a pod, because the pod ends.
+
+        As in the kubelet, the pod does not wait for a call in flight; its answer is ignored.
+        """
+        with self._lock:
+            if uid in self._preparing:
+                self._canceled.add(uid)
 
     def held(self, uid: str) -> tuple[ClaimInfo, ...]:
         """Return the claims that a pod holds, sorted by namespace and name."""
@@ -268,11 +283,11 @@ class DraManager:
 
     @property
     def version(self) -> int:
-        """Number that grows with every change of claims."""
+        """Number that increases with every change of claims."""
         return self._version
 
     def pod_version(self, pod: str) -> int:
-        """Return a number that grows with every change of the pod's claims."""
+        """Return a number that increases with every change of the pod's claims."""
         return self._pod_versions[pod]
 
     def dynamic_resources(
@@ -393,16 +408,25 @@ class DraManager:
             lock.acquire()
 
     def _carry_out(self, effect: FetchClaim | CallDriver | WriteState, pod: PodClaims) -> Answer:
+        if pod.uid in self._canceled:
+            self._check_canceled(effect)
         match effect:
             case FetchClaim():
                 return claim_of(self._claims.fetch(effect.namespace, effect.name))
-            case CallDriver(operation=Operation.PREPARE):
-                return self._in_flight.call(pod.uid, partial(self.instances.call, effect))
             case CallDriver():
                 return self.instances.call(effect)
             case WriteState():
                 self._file.write()
                 return None
+
+    @staticmethod
+    def _check_canceled(effect: FetchClaim | CallDriver | WriteState) -> None:
+        """Fail what a pod that ends would do to prepare its claims, as Go's context does."""
+        match effect:
+            case FetchClaim():
+                raise ClaimFetchError("context canceled")
+            case CallDriver(operation=Operation.PREPARE):
+                raise RpcError("Canceled", "context canceled")
 
     def _changed(self, pod: PodClaims) -> None:
         """Count a change of a pod's claims. Must be called with the lock held."""

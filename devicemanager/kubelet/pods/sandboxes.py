@@ -5,8 +5,8 @@ Claims are prepared before a sandbox is created, and unprepared after the contai
 can fail. The kubelet then tries again: the sandbox with the next periodic sync of the pod, the
 removal with the next sync of a pod worker that has failed.
 
-A lock per pod stands for the pod's worker: the sandbox of a pod is created or removed by one
-caller at a time.
+One caller at a time creates the sandbox of a pod, and one removes it. The removal does not wait
+for the creation, because the kubelet cancels the creation when the pod ends.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class Sandboxes:
         self._store = store
         self._dra = dra
         self._timers = timers
-        # Guards _workers.
+        # Guards the two fields below: a lock for each pod that uses DRA.
         self._lock = threading.Lock()
-        self._workers: dict[PodUid, threading.Lock] = {}
+        self._creating: dict[PodUid, threading.Lock] = {}
+        self._removing: dict[PodUid, threading.Lock] = {}
 
     def create(self, record: PodRecord) -> None:
         """Create the sandbox of a pod that has none: prepare its claims.
@@ -51,7 +52,7 @@ class Sandboxes:
         if not record.uses_dra:
             record.has_sandbox = True
             return
-        with self._worker(record):
+        with self._only_one(self._creating, record):
             self._check_lives(record)
             if not record.has_sandbox:
                 self._dra.prepare(record.pod)
@@ -73,10 +74,9 @@ class Sandboxes:
         uid = record.pod.uid
         if not record.uses_dra:
             return True
-        # As in the kubelet, the end of a pod cancels a call that prepares its claims.
         self._dra.cancel(uid)
         try:
-            with self._worker(record):
+            with self._only_one(self._removing, record):
                 self._dra.unprepare(record.pod)
                 record.has_sandbox = False
         except DeviceManagerError as error:
@@ -84,7 +84,8 @@ class Sandboxes:
             return False
         self._timers.cancel(uid)
         with self._lock:
-            self._workers.pop(uid, None)
+            self._creating.pop(uid, None)
+            self._removing.pop(uid, None)
         return True
 
     def retry(self, record: PodRecord, error: Exception, again: Callable[[], None]) -> None:
@@ -97,6 +98,6 @@ class Sandboxes:
         record.sync_error = str(error)
         record.sync_at = self._timers.start(record.pod.uid, seconds, again)
 
-    def _worker(self, record: PodRecord) -> threading.Lock:
+    def _only_one(self, locks: dict[PodUid, threading.Lock], record: PodRecord) -> threading.Lock:
         with self._lock:
-            return self._workers.setdefault(record.pod.uid, threading.Lock())
+            return locks.setdefault(record.pod.uid, threading.Lock())
