@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from devicemanager.apiserver import registry
+from devicemanager.apiserver.resources import HAVE_GENERATION
 from devicemanager.client.errors import ClusterError
 from devicemanager.cluster.container_behaviour import ContainerBehaviour, Range
 from devicemanager.core.errors import RequestError
@@ -579,7 +580,7 @@ def test_join_rejects_a_response_that_is_not_a_node(monkeypatch):
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The API server sets ``metadata.generation`` of pods, as since 1.33."""
-    monkeypatch.setattr(registry, "HAVE_GENERATION", registry.HAVE_GENERATION | {"Pod"})
+    monkeypatch.setattr(registry, "HAVE_GENERATION", HAVE_GENERATION | {"Pod"})
 
 
 @pytest.mark.usefixtures("counted")
