@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from devicemanager.apiserver import registry
+from devicemanager.apiserver.resources import HAVE_GENERATION
 from devicemanager.client.errors import ClusterError
 from devicemanager.cluster.container_behaviour import ContainerBehaviour, Range
 from devicemanager.core.errors import RequestError
@@ -573,3 +575,52 @@ def test_join_rejects_a_response_that_is_not_a_node(monkeypatch):
         ClusterError, match=r"response is not a valid Node object: metadata\.uid is not a string"
     ):
         world.join()
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server sets ``metadata.generation`` of pods, as since 1.33."""
+    monkeypatch.setattr(registry, "HAVE_GENERATION", HAVE_GENERATION | {"Pod"})
+
+
+@pytest.mark.usefixtures("counted")
+def test_status_has_observed_generation_and_resources(world: World) -> None:
+    world.join()
+    world.run("a", gpus=2)
+    status = world.status("a")
+    assert status["observedGeneration"] == 1
+    assert {each["observedGeneration"] for each in status["conditions"]} == {1}
+    (container,) = status["containerStatuses"]
+    assert container["resources"] == {"limits": {GPU: "2"}, "requests": {GPU: "2"}}
+    assert container["allocatedResources"] == {GPU: "2"}
+    world.run("b", gpus=9)
+    assert world.status("b")["phase"] == "Failed" and world.status("b")["observedGeneration"] == 1
+
+
+@pytest.mark.usefixtures("counted")
+def test_a_new_generation_is_reported_at_once(world: World) -> None:
+    world.join()
+    world.run("a")
+    path = "/api/v1/namespaces/default/pods/a"
+    body = {"spec": {"activeDeadlineSeconds": 100}}
+    assert world.call("PATCH", path, body, patch="merge")["metadata"]["generation"] == 2
+    world.settle()
+    assert world.status("a")["observedGeneration"] == 2
+
+
+@pytest.mark.usefixtures("counted")
+@pytest.mark.parametrize(("version", "has"), [("1.32", False), ("1.33", True)])
+def test_old_kubelets_report_neither(world: World, version: str, has: bool) -> None:
+    world.join(settings=Settings(kubelet_version=version))
+    world.run("a")
+    status = world.status("a")
+    assert ("resources" in status["containerStatuses"][0]) is has
+    assert "observedGeneration" not in status
+
+
+def test_old_api_servers_get_neither(world: World) -> None:
+    world.join()
+    world.run("a")
+    status = world.status("a")
+    assert "resources" not in status["containerStatuses"][0]
+    assert "observedGeneration" not in status

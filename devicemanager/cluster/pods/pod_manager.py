@@ -70,6 +70,8 @@ class PodState:
     """True if the pod was deleted before its admission."""
     needs_start: bool = False
     """True if a container of the pod failed to start."""
+    generation: int = 0
+    """``metadata.generation`` of the newest object; 0 from API servers up to 1.32."""
     version: str = ""
     """``resourceVersion`` after the last write."""
     digest: int = 0
@@ -119,8 +121,9 @@ class PodState:
         return ObjectReference("Pod", self.name, self.uid, self.namespace)
 
     def note(self, object_: Mapping[str, Any]) -> None:
-        """Store the values in a Pod object that other components set: the time of binding, and
-        the conditions of readiness gates."""
+        """Store the values in a Pod object that other components set: the generation, the time of
+        binding, and the conditions of readiness gates."""
+        self.generation = object_["metadata"].get("generation") or 0
         for condition in (object_.get("status") or {}).get("conditions") or ():
             kind = condition.get("type")
             if kind == "PodScheduled":

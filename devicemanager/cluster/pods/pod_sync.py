@@ -172,8 +172,11 @@ class PodSync:
         elif metadata.get("deletionTimestamp"):
             self._termination.delete(pod)
         else:
+            before = pod.generation
             pod.note(object_)
             self._statuses.compare(pod, object_)
+            if pod.generation != before:
+                self._statuses.changed(pod)
 
     def _remove(self, uid: str) -> None:
         """Remove a pod that the API server no longer has, and free its devices."""

@@ -157,9 +157,11 @@ class StatusManager:
         """
         node = self._node
         now = node.clock.time()
+        behaviour = node.kubelet.settings.behaviour
+        generation = pod.generation if behaviour.reports_observed_generation else 0
         if pod.rejection is not None:
             status = rejected_status(pod.rejection)
-            made = status_object(PodUid(pod.uid), status, now=now)
+            made = status_object(PodUid(pod.uid), status, now=now, generation=generation)
             if pod.never_ran:
                 del made["message"]
             return made
@@ -175,6 +177,9 @@ class StatusManager:
             host_ip=host,
             # As in the kubelet, a pod has no IP address before its sandbox exists.
             pod_ip="" if pod.stage is Stage.PENDING else host if pod.is_on_host_network else pod.ip,
+            generation=generation,
+            # A server that sets no generation does not store the resources, either.
+            with_resources=behaviour.reports_container_resources and bool(pod.generation),
         )
         self._without_health(made)
         return made

@@ -163,6 +163,10 @@ class Behaviour:
     ``kubelet_pod_resources_endpoint_requests_total``."""
     rate_limited: bool
     """True if PodResources rejects more than 100 requests per second."""
+    reports_container_resources: bool
+    """True if a container's status has ``resources`` and ``allocatedResources``."""
+    reports_observed_generation: bool
+    """True if a pod's status and its conditions have ``observedGeneration``."""
     reports_resource_health: bool
     """True if a container's status has ``allocatedResourcesStatus``."""
     health_check: HealthCheck

@@ -45,6 +45,9 @@ GATES: Mapping[str, Stage] = {
         (38, True, _GONE),
     ),
     "GenericWorkload": _steps((35, False, "alpha"), (37, False, "beta")),
+    "InPlacePodVerticalScaling": _steps(
+        (27, False, "alpha"), (33, True, "beta"), (35, True, "GA", True)
+    ),
     "KubeletPodResourcesDynamicResources": _steps(
         (27, False, "alpha"), (34, True, "beta"), (36, True, "GA", True)
     ),
@@ -55,6 +58,9 @@ GATES: Mapping[str, Stage] = {
         (21, False, "alpha"), (23, True, "beta"), (28, True, "GA"), (30, True, _GONE)
     ),
     "KubeletPodResourcesListUseActivePods": _steps((34, True, "deprecated")),
+    "PodObservedGenerationTracking": _steps(
+        (33, False, "alpha"), (34, True, "beta"), (35, True, "GA", True)
+    ),
     "PodsAPI": _steps((36, False, "alpha"), (37, True, "beta")),
     "PodLevelResources": _steps((32, False, "alpha"), (34, True, "beta")),
     "PodLevelResourceManagers": _steps((36, False, "alpha"), (37, False, "beta")),

@@ -76,6 +76,13 @@ def pod_list(pods: Iterable[Object]) -> Object:
 
 def _container(container: Container) -> Object:
     made: Object = {"name": str(container.name), "image": container.image}
+    made["resources"] = _resources(container)
+    if container.restartable:
+        made["restartPolicy"] = "Always"
+    return made
+
+
+def _resources(container: Container) -> Object:
     resources: Object = {
         name: _quantities(amounts)
         for name, amounts in (("limits", container.limits), ("requests", container.requests))
@@ -83,10 +90,7 @@ def _container(container: Container) -> Object:
     }
     if container.claims:
         resources["claims"] = [{"name": name} for name in container.claims]
-    made["resources"] = resources
-    if container.restartable:
-        made["restartPolicy"] = "Always"
-    return made
+    return resources
 
 
 def _quantities(amounts: Mapping[ResourceName, int]) -> dict[str, str]:
@@ -111,29 +115,37 @@ def status_object(
     since: Mapping[str, str] | None = None,
     host_ip: str = "",
     pod_ip: str = "",
+    generation: int = 0,
+    with_resources: bool = False,
 ) -> Object:
     """Return the status of a pod as a JSON object.
 
     ``since``: for each condition, the transition time that the API server already has. ``now``
-    (seconds since the epoch): the transition time of all other conditions. Fields without a value
-    are omitted, and ``status_patch`` removes them from the API object.
+    (seconds since the epoch): the transition time of all other conditions. ``generation``:
+    the ``observedGeneration``; 0 to omit it. ``with_resources``: True if statuses of containers
+    have their resources. Fields without a value are omitted, and ``status_patch``
+    removes them from the API object.
     """
     made: Object = {"phase": str(status.phase), "qosClass": str(status.qos_class)}
     texts = {"reason": status.reason, "message": status.message}
     made |= {name: text for name, text in texts.items() if text}
+    observed = {"observedGeneration": generation} if generation else {}
+    made |= observed
     if status.start_time is not None:
         made["startTime"] = timestamp(status.start_time)
     if status.conditions:
-        made["conditions"] = [_condition(each, now, since or {}) for each in status.conditions]
+        made["conditions"] = [
+            _condition(each, now, since or {}) | observed for each in status.conditions
+        ]
     # Only a rejected pod has no conditions, and a rejected pod has no addresses.
     if host_ip and status.conditions:
         made |= {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]}
     if pod_ip and status.conditions:
         made |= {"podIP": pod_ip, "podIPs": [{"ip": pod_ip}]}
     if status.init_containers:
-        made["initContainerStatuses"] = _entries(uid, status.init_containers)
+        made["initContainerStatuses"] = _entries(uid, status.init_containers, with_resources)
     if status.containers:
-        made["containerStatuses"] = _entries(uid, status.containers)
+        made["containerStatuses"] = _entries(uid, status.containers, with_resources)
     return made
 
 
@@ -152,11 +164,11 @@ def _condition(condition: Condition, now: float, since: Mapping[str, str]) -> Ob
     return made
 
 
-def _entries(uid: PodUid, entries: Iterable[ContainerEntry]) -> list[Object]:
-    return [_entry(uid, each) for each in entries]
+def _entries(uid: PodUid, entries: Iterable[ContainerEntry], with_resources: bool) -> list[Object]:
+    return [_entry(uid, each, with_resources) for each in entries]
 
 
-def _entry(uid: PodUid, entry: ContainerEntry) -> Object:
+def _entry(uid: PodUid, entry: ContainerEntry, with_resources: bool) -> Object:
     status = entry.status
     made: Object = {
         "name": str(status.name),
@@ -170,6 +182,12 @@ def _entry(uid: PodUid, entry: ContainerEntry) -> Object:
     }
     if status.was_started:
         made["containerID"] = container_id(uid, status.name, status.restart_count)
+        # As in the kubelet, only containers that the runtime knows have them
+        # (``convertToAPIContainerStatuses``, pkg/kubelet/kubelet_pods.go, v1.37).
+        if with_resources:
+            made["resources"] = _resources(entry.container)
+            if entry.container.requests:
+                made["allocatedResources"] = _quantities(entry.container.requests)
     if status.last_termination is not None:
         # A restart counts only when the container starts, not while it waits for the restart.
         waits = isinstance(status.state, Waiting)

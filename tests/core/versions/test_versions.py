@@ -171,6 +171,8 @@ CHANGES = [
     ("reports_dynamic_resources", "1.33", "1.34", (False, True)),
     ("reports_share_id", "1.34", "1.35", (False, True)),
     ("rate_limited", "1.26", "1.27", (False, True)),
+    ("reports_container_resources", "1.32", "1.33", (False, True)),
+    ("reports_observed_generation", "1.33", "1.34", (False, True)),
     ("reports_resource_health", "1.35", "1.36", (False, True)),
     ("health_check", "1.31", "1.32.0", (HealthCheck.NONE, HealthCheck.STRICT)),
     ("health_check", "1.32.10", "1.32.11", (HealthCheck.STRICT, HealthCheck.LENIENT)),
@@ -274,6 +276,8 @@ GATED_CHANGES = [
     ("get_enabled", "1.26", "1.27", "KubeletPodResourcesGet"),
     ("serves_pods", "1.35", "1.36", "PodsAPI"),
     ("reports_pod_level", "1.36", "1.37", "PodLevelResourceManagers"),
+    ("reports_container_resources", "1.26", "1.27", "InPlacePodVerticalScaling"),
+    ("reports_observed_generation", "1.32", "1.33", "PodObservedGenerationTracking"),
     ("reports_resource_health", "1.30", "1.31", "ResourceHealthStatus"),
 ]
 """Field, the versions just below and at its first step, and the gate that enables it."""
