@@ -88,6 +88,12 @@ class _Checker:
         """Check one object, and add it to the report."""
         api_version, kind = str(value.get("apiVersion", "")), str(value.get("kind", ""))
         found = Kinds().of(api_version, kind)
+        group, _, version = api_version.partition("/")
+        if found is None and group == RESOURCE_GROUP and "alpha" not in version:
+            text = f'no matches for kind "{kind}" in version "{api_version}"'
+            self.report.checked += 1
+            self.report.problems.append(Problem(kind, _name(value), "", text))
+            return
         if found is None or not has_structure(api_version, kind):
             if kind != "Namespace":
                 what = f"{api_version} {kind}".strip() or "a document without a kind"

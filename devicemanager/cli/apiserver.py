@@ -21,6 +21,7 @@ Run an API server on loopback until SIGTERM or Ctrl-C. It stores nodes, pods and
 resource.k8s.io in memory, and needs no etcd. Each request is printed as a line.
 """
 _MAX_PORT = 65535
+_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
 
 def add(subparsers: Subparsers) -> None:
@@ -97,6 +98,8 @@ def _failure(text: str) -> _Failure:
             f"invalid failure {text!r}: use CODE[:VERB[:RESOURCE[:TIMES]]] with a code from 400 "
             "to 599"
         )
+    if verb and verb not in _VERBS:
+        raise argparse.ArgumentTypeError(f"invalid verb {verb!r}: use one of {', '.join(_VERBS)}")
     if times and not times.isdecimal():
         raise argparse.ArgumentTypeError(f"invalid number of times {times!r}: use a number")
     return _Failure(int(code), verb, resource, int(times) if times else None)
@@ -126,6 +129,7 @@ def _server(args: argparse.Namespace) -> FakeApiServer:
     from devicemanager.apiserver import FakeApiServer, InCluster
     from devicemanager.cli.dra_files import read_objects
 
+    _check_versions(args.hide)
     try:
         files = args.in_cluster and InCluster.create(Path(args.in_cluster), args.namespace)
         return FakeApiServer(
@@ -137,6 +141,16 @@ def _server(args: argparse.Namespace) -> FakeApiServer:
         )
     except ValueError as error:
         raise CommandError(str(error)) from None
+
+
+def _check_versions(hidden: list[str]) -> None:
+    from devicemanager.apiserver.kinds import Kinds
+
+    table = Kinds()
+    known = {version for kind in table.all() for version in table.versions(kind)}
+    for each in hidden:
+        if each not in known:
+            raise CommandError(f"--hide: unknown version {each!r}: use {', '.join(sorted(known))}")
 
 
 def _fill(server: FakeApiServer, args: argparse.Namespace) -> None:

@@ -73,8 +73,8 @@ class DraObjects:
         names = {*known, *(each["spec"]["nodeName"] for each in self.slices if _node(each))}
         if name is None:
             if len(names) != 1:
-                several = ", ".join(sorted(names)) or "none"
-                raise CommandError(f"the files name {several} as nodes: select one with --node")
+                found = f"name the nodes {', '.join(sorted(names))}" if names else "name no node"
+                raise CommandError(f"the files {found}: select one with --node")
             (name,) = names
         return Node.of(known[name]) if name in known else Node(name)
 

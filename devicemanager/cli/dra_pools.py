@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli import dra_files
 from devicemanager.cli.dra_slices import nodes
-from devicemanager.cli.options import LIST_FORMATS, add_format, command
+from devicemanager.cli.options import LIST_FORMATS, CommandError, add_format, command
 from devicemanager.cli.output import Listing, print_list
 
 if TYPE_CHECKING:
@@ -45,11 +45,15 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def pools(slices: list[Object]) -> list[Pool]:
-    """Return the pools that slices form, sorted by driver and name."""
+    """Return the pools that slices form, sorted by driver and name.
+
+    Raises CommandError for a generation or a number of slices that is not a whole number.
+    """
     groups: dict[tuple[str, str], list[Object]] = {}
     for each in slices:
         spec = each.get("spec") or {}
         named = str(spec.get("driver")), str((spec.get("pool") or {}).get("name"))
+        _check_numbers(each)
         groups.setdefault(named, []).append(spec)
     return [_pool(driver, name, groups[driver, name]) for driver, name in sorted(groups)]
 
@@ -69,6 +73,17 @@ def _pool(driver: str, name: str, specs: list[Object]) -> Pool:
         "nodes": sorted({nodes(each) for each in current}),
         "devices": sum(len(each.get("devices") or ()) for each in current),
     }
+
+
+def _check_numbers(slice_: Object) -> None:
+    pool = (slice_.get("spec") or {}).get("pool") or {}
+    for field in ("generation", "resourceSliceCount"):
+        if not isinstance(pool.get(field, 0), int):
+            name = (slice_.get("metadata") or {}).get("name")
+            raise CommandError(
+                f"ResourceSlice {name}: invalid spec.pool.{field} {pool[field]!r}: "
+                "use a whole number"
+            )
 
 
 def _generation(spec: Object) -> int:

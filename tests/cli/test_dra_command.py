@@ -131,6 +131,11 @@ def test_mistakes_are_one_line(node, arguments, text, written, capsys):
     assert text in capsys.readouterr().err
 
 
+def test_files_without_a_node(written, capsys):
+    assert main(["dra", "allocate", written(document("ResourceClaim", claim()))]) == 2
+    assert "the files name no node: select one with --node" in capsys.readouterr().err
+
+
 def test_the_node_must_be_known(written, capsys):
     path = written(
         document("ResourceSlice", slice_("d0")),
@@ -138,7 +143,7 @@ def test_the_node_must_be_known(written, capsys):
         document("ResourceClaim", claim()),
     )
     assert main(["dra", "allocate", path]) == 2
-    assert "the files name b, worker as nodes: select one with --node" in capsys.readouterr().err
+    assert "the files name the nodes b, worker: select one with --node" in capsys.readouterr().err
 
 
 def test_an_error_of_the_allocator_is_one_line(node, written, capsys):

@@ -158,6 +158,29 @@ def test_files_without_objects(text: str, error: str, write: Any, capsys: Any) -
     assert status == 2 and error in err and path in err
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        ("kind: ResourceSlice", "kind: ResourceSlicee", "ResourceSlicee"),
+        ("resource.k8s.io/v1", "resource.k8s.io/v9", "ResourceSlice"),
+    ],
+)
+def test_unknown_kind_or_version(old: str, new: str, kind: str, write: Any, capsys: Any) -> None:
+    changed = SLICE.replace(old, new)
+    assert changed != SLICE
+    status, out, _ = run(capsys, "dra", "validate", write(f"{SLICE}---\n{changed}"))
+    assert status == 1
+    assert f'{kind} "s": no matches for kind "{kind}" in version "resource.k8s.io/v' in out
+
+
+def test_pool_with_a_number_that_is_text(write: Any, capsys: Any) -> None:
+    for field in ("generation", "resourceSliceCount"):
+        path = write(SLICE.replace(f"{field}: 1", f"{field}: one"))
+        status, _, err = run(capsys, "dra", "pools", path)
+        assert status == 2 and err.count("\n") == 1
+        assert f"ResourceSlice s: invalid spec.pool.{field} 'one': use a whole number" in err
+
+
 def test_lists_of_slices_and_pools(write: Any, capsys: Any) -> None:
     second = SLICE.replace("name: s}", "name: t}").replace("generation: 1", "generation: 2")
     second = second.replace("resourceSliceCount: 1", "resourceSliceCount: 2")

@@ -41,7 +41,11 @@ def _of_option(call: Call, claim: str, option: RequestOption) -> Iterator[str]:
     for rule, names in by_rule.items():
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         yield f"  {rule}: {', '.join(names[:_SHOWN])}{more}"
-    if not by_rule or usable >= max(option.option.count, 1):
+    if not call.offer.sources:
+        yield "  no complete pool has devices for this node"
+    elif not by_rule and usable < option.option.count:
+        yield "  the node has no other devices"
+    elif not by_rule or usable >= max(option.option.count, 1):
         yield "  enough devices for this request alone; not with the other requests or constraints"
 
 

@@ -70,6 +70,21 @@ def test_a_request_that_fits_alone_says_so():
     )
 
 
+@pytest.mark.parametrize(
+    ("devices", "usable", "reason"),
+    [
+        ((), 0, "no complete pool has devices for this node"),
+        (("d0",), 1, "the node has no other devices"),
+    ],
+)
+def test_a_node_with_too_few_devices(devices, usable, reason):
+    slices = [slice_(*devices)] if devices else []
+    assert explain(claim(exactly(count=2)), *slices) == (
+        f"claim default/c, request r: wants 2 devices, {usable} are usable",
+        f"  {reason}",
+    )
+
+
 def test_many_devices_are_counted():
     found = explain(claim(exactly(**selected("false"))), slice_(*(f"d{n}" for n in range(9))))
     assert found[1] == (
