@@ -15,13 +15,13 @@ class FindingKind(StrEnum):
     """Kind of an inconsistency."""
 
     SHARED_DEVICE = "shared-device"
-    """Two claims hold a device, and not as shares of it. Claims with admin access may do so."""
+    """Two claims have one device, and not as shares. Claims with admin access may do so."""
     REPEATED_DEVICE = "repeated-device"
     """A claim lists a device more than once, as kubelets before v1.37 do after a retry."""
     REPEATED_CLAIM = "repeated-claim"
     """Two entries have one namespace and name; a kubelet reads the last one."""
     NO_PODS = "no-pods"
-    """No pod holds the claim, so that no kubelet ever unprepares it."""
+    """No pod uses the claim, so no kubelet ever unprepares it."""
 
 
 @attrs.frozen

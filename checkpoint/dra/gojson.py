@@ -1,7 +1,7 @@
 """The error with which Go's ``json.Unmarshal`` rejects a text that is not JSON.
 
 Follows the state machine of encoding/json/scanner.go. The functions are only called for a damaged
-file, so they favour exactness over speed. Nesting costs no recursion.
+file, so exactness matters more than speed. Nested texts do not cause recursion.
 """
 
 from __future__ import annotations

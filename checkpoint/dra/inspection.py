@@ -1,9 +1,8 @@
 """Read as much as possible of a damaged state file, and describe the damage.
 
-A kubelet loads the whole file or does not start. A person who inspects a broken node wants to see
-all that is readable. If one of the two JSON texts is damaged, ``inspect`` searches the inner one
-for claims. A claim that cannot be read is reported with the names in its text. Missing data is
-never guessed.
+A kubelet loads the whole file or does not start. But to fix a broken node, users need all readable
+contents. If one of the two JSON texts is damaged, ``inspect`` searches the inner one for claims. A
+claim that cannot be read is reported with the names in its text. Missing data is never guessed.
 """
 
 from __future__ import annotations
@@ -68,10 +67,12 @@ def inspect(data: bytes) -> Inspection:
     if is_complete and found is not None and found != expected:
         problems.append(ChecksumMismatch(expected, found).problem)
     if problems:
-        # The damage may be in the structure around the claims, or have merged two claims into one.
+        # The damage may be outside of the claims, or have merged two claims.
         salvaged, missed = _salvaged(inner)
         if len(salvaged) > len(claims or ()):
             claims, lost, is_complete = salvaged, missed, False
+        elif not (claims or is_complete):
+            lost = missed
     if not is_complete:
         found, expected = None, checksum(State(claims), share_ids=share_ids)
     return Inspection(
@@ -112,7 +113,7 @@ def _inner(data: bytes, problems: list[str]) -> tuple[str, int | None]:
 
 
 def _inner_of_damaged(data: bytes) -> str:
-    """Return what may be the inner text: all text with its escapes decoded."""
+    """Return the possible inner text: all text with its escapes decoded."""
     # The beginning and the end of the string can be damaged, too. A bad escape becomes U+FFFD.
     return _ESCAPE.sub(_character, data.decode(errors="replace"))
 

@@ -2,7 +2,7 @@
 
 The kubelet unmarshals into an object that is preset with the text of an empty list and its
 checksum (``NewCheckpoint``, pkg/kubelet/cm/dra/state/checkpoint.go). So an absent field keeps the
-preset value: ``{}`` is a valid file, and a file of before v1.32 is corrupt.
+preset value: ``{}`` is a valid file, and a file of a kubelet before v1.32 is corrupt.
 
 Unlike Go, the parser rejects bytes that are not UTF-8, and duplicate keys. No kubelet writes these.
 """

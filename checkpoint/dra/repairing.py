@@ -1,7 +1,7 @@
 """Repair a state file that kubelets reject, so that a kubelet starts with it.
 
-Unreadable claims are left out and listed, and nothing is invented. An altered text that is still
-readable cannot be recognized as altered. The repaired file contains it with a valid checksum.
+Unreadable claims are left out and listed, and nothing is invented. A text that was altered but is
+readable cannot be detected. The repaired file contains it, with a valid checksum.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _kept(
 ) -> tuple[ClaimState, ...] | None:
     """Return the claims to keep, and add one line to ``dropped`` for each other one.
 
-    ``noise`` is the contents of a rejected file, and None for any other file.
+    ``noise`` is the contents of the file if kubelets reject it, else None.
     """
     if claims is None:
         return None

@@ -57,7 +57,7 @@ def _json(target: Target, body: bytes, *, may_be_list: bool = False) -> Any:
 
 
 def _reason(error: ValueError) -> str:
-    """Return why Go's decoder would refuse a text that Python's decoder refuses."""
+    """Return the error of Go's decoder for a text that Python's decoder rejects."""
     if not isinstance(error, json.JSONDecodeError):
         return "invalid character in string"
     if error.pos >= len(error.doc.rstrip()):

@@ -1,8 +1,8 @@
 """Claim controller: makes claims from templates, and releases the claims of finished pods.
 
-Claims that the caller handed in stay as they are: the controller releases only what the scheduler
-of this package has allocated, which has a finalizer. ``is_strict`` shows what the controller of a
-cluster does: it also removes reservations for pods that do not exist from every claim.
+The controller releases only claims that the scheduler of this package has allocated: they have a
+finalizer. Claims that the caller has allocated do not change. With ``is_strict``, the controller
+removes reservations for pods that do not exist from every claim, as in a cluster.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ClaimController:
         """UIDs of all pods that the controller has seen."""
 
     def reconcile(self, server: FakeApiServer) -> None:
-        """Create, release and delete claims as the pods of the server need it."""
+        """Create, release and delete the claims of the pods on the server."""
         pods = server.all("pods")
         self._seen |= {pod["metadata"]["uid"] for pod in pods}
         claims = server.all(_CLAIMS)

@@ -42,7 +42,7 @@ class Controllers:
 
         ``grace``: seconds without a renewal of its Lease after which a node becomes NotReady.
         ``strict_claims``: remove reservations for pods that do not exist from every claim, as the
-        controller of a cluster does; False leaves claims alone that the caller handed in.
+        controller of a cluster does. False does not change claims that the caller has allocated.
         """
         self._server = server
         self._lifecycle = NodeLifecycle(grace)

@@ -78,7 +78,7 @@ def _basic_device(device: Object) -> Object:
 def _exact_request(request: Object) -> Object:
     shared = {key: value for key, value in request.items() if key in _OF_BOTH}
     exactly = {key: value for key, value in request.items() if key not in _OF_BOTH}
-    # An empty name or number says as little as a field that is missing.
+    # An empty name or number means the same as a missing field.
     is_set = any(value not in ("", 0) or value is False for value in exactly.values())
     return {**shared, "exactly": exactly} if is_set else shared
 

@@ -24,7 +24,7 @@ _SUBRESOURCE_VERBS: Final = {"status": ("get", "patch", "update")}
 def document(path: str, kinds: Kinds) -> dict[str, Any] | None:
     """Return the discovery document at a path; None if there is none.
 
-    Clients ask for aggregated discovery first, and accept these documents instead.
+    Clients request aggregated discovery first, and accept these documents instead.
     """
     parts = path.strip("/").split("/")
     if parts[0] not in ("api", "apis") or len(parts) > 3:

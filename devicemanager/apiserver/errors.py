@@ -68,7 +68,7 @@ class StatusError(Exception):
 
 
 class PageNotFound(StatusError):
-    """Error for a path below which there is nothing. Its body is a plain text."""
+    """Error for an unknown path. Its body is plain text."""
 
     def __init__(self) -> None:
         super().__init__(404, "404 page not found")
@@ -81,8 +81,8 @@ def not_allowed() -> StatusError:
 
 
 def patch_refused(error: ValueError) -> StatusError:
-    """Return the error 422 for a patch that cannot be applied. The text hides the reason, as that
-    of a real API server does."""
+    """Return the error 422 for a patch that cannot be applied. As on a real API server, the text
+    does not name the reason."""
     found = StatusError(
         422, "the server rejected our request due to an error in our request", details={}
     )
@@ -149,7 +149,7 @@ def invalid(target: Target, name: str, errors: Sequence[FieldError]) -> StatusEr
 
 
 def update_refused(target: Target, error: FieldError) -> StatusError:
-    """Return the error 422 for an update that the storage refuses. It names the resource."""
+    """Return the error 422 for an update that the storage rejects. The error names the resource."""
     kind = attrs.evolve(target.kind, name=target.kind.plural)
     return invalid(attrs.evolve(target, kind=kind), target.name, [error])
 

@@ -70,7 +70,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _sign(key: Path, certificate: Path) -> None:
-    """Create a certificate that signs itself, so that it is its own authority."""
+    """Create a self-signed certificate, which clients also use as the CA certificate."""
     openssl = shutil.which("openssl")
     if openssl is None:
         raise InClusterError("openssl is not installed: install it to create a certificate")

@@ -21,7 +21,7 @@ _Query = Mapping[str, str]
 
 
 def number(query: _Query, name: str) -> int:
-    """Return a number in a query; 0 if it is missing. Raises StatusError for any other text."""
+    """Return a number in a query; 0 if it is missing. Raises StatusError if it is not a number."""
     text = query.get(name) or "0"
     try:
         return int(text)
@@ -31,13 +31,13 @@ def number(query: _Query, name: str) -> int:
 
 
 def version(query: _Query) -> int:
-    """Return ``resourceVersion``; 0 if it is missing. Raises StatusError for any other text."""
+    """Return ``resourceVersion``; 0 if it is missing. Raises StatusError if it is not a number."""
     text = query.get("resourceVersion") or "0"
     if text.isdecimal():
         return int(text)
     reason = f'strconv.ParseUint: parsing "{text}": invalid syntax'
     text = f'resourceVersion: Invalid value: "{text}": {reason}'
-    # A real API server reports this error of the caller as its own.
+    # As on a real API server, this client error has the status of a server error.
     raise StatusError(500, text, reason="")
 
 

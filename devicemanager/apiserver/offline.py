@@ -19,7 +19,7 @@ __all__ = ["Problem", "Report", "check_objects", "listed"]
 
 @attrs.frozen
 class Problem:
-    """Why the API server would refuse an object."""
+    """Reason why the API server would reject an object."""
 
     kind: str
     name: str
@@ -41,7 +41,7 @@ class Report:
     """Number of objects of resource.k8s.io."""
     problems: list[Problem] = attrs.Factory(list)
     notes: list[str] = attrs.Factory(list)
-    """What the API server accepts, but what is probably not meant."""
+    """Probable mistakes that the API server accepts."""
 
 
 def listed(value: Any) -> Iterator[Object]:
@@ -54,7 +54,8 @@ def listed(value: Any) -> Iterator[Object]:
         yield dict(value)
         return
     # The items of a list from an API server have no kind of their own.
-    own = {} if kind == "List" else {"apiVersion": value["apiVersion"], "kind": kind[:-4]}
+    version = str(value.get("apiVersion", ""))
+    own = {} if kind == "List" else {"apiVersion": version, "kind": kind[:-4]}
     for each in value["items"]:
         yield from listed({**own, **each} if isinstance(each, Mapping) else each)
 

@@ -2,10 +2,10 @@
 
 A body is the frame ``k8s`` NUL, then a ``runtime.Unknown`` with kind, version and the message of
 the object. The result has the form of the API's JSON, which is not protobuf's JSON: an int64 is a
-number, a Quantity and a Time are texts, and empty fields are absent.
+number, a Quantity and a Time are strings, and empty fields are absent.
 
-Go writes fields without a pointer even if they are empty. Such a field is absent in the result,
-unless Go's JSON has it, too.
+Go's protobuf encoder writes empty fields that are not pointers. The result has such a field only if
+Go's JSON has it, too.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ Descriptor = Any
 """Descriptor of a message, likewise."""
 
 INLINE: Final = "deviceConfiguration"
-"""Field whose fields stand beside it in JSON."""
+"""Message field whose own fields are inlined in JSON."""
 
 KEEP_EMPTY: Final = frozenset(
     {
@@ -139,7 +139,7 @@ KEEP_EMPTY: Final = frozenset(
         *("Preconditions.uid", "Preconditions.resourceVersion"),
     }
 )
-"""Text fields that are pointers in Go, so that an empty text is a value."""
+"""String fields that are pointers in Go, so that an empty string is a value."""
 
 DROP_ZERO: Final = frozenset(
     {

@@ -67,9 +67,11 @@ class RequestLog:
             self._requests.clear()
 
     def follow(self) -> Iterator[LoggedRequest]:
-        """Yield the requests from now on, and wait for the next one. It never ends."""
+        """Return an iterator over the requests from now on. It waits for the next one."""
         with self._changed:
-            at = self._added
+            return self._after(self._added)
+
+    def _after(self, at: int) -> Iterator[LoggedRequest]:
         while True:
             with self._changed:
                 while self._added == at:

@@ -47,7 +47,7 @@ class ResourceRules:
     """The rules for resource.k8s.io. Objects of other groups are not changed or checked."""
 
     def __init__(self, gates: Iterable[str] = (), compile_: Compile = _check_selector) -> None:
-        """``gates``: feature gates that are on and off by default (``objects.dra.GATES``).
+        """``gates``: feature gates to enable (``objects.dra.GATES``); they are off by default.
 
         ``compile_``: compiler of CEL expressions.
         """

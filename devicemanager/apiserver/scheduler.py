@@ -98,7 +98,7 @@ class _Devices:
             self._resources = classes_by_resource(classes)
 
     def why_not(self, pod: Object) -> str | None:
-        """Return why the pod must wait for its claims, on any node."""
+        """Return why the pod must wait for its claims, for all nodes; None if it need not wait."""
         return self._all.why_not(pod) if pod["spec"].get("resourceClaims") else None
 
     def plan(self, pod: Object, node: Object) -> Plan | str | None:

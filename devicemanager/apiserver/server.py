@@ -75,7 +75,7 @@ class FakeApiServer:
         ``port``: port on 127.0.0.1; 0 chooses a free one.
         ``in_cluster``: files for programs in pods. The server then serves TLS, and accepts only
         their token.
-        ``feature_gates``: gates that are on and off by default (``objects.dra.GATES``).
+        ``feature_gates``: gates to enable (``objects.dra.GATES``); they are off by default.
 
         Raises ValueError for an invalid definition or an unknown gate.
         """

@@ -1,7 +1,7 @@
 """The types of the fields of resource.k8s.io, taken from the messages of the protobuf encoding.
 
 A real API server decodes JSON into Go structures. ``decoded`` finds the same wrong types and
-unknown fields, and ``pruned`` leaves out what Go's JSON leaves out.
+unknown fields, and ``pruned`` omits the fields that Go's JSON omits.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Watch:
         ``since``: version after which it starts; 0 for the current objects, then all changes.
         ``seconds``: time after which it ends.
         ``initial``: True to start with the current objects and a bookmark after them, False to
-        start with changes; None as ``since`` says.
+        start with changes, None to follow ``since``.
         """
         self._initial = initial
         self._store = store

@@ -74,7 +74,7 @@ class RequestExplanation:
 
 @attrs.frozen
 class Explanation:
-    """Reasons why claims have their devices, would get them together, or do not fit."""
+    """Why claims have their devices, would fit together, or do not fit."""
 
     claims: tuple[str, ...]
     """Names of the claims as ``namespace/name``."""

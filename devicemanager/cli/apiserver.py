@@ -26,7 +26,7 @@ _MAX_PORT = 65535
 def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager apiserver`` and its options."""
     parser = command(
-        subparsers, "apiserver", _run, "run an API server that DRA drivers accept", _DESCRIPTION
+        subparsers, "apiserver", _run, "run an API server for tests of DRA drivers", _DESCRIPTION
     )
     parser.add_argument(
         "--port", type=_port, default=0, metavar="P", help="port (default: a free one)"
@@ -49,13 +49,15 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
     add_repeated(parser, "--file", "PATH", "create the objects in a file or directory")
     add_repeated(parser, "--crd", "PATH", "store the kinds that a CRD file names, unchecked")
     add_repeated(parser, "--node", "NAME", "create a Node object")
-    add_repeated(parser, "--hide", "VERSION", "do not serve a version: resource.k8s.io/v1")
-    add_repeated(parser, "--feature-gate", "NAME", "turn a feature gate on")
+    add_repeated(
+        parser, "--hide", "VERSION", "do not serve this version, such as resource.k8s.io/v1"
+    )
+    add_repeated(parser, "--feature-gate", "NAME", "enable a feature gate")
     add_repeated(
         parser,
         "--fail",
         "CODE[:VERB[:RESOURCE[:TIMES]]]",
-        "respond with a status code, as 409:update:resourceslices:3",
+        "fail requests with a status code, such as 409:update:resourceslices:3",
         type=_failure,
     )
     parser.add_argument(
@@ -67,7 +69,7 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
         "--strict-claims",
         action="store_true",
         help="with --controllers: remove reservations for pods that do not exist from every "
-        "claim, as in a cluster; otherwise claims that you hand in are left alone",
+        "claim, as in a cluster; without it, claims that you allocate do not change",
     )
 
 
@@ -111,9 +113,11 @@ def _run(args: argparse.Namespace) -> int:
             from devicemanager.apiserver import Controllers
 
             stack.enter_context(Controllers(server, strict_claims=args.strict_claims))
+        # Before the address is printed, so that no request is missed.
+        requests = server.log.follow()
         _announce(server, args)
         with contextlib.suppress(Stopped), signals.interruptible():
-            for request in server.log.follow():
+            for request in requests:
                 _print(args.output, request)
     return 0
 

@@ -11,7 +11,7 @@ import argparse
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.options import CommandError, CommandParser, not_installed
+from devicemanager.cli.options import CommandParser, needs_extra
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
@@ -67,10 +67,8 @@ def _add_nodes_actions(parser: argparse.ArgumentParser) -> None:
 
 def _add_actions(parser: argparse.ArgumentParser, module: str, default: str | None) -> Subparsers:
     # Imported by name, because the two modules have the same functions.
-    try:
+    with needs_extra("ctl", "control"):
         actions = import_module(f"devicemanager.cli.{module}")
-    except ModuleNotFoundError as error:
-        raise CommandError(f"ctl: {not_installed(error, 'control')}") from None
     actions.add_where(parser, default)
     subparsers = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
     actions.add(subparsers)

@@ -12,7 +12,8 @@ from devicemanager.cli.output import clean, print_documents, print_json, print_t
 
 if TYPE_CHECKING:
     from devicemanager.claims.dra import AllocationResult, Profile
-    from devicemanager.cli.dra_objects import DraObjects, Object
+    from devicemanager.cli.dra_files import Object
+    from devicemanager.cli.dra_objects import DraObjects
     from devicemanager.cli.options import Subparsers
 
 _NO_FIT, _UNDECIDED = 1, 3
@@ -33,8 +34,8 @@ def add(actions: Subparsers) -> None:
     add_file(
         parser,
         "files",
-        "a file with ResourceSlices, DeviceClasses, ResourceClaims, ResourceClaimTemplates and "
-        "Nodes; - for standard input",
+        "file or directory with ResourceSlices, DeviceClasses, ResourceClaims, "
+        "ResourceClaimTemplates and Nodes; - for standard input",
         nargs="+",
     )
     add_repeated(parser, "--claim", "CLAIM", "allocate only this claim: NAME or NAMESPACE/NAME")

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.options import add_format, command
+from devicemanager.cli.options import add_format, command, needs_extra
 from devicemanager.cli.output import clean
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def add(actions: Subparsers) -> None:
 
 def _complete(parser: argparse.ArgumentParser) -> None:
     # Imported here, because the modules of the control API are slow to import.
-    from devicemanager.cli.ctl_action import POD_HELP, add_where
+    with needs_extra("dra explain", "control"):
+        from devicemanager.cli.ctl_action import POD_HELP, add_where
 
     parser.add_argument("pod", metavar="POD", help=POD_HELP)
     add_format(parser, "text", "json")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from devicemanager.cli.files import STANDARD_INPUT, add_file, read_file
+from devicemanager.cli.files import STANDARD_INPUT, add_file, check_one_standard_input, read_file
 from devicemanager.cli.options import CommandError
 
 if TYPE_CHECKING:
@@ -53,11 +53,18 @@ def read_objects(paths: Sequence[str]) -> list[Object]:
 
     Raises CommandError for a file that cannot be read or is not YAML.
     """
+    return [found for _, found in located_objects(paths)]
+
+
+def located_objects(paths: Sequence[str]) -> Iterator[tuple[str, Object]]:
+    """Yield the objects of ``read_objects`` with their files. Raises the same errors."""
     from devicemanager.apiserver.offline import listed
 
-    return [
-        found for path in _files(paths) for value in _documents(path) for found in listed(value)
-    ]
+    check_one_standard_input(paths)
+    for path in _files(paths):
+        for value in _documents(path):
+            for found in listed(value):
+                yield path, found
 
 
 def _files(paths: Sequence[str]) -> Iterator[str]:
@@ -77,9 +84,10 @@ def _documents(path: str) -> list[Any]:
 
     try:
         text = read_file(path, _MAX_FILE).decode()
-        found = load_documents(text, _MAX_FILE, _MAX_VALUES, f"larger than {_MAX_FILE} bytes")
-    except UnicodeDecodeError:
-        raise CommandError(f"{path}: not UTF-8 text") from None
+        too_large = f"larger than {_MAX_FILE} bytes: use smaller files"
+        found = load_documents(text, _MAX_FILE, _MAX_VALUES, too_large)
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path}: not UTF-8 text (byte {error.start + 1})") from None
     except ManifestError as error:
         raise CommandError(f"{path}: {error}") from None
     return [each for value in found for each in (value if isinstance(value, list) else [value])]

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
+from devicemanager.cli.dra_files import located_objects
 from devicemanager.cli.options import CommandError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from devicemanager.claims.dra import Node
+    from devicemanager.cli.dra_files import Object
 
-_MAX_FILE = 64 << 20
-_MAX_VALUES = 5_000_000
 _KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "Node")
-
-Object = dict[str, Any]
-"""Object of the API, as JSON."""
 
 
 @attrs.define
@@ -32,14 +30,14 @@ class DraObjects:
 
     @classmethod
     def read(cls, paths: Sequence[str]) -> DraObjects:
-        """Read files; ``-`` is standard input. Raises CommandError."""
-        from devicemanager.cli.files import check_one_standard_input
-
-        check_one_standard_input(paths)
+        """Read files and directories; ``-`` is standard input. Raises CommandError."""
         found = cls()
-        for path in paths:
-            for document in _documents(path):
-                found._add(path, document)
+        for path, value in located_objects(paths):
+            if not isinstance(value.get("kind"), str) or not value["kind"]:
+                raise CommandError(
+                    f"{path}: not an object of the API: apiVersion or kind is missing"
+                )
+            found._add(path, _as_v1(path, value))
         return found
 
     def _add(self, path: str, value: Object) -> None:
@@ -83,40 +81,6 @@ class DraObjects:
 
 def _node(slice_: Object) -> str:
     return str((slice_.get("spec") or {}).get("nodeName") or "")
-
-
-def _documents(path: str) -> Iterable[Object]:
-    """Yield the objects of a file, converted to v1. The items of a List are objects."""
-    from devicemanager.cli.files import read_file
-    from devicemanager.objects.manifests.documents import load_documents
-    from devicemanager.objects.manifests.errors import ManifestError
-
-    try:
-        text = read_file(path, _MAX_FILE).decode()
-        too_large = f"larger than {_MAX_FILE} bytes: use smaller files"
-        documents = load_documents(text, _MAX_FILE, _MAX_VALUES, too_large)
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{path}: not UTF-8 at byte {error.start}") from None
-    except ManifestError as error:
-        raise CommandError(f"{path}: {error}") from None
-    for document in documents:
-        for value in _items(document):
-            if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-                raise CommandError(
-                    f"{path}: not an object of the API: apiVersion or kind is missing"
-                )
-            yield _as_v1(path, value)
-
-
-def _items(document: object) -> Iterable[object]:
-    if isinstance(document, dict) and str(document.get("kind", "")).endswith("List"):
-        kind = str(document["kind"]).removesuffix("List")
-        shared = {"apiVersion": document.get("apiVersion"), "kind": kind} if kind else {}
-        return [
-            {**shared, **each} if isinstance(each, dict) else each
-            for each in document.get("items") or ()
-        ]
-    return [document]
 
 
 def _as_v1(path: str, value: Object) -> Object:

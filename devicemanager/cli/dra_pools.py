@@ -25,9 +25,9 @@ def add(actions: Subparsers) -> None:
         actions,
         "pools",
         _run,
-        "list pools, with the number of slices that are there",
+        "list pools, with the number of existing slices",
         description="List the pools of devices. Only slices of a pool's newest generation count. "
-        "A scheduler allocates nothing from a pool whose slices are not all there.",
+        "A scheduler allocates nothing from an incomplete pool.",
     )
     dra_files.add_source(parser)
     add_format(parser, *LIST_FORMATS)

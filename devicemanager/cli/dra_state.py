@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.options import add_format, command
+from devicemanager.cli.options import add_format, command, needs_extra
 from devicemanager.cli.output import print_table
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def add(actions: Subparsers) -> None:
 
 def _complete(parser: argparse.ArgumentParser) -> None:
     # Imported here, because the modules of the control API are slow to import.
-    from devicemanager.cli.ctl_action import add_where
+    with needs_extra("dra state", "control"):
+        from devicemanager.cli.ctl_action import add_where
 
     add_format(parser, "table", "json")
     add_where(parser, None)

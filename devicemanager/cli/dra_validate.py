@@ -33,7 +33,7 @@ def add(actions: Subparsers) -> None:
         nargs="+",
         metavar="PATH",
     )
-    add_repeated(parser, "--feature-gate", "NAME", "feature gate of the API server that is on")
+    add_repeated(parser, "--feature-gate", "NAME", "enable a feature gate of the API server")
     add_format(parser, "text", "json")
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.cluster.options import NodeOptions
     from devicemanager.cluster.shard import Shard
+    from devicemanager.core.quantity import Quantity
     from devicemanager.kubelet.telemetry import NodeInfo
     from devicemanager.observe.web.nodes import NodesServer
 
@@ -107,6 +108,24 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="run the first N nodes as mock kubelets with sockets in ROOT/node-0 and so on, for "
         "real plugins",
+    )
+    group.add_argument(
+        "--cpu", type=_quantity, metavar="QUANTITY", help="CPU of each node (default: 64)"
+    )
+    group.add_argument(
+        "--memory", type=_quantity, metavar="QUANTITY", help="memory of each node (default: 256Gi)"
+    )
+    group.add_argument(
+        "--pods",
+        type=settings_options.number(int, 1),
+        metavar="N",
+        help="number of pods that each node can run (default: 110)",
+    )
+    group.add_argument(
+        "--pod-cidr",
+        type=_pod_cidr,
+        metavar="CIDR",
+        help="range of the pods' addresses, which all nodes share (default: 198.18.0.0/15)",
     )
     add_repeated(group, "--label", "KEY=VALUE", "label of the nodes", type=_label)
     add_repeated(
@@ -305,11 +324,16 @@ def node_specs(args: argparse.Namespace) -> NodeSpecs:
 
 
 def _node_options(args: argparse.Namespace) -> NodeOptions:
-    from devicemanager.cluster.options import VIRTUAL_TAINT, NodeOptions
+    from devicemanager.cluster.options import AMOUNTS, POD_CIDR, VIRTUAL_TAINT, NodeOptions
+    from devicemanager.core.quantity import Quantity
 
+    pods = None if args.pods is None else Quantity.parse(str(args.pods))
+    given = {"cpu": args.cpu, "memory": args.memory, "pods": pods}
     return NodeOptions(
         labels=dict(args.label),
         taints=(*(() if args.no_taint else (VIRTUAL_TAINT,)), *args.taint),
+        amounts={**AMOUNTS, **{name: each for name, each in given.items() if each is not None}},
+        pod_cidr=args.pod_cidr or POD_CIDR,
         on_deleted=args.on_deleted,
         all_events=args.events,
         topology=args.node_resource_topology,
@@ -371,6 +395,29 @@ def _taint(text: str) -> dict[str, str]:
             f"invalid taint {text!r}: expected KEY=VALUE:EFFECT, with EFFECT one of {effects}"
         )
     return {"key": key, "value": value, "effect": effect}
+
+
+def _quantity(text: str) -> Quantity:
+    from devicemanager.core.quantity import Quantity
+
+    try:
+        found = Quantity.parse(text)
+    except ValueError:
+        found = None
+    if found is None or found.nanos <= 0:
+        raise argparse.ArgumentTypeError(
+            f"invalid quantity {text!r}: use a form such as 2, 500m or 8Gi"
+        )
+    return found
+
+
+def _pod_cidr(text: str) -> str:
+    from devicemanager.cluster.addresses import pod_network
+
+    try:
+        return str(pod_network(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def duration(text: str) -> Range:

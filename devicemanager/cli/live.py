@@ -80,7 +80,7 @@ class Display:
         self.log = log
 
     def show(self, look: Callable[[], Callable[[], View]]) -> None:
-        """Start the live view, if this display has one. ``look`` returns the function that creates
+        """Start the live view, if this display has one. ``look`` returns a function that creates
         views of the node."""
 
     @contextlib.contextmanager

@@ -29,6 +29,15 @@ def not_installed(error: ModuleNotFoundError, extra: str) -> str:
 
 
 @contextlib.contextmanager
+def needs_extra(name: str, extra: str) -> Iterator[None]:
+    """Import the modules of the command ``name``. Raises CommandError if the extra is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{name}: {not_installed(error, extra)}") from None
+
+
+@contextlib.contextmanager
 def rejected_server(flag: str) -> Iterator[None]:
     """Convert errors from creating the server of ``--control`` or ``--http`` to CommandError.
 

@@ -53,7 +53,13 @@ def add(subparsers: Subparsers) -> None:
     _add_step(steps, "--policy", "policy of the topology manager", _policy, "POLICY")
     _add_step(steps, "--scope", "alignment scope", _scope, "SCOPE")
     _add_step(steps, "--option", "topology policy option", _option, "NAME=VALUE")
-    _add_step(steps, "--without-plugin", "stop a plugin for good", _without_plugin, "RESOURCE")
+    _add_step(
+        steps,
+        "--without-plugin",
+        "stop the plugin of a resource; it does not return",
+        _without_plugin,
+        "RESOURCE",
+    )
     _add_step(
         steps,
         "--devices",

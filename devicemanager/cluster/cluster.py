@@ -21,6 +21,7 @@ from devicemanager.client.rate_limited_warning import Warn
 from devicemanager.client.watches import check_descriptors
 from devicemanager.client.work_queue import Priority
 from devicemanager.cluster import preflight
+from devicemanager.cluster.addresses import PodAddresses, UsedAddresses
 from devicemanager.cluster.connection import Connection
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import NodeKubelet
@@ -69,6 +70,7 @@ class Cluster:
             warn=warn,
         )
         self._features = ServerFeatures()
+        self._used_addresses = UsedAddresses()
         # Guards the fields below.
         self._lock = threading.Lock()
         self._nodes: dict[str, ClusterNode] = {}
@@ -157,7 +159,14 @@ class Cluster:
             required += preflight.lease_permissions(namespace)
         api = ApiClient(self._credentials, connections=1)
         try:
-            return preflight.check(api, names, _LABEL, required, take_over=take_over or shards)
+            return preflight.check(
+                api,
+                names,
+                _LABEL,
+                required,
+                take_over=take_over or shards,
+                as_nodes=bool(self._as_nodes),
+            )
         finally:
             api.close()
 
@@ -241,6 +250,9 @@ class Cluster:
             leases=self._connection.leases,
             clock=self._clock,
             features=self._features,
+            addresses=PodAddresses(
+                self._used_addresses, specs.options.pod_cidr, index, len(specs.names)
+            ),
             warn=self._warn,
             on_left=lambda name: self._on_left(node),
         )

@@ -24,16 +24,18 @@ def this_process() -> str:
     return f"{os.uname().nodename}/{os.getpid()}"
 
 
-def check_holders(api: ApiClient, nodes: Iterable[str], now: float | None = None) -> None:
+def check_holders(
+    api: ApiClient, nodes: Iterable[str], now: float | None = None, *, as_nodes: bool = False
+) -> None:
     """Raise ClusterError if another process runs one of these nodes.
 
-    ``now`` is the time in seconds since the epoch; None for the current time. Raises ApiError if a
-    lease cannot be read.
+    With ``as_nodes``, each lease is read as its node. ``now`` is the time in seconds since the
+    epoch; None for the current time. Raises ApiError if a lease cannot be read.
     """
     names = sorted(nodes)
     for name in names[:_MOST]:
         try:
-            lease = api.attempt("GET", f"{PATH}/{name}")
+            lease = api.attempt("GET", f"{PATH}/{name}", user=name if as_nodes else None)
         except NotFound:
             continue
         age = _age(lease, time.time() if now is None else now)

@@ -8,6 +8,7 @@ from devicemanager.client.protocol import Api
 from devicemanager.client.rate_limited_warning import Warn
 from devicemanager.client.recorder import EventRecorder, EventType, ObjectReference
 from devicemanager.client.work_queue import WorkQueue
+from devicemanager.cluster.addresses import PodAddresses
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.options import NodeOptions
@@ -38,6 +39,7 @@ class NodeContext:
     clock: Clock
     recorder: EventRecorder
     features: ServerFeatures
+    addresses: PodAddresses
     warn: Warn
 
     @property

@@ -91,7 +91,10 @@ class NodeSpecs:
         max_full = min(count, MAX_FULL_NODES)
         if not 0 <= full <= max_full:
             raise ClusterError(f"invalid number of full nodes {full}: use 0 to {max_full}")
+        options = options or NodeOptions()
         base = settings or Settings()
+        # As on a kubelet, pods that do not fit are rejected, even if no scheduler bound them.
+        base = attrs.evolve(base, node_allocatable={**options.amounts, **base.node_allocatable})
         # All nodes share one timer thread and one list of devices.
         clock = SystemClock()
         devices = {str(name): each for name, each in simulated_devices(simulate or {}).items()}
@@ -110,7 +113,7 @@ class NodeSpecs:
             cast(_Stoppable, kubelet).stop()
 
         names = [f"{prefix}-{index}" for index in range(count)]
-        return cls(names, make, end, options or NodeOptions(), behaviour or ContainerBehaviour())
+        return cls(names, make, end, options, behaviour or ContainerBehaviour())
 
     @property
     def indexes(self) -> range:

@@ -13,6 +13,7 @@ from devicemanager.objects.status.node import NodeSystemInfo
 __all__ = [
     "AMOUNTS",
     "INFO",
+    "POD_CIDR",
     "PREFIX",
     "SHARD_LABEL",
     "VIRTUAL_LABEL",
@@ -42,9 +43,12 @@ AMOUNTS: Final[Mapping[str, Quantity]] = {
 }
 """Default capacity of native resources."""
 
-# The suffix marks virtual nodes in `kubectl get nodes`. The version is still valid.
-INFO: Final = NodeSystemInfo("v1.32.0+devicemanager")
+INFO: Final = NodeSystemInfo()
 """Default ``status.nodeInfo``."""
+
+# Reserved for benchmarks (RFC 2544), so connections cannot reach a real host.
+POD_CIDR: Final = "198.18.0.0/15"
+"""Default range of the pods' addresses."""
 
 AsNodes = bool | Literal["strict"]
 """Which requests impersonate ``system:node:NAME``: none (False), all writes that a kubelet may make
@@ -72,6 +76,8 @@ class NodeOptions:
     """``status.nodeInfo``."""
     amounts: Mapping[str, Quantity] = attrs.field(factory=lambda: AMOUNTS)
     """Capacity of native resources."""
+    pod_cidr: str = POD_CIDR
+    """Range of the pods' addresses, which all nodes share."""
     shard: str = "0"
     """Value of the label ``devicemanager.io/shard``."""
     on_deleted: OnDeleted = "leave"

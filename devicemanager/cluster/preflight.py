@@ -93,11 +93,13 @@ def check(
     required: Iterable[RequiredPermission],
     *,
     take_over: bool = True,
+    as_nodes: bool = False,
 ) -> PreflightResult:
     """Check whether nodes with these names can join; change nothing.
 
     ``label`` is the label of Nodes that devicemanager created. ``take_over`` permits nodes that
-    another process runs. Raises ClusterError with a one-line text if the nodes cannot join.
+    another process runs. With ``as_nodes``, requests for leases impersonate their nodes. Raises
+    ClusterError with a one-line text if the nodes cannot join.
     """
     try:
         # The version is read first. This needs no permission, so a failure is due to the server or
@@ -106,7 +108,7 @@ def check(
         _check_permissions(api, required)
         found = _check_nodes(api, set(names), label, version)
         if not take_over:
-            check_holders(api, found.existing)
+            check_holders(api, found.existing, as_nodes=as_nodes)
         return found
     except Unauthorized as error:
         text = f"the API server rejects the credentials ({error.message or error.code})"

@@ -120,7 +120,7 @@ class Report:
 
     @property
     def counts(self) -> dict[Outcome, int]:
-        """Number of verdicts by outcome, without outcomes that no verdict has."""
+        """Number of verdicts by outcome; outcomes without verdicts are omitted."""
         counts = Counter(verdict.outcome for verdict in self.verdicts)
         return {outcome: counts[outcome] for outcome in Outcome if counts[outcome]}
 

@@ -10,10 +10,10 @@ In:  a :class:`Driver` (``resources``, ``prepare``, optionally ``unprepare`` and
      kubelet's directories; an API server.
 Out: ResourceSlices, both sockets in all versions, CDI files, responses that survive restarts.
 
-:class:`DriverServer` has the parts, each on its own thread: ``keeping`` serves the sockets,
-``publishing`` the slices (decided in ``slices``), ``health`` the health. ``claims`` handles the
-kubelet's calls, with ``checkpoint``, ``cdi`` and ``metadata``. ``services`` and ``sockets`` work
-with any implementation, also with the one in ``simulated``.
+:class:`DriverServer` owns the parts, each on its own thread: ``keeping`` serves the sockets,
+``publishing`` writes the slices that ``slices`` computes, and ``health`` reports health. ``claims``
+handles the kubelet's calls, with ``checkpoint``, ``cdi`` and ``metadata``. ``services`` and
+``sockets`` work with any implementation, also with the one in ``simulated``.
 
 Invariants:
 * Calls for claims are handled one at a time, also across two instances of a driver.

@@ -82,7 +82,7 @@ class ResourceApi:
             return None
 
     def owner(self) -> JsonObject:
-        """Return an owner reference to the Node, with which slices are deleted."""
+        """Return an owner reference to the Node, so that slices are deleted with the Node."""
         node = self._client.attempt("GET", f"/api/v1/nodes/{self._node}")
         return {
             "apiVersion": "v1",
@@ -132,7 +132,7 @@ def _slices(version: str) -> str:
 
 
 def _to_v1(slice_: JsonObject) -> JsonObject:
-    """Return a slice of any version in the form of v1: v1beta1 has most fields of a device below
+    """Convert a slice of any version to v1. In v1beta1, most fields of a device are below
     ``basic``."""
     devices = [
         {"name": device.get("name"), **device["basic"]} if "basic" in device else device

@@ -37,8 +37,7 @@ class Driver(ABC):
 
     @abstractmethod
     def resources(self) -> Resources | Iterator[Resources]:
-        """Return the devices of this node, or be a generator that yields all of them at each
-        change.
+        """Return the devices of this node, or yield all of them again at each change.
 
         The method runs once, on its own thread, so it can block forever. If it raises, it is
         called again later, and the published devices stay.

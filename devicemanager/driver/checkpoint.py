@@ -62,7 +62,7 @@ def _conflict(held: AllocatedDevice, wanted: AllocatedDevice) -> bool:
 
 
 class Checkpoint:
-    """The checkpoint file in a driver's data directory. Its users hold the call lock."""
+    """The checkpoint file in a driver's data directory. Callers must hold the call lock."""
 
     def __init__(self, path: Path, report: Callable[[Exception, str], object]) -> None:
         """``report`` is called if the file is damaged. It is then set aside."""

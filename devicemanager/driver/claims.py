@@ -63,7 +63,7 @@ class ClaimService:
         published: Callable[[AllocatedDevice], Mapping[str, Attribute]],
         watch_health: Callable[[grpc.ServicerContext], Iterator[Report]],
     ) -> None:
-        """``metadata`` writes the metadata files; None: there are none. ``published`` returns the
+        """``metadata`` writes the metadata files; None for none. ``published`` returns the
         attributes that a device has in the published slices."""
         self._name = name
         self._driver = driver
@@ -199,7 +199,7 @@ class ClaimService:
         for name, each in zip(names, devices, strict=True):
             ids = [self._cdi.id(name)] if edits[name] else []
             ids += each.settings.cdi_devices
-            # Containers that use several devices of a request need its file once.
+            # A container with several devices of a request needs the metadata file once.
             ids += mounted.pop(each.device.request, ())
             stored.append(_stored(each.device, ids))
         files = {str(path): text for path, text in contents.items()}
@@ -223,7 +223,7 @@ class ClaimService:
     # -- unprepare -------------------------------------------------------------------
 
     def _unprepare(self, claim: Claim) -> None:
-        """Unprepare a claim; do nothing more for an unknown claim. Raises ClaimError."""
+        """Unprepare a claim. An unknown claim only loses its files. Raises ClaimError."""
         try:
             entry = self._checkpoint.entry(claim.uid)
             if entry is not None:
@@ -239,9 +239,9 @@ class ClaimService:
 
 
 def _check_caller(context: grpc.ServicerContext) -> None:
-    """End a call whose caller is gone: after its deadline, the kubelet may have unprepared."""
+    """End a call whose deadline has passed: the kubelet may already have unprepared the claim."""
     if not context.is_active():
-        context.abort(grpc.StatusCode.CANCELLED, "the caller is gone")
+        context.abort(grpc.StatusCode.CANCELLED, "call cancelled, or its deadline has passed")
 
 
 def _named(claim: dra_v1.Claim) -> Claim:
@@ -253,7 +253,7 @@ def _named(claim: dra_v1.Claim) -> Claim:
 
 
 def _called(what: str, method: Callable[[], T]) -> T:
-    """Call a method of the author. Raises ClaimError for everything that it raises."""
+    """Call a method of the author. Raises ClaimError for any exception of the method."""
     try:
         return call_hook(method)
     except ClaimError:

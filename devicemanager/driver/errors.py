@@ -6,7 +6,7 @@ __all__ = ["ClaimError", "DroppedFields"]
 
 
 class ClaimError(Exception):
-    """Error of one claim. Its text stands in the claim's entry in the response."""
+    """Error of one claim. The claim's entry in the response has its text."""
 
 
 class DroppedFields(Exception):

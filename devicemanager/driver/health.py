@@ -1,7 +1,7 @@
-"""The health of a driver's devices: ask the author, and report it to the kubelet.
+"""The health of a driver's devices: call the author's method, and report the result to the kubelet.
 
-A report is sent after each call of the author's method, also if nothing has changed, because a
-kubelet counts an old report as unknown. So nothing is sent while the method fails or hangs.
+Each call of the author's method leads to a report, even if nothing has changed: a kubelet counts
+old reports as unknown. While the method fails or hangs, nothing is sent.
 """
 
 from __future__ import annotations

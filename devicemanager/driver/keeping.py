@@ -1,4 +1,4 @@
-"""Keep a driver's sockets: serve them again if a file is gone.
+"""Maintain a driver's sockets: serve them again if a file was removed.
 
 A kubelet that starts finds existing sockets by itself. But its directory can be removed and
 created again, and another program can remove a socket.
@@ -94,7 +94,7 @@ class SocketKeeper:
         return self._settings.register_backoff
 
     def _complain(self, text: str) -> None:
-        """Log a text, once as long as it stays the same."""
+        """Log a text, unless it is the same as the last one."""
         if text != self._logged:
             self._logged = text
             _log.warning("%s: %s", self._sockets.driver, text)

@@ -1,4 +1,4 @@
-"""Publish a driver's devices as ResourceSlices, and repair them after a foreign change.
+"""Publish a driver's devices as ResourceSlices, and repair them after changes by other clients.
 
 One thread compares the wanted slices with those of the API server, and sends the changes. It runs
 after each call of the author's ``publish_resources``, after each change of a slice, and at least
@@ -43,7 +43,7 @@ class SlicePublisher:
         stopping: threading.Event,
         report: Report,
     ) -> None:
-        """``report`` is called with each error and what failed. It is the author's."""
+        """``report`` is called with each error and what failed, such as ``Driver.handle_error``."""
         self._api = api
         self._driver = driver
         self._node = node

@@ -1,8 +1,8 @@
 """Decide which ResourceSlices of a node to create, replace and delete. Pure.
 
-A consumer uses only the newest generation of a pool, and only if it has as many slices as each of
-them says (``resourceSliceCount``). So a change of a pool writes all its slices with the next
-generation. A slice that another client deleted is created again with the present one.
+A consumer uses only the newest generation of a pool, and only if all its slices exist
+(``resourceSliceCount``). So a change of a pool writes all its slices with the next generation. A
+slice that another client deleted is created again with the current generation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_COUNTER_SETS: Final = 8
 
 
 def pools_of(resources: Resources, node: str) -> Mapping[str, Pool]:
-    """Return the pools that an author's resources mean. The default pool has the node's name.
+    """Convert an author's resources to pools. The default pool has the node's name.
 
     Raises ValueError for invalid resources.
     """
@@ -126,8 +126,8 @@ class Changes:
 
 
 def comparable(spec: Spec) -> Spec:
-    """Return a spec without what does not count as a difference: generation, number of slices,
-    and times of taints, which the API server sets."""
+    """Return a spec without the fields to ignore in comparisons: generation, number of slices, and
+    times of taints, which the API server sets."""
     made = {**spec, "pool": {"name": spec["pool"]["name"]}}
     if "devices" in made:
         made["devices"] = [_without_times(device) for device in made["devices"]]

@@ -1,7 +1,7 @@
 """Values that the methods of a driver's author take and return.
 
-A value that the API server would reject raises a ValueError that names the value. So the error is
-raised in the author's code, not when a slice is published.
+A value that the API server would reject raises a ValueError that names the value. The author's code
+gets the error early, not when a slice is published.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class DeviceHealth:
     device: str
     health: Health = attrs.field(default="Healthy", validator=_check_health)
     message: str = ""
-    """Reason, for people; a kubelet cuts it to 1024 bytes."""
+    """Reason, as text for users; a kubelet cuts it to 1024 bytes."""
     pool: str = attrs.field(default="", kw_only=True)
     """Name of the pool; empty: the node's name, the pool of drivers that have one pool."""
     timeout: int = attrs.field(default=30, kw_only=True)

@@ -509,7 +509,7 @@ class MockKubelet:
 
     @property
     def pod_store(self) -> PodStore:
-        """Internal: the records of all pods, for nodes in a cluster and for views."""
+        """Internal: the state of all pods, for nodes in a cluster and for views."""
         return self._store
 
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:

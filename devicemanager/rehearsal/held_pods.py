@@ -1,6 +1,6 @@
 """The pods of a snapshot, with requests for what is allocated to them.
 
-A snapshot has no pod specs. A pod requests what it has: devices, exclusive CPUs and exclusive
+A snapshot has no pod specs. A pod requests its allocated devices, exclusive CPUs and exclusive
 memory, per container. A container that the checkpoint has and PodResources lacks is an init
 container, because PodResources lists only containers that can still run.
 """
@@ -59,7 +59,7 @@ def held_pods(node: SnapshotNode) -> tuple[HeldPod, ...]:
 
 
 class _Amounts:
-    """What each container of a node has."""
+    """Devices, CPUs and memory of each container of a node."""
 
     def __init__(self, node: SnapshotNode) -> None:
         self._saved = node.saved.entries or ()
@@ -72,7 +72,7 @@ class _Amounts:
         return list(dict.fromkeys(uids))
 
     def of(self, uid: str) -> Mapping[str, Mapping[ResourceName, int]]:
-        """Return what each container of a pod has: milli-CPUs, bytes, and numbers of devices."""
+        """Return the milli-CPUs, bytes and numbers of devices of each container of a pod."""
         found: dict[str, dict[ResourceName, int]] = {}
         for entry in self._entries(uid):
             ids = {id_ for part in (entry.device_ids or {}).values() for id_ in part or ()}

@@ -27,7 +27,7 @@ def rehearse(
     """Return what would happen on the node of a snapshot if the steps were done in this order.
 
     ``repeat`` is the number of orders of plugins and pods in a sample, and ``seed`` selects them.
-    If the last change of the configuration is not followed by a start, the kubelet restarts.
+    If no start follows the last change of the configuration, the kubelet restarts at the end.
     Raises RehearsalError for a resource that the node does not have.
     """
     facts = Node(snapshot)
@@ -62,7 +62,7 @@ def rehearse(
 
 
 def _plugins(pods: Sequence[HeldPod]) -> list[str]:
-    """Return the resources whose plugins can decide an outcome: those that a pod has."""
+    """Return the resources whose plugins can affect an outcome: those that pods use."""
     return sorted({resource for held in pods for resource in held.devices})
 
 

@@ -68,11 +68,11 @@ class PodResult:
 
 @attrs.frozen
 class Statement:
-    """Something that would happen, why, and what to do first."""
+    """A predicted event, its cause, and what to do first."""
 
     text: str
     basis: str
-    """How far the behaviour of the kubelet version was compared with a real kubelet."""
+    """How the behaviour of the kubelet version was verified."""
     advice: str = ""
 
 

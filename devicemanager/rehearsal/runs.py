@@ -41,12 +41,12 @@ PANIC = "KubeletPanic"
 
 
 class KubeletFails(Exception):
-    """The kubelet does not start. The text is its error."""
+    """Error for a kubelet that does not start. The text is the kubelet's error."""
 
 
 @attrs.frozen
 class Plan:
-    """What all runs of a rehearsal have in common."""
+    """The parts that all runs of a rehearsal share."""
 
     node: SnapshotNode
     pods: tuple[HeldPod, ...]
@@ -189,7 +189,7 @@ _ENDED = (Phase.FAILED, Phase.SUCCEEDED)
 
 
 def check_resources(node: SnapshotNode, steps: Sequence[Step]) -> None:
-    """Raises RehearsalError if a step names a resource that the node does not have."""
+    """Raise RehearsalError if a step names a resource that the node does not have."""
     known = {str(resource) for resource in node.inventory()}
     for step in steps:
         if isinstance(step, SetDevices):

@@ -47,7 +47,7 @@ def does_not_start(error: str, basis: str) -> Statement:
 
 
 def statements(plan: Plan, ran: Sequence[Ran], basis: str) -> list[Statement]:
-    """Return what the runs show, the most severe first."""
+    """Return the statements that follow from the runs, most severe first."""
     found = []
     if plan.loses_checkpoint and any(isinstance(step, Restart | Reboot) for step in plan.steps):
         text = "the kubelet cannot read the checkpoint, and starts without any allocation"

@@ -1,4 +1,4 @@
-"""Steps of a rehearsal: what is done to the node, as values."""
+"""Steps of a rehearsal: changes of the node, as values."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class WithoutPlugin:
 class SetDevices:
     """The plugin of a resource advertises other devices from now on.
 
-    A number keeps the first devices in the order of their IDs, and adds numbered ones if there are
-    too few. A text such as ``8@0,1`` replaces all devices.
+    A number keeps the first devices in the order of their IDs. If there are too few, numbered
+    devices are added. A text such as ``8@0,1`` replaces all devices.
     """
 
     resource: str

@@ -488,6 +488,12 @@ def test_log_has_requests_with_responses(api, apiserver):
         apiserver.log.find(colour="red")
 
 
+def test_followed_requests_start_at_the_call(api, apiserver):
+    followed = apiserver.log.follow()
+    api.request("POST", SLICES, device_slice())
+    assert next(followed).verb == "create"
+
+
 def test_log_waits_for_requests(api, apiserver):
     thread = threading.Timer(0.05, api.request, ["POST", SLICES, device_slice()])
     thread.start()

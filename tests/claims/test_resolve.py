@@ -116,7 +116,7 @@ def test_resolve_rejects_claims_that_no_pool_can_satisfy(instance, complaint):
 
 def test_admin_access_can_be_limited_to_namespaces():
     classes = [device_class("admin", adminAccess=True)]
-    with pytest.raises(ClaimsError, match='namespace "default" cannot use'):
+    with pytest.raises(ClaimsError, match='namespace "default" must not use'):
         only(resolver([FOUR], classes, frozenset({"ops"})), {"deviceClass": "admin"})
     assert only(resolver([FOUR], classes, frozenset({"default"})), {"deviceClass": "admin"})
 

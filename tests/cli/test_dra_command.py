@@ -109,6 +109,12 @@ def test_templates_and_older_versions_are_read(written, capsys):
     assert "default/t  r        gpu.example.com/p/d0" in capsys.readouterr().out
 
 
+def test_files_of_a_directory_are_read(node, written, tmp_path, capsys):
+    written(document("ResourceClaim", claim()))
+    assert main(["dra", "allocate", str(tmp_path)]) == 0
+    assert "gpu.example.com/p/d0" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

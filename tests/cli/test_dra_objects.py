@@ -149,6 +149,7 @@ def test_list_attributes_need_their_gate(write: Any, capsys: Any) -> None:
         ("a: [", "not YAML"),
         ("kind: Pod\napiVersion: v1\n", "no objects of resource.k8s.io to validate"),
         ("", "no objects of resource.k8s.io to validate"),
+        ("kind: ResourceSliceList\nitems: [{}]\n", "no objects of resource.k8s.io to validate"),
     ],
 )
 def test_files_without_objects(text: str, error: str, write: Any, capsys: Any) -> None:

@@ -1,5 +1,6 @@
 """``devicemanager join``: errors about its input, joining and leaving."""
 
+import argparse
 import json
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from devicemanager.apiserver import FakeApiServer
-from devicemanager.cli import main
+from devicemanager.cli import join, join_options, main
 from tests.cli.records import until, until_ready
 
 COMMAND = Path(sys.executable).with_name("devicemanager")
@@ -64,6 +65,11 @@ def rejected(capsys):
         ),
         (["--simulate", "cpu=8"], "cpu"),
         (["--simulate", "v.com/g=1", "--simulate", "v.com/g=2"], "duplicate resource v.com/g"),
+        (["--cpu", "0"], "invalid quantity '0': use a form such as 2, 500m or 8Gi"),
+        (["--memory", "much"], "invalid quantity 'much': use a form such as 2, 500m or 8Gi"),
+        (["--pods", "0"], "--pods"),
+        (["--pod-cidr", "10.0.0.1/8"], "invalid range '10.0.0.1/8': use a form such as"),
+        (["--pod-cidr", "10.0.0.0/31"], "invalid range '10.0.0.0/31': use a form such as"),
         (["--start-delay", "soon"], "invalid duration 'soon': use a form such as 30s"),
         (["--shard", "3/3"], "invalid shard '3/3': expected K/N"),
         (["--shard", "0/3", "--shards", "3"], "--shard and --shards exclude each other"),
@@ -163,3 +169,14 @@ def test_demo_completes_its_job():
         until(process, lambda line: line.get("succeeded") == 40)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
+
+
+def test_flags_set_the_size_of_the_nodes_and_the_addresses_of_their_pods():
+    parser = argparse.ArgumentParser()
+    join.add(parser.add_subparsers())
+    flags = ["--cpu", "2", "--memory", "500Mi", "--pods", "3", "--pod-cidr", "10.0.0.0/16"]
+    specs = join_options.node_specs(parser.parse_args(["join", "--nodes", "2", *flags]))
+    amounts = {name: str(each) for name, each in specs.options.amounts.items()}
+    assert amounts == {"cpu": "2", "memory": "500Mi", "pods": "3", "ephemeral-storage": "1Ti"}
+    assert specs.options.pod_cidr == "10.0.0.0/16"
+    assert specs.make(1).settings.node_allocatable == specs.options.amounts

@@ -42,7 +42,13 @@ DOCUMENTED = {
         r"^\| `(devicemanager\.[a-z-]+/v1)` \| .* \| (.*) \|$", PAGE, re.M
     )
 }
-WITH_THEIR_OWN_PAGE = {"devicemanager.recording/v1", "devicemanager.replay/v1"}
+WITH_THEIR_OWN_PAGE = {
+    # Printed in test_dra_explain.py, because they need a running kubelet.
+    "devicemanager.dra/v1",
+    "devicemanager.pod-claims/v1",
+    "devicemanager.recording/v1",
+    "devicemanager.replay/v1",
+}
 NAMES_OF_USERS = {
     "envs",
     "annotations",

@@ -55,13 +55,22 @@ def test_join_registers_node_as_a_kubelet_does(world: World) -> None:
     status = found["status"]
     assert status["capacity"][GPU] == status["allocatable"][GPU] == "4"
     assert status["capacity"]["cpu"] == "64"
-    assert status["nodeInfo"]["kubeletVersion"] == "v1.32.0+devicemanager"
+    assert status["nodeInfo"]["kubeletVersion"] == "v1.37.0+devicemanager"
     assert world.condition()["reason"] == "KubeletReady"
     assert world.leases.uids == {"n": node.uid} == {"n": found["metadata"]["uid"]}
     assert [each["message"] for each in world.events("NodeReady")] == [
         "Node n status is now: NodeReady"
     ]
     assert world.warnings == [] and node_patches(world) == []
+
+
+@pytest.mark.parametrize(
+    ("selected", "reported"),
+    [("1.36", "v1.36.0+devicemanager"), ("v1.34.2", "v1.34.2+devicemanager")],
+)
+def test_node_reports_the_selected_version(world: World, selected: str, reported: str) -> None:
+    world.join(settings=Settings(kubelet_version=selected))
+    assert world.node()["status"]["nodeInfo"]["kubeletVersion"] == reported
 
 
 def test_join_rejects_existing_foreign_node(world: World) -> None:

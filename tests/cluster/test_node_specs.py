@@ -10,9 +10,10 @@ from devicemanager.client.errors import ClusterError
 from devicemanager.client.rate_limited_warning import RateLimitedWarning
 from devicemanager.client.reflector import pages
 from devicemanager.cluster.node_specs import NodeSpecs, address
-from devicemanager.cluster.options import NodeOptions
-from devicemanager.cluster.pods.pod_manager import fake_ip
+from devicemanager.cluster.options import AMOUNTS, NodeOptions
+from devicemanager.core.quantity import Quantity
 from devicemanager.kubelet.inmemory import InMemoryKubelet
+from devicemanager.objects.manifests import parse
 
 GPU = "vendor.com/gpu"
 
@@ -57,6 +58,34 @@ def test_numbered_nodes_share_options_and_clock(monkeypatch: pytest.MonkeyPatch)
     assert not kubelet.is_serving
 
 
+@pytest.mark.parametrize(
+    ("resource", "amount", "reason"),
+    [("cpu", "100", "OutOfcpu"), ("memory", "900Gi", "OutOfmemory"), ("cpu", "1", "")],
+)
+def test_a_node_rejects_a_pod_that_is_larger_than_the_node(
+    resource: str, amount: str, reason: str
+) -> None:
+    admission = specs(1).make(0).admit(parse(_pod("p", {resource: amount})))
+    assert admission.reason == reason
+
+
+def test_a_node_rejects_pods_beyond_its_number_of_pods() -> None:
+    small = specs(1, amounts={**AMOUNTS, "pods": Quantity.parse("2")}).make(0)
+    reasons = [small.admit(parse(_pod(name, {}))).reason for name in "abc"]
+    assert reasons == ["", "", "OutOfpods"]
+
+
+def _pod(name: str, requests: Any) -> Any:
+    container = {"name": "main", "image": "i:1", "resources": {"requests": requests}}
+    metadata = {"name": name, "uid": name}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [container]},
+    }
+
+
 def test_existing_kubelet_keeps_running_after_its_node_left() -> None:
     kubelet = InMemoryKubelet()
     found = NodeSpecs.single("mine", kubelet)
@@ -85,12 +114,6 @@ def test_numbers_out_of_range_are_rejected(count: int, full: int, message: str) 
     with pytest.raises(ClusterError) as error:
         specs(count, full)
     assert str(error.value) == message
-
-
-def test_fake_pod_ip_is_in_the_benchmark_range() -> None:
-    # crc32: 0xe8b7be43 and 0x352441c2
-    assert fake_ip("a") == f"198.19.190.{1 + 0xE8B7BE43 % 254}"
-    assert fake_ip("abc") == f"198.18.65.{1 + 0x352441C2 % 254}"
 
 
 def test_rate_limited_warning_passes_one_line_per_minute() -> None:

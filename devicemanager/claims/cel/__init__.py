@@ -7,7 +7,7 @@ Out: a compiled expression with the names of the attributes that it reads, and i
 ``v1alpha1`` has the constraints of structured claims, and ``dra`` the selectors of DRA. Both use
 one engine, which follows Kubernetes' and has its limits of cost:
 
-* ``parsing`` parses a text with the CEL team's library, ``macros`` expands what it lacks.
+* ``parsing`` parses a text with the CEL team's library, ``macros`` expands further macros.
 * ``checker`` and ``validating`` find errors, with ``types`` and ``declarations``.
 * ``estimate`` computes the cost that the API server checks.
 * ``running`` evaluates, with ``functions``, and counts the cost (``costs``, ``limits``).

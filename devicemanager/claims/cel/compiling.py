@@ -18,7 +18,7 @@ from devicemanager.claims.cel.syntax import Const, Node, walk
 
 
 class Fault(Exception):
-    """An expression that Kubernetes refuses to compile. The text is that of Kubernetes."""
+    """Error for an expression that Kubernetes rejects. The text is that of Kubernetes."""
 
 
 @attrs.frozen(eq=False)

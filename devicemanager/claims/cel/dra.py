@@ -85,14 +85,14 @@ class Device:
 
 
 class CelCompileError(ClaimsError):
-    """A selector that does not compile, or that this package does not support."""
+    """Error for a selector that does not compile, or that this package does not support."""
 
     is_supported: bool = True
     """False if Kubernetes may accept the expression."""
 
 
 class CelRuntimeError(ClaimsError):
-    """A selector whose evaluation fails on a device."""
+    """Error for a selector whose evaluation fails on a device."""
 
     is_supported: bool = True
     """False if Kubernetes may evaluate the expression."""

@@ -1,4 +1,4 @@
-"""Limits of one evaluation: Kubernetes' cost, and the work that it does not count."""
+"""Limits of one evaluation: Kubernetes' cost, and work that the cost does not include."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Spend = Callable[[int], None]
 
 
 class NoAnswer(EvaluationStopped):
-    """An evaluation that this package cannot finish, although Kubernetes may."""
+    """Error for an evaluation that this package cannot finish, although Kubernetes may."""
 
 
 class TooMuchWork(NoAnswer):

@@ -42,7 +42,7 @@ class Issue:
 
 
 class SyntaxFault(Exception):
-    """A text that is not an expression. ``text`` is the whole message."""
+    """Error for a text that is not an expression. ``text`` is the whole message."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -50,7 +50,8 @@ class SyntaxFault(Exception):
 
 
 class NotSupported(Exception):
-    """An expression that Kubernetes may accept and this package does not. The text says why."""
+    """Error for an expression that Kubernetes may accept and this package does not. The text says
+    why."""
 
 
 @cache

@@ -85,7 +85,7 @@ IMPLEMENTATIONS: dict[str, Implementation] = {
 
 
 class PlanFault(Exception):
-    """An expression that fails for all devices, such as ``int('x')``."""
+    """Error for an expression that fails for all devices, such as ``int('x')``."""
 
 
 @attrs.define
@@ -549,7 +549,7 @@ class _Planner:
         return evaluate
 
     def _optional(self, value: Value) -> Value:
-        """Return a value that should be optional; 1.36 accepts any other, too."""
+        """Check that a value is optional, and return it. Kubernetes 1.36 accepts any value."""
         if type(value) is not Optional and self._dialect.is_1_37:
             raise CelError(NO_OVERLOAD)
         return value

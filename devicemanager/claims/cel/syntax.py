@@ -26,7 +26,7 @@ class Node:
     position: int
     """Offset in the text, in characters; -1 for a node that a macro made."""
     type: Type = DYN
-    """Type that the checker found."""
+    """Type, set by the checker."""
     overloads: tuple[Overload, ...] = ()
     """Overloads of a call that the checker found applicable."""
 

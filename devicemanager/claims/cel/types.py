@@ -149,7 +149,8 @@ class Inference:
         return Type(f"_var{self._count - 1}")
 
     def assign(self, targets: Sequence[Type], values: Sequence[Type]) -> bool:
-        """Return True if each type can be assigned to the other, and keep what that implies."""
+        """Return True if each type can be assigned to the other, and store the types of
+        variables."""
         trial = dict(self._bindings)
         if not _assignable_all(trial, targets, values):
             return False
@@ -205,7 +206,8 @@ def _assignable(bindings: Bindings, one: Type, other: Type) -> bool:
 
 
 def _bind(bindings: Bindings, variable: Type, type_: Type) -> tuple[bool, bool]:
-    """Give ``variable`` the type; return if that fits, and if it had a type before."""
+    """Assign the type to ``variable``. Return whether the type fits, and whether it had one
+    before."""
     if variable == type_:
         return True, True
     bound = bindings.get(variable)

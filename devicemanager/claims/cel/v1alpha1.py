@@ -5,7 +5,7 @@ Out: an ``Expression``; or CompileError at admission, EvaluationError for a devi
 
 Three things differ from the selectors of DRA (``dra``). The variable ``device`` is a flat map of
 attributes. ``device.memory >= '10Gi'`` parses a string that is compared with a quantity or
-version. And values of different types are unequal without an error.
+version. Values of different types are unequal without an error.
 """
 
 from __future__ import annotations

@@ -26,11 +26,11 @@ NO_OVERLOAD = "no such overload"
 
 
 class CelError(Exception):
-    """Error of an evaluation; ``||`` and ``&&`` can absorb it."""
+    """Error of an evaluation, which ``||`` and ``&&`` can absorb."""
 
 
 class EvaluationStopped(Exception):
-    """The whole evaluation ends. No operator absorbs this."""
+    """Error that ends the whole evaluation. No operator absorbs it."""
 
 
 class CostExceeded(EvaluationStopped):

@@ -5,9 +5,9 @@ In:  an ``OrderedProblem``: a ``LedgerView``, the claims of one call with their 
 Out: the option and the devices of each request, in the order of the requests; None means that
      there is no answer. The functions of an option can raise an error, which ends the search.
 
-The order of the answers. Requests are filled in the order of the claims, each by its first
-option that leads to an answer. An option takes devices with ascending numbers, and tries lower
-numbers first. The first answer in this order is the result.
+The order of the answers. Requests are filled in the order of the claims, each with the first option
+that leads to an answer. An option takes devices with ascending numbers, and tries lower numbers
+first. The first answer in this order is the result.
 """
 
 # ``first_fit`` answers another question: its requests accept sets of devices that are known
@@ -24,8 +24,8 @@ numbers first. The first answer in this order is the result.
 #
 # The recursion over claims, requests and devices is a stack of generators (``_Search.run``),
 # because a pod with many claims exceeds Python's limit of recursion. A generator yields the
-# generator that fills what comes next, and receives its failure. While it is suspended, its pick
-# is in effect; when it resumes, it undoes the pick.
+# generator for the next part, and receives its failure. While it is suspended, its pick is in
+# effect; when it resumes, it undoes the pick.
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class OrderedClaim:
 
 @attrs.frozen(eq=False)
 class OrderedProblem:
-    """Claims of one call, with what the search can use."""
+    """Claims of one call, with the devices and limits of the search."""
 
     view: LedgerView
     claims: tuple[OrderedClaim, ...]
@@ -152,7 +152,7 @@ class OrderedProblem:
     shareable: int = 0
     """The set of devices that any number of claims can share."""
     shared: int = 0
-    """Those of them that other claims use: their counters are charged already."""
+    """The shareable devices that other claims use: their counters are charged already."""
     totals: Callable[[int], Amounts] = lambda number: {}
     """Capacity of a device in nano-units."""
     budget_of: Callable[[int], Hashable] = lambda pool: pool
@@ -220,7 +220,7 @@ _Part = Generator["_Part | None", _Failure | None, _Failure]
 
 @attrs.frozen(eq=False)
 class _Taken:
-    """Device that the search has taken, with what must be undone."""
+    """Device that the search has taken, with the changes to undo."""
 
     number: int
     constraints: int
@@ -272,7 +272,7 @@ class _Search:
         return _Failure.NONE_LEFT
 
     def _request(self, claim: int, request: int) -> _Part:
-        """Fill a request of a claim, and what comes after it."""
+        """Fill a request of a claim, and all later requests."""
         requests = self._claims[claim].requests
         if request == len(requests):
             return (yield self._claim(claim + 1)) or _Failure.NONE_LEFT
@@ -463,7 +463,7 @@ class _Search:
                     budget[name] += amount
 
     def _budget(self, number: int) -> dict[str, int] | None:
-        """Return what is left of a device's budget; None if other calls have overdrawn it."""
+        """Return the rest of a device's budget; None if other calls have overdrawn it."""
         pool = self._kinds[number].pool
         key = self._problem.budget_of(pool)
         if key not in self._budgets:
@@ -483,7 +483,7 @@ class _Pruning:
 
     problem: OrderedProblem
     accepted: tuple[tuple[tuple[int, ...], ...], ...]
-    """The candidates of each option that its use permits: claim, request, option."""
+    """The permitted candidates of each option, by claim, request and option."""
     kind_of: Sequence[int]
     """Kind of each device. Devices of one kind are interchangeable for all options."""
     last_error: tuple[int, int]
@@ -526,7 +526,7 @@ class _Pruning:
             return None
 
     def is_hopeless(self, claim: int, request: int, index: int, blocked: int) -> bool:
-        """True if an option, and what comes after it, has neither an answer nor an error.
+        """True if an option leads neither to an answer nor to an error.
 
         ``blocked``: the devices that are taken already.
         """

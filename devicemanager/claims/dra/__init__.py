@@ -8,7 +8,7 @@ This package is a front end of ``claims.core``. It translates objects into an in
 and options; ``core.device_order`` searches. The reference is the structured allocator of
 k8s.io/dynamic-resource-allocation, v0.37.2, and v0.36.3 for 1.36.
 
-* ``allocation``: ``allocate`` and ``Allocator``, the way in.
+* ``allocation``: the entry points ``allocate`` and ``Allocator``.
 * ``slices``, ``pools``, ``nodes``: what a node can use: newest generation, complete pools.
 * ``requests``, ``selectors``, ``capacity``, ``taints``: which devices a request can have.
 * ``results``: devices, configs and node selector of an allocation.
@@ -20,7 +20,7 @@ compatibility groups is not used.
 
 Invariants:
 
-* The search reaches its limit of steps as ``TryAgain``, never as "does not fit".
+* A search that reaches its limit of steps raises ``TryAgain``; it never returns "does not fit".
 * Equal arguments give equal results, except for share IDs. Nothing is changed.
 * Slices are read once, however many nodes and claims there are (``Allocator``).
 

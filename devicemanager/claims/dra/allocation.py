@@ -3,8 +3,8 @@
 In:  ResourceSlices, DeviceClasses and ResourceClaims as JSON; a node; the devices in use.
 Out: an AllocationResult for each claim; None if the claims do not fit on the node together.
 
-``allocate`` is a pure function. ``Allocator`` is for many calls with the same slices: it keeps
-what it has read, and the results of selectors.
+``allocate`` is a pure function. ``Allocator`` is for many calls with the same slices: it caches the
+slices and the results of selectors.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Allocator:
         self._interning = Interning()
         self._offers: dict[tuple[str, tuple[tuple[str, str], ...]], Offer] = {}
         self._views: dict[int, tuple[InUse, LedgerView]] = {}
-        """By identity of an offer: what was in use in the last call, and its view."""
+        """By identity of an offer: the devices in use in the last call, and the view of them."""
 
     def _offer(self, node: Node) -> Offer:
         """Return what a node can use. Raises AllocationError for an invalid node selector."""
@@ -193,7 +193,8 @@ class Allocator:
         return Call(self._profile, node, offered, view, self._classes, self._selectors, steps)
 
     def _view(self, offered: Offer, in_use: InUse) -> LedgerView:
-        """Return what is in use. The next call starts from it, and reads only what changed."""
+        """Return a view of the devices in use. The next call reuses it, and applies only the
+        changes."""
         before, view = self._views.get(id(offered), (None, None))
         if before is None or view is None or before.shares != in_use.shares:
             view = LedgerView.of(offered.inventory, self._ledger(offered, in_use))
@@ -245,7 +246,7 @@ class Allocator:
 
 
 def _refuse_invalid_pools(offered: Offer, read: Sequence[ClaimRequests]) -> None:
-    """Raise the error of 1.34, which searches no pool beside an invalid one."""
+    """Raise the error of 1.34 for an invalid pool, unless all requests ask for all devices."""
     options = [option for each in read for found in each.requests for option in found]
     for pool in offered.pools:
         if pool.invalid and any(each.option.every is None for each in options):

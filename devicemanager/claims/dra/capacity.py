@@ -1,7 +1,7 @@
 """Consumable capacity: how much of a device a request consumes (``consumable_capacity.go``, v1.37).
 
 In:  the amounts that a request names, and the capacities of a device with their policies.
-Out: the amount that each capacity of the device loses; None if a policy excludes the request.
+Out: the consumed amount of each capacity; None if a policy excludes the request.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Capacity:
         return wanted
 
     def allows(self, consumed: Amount, arithmetic: Arithmetic) -> bool:
-        """True if the policy allows to consume this amount (``violatesPolicy``)."""
+        """True if the policy allows this amount (``violatesPolicy``)."""
         if not self.has_policy or consumed == self.default:
             return True
         if self.range is not None:

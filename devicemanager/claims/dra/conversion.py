@@ -1,7 +1,7 @@
 """Write objects of resource.k8s.io for structured claims (``devmgmtproto.k8s.io/v1alpha1``).
 
 In:  pools, classes, claims and configs of the earlier model.
-Out: ResourceSlices, DeviceClasses and ResourceClaims, and a note for everything that has no
+Out: ResourceSlices, DeviceClasses and ResourceClaims, and a note for everything without an
      equivalent. A note names the object, the field and what to do.
 """
 
@@ -29,7 +29,7 @@ Object = dict[str, Any]
 
 @attrs.define
 class Converted:
-    """Objects of resource.k8s.io, and what has no equivalent."""
+    """Objects of resource.k8s.io, and notes about parts without an equivalent."""
 
     objects: list[Object] = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)
@@ -258,7 +258,10 @@ class _Converter:
         count = detail.requests.get(v1alpha1.COUNT, v1alpha1.ONE).nanos // NANOS
         amounts = {n: q for n, q in detail.requests.items() if n != v1alpha1.COUNT}
         if amounts and count > 1:
-            self._note(what, "amounts of several devices together: each device must have them now")
+            self._note(
+                what,
+                "amounts of several devices together: now each device must have all of them",
+            )
         if detail.limits:
             self._note(what, "limits have no equivalent: the number of devices is fixed")
         every = bool(classes) and classes[0].admin_access and not detail.requests

@@ -1,6 +1,6 @@
 """Why claims do not fit on a node: for each device, the first rule that excludes it.
 
-In:  a call whose claims were read, and did not fit.
+In:  a call whose claims do not fit.
 Out: lines of text: each request with the rules, and the devices that each rule excludes.
 """
 
@@ -54,7 +54,7 @@ def _rule(call: Call, option: RequestOption, number: int, source: Source) -> str
         if not call.selectors.match((selector,), source, call.steps):
             return f"{selector.owner}, selector #{selector.index} is false: {selector.expression}"
     if not candidate.accepts(number):
-        return "not for this node, or its capacity cannot be requested so"
+        return "not for this node, or its request policy excludes the amount"
     used = view.allocated.get(number, {})
     totals = source.facts.totals
     for name, amount in candidate.consumes(number).items():

@@ -21,8 +21,8 @@ _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
 
 def classes_by_resource(classes: Iterable[Object]) -> dict[str, str]:
-    """Return the device class of each extended resource: by the name in its spec, and by the
-    implicit name. Of several classes with one name, the newest one serves."""
+    """Return the device class of each extended resource, by the name in its spec and by the
+    implicit name. If several classes have one name, the newest one is used."""
     found: dict[str, str] = {}
     ordered = sorted(classes, key=lambda each: str(each["metadata"]["name"]))
     ordered.sort(

@@ -56,7 +56,7 @@ class Source:
 
 @attrs.frozen(eq=False)
 class GatheredPool:
-    """One pool, as far as a node can use it."""
+    """The part of a pool that a node can use."""
 
     key: PoolKey
     slices: tuple[Slice, ...] = ()
@@ -70,7 +70,7 @@ class GatheredPool:
 
     @property
     def name(self) -> str:
-        """The pool as messages write it."""
+        """Name of the pool in messages."""
         return f"{self.key.driver}/{self.key.name}"
 
     @property

@@ -79,8 +79,8 @@ class Profile:
     """True if slices with counters belong to the pool on every node (until 1.36)."""
 
     pools_of_node_only: bool = False
-    """True if only slices for the node count for a pool, their counters stand beside the devices,
-    and devices of an incomplete pool are used (until 1.34)."""
+    """True if only slices for the node count for a pool, slices have both counters and devices, and
+    devices of an incomplete pool are used (until 1.34)."""
     every_taint_counts: bool = False
     """True if a taint with any effect must be tolerated (until 1.34)."""
     writes_tolerations: bool = True

@@ -31,7 +31,7 @@ class StaleMatch:
         return True
 
     def remove(self, request: int, number: int) -> None:
-        """Count the device no more; its values stay."""
+        """Forget the device, but not its values."""
         self.count -= 1
 
 
@@ -55,6 +55,6 @@ class DistinctPerRequest:
         return True
 
     def remove(self, request: int, number: int) -> None:
-        """Forget what is known of the request."""
+        """Forget the latest device of the request."""
         self.latest.pop(request, None)
         self.count -= 1

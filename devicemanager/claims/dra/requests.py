@@ -73,7 +73,7 @@ class ClaimRequests:
 
 @attrs.frozen(eq=False)
 class Call:
-    """One call of the allocator: what its claims are allocated from."""
+    """One call of the allocator: the devices and classes for its claims."""
 
     profile: Profile
     node: Node

@@ -1,4 +1,4 @@
-"""AllocationResults: what the search found, as ``status.allocation`` of a claim (v1.37)."""
+"""AllocationResults: the answer of the search as ``status.allocation`` of a claim (v1.37)."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _is_same(one: Object, other: Object) -> bool:
 
 
 def _chosen(claim: ClaimRequests, picks: Iterable[Pick]) -> list[RequestOption]:
-    """Return the option of each request; of a request without devices, the first one."""
+    """Return the chosen option of each request; the first option if a request has no devices."""
     options = {pick.request: pick.option for pick in picks}
     return [found[options.get(number, 0)] for number, found in enumerate(claim.requests)]
 

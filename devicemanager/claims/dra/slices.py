@@ -1,7 +1,7 @@
 """ResourceSlices as the allocator reads them: pools, devices, counters.
 
-Only what every allocation needs is read at once. A node can have thousands of devices, so the
-rest is read from a device's JSON when the search reaches it.
+Only the parts that every allocation needs are read at once. A node can have thousands of devices,
+so the rest is read from a device's JSON when the search reaches it.
 """
 
 from __future__ import annotations

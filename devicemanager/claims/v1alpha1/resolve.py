@@ -235,7 +235,7 @@ class Resolver:
             )
         if found.admin_access and not self._is_admin(namespace):
             raise ClaimsError(
-                f'DeviceClass "{name}" gives admin access, which namespace "{namespace}" cannot use'
+                f'DeviceClass "{name}" gives admin access: namespace "{namespace}" must not use it'
             )
         resources = sorted(detail.requests.keys() - {api.COUNT})
         if found.admin_access and resources:

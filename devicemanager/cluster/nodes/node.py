@@ -15,6 +15,7 @@ from devicemanager.client.protocol import Api, JsonObject
 from devicemanager.client.rate_limited_warning import Warn
 from devicemanager.client.recorder import EventRecorder, EventType
 from devicemanager.client.work_queue import Priority, WorkQueue
+from devicemanager.cluster.addresses import PodAddresses, UsedAddresses
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import DeviceFaults, NodeKubelet
 from devicemanager.cluster.node_context import NodeContext, ServerFeatures
@@ -63,6 +64,7 @@ class ClusterNode:
         options: NodeOptions | None = None,
         behaviour: ContainerBehaviour | None = None,
         features: ServerFeatures | None = None,
+        addresses: PodAddresses | None = None,
         warn: Warn = lambda text: None,
         on_left: Callable[[str], None] = lambda name: None,
     ) -> None:
@@ -88,6 +90,7 @@ class ClusterNode:
             clock,
             EventRecorder(name, api, work_queue, clock, user),
             features or ServerFeatures(),
+            addresses or PodAddresses(UsedAddresses(), self.options.pod_cidr),
             warn,
         )
         self._state = RuntimeState()

@@ -22,7 +22,12 @@ from devicemanager.cluster.options import SHARD_LABEL, VIRTUAL_LABEL
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.nodestatus.amounts import digest, node_amounts, node_patch
 from devicemanager.core.nodestatus.conditions import NodeCondition, node_conditions
-from devicemanager.objects.status.node import default_labels, node_object, node_status_object
+from devicemanager.objects.status.node import (
+    NodeSystemInfo,
+    default_labels,
+    node_object,
+    node_status_object,
+)
 
 __all__ = ["NodeStatusUpdater", "register"]
 
@@ -83,11 +88,20 @@ class NodeStatusUpdater:
             node.name,
             self.conditions(),
             node_amounts(options.amounts, devices),
-            attrs.evolve(options.info, boot_id=str(self.boots or "")),
+            self._info(),
             now=node.clock.time(),
             before=self._written,
             address=options.address,
             port=options.port,
+        )
+
+    def _info(self) -> NodeSystemInfo:
+        info = self._node.options.info
+        version = self._node.kubelet.settings.behaviour.version
+        # The suffix marks virtual nodes in `kubectl get nodes`. The version is still valid.
+        default = f"{version.release}+devicemanager"
+        return attrs.evolve(
+            info, boot_id=str(self.boots or ""), kubelet_version=info.kubelet_version or default
         )
 
     def conditions(self) -> tuple[NodeCondition, ...]:
@@ -122,7 +136,8 @@ class NodeStatusUpdater:
         """Return a hash of all values from which the status is computed, except times."""
         devices = self._node.kubelet.node_status()
         counts = tuple(devices.capacity.items()), tuple(devices.allocatable.items())
-        return hash((counts, self._state.errors, self._state.pressures, self.boots))
+        version = self._node.kubelet.settings.kubelet_version
+        return hash((counts, self._state.errors, self._state.pressures, self.boots, version))
 
     def was_written(self, status: JsonObject) -> None:
         """Record that a status was written; store the values of it that later updates need."""

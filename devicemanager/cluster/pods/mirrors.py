@@ -21,7 +21,7 @@ from devicemanager.client.errors import ApiError, Conflict, Forbidden, NotFound
 from devicemanager.client.protocol import JsonObject
 from devicemanager.client.work_queue import Priority
 from devicemanager.cluster.node_context import NodeContext
-from devicemanager.cluster.pods.pod_manager import MIRROR, fake_ip
+from devicemanager.cluster.pods.pod_manager import MIRROR
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.podstatus.merge import status_patch
@@ -49,6 +49,8 @@ class _Mirror:
     uid: str = ""
     """UID of the mirror pod; empty if the mirror pod does not exist."""
     digest: int = 0
+    ip: str = ""
+    """Address of the static pod; empty before its status is written."""
     is_queued: bool = False
 
 
@@ -87,7 +89,13 @@ class Mirrors:
             mirror = self._get_or_add(static, metadata["namespace"], metadata["name"])
             if not mirror.uid:
                 mirror.uid = metadata["uid"]
+                self._adopt_address(mirror, (object_.get("status") or {}).get("podIP") or "")
                 self.update(static)
+
+    def _adopt_address(self, mirror: _Mirror, address: str) -> None:
+        """Keep the address that an earlier process reported, unless another pod has it."""
+        if not mirror.ip:
+            mirror.ip = self._node.addresses.allocate(address)
 
     def deleted(self, uid: str) -> None:
         """Handle a deleted pod: recreate it if it was a mirror pod."""
@@ -135,6 +143,7 @@ class Mirrors:
             if not self._node.kubelet.has_pod(static):
                 with self._lock:
                     self._mirrors.pop(static, None)
+                self._node.addresses.free(mirror.ip)
                 if mirror.uid:
                     self._delete(mirror.namespace, mirror.name, mirror.uid)
                 return
@@ -204,7 +213,7 @@ class Mirrors:
         return {"apiVersion": "v1", "kind": "Pod", **made}
 
     def _write_status(self, static: str, mirror: _Mirror) -> None:
-        status = self._status(static)
+        status = self._status(static, mirror)
         # Many events of the kubelet do not change the status.
         digest = hash(json.dumps(status))
         if digest == mirror.digest:
@@ -220,14 +229,15 @@ class Mirrors:
         else:
             mirror.digest = digest
 
-    def _status(self, static: str) -> JsonObject:
+    def _status(self, static: str, mirror: _Mirror) -> JsonObject:
+        mirror.ip = mirror.ip or self._node.addresses.allocate()
         status = self._node.kubelet.pod_status(static)
         return status_object(
             PodUid(static),
             status,
             now=self._node.clock.time(),
             host_ip=self._node.options.address,
-            pod_ip=fake_ip(static),
+            pod_ip=mirror.ip,
         )
 
     def _delete(self, namespace: str, name: str, uid: str) -> None:

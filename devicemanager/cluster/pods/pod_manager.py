@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, auto
@@ -23,7 +22,7 @@ from devicemanager.cluster.node_context import NodeContext
 from devicemanager.core.errors import RequestError
 from devicemanager.core.podstatus.status import PodFacts
 
-__all__ = ["ACTIVE", "MIRROR", "PodManager", "PodState", "Stage", "fake_ip"]
+__all__ = ["ACTIVE", "MIRROR", "PodManager", "PodState", "Stage"]
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 """Annotation that marks a mirror pod."""
@@ -62,6 +61,9 @@ class PodState:
     gates: dict[str, str | None] | None = None
     """Map of each condition type in the pod's readiness gates to the condition's status."""
     is_on_host_network: bool = False
+    ip: str = ""
+    """Address of the pod. While the pod runs, no other pod has it; empty before the first start,
+    and for a pod in the network of the host."""
     rejection: PodFacts | None = None
     """Facts for the status of a pod that was rejected before the kubelet got it."""
     never_ran: bool = False
@@ -98,6 +100,9 @@ class PodState:
             behaviour,
             is_on_host_network=bool(spec.get("hostNetwork")),
         )
+        # A pod that ran under an earlier process keeps its address.
+        if not found.is_on_host_network:
+            found.ip = str((object_.get("status") or {}).get("podIP") or "")
         if wanted := spec.get("readinessGates"):
             found.gates = {each["conditionType"]: None for each in wanted}
         found.note(object_)
@@ -181,7 +186,7 @@ class PodManager:
         self._node = node
         self.lock = threading.Lock()
         """Guards the dict of pods and the marked fields of ``PodState``. Code that holds it must
-        take no other lock."""
+        take no other lock, except that of the addresses."""
         self._pods: dict[str, PodState] = {}
 
     def get(self, uid: str) -> PodState | None:
@@ -221,21 +226,22 @@ class PodManager:
             may = pod.stage in only_from if only_from else pod.stage not in _LAST
             # A change to DELETED is always allowed, because the API server no longer has the pod.
             if may or to is Stage.DELETED:
-                pod.stage = to
+                before, pod.stage = pod.stage, to
+                self._hold_address(pod, before)
                 return True
             return False
+
+    def _hold_address(self, pod: PodState, before: Stage) -> None:
+        """Allocate the address of a pod that starts, and free that of a pod that ends."""
+        runs, ran = pod.stage is Stage.RUNNING, before is Stage.RUNNING
+        if runs == ran or pod.is_on_host_network:
+            return
+        if runs:
+            pod.ip = self._node.addresses.allocate(pod.ip)
+        else:
+            self._node.addresses.free(pod.ip)
 
     def free(self, pod: PodState) -> None:
         """Make the kubelet remove a pod and free its devices."""
         if self._node.kubelet.has_pod(pod.uid):
             self._node.kubelet.terminate(pod.uid)
-
-
-def fake_ip(uid: str) -> str:
-    """Return a fake IP address for the pod with this UID, in 198.18.0.0/15.
-
-    The same UID always has the same address. The range is reserved for benchmarks (RFC 2544), so
-    connections cannot reach a real host.
-    """
-    number = zlib.crc32(uid.encode())
-    return f"198.{18 + (number >> 16 & 1)}.{number >> 8 & 0xFF}.{1 + number % 254}"

@@ -277,6 +277,8 @@ class PodSync:
         self._mirrors.close()
         self._statuses.close()
         self._loop.close()
+        # Another process, or this one, can run the node's pods from now on.
+        self._node.addresses.free_all()
 
 
 def _order(object_: JsonObject) -> tuple[bool, str, str]:

@@ -21,7 +21,7 @@ from devicemanager.client.errors import Conflict, Forbidden, Invalid, NotFound
 from devicemanager.client.protocol import JsonObject
 from devicemanager.client.work_queue import Priority
 from devicemanager.cluster.node_context import NodeContext
-from devicemanager.cluster.pods.pod_manager import PodManager, PodState, Stage, fake_ip
+from devicemanager.cluster.pods.pod_manager import PodManager, PodState, Stage
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.podstatus.merge import is_reported, status_patch
@@ -174,7 +174,7 @@ class StatusManager:
             since={"PodScheduled": pod.scheduled},
             host_ip=host,
             # As in the kubelet, a pod has no IP address before its sandbox exists.
-            pod_ip="" if pod.stage is Stage.PENDING else _pod_ip(pod, host),
+            pod_ip="" if pod.stage is Stage.PENDING else host if pod.is_on_host_network else pod.ip,
         )
         self._without_health(made)
         return made
@@ -222,7 +222,7 @@ class StatusManager:
             pod.needs_reconcile = True
 
     def reconcile(self) -> None:
-        """Write all statuses again that another client can have changed."""
+        """Write all statuses again, because another client may have changed them."""
         for pod in self._pods.all():
             if pod.needs_reconcile:
                 self.changed(pod)
@@ -251,7 +251,3 @@ def _is_about_another_pod(error: Invalid) -> bool:
 
 def _digest(status: JsonObject) -> int:
     return hash(json.dumps(status))
-
-
-def _pod_ip(pod: PodState, host: str) -> str:
-    return host if pod.is_on_host_network else fake_ip(pod.uid)

@@ -25,7 +25,7 @@ _CODES = ("UNKNOWN", "UNAVAILABLE", "INTERNAL", "FAILED_PRECONDITION", "PERMISSI
 _BY_CHECK = "by the conformance check"
 """Part of the error texts that a check chooses."""
 _STEPS = 3
-"""Number of steps in which descriptors must grow to count as a leak of one in each step."""
+"""Number of steps in a row with more descriptors than before that count as a leak."""
 _RATE_LIMIT = "rejected by rate limit"
 _TOO_LARGE = ("larger than max", "message length too large", "message too large")
 """Parts of the errors of gRPC libraries for a message over their limit."""
@@ -93,7 +93,7 @@ def c04(run: ClientRun) -> str:
 def _survive(run: ClientRun, shown: content.Content, what: str) -> None:
     """Respond with a content, and wait for the calls that show that the client has survived it."""
     since = run.show(shown, what)
-    # The first call gets the content, a further one shows that the client has processed it.
+    # The first call gets the content. Further calls show that the client has processed it.
     run.wait_answered(what, since, run.limits.calls)
 
 
@@ -289,7 +289,7 @@ def c18(run: ClientRun) -> str:
 
 @attrs.frozen
 class _Usage:
-    """What a client holds at a moment."""
+    """Connections, descriptors and threads of a client at one time."""
 
     connections: int
     descriptors: int

@@ -1,8 +1,8 @@
 """Actions and waits that the checks of clients use: the class ``ClientRun``.
 
 Theory of operation. A check starts a scripted kubelet and the client, changes what the kubelet
-answers, and waits for further calls. A client that makes no further call has ended or hangs, and
-the wait raises ``Failed``. So a check describes only the good case.
+returns, and waits for further calls. If the client makes no further call, it has ended or hangs,
+and the wait raises ``Failed``. So the function of a check covers only the success case.
 
 A client queries at its own interval, or when its metrics page is read. Therefore a check never
 demands a call at once: it waits for ``patience`` seconds, which C01 derives from the client's
@@ -147,8 +147,8 @@ class ClientRun:
     def wait_answered(self, after: str, since: int, count: int = 1) -> None:
         """Wait for calls that get a response. Raises Failed like ``wait_calls``.
 
-        Of a client that calls several methods in a row, only List is counted: a second List shows
-        that the client has processed the first response.
+        If the client also calls other methods, only calls of List count. A second List shows that
+        the client has processed the first response.
         """
         lists = any(call.rpc == "List" for call in self.kubelet.calls())
 

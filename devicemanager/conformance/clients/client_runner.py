@@ -1,8 +1,8 @@
 """Run checks on a client and collect their verdicts.
 
-C01 runs first, because it measures how often the client calls. If it fails, all other checks would
-wait and fail for the same reason, so they are skipped. The remaining checks run in parallel, each
-on its own scripted kubelet with its own client.
+C01 runs first, because it measures the client's interval. If C01 fails, all other checks are
+skipped, because they would fail for the same reason. The remaining checks run in parallel, each on
+its own scripted kubelet with its own client.
 """
 
 from __future__ import annotations

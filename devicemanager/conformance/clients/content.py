@@ -1,4 +1,4 @@
-"""Contents of the scripted responses: ordinary ones, and those with which clients have failed.
+"""Contents of the scripted responses: ordinary ones, and those on which clients have failed.
 
 All functions are pure: equal arguments lead to equal values.
 """

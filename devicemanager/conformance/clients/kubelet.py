@@ -1,4 +1,4 @@
-"""Scripted kubelet: serves PodResources on a socket, logs every call, and fails as a check wants.
+"""Scripted kubelet: serves PodResources on a socket, logs every call, and returns errors on demand.
 
 The responses are those of ``podresources``: same encoding, same rate limit, same error texts as a
 kubelet. A check replaces the content, or the function that answers calls.

@@ -20,7 +20,7 @@ class ClientLimits:
     start_seconds: float = limit(30.0)
     """Time from the client's start to its first call (C01)."""
     call_seconds: float = limit(60.0)
-    """Longest time between two calls. Checks wait for a call at most this long."""
+    """Longest time between two calls, and longest time for which a check waits for a call."""
     least_wait_seconds: float = limit(15.0)
     """Time that a check waits for a call of a client that calls often. It waits longer, up to
     ``call_seconds``, for a client that calls rarely."""

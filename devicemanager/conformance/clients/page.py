@@ -1,4 +1,4 @@
-"""Metrics page of a client: read it again and again, parse it, and compare two of its states."""
+"""Metrics page of a client: read it periodically, parse it, and compare two of its states."""
 
 from __future__ import annotations
 
@@ -64,8 +64,7 @@ def _name(name: str, labels: Mapping[str, str]) -> str:
 
 
 class Scraper:
-    """Thread that reads a page again and again, because many clients query PodResources only
-    then."""
+    """Thread that reads a page periodically, because many clients query PodResources only then."""
 
     def __init__(self, url: str, every: float, timeout: float) -> None:
         self._url = url
@@ -79,7 +78,7 @@ class Scraper:
         self._thread.start()
 
     def close(self) -> None:
-        """Read the page no more. A read in progress ends by its timeout."""
+        """Stop reading the page. A read in progress ends at its timeout."""
         self._stop.set()
 
     @property

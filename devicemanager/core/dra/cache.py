@@ -87,7 +87,7 @@ class ClaimCache:
         self._preparing.update(dict.fromkeys(keys, token))
 
     def end_preparing(self, token: object) -> None:
-        """Note that the generator with ``token`` prepares no claims any more."""
+        """Note that the generator with ``token`` no longer prepares claims."""
         self._preparing = {key: each for key, each in self._preparing.items() if each is not token}
 
 

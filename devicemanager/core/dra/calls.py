@@ -1,4 +1,4 @@
-"""Calls to drivers: what is asked of which instance, and whether the answer is complete."""
+"""Calls to drivers: the claims of each call, and whether the response is complete."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def _instance_of(target: Target, drivers: Drivers, wording: str) -> Instance:
 def checked_entries(
     method: str, asked: Sequence[ClaimRef], answer: Mapping[str, _R], rules: DraRules
 ) -> Iterator[tuple[ClaimRef, _R]]:
-    """Iterate over the answer's entries in the order of the request.
+    """Iterate over the entries of the response in the order of the request.
 
-    Raises DraError when it reaches an entry with an error, or one for a claim that was not asked.
+    Raises DraError when it reaches an entry with an error, or for a claim that was not requested.
     """
     by_uid = {ref.uid: ref for ref in asked}
     known = [uid for uid in by_uid if uid in answer]
@@ -83,7 +83,7 @@ def checked_entries(
 def check_count(
     method: str, asked: Sequence[ClaimRef], answer: Mapping[str, object], rules: DraRules
 ) -> None:
-    """Raise DraError if the answer has another number of entries than were asked for."""
+    """Raise DraError if the response has fewer or more entries than the request."""
     missing = len(asked) - len(answer)
     if missing:
         raise DraError(rules.wording.skipped.format(method=method, count=missing))

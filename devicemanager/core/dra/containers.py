@@ -1,4 +1,4 @@
-"""What a container gets of the pod's claims, and what PodResources and the pod's status report."""
+"""Claims of a container: its CDI devices, and what PodResources and the pod's status report."""
 
 from __future__ import annotations
 

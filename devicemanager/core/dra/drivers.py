@@ -1,4 +1,4 @@
-"""The registered drivers, and which instance of a driver is called.
+"""The registered drivers, and the instance of a driver to call.
 
 Follows ``DRAPluginManager`` (pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, v1.36).
 """

@@ -10,8 +10,8 @@ The caller runs a generator under its lock and carries out each effect without t
 | ``WriteState`` | None | ``StateWriteError`` |
 | ``AwaitClaims`` | None, once ``ClaimCache.is_preparing`` is false for all of its claims | - |
 
-A generator that is closed instead, such as by an interrupt, leaves what a killed call leaves: the
-references to the pod stay in the cache.
+If a generator is closed instead, such as by an interrupt, the references to the pod stay in the
+cache, as after a killed call.
 """
 
 from __future__ import annotations

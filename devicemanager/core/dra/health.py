@@ -20,7 +20,7 @@ MAX_DEVICES = 16384
 MAX_MESSAGE = 1024
 """Longest message, in bytes; a longer one is cut to 1021 bytes and ``...``."""
 RETRY_PERIOD = 5.0
-"""Seconds after which the kubelet opens a health stream again that has ended."""
+"""Seconds between the end of a health stream and the next attempt to open it."""
 UPDATE_CHANNEL = 100
 """Pods that wait for an update of their status; further ones are dropped and logged."""
 

@@ -1,4 +1,4 @@
-"""Claims as the DRA manager sees them: of pods, of the API server, of drivers, of its cache."""
+"""Claims in the DRA manager: from pods, the API server and drivers, and in its cache."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ExtendedClaim(NamedTuple):
 
 @attrs.frozen
 class ContainerClaims:
-    """What one container says about claims."""
+    """The claims of one container, and its extended resources."""
 
     name: str
     claims: tuple[ContainerClaim, ...] = ()
@@ -73,7 +73,7 @@ class ContainerClaims:
 
 @attrs.frozen
 class PodClaims:
-    """What one pod says about claims."""
+    """The claims of one pod, from its spec and status."""
 
     uid: str
     name: str
@@ -128,7 +128,7 @@ class ResourceClaim:
     """The name of the PodGroup that is the controlling owner."""
 
 
-# What is sent to a driver, and its answer.
+# Requests to drivers, and their responses.
 
 
 class ClaimRef(NamedTuple):
@@ -185,7 +185,7 @@ class DriverState:
     devices: tuple[PreparedDevice, ...] | None = None
     """None before the first answer."""
     skips: tuple[str, ...] = ()
-    """The calls that all devices of the driver do not need, sorted; ``("*",)`` means all."""
+    """The calls that no device of the driver needs, sorted; ``("*",)`` means all calls."""
 
     def skipped(self, operation: str) -> bool:
         """True if the driver is not called for ``operation``, such as NodePrepareResources."""

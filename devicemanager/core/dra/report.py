@@ -1,4 +1,4 @@
-"""Reports about DRA for people and programs: drivers, claims, and what a pod waits for.
+"""Reports about DRA for users and programs: drivers, claims, and what a pod waits for.
 
 Only values: a program that shows reports imports nothing else of the DRA manager.
 """
@@ -61,7 +61,7 @@ class ClaimExplanation:
     """Name of the ResourceClaim; null if it is not known."""
     state: ClaimState
     text: str
-    """One line for people: what is missing, and what helps."""
+    """One line for users: what is missing, and the fix."""
 
 
 @attrs.frozen(kw_only=True, slots=False)

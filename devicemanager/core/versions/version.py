@@ -51,6 +51,11 @@ class KubeletVersion:
     def __lt__(self, other: KubeletVersion) -> bool:
         return self._key < other._key
 
+    @property
+    def release(self) -> str:
+        """The version as a release, such as ``v1.28.2``; ``v1.28.0`` without a patch."""
+        return f"v1.{self.minor}.{self.patch or 0}"
+
     def __str__(self) -> str:
         return f"1.{self.minor}" + ("" if self.patch is None else f".{self.patch}")
 

@@ -6,7 +6,7 @@ registers the driver again. The response to GetInfo names the recorder's service
 forwards every call to the driver, byte for byte. At the end, the socket gets its name back.
 
 A :class:`ReplayDriver` is a driver that takes its responses from a recording. It finds the
-recorded result of a claim by namespace and name, because a claim has another UID in another place.
+recorded result of a claim by namespace and name, because its UID differs on another node.
 
 In:  a running kubelet (real or mock) and drivers; or a recording.
 Out: a file in the format of :mod:`devicemanager.plugin.recording`; or a registered driver and its

@@ -31,7 +31,7 @@ _Key = tuple[str, str, str]
 
 @attrs.frozen
 class _Outcome:
-    """What a recorded call brought for one claim: its entry, no entry, or a failed call."""
+    """Result of a recorded call for one claim: its entry, no entry, or a failed call."""
 
     call: RecordedCall
     entry: Any = None
@@ -40,9 +40,9 @@ class _Outcome:
 class ReplayDriver:
     """Driver that repeats the responses of a recorded driver. A context manager. Thread-safe.
 
-    A claim gets its recorded results one after another, then always the last one. The order of
-    claims, and the calls in which they stood, do not matter. The health reports are sent without
-    pauses, and the last one stays. ``driver`` is optional if the recording has only one.
+    A claim gets its recorded results one after another, then always the last one. Neither the order
+    of claims nor their grouping into calls matters. The health reports are sent without pauses, and
+    the last one stays. ``driver`` is optional if the recording has only one.
 
     The constructor raises RecordingError for an invalid recording, and SocketPathError if the
     path of a socket is too long.
@@ -202,7 +202,7 @@ def _info(recording: Recording, calls: Sequence[RecordedCall], driver: str) -> p
 
 
 def _outcomes(calls: Sequence[RecordedCall]) -> dict[_Key, list[_Outcome]]:
-    """Return the outcomes of all claims, in the order in which their calls ended."""
+    """Return the outcomes of each claim, in the order in which the calls ended."""
     found: dict[_Key, list[_Outcome]] = defaultdict(list)
     kinds: dict[str, Any] = {
         _PREPARE: (dra_v1.NodePrepareResourcesRequest, dra_v1.NodePrepareResourcesResponse),

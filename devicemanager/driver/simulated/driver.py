@@ -34,7 +34,7 @@ __all__ = ["DriverCall", "HasClaims", "SimulatedDriver"]
 
 
 class HasClaims(Protocol):
-    """Mock kubelet, as far as the driver needs it."""
+    """The attributes of a mock kubelet that the driver needs."""
 
     @property
     def root(self) -> Path: ...

@@ -36,4 +36,4 @@ class DriverFaults:
     not_ready: bool = False
     """True if the driver does not answer the kubelet's GetInfo yet."""
     stop_delay: float = 0.0
-    """Seconds between SIGTERM, or ``stop``, and the end of the driver."""
+    """Seconds that the driver takes to stop after SIGTERM or ``stop``."""

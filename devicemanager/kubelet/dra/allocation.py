@@ -4,8 +4,8 @@ In:  ResourceSlices, DeviceClasses and ResourceClaimTemplates that the test offe
 Out: the pod's claims, created from templates, allocated and reserved for it. They are released
      when the drivers have unprepared them, and those from templates are deleted.
 
-Claims that the test has allocated itself stay as they are: the finalizer of the scheduler marks
-those of this module.
+Claims that the test has allocated are not changed. Claims of this module have the scheduler's
+finalizer.
 """
 
 from __future__ import annotations

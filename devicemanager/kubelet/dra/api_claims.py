@@ -20,7 +20,7 @@ _VERSIONS = ("v1", "v1beta2", "v1beta1")
 
 
 class ApiClaims:
-    """Claim source that asks an API server for each claim. Thread-safe."""
+    """Claim source that gets each claim from an API server. Thread-safe."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client

@@ -1,7 +1,7 @@
 """Where the kubelet gets ResourceClaims from: the API server, or memory.
 
 ``ClaimSource`` is what the DRA manager needs of an API server. ``ResourceClaims`` implements it in
-memory, for tests that hand claims to the kubelet; ``api_claims`` asks any API server.
+memory, for tests that pass claims to the kubelet. ``api_claims`` gets them from an API server.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ClaimSource(Protocol):
         """Return a ResourceClaim in v1. Raises ClaimFetchError with the API server's text."""
 
     def wipe(self, selector: str) -> None:
-        """Delete all ResourceSlices that match the field selector. Raises DeviceManagerError if
-        that failed and must be tried again."""
+        """Delete all ResourceSlices that match the field selector. Raises DeviceManagerError if the
+        caller must retry."""
 
     def close(self) -> None:
         """Give up requests in progress."""
@@ -61,7 +61,7 @@ class ResourceClaims:
         self._claims: dict[tuple[str, str], JsonClaim] = {}
         self._errors: dict[tuple[str, str], str] = {}
         self._offered: dict[tuple[str, str, str], JsonClaim] = {}
-        """By kind, namespace and name: what ``offer`` got."""
+        """The objects of ``offer``, by kind, namespace and name."""
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -79,7 +79,7 @@ class ResourceClaims:
         return claim
 
     def wipe(self, selector: str) -> None:
-        """Internal: do nothing: there are no ResourceSlices in memory."""
+        """Internal: do nothing, because this source has no ResourceSlices of drivers."""
 
     def close(self) -> None:
         """Internal: do nothing: no request waits."""
@@ -149,10 +149,11 @@ class ResourceClaims:
     def adopt(self, pod: Pod, source: ClaimSources) -> Pod:
         """Internal: add the claims of a pod, as the scheduler and the claim controller do.
 
-        Each claim is reserved for the pod. A claim that the pod does not name is taken as made from
-        one of the pod's templates: by the annotation ``resource.kubernetes.io/pod-claim-name``,
-        otherwise in order. It gets the pod as its owner, and the pod gets its name in
-        ``status.resourceClaimStatuses``. Return the pod with these names.
+        Each claim is reserved for the pod. A claim that the pod does not name counts as created
+        from one of the pod's templates: by the annotation
+        ``resource.kubernetes.io/pod-claim-name``, otherwise in order. It gets the pod as its owner,
+        and the pod gets its name in ``status.resourceClaimStatuses``. Return the pod with these
+        names.
 
         Raises ManifestError for an invalid claim, and RequestError for a claim that the pod cannot
         use. Then nothing has changed.
@@ -231,12 +232,12 @@ class ResourceClaims:
             del self._claims[namespace, name]
 
     def fail(self, namespace: str, name: str, error: str = "") -> None:
-        """Let requests for a claim fail with this text; an empty text ends that."""
+        """Make requests for a claim fail with this text; an empty text ends the fault."""
         with self._lock:
             self._errors[namespace, name] = error
 
     def clear(self) -> None:
-        """Delete all claims, and what ``offer`` got."""
+        """Delete all claims, and all objects of ``offer``."""
         with self._lock:
             self._claims.clear()
             self._errors.clear()

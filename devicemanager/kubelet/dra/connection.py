@@ -33,8 +33,8 @@ from protos import dra_v1, dra_v1_grpc, dra_v1beta1_grpc, drahealth_v1_grpc, dra
 __all__ = ["DriverConnection"]
 
 _RECONNECT_PAUSE = 0.05
-"""Pause before a broken connection is made again, in seconds: a driver that accepts connections
-and closes them at once must not keep a thread busy."""
+"""Pause before reconnecting, in seconds. Without it, a driver that accepts connections and closes
+them at once would keep a thread busy."""
 
 _BEGIN_SECONDS = 1.0
 
@@ -106,7 +106,7 @@ class DriverConnection:
             channel._channel.check_connectivity_state(True)
 
     def call(self, effect: CallDriver) -> Answer:
-        """Call the driver and return its answer by claim UID. Raises RpcError."""
+        """Call the driver and return its response by claim UID. Raises RpcError."""
         request = dra_v1.NodePrepareResourcesRequest(
             claims=[
                 dra_v1.Claim(namespace=each.namespace, uid=each.uid, name=each.name)

@@ -42,7 +42,7 @@ Devices = Mapping[DriverName, Mapping[DeviceKey, DeviceHealth]]
 
 
 class HealthSink(Protocol):
-    """What a stream reports to."""
+    """Receiver of the reports of health streams."""
 
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...]) -> None:
         """Store a report of an instance."""

@@ -74,7 +74,7 @@ class Instances:
         self._closed = False
 
     def absent(self) -> dict[str, str]:
-        """Say since when drivers are not registered, by driver."""
+        """Return since when each unregistered driver is not registered, as text by driver."""
         now = self._clock.monotonic()
         with self._lock:
             return {

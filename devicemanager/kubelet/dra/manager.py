@@ -283,11 +283,11 @@ class DraManager:
 
     @property
     def version(self) -> int:
-        """Number that grows with every change of claims."""
+        """Number that increases with every change of claims."""
         return self._version
 
     def pod_version(self, pod: str) -> int:
-        """Return a number that grows with every change of the pod's claims."""
+        """Return a number that increases with every change of the pod's claims."""
         return self._pod_versions[pod]
 
     def dynamic_resources(

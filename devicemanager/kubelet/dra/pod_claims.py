@@ -1,4 +1,4 @@
-"""What a pod says about claims, in the form of the core's DRA manager."""
+"""The claims in a pod's spec and status, converted for ``core.dra``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the DRA manager of one kubelet process knows, and the lock that guards it."""
+"""State of the DRA manager of one kubelet process, and the lock that guards it."""
 
 from __future__ import annotations
 

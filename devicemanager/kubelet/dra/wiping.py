@@ -1,7 +1,7 @@
 """Delete ResourceSlices: of the node at each start, and of a driver without usable instance.
 
-``core.dra.drivers`` decides when. A deletion that fails is tried again with a growing wait, until
-an instance of the driver is usable again (``wipeResourceSlices``,
+``core.dra.drivers`` decides when. A failed deletion is retried with exponential backoff, until an
+instance of the driver is usable again (``wipeResourceSlices``,
 pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, v1.36).
 """
 
@@ -18,7 +18,7 @@ from devicemanager.io.clock import Cancel, Clock
 __all__ = ["Wiper"]
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 300.0
-"""The first and the longest wait before a failed deletion is tried again, in seconds."""
+"""The first and the longest wait before a retry of a failed deletion, in seconds."""
 
 
 class Wiper:

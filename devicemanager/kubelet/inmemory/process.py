@@ -45,7 +45,7 @@ class SharedStore:
         self._written: _Contents | None = None
 
     def make(self, contents: _Contents) -> bytes:
-        """Remember the contents for the next ``write``, and return an empty text."""
+        """Store the contents for the next ``write``, and return an empty string."""
         self._made = contents
         return b""
 

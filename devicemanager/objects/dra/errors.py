@@ -105,12 +105,12 @@ def forbidden(field: str, detail: str) -> FieldError:
 
 
 def duplicate(field: str, value: Any) -> FieldError:
-    """Return the error for a value that is there twice."""
+    """Return the error for a duplicate value."""
     return FieldError("FieldValueDuplicate", field, value)
 
 
 def not_found(field: str, value: Any) -> FieldError:
-    """Return the error for a reference to something that is not there."""
+    """Return the error for a reference to something that does not exist."""
     return FieldError("FieldValueNotFound", field, value)
 
 

@@ -146,7 +146,7 @@ def _value_faults(text: str) -> Iterator[str]:
 
 
 _UNIT: Final = "characters"
-"""What rules that are not declared call the bytes of a text."""
+"""Unit of length in the texts of rules that are not declared."""
 
 # -- errors of fields --------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ _Object = dict[str, Any]
 
 _LISTS: Final = "DRAListTypeAttributes"
 GATES: Final = frozenset({_LISTS})
-"""Feature gates that are off by default and can be on here."""
+"""Feature gates that can be enabled; they are off by default."""
 
 
 def drop_disabled(kind: str, value: _Object, gates: Iterable[str] = ()) -> None:

@@ -42,7 +42,7 @@ def unique(
 ) -> Errors:
     """Check the length of a list, its items, and that no two items have the same key.
 
-    A declared rule shows the whole item that is there twice, any other one the key.
+    A declared rule shows the whole duplicate item; other rules show its key.
     """
     values = values or ()
     if most is not None and len(values) > most:

@@ -124,7 +124,8 @@ def _node_name(value: _Object, at: str, rule: str) -> Errors:
 
 
 def _one(at: str, value: _Object, names: tuple[str, ...], none: str, several: str) -> Errors:
-    # A selector counts if it is there; a name or a switch only if it says something.
+    # A selector counts if it is present; a name or a boolean counts only if it is not empty or
+    # false.
     found = [
         each
         for each in names

@@ -29,7 +29,8 @@ ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
 class NodeSystemInfo:
     """System information of a node (``status.nodeInfo``)."""
 
-    kubelet_version: str
+    kubelet_version: str = ""
+    """Empty for the version of the node's kubelet."""
     operating_system: str = "linux"
     architecture: str = "amd64"
     os_image: str = "devicemanager"

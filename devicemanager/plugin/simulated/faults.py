@@ -29,7 +29,7 @@ _OVER_4_MIB = 4 * 1024 * 1024 + 1
 
 
 class ListFault(StrEnum):
-    """Fault of ListAndWatch, which sends this instead of the correct list."""
+    """Fault of ListAndWatch: what it sends instead of the correct list."""
 
     NONE = "none"
     DUPLICATE_IDS = "duplicate-ids"

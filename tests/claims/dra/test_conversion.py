@@ -108,7 +108,7 @@ def test_a_budget_becomes_a_counter_set_that_devices_consume():
                     {"deviceClass": "nic-bandwidth", "requests": {"count": "2", "bandwidth": "1G"}}
                 ]
             },
-            "amounts of several devices together: each device must have them now",
+            "amounts of several devices together: now each device must have all of them",
         ),
         (
             {"claims": [{"deviceClass": "gpu-monitor"}]},

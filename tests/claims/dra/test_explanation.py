@@ -44,7 +44,7 @@ def test_each_device_has_the_first_rule_that_excludes_it():
         "  claim default/c, selector #0 is false:"
         f' has(device.attributes["{DRIVER}"].m): {DRIVER}/p/unmarked',
         f"  allocated to another claim: {DRIVER}/p/used",
-        f"  not for this node, or its capacity cannot be requested so: {DRIVER}/q/far",
+        f"  not for this node, or its request policy excludes the amount: {DRIVER}/q/far",
     )
 
 
