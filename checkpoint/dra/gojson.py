@@ -95,7 +95,7 @@ def _scalar(data: bytes, at: int) -> int:
     if char in _LITERALS:
         literal = _LITERALS[char]
         for place in range(1, len(literal)):
-            found, wanted = _char(data, at + place), literal[place : place + 1]
+            found, wanted = _inside(data, at + place), literal[place : place + 1]
             if found != wanted:
                 where = f"in literal {literal.decode()} (expecting {_quoted(wanted)})"
                 raise _invalid(found, where)
@@ -108,20 +108,20 @@ def _scalar(data: bytes, at: int) -> int:
 def _number(data: bytes, at: int) -> int:
     if data[at : at + 1] == b"-":
         at += 1
-        if not _char(data, at).isdigit():
-            raise _invalid(data[at : at + 1], "in numeric literal")
+        if not (char := _inside(data, at)).isdigit():
+            raise _invalid(char, "in numeric literal")
     at = at + 1 if data[at : at + 1] == b"0" else _digits(data, at)
     if data[at : at + 1] == b".":
         at += 1
-        if not _char(data, at).isdigit():
-            raise _invalid(data[at : at + 1], "after decimal point in numeric literal")
+        if not (char := _inside(data, at)).isdigit():
+            raise _invalid(char, "after decimal point in numeric literal")
         at = _digits(data, at)
     if data[at : at + 1] in (b"e", b"E"):
         at += 1
-        if _char(data, at) in (b"+", b"-"):
+        if _inside(data, at) in (b"+", b"-"):
             at += 1
-        if not _char(data, at).isdigit():
-            raise _invalid(data[at : at + 1], "in exponent of numeric literal")
+        if not (char := _inside(data, at)).isdigit():
+            raise _invalid(char, "in exponent of numeric literal")
         at = _digits(data, at)
     return at
 
@@ -143,11 +143,11 @@ def _string(data: bytes, at: int) -> int:
             return at
         if char != b"\\":
             raise _invalid(char, "in string literal")
-        char = _char(data, at)
+        char = _inside(data, at)
         at += 1
         if char == b"u":
             for place in range(4):
-                digit = _char(data, at + place)
+                digit = _inside(data, at + place)
                 if digit not in _HEX:
                     raise _invalid(digit, "in \\u hexadecimal character escape")
             at += 4
@@ -164,6 +164,12 @@ def _char(data: bytes, at: int) -> bytes:
     if at >= len(data):
         raise _Fault(_END)
     return data[at : at + 1]
+
+
+def _inside(data: bytes, at: int) -> bytes:
+    """Return the byte inside a token; a space at the end of the text."""
+    # Go notices a text that ends inside a token by a space behind it (``scanner.eof``).
+    return data[at : at + 1] or b" "
 
 
 def _invalid(char: bytes, where: str) -> _Fault:

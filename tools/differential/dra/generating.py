@@ -76,8 +76,7 @@ class _Maker:
     def _gates(self) -> dict[str, bool]:
         gates: dict[str, bool] = {}
         if self.minor >= 36 and self._chance(0.15):
-            # The second one depends on the first one.
-            gates |= {"ResourceHealthStatus": False, "ResourceHealthStatusMessage": False}
+            gates["ResourceHealthStatus"] = False
         if self.minor == 34:
             gates["DRAExtendedResource"] = self._chance(0.5)
         if self.minor >= 36 and self._chance(0.1):

@@ -36,12 +36,18 @@ type driver struct {
 
 	// registered has the services of the last registration.
 	registered []string
-	watched    bool
+	isWatched  bool
 
 	mutex     sync.Mutex
 	server    *grpc.Server
 	behaviour map[string]*Behaviour
-	reports   []chan []byte
+	watched   []*healthWatch
+}
+
+// healthWatch is a health stream that the driver serves.
+type healthWatch struct {
+	reports chan []byte
+	ended   <-chan struct{}
 }
 
 func (d *driver) listen() error {
@@ -123,13 +129,13 @@ func (d *driver) call(stream grpc.ServerStream, version, method string, claims [
 
 // watch serves a health stream until the connection ends, or the driver ends it.
 func (d *driver) watch(stream grpc.ServerStream) error {
-	reports := make(chan []byte)
+	own := &healthWatch{make(chan []byte), stream.Context().Done()}
 	d.mutex.Lock()
-	d.reports = append(d.reports, reports)
+	d.watched = append(d.watched, own)
 	d.mutex.Unlock()
 	defer func() {
 		d.mutex.Lock()
-		d.reports = slices.DeleteFunc(d.reports, func(each chan []byte) bool { return each == reports })
+		d.watched = slices.DeleteFunc(d.watched, func(each *healthWatch) bool { return each == own })
 		d.mutex.Unlock()
 	}()
 	// The kubelet's call returns only with the headers.
@@ -138,22 +144,22 @@ func (d *driver) watch(stream grpc.ServerStream) error {
 	}
 	for {
 		select {
-		case report, more := <-reports:
+		case report, more := <-own.reports:
 			if !more {
 				return nil
 			}
 			if err := stream.SendMsg(&report); err != nil {
 				return err
 			}
-		case <-stream.Context().Done():
+		case <-own.ended:
 			return nil
 		}
 	}
 }
 
 // streams returns the health streams that the driver serves.
-func (d *driver) streams() []chan []byte {
+func (d *driver) streams() []*healthWatch {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	return slices.Clone(d.reports)
+	return slices.Clone(d.watched)
 }

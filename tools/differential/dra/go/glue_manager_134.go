@@ -14,8 +14,10 @@ import (
 
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/cm/dra"
 	"k8s.io/kubernetes/pkg/kubelet/cm/dra/state"
 	"k8s.io/utils/clock"
@@ -111,7 +113,11 @@ func (k *kubelet) ageHealth(amount time.Duration) {
 	}
 }
 
+// status has the health of a pod's devices, if the kubelet asks the manager for it.
 func (k *kubelet) status(pod *v1.Pod) object {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.ResourceHealthStatus) {
+		return object{}
+	}
 	status := &v1.PodStatus{}
 	for _, container := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{Name: container.Name})

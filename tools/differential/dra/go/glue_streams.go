@@ -48,8 +48,8 @@ func (k *kubelet) countStreams(handler reflect.Value) {
 
 // health waits until the kubelet reads the health streams that the drivers serve.
 func (k *kubelet) health(d *driver) error {
-	if d.registered != nil && d.server != nil && !d.watched {
-		d.watched = true
+	if d.registered != nil && d.server != nil && !d.isWatched {
+		d.isWatched = true
 		if utilfeature.DefaultFeatureGate.Enabled(features.ResourceHealthStatus) && watches(d.registered) {
 			k.streams.expected++
 		}

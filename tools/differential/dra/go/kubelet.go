@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,9 +151,9 @@ var defaults = map[string]bool{}
 
 // setGates sets these gates, and all others to their defaults.
 func setGates(gates map[string]bool) error {
-	wanted := map[string]bool{}
-	for name, value := range defaults {
-		wanted[name] = value
+	wanted, gates := maps.Clone(defaults), maps.Clone(gates)
+	if value, isSet := gates["ResourceHealthStatus"]; isSet {
+		gates["ResourceHealthStatusMessage"] = value // depends on it
 	}
 	all := utilfeature.DefaultMutableFeatureGate.GetAll()
 	for name, value := range gates {

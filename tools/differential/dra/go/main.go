@@ -69,13 +69,28 @@ func play(scenario *Scenario, dir string) ([]Result, error) {
 	defer n.abandonable(n.end)
 	steps := []Result{}
 	for number := range scenario.Ops {
-		result, err := n.step(&scenario.Ops[number])
+		result, err := n.limitedStep(&scenario.Ops[number])
 		if err != nil {
 			return steps, fmt.Errorf("step %d: %w", number, err)
 		}
 		steps = append(steps, result)
 	}
 	return steps, nil
+}
+
+// limitedStep does a step, but waits only a minute: a deadlock must not end the whole run.
+func (n *node) limitedStep(op *Op) (result Result, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		result, err = n.step(op)
+	}()
+	select {
+	case <-done:
+		return result, err
+	case <-time.After(time.Minute):
+		return nil, fmt.Errorf("%s takes too long", op.Op)
+	}
 }
 
 // abandonable runs a task, but waits only a few seconds: a panic can leave a lock closed.

@@ -220,6 +220,9 @@ func (n *node) start() (Result, error) {
 	if n.kubelet != nil {
 		n.kubelet.stop()
 		n.kubelet = nil
+		if err := wait(func() bool { return n.served() == 0 }, "a health stream does not end"); err != nil {
+			return nil, err
+		}
 	}
 	for _, d := range n.drivers {
 		d.registered = nil

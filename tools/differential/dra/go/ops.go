@@ -240,7 +240,7 @@ func (n *node) register(op *Op) (Result, error) {
 	if err := n.kubelet.handler.register(d.spec.Driver, d.socket, offered); err != nil {
 		return Result{"error": err.Error(), "stage": "register"}, nil
 	}
-	d.registered, d.watched = offered, false
+	d.registered, d.isWatched = offered, false
 	return Result{}, n.settled(d)
 }
 
@@ -268,10 +268,13 @@ func (n *node) advance(amount float64) error {
 }
 
 func (n *node) report(op *Op) (Result, error) {
-	streams := n.drivers[op.Instance].streams()
-	for _, reports := range streams {
+	for _, stream := range n.drivers[op.Instance].streams() {
 		before := n.kubelet.streams.processed.Load()
-		reports <- reportOf(op.Devices)
+		select {
+		case stream.reports <- reportOf(op.Devices):
+		case <-stream.ended:
+			continue
+		}
 		processed := func() bool { return n.kubelet.streams.processed.Load() > before }
 		if err := wait(processed, "the kubelet does not process a health report"); err != nil {
 			return nil, err
@@ -282,8 +285,8 @@ func (n *node) report(op *Op) (Result, error) {
 
 func (n *node) endStream(d *driver) error {
 	return n.withoutStreams(d, func() {
-		for _, reports := range d.streams() {
-			close(reports)
+		for _, stream := range d.streams() {
+			close(stream.reports)
 		}
 	})
 }
