@@ -117,7 +117,7 @@ type ClaimExplanation struct {
 	// Name of the ResourceClaim; null if it is not known.
 	Claim *string    `json:"claim"`
 	State ClaimState `json:"state"`
-	// One line for people: what is missing, and what helps.
+	// One line for users: what is missing, and the fix.
 	Text string `json:"text"`
 }
 

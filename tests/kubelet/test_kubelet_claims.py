@@ -209,4 +209,4 @@ def test_admin_access_needs_a_namespace_of_the_settings():
         kubelet.define(device_class(adminAccess=True))
         kubelet.claim(claim("x"))
         rejected = kubelet.admit(manifest("p", "x"))
-        assert 'namespace "default" cannot use' in rejected.message
+        assert 'namespace "default" must not use it' in rejected.message
