@@ -350,7 +350,7 @@ def test_checks_that_need_registration_are_skipped_after_r01_failed() -> None:
     """Checks that can show the cause run."""
     known = attrs.evolve(plugin("bad-name"), resources=(RESOURCE,))
     report = run(known, select(["R01", "R04", "K01", "W01", "L05"]),
-                 limits=attrs.evolve(limits(), start_seconds=5.0), settings=SETTINGS)  # fmt: skip
+                 limits=attrs.evolve(limits(), start_seconds=12.0), settings=SETTINGS)  # fmt: skip
     outcomes = {each.check.id: each.outcome for each in report.verdicts}
     assert outcomes == {
         "R01": Outcome.FAIL, "R04": Outcome.FAIL,

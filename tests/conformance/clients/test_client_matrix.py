@@ -111,7 +111,8 @@ def test_every_check_has_a_broken_client() -> None:
 
 def test_a_client_that_ends_with_the_kubelet_gets_a_warning() -> None:
     (check,) = select_client_checks(["C03"])
-    run = ClientRun(exporter("ends-without-kubelet"), LIMITS, 30)
+    # The client calls five times a second; a slow one must notice that the kubelet is away.
+    run = ClientRun(exporter("ends-without-kubelet"), attrs.evolve(LIMITS, away_seconds=3.0), 30)
     try:
         with pytest.raises(Warned, match="lost the kubelet; started again, it recovers"):
             check.run(run)
