@@ -81,6 +81,23 @@ def test_random_order_may_be_another_permutation(played):
     assert paths(fixed, with_calls(of(*"acb"))) == [(0, "order of claims of x", None)]
 
 
+def test_error_may_end_the_calls_in_another_order(played):
+    def with_calls(*instances):
+        run = copy.deepcopy(played)
+        call = {"method": "NodePrepareResources", "version": "v1", "claims": ["n/a/1"]}
+        run["runs"][0]["steps"][0]["calls"] = [{**call, "instance": each} for each in instances]
+        return run
+
+    seen = expected_of(answer(*[with_calls(*"bc"), with_calls(*"dbc")] * 2))
+    assert paths(seen, with_calls(*"dc")) == [
+        (0, "calls of b", None),
+        (0, "order of calls", "order of a Go map"),
+        (0, "order of claims of b", None),
+    ]
+    # The calls of each instance are compared on their own.
+    assert (0, "calls of x", None) in paths(seen, with_calls(*"xc"))
+
+
 def test_order_of_claims_in_the_file_is_not_compared():
     one, two = ClaimState("ns", "a", "1"), ClaimState("ns", "b", "2")
     texts = [checkpoint.dra.dumps(State(each)).decode() for each in ((one, two), (two, one))]

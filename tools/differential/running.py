@@ -124,7 +124,7 @@ class Comparison:
         differing: list[Disagreement],
     ) -> tuple[Plain, Expected, list[Disagreement]]:
         """Add runs of the reference as long as a difference is not explained."""
-        repeats = 0 if is_real(scenario) or not answer.get("runs") else self._repeats()
+        repeats = self._repeats(scenario) if answer.get("runs") else 0
         for _ in range(repeats):
             if not _unexplained(differing):
                 break
@@ -152,8 +152,8 @@ class Comparison:
 
     # What differs for another manager (``dra.running``).
 
-    def _repeats(self) -> int:
-        return _REPEATS
+    def _repeats(self, scenario: Scenario) -> int:
+        return 0 if is_real(scenario) else _REPEATS
 
     def _play(self, scenario: Scenario) -> Plain:
         return ours.play(scenario, self._version, self._mode)

@@ -49,6 +49,8 @@ def listed(version: str) -> tuple[str, ...]:
     ops = [*_OPS, *(_HEALTH_OPS if kubelet.minor >= 36 else ())]
     fields = [each for each in _FIELDS if kubelet.minor >= 36 or each not in ("updates", "status")]
     texts = {name for name in _PATTERNS if name.startswith(behaviour.dra_wording.value)}
+    if kubelet.minor < 34:
+        texts = {name for name in texts if not name.endswith("no_info_extended")}
     return (
         *(f"op: {each}" for each in ops),
         *(f"field: {each}" for each in fields),

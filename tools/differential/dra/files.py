@@ -37,7 +37,7 @@ def _claim(random: Random, claim: Mapping[str, Any], pods: Sequence[str]) -> Cla
         for result in claim["results"]
     }
     uids = frozenset(random.sample(list(pods), random.randint(0, len(pods))))
-    uid = claim["uid"] if random.random() < 0.8 else "other-uid"
+    uid = claim["uid"] if random.random() < 0.8 else f"{claim['name']}-other-uid"
     return ClaimState(claim["namespace"], claim["name"], uid, uids, drivers)
 
 

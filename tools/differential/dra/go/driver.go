@@ -59,6 +59,9 @@ func (d *driver) listen() error {
 	if err != nil {
 		return err
 	}
+	// A server that stops before it serves closes its listener later: that must not remove the
+	// socket of the next one.
+	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	d.server = grpc.NewServer(grpc.ForceServerCodec(bytesCodec{}), grpc.UnknownServiceHandler(d.handle))
 	go d.server.Serve(listener)
 	return nil
