@@ -308,6 +308,8 @@ type DraStatus struct {
 	Drivers []DriverInstance `json:"drivers"`
 	// Sorted by namespace and name.
 	Claims []HeldClaim `json:"claims"`
+	// Sorted by RPC and driver.
+	Skipped []SkippedCalls `json:"skipped"`
 }
 
 // DriverInstance: A registered instance of a DRA driver.
@@ -713,6 +715,14 @@ type SetFault struct {
 	Spec    *string        `json:"spec,omitempty"`
 	Kind    *string        `json:"kind,omitempty"`
 	Options map[string]any `json:"options,omitempty"`
+}
+
+// SkippedCalls: Calls to a driver that were not made, because its devices do not need them.
+type SkippedCalls struct {
+	Driver string `json:"driver"`
+	RPC    string `json:"rpc"`
+	// Number of claims since the kubelet started.
+	Count int64 `json:"count"`
 }
 
 // Terminated: State of a container that has exited.

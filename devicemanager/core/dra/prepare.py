@@ -248,6 +248,7 @@ def _enter(
     if info.prepared or (info.key in pending and "Q34" not in rules.quirks):
         return
     pending[info.key] = info
+    cache.count_skipped(info, _PREPARE)
     # Before v1.34, a driver is looked up right before its call, also one of an older claim.
     first = rules.behaviour.dra_validates_first
     add_to_batches(batches, info, valid.instances if first else info.drivers)

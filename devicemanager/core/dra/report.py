@@ -21,6 +21,7 @@ __all__ = [
     "DraStatus",
     "DriverInstance",
     "HeldClaim",
+    "SkippedCalls",
     "held_claim",
 ]
 
@@ -126,6 +127,16 @@ class HeldClaim:
 
 
 @attrs.frozen(kw_only=True, slots=False)
+class SkippedCalls:
+    """Calls to a driver that were not made, because its devices do not need them."""
+
+    driver: str
+    rpc: str
+    count: int
+    """Number of claims since the kubelet started."""
+
+
+@attrs.frozen(kw_only=True, slots=False)
 class DraStatus:
     """The registered drivers, and the claims that the node holds."""
 
@@ -133,6 +144,8 @@ class DraStatus:
     """Sorted by driver, the oldest instance first."""
     claims: tuple[HeldClaim, ...] = ()
     """Sorted by namespace and name."""
+    skipped: tuple[SkippedCalls, ...] = ()
+    """Sorted by RPC and driver."""
 
 
 def held_claim(claim: ClaimInfo) -> HeldClaim:

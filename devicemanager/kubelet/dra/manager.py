@@ -43,7 +43,13 @@ from devicemanager.core.dra.explanation import Fetched, explain
 from devicemanager.core.dra.health import HealthCache, ReportedDevice, holders
 from devicemanager.core.dra.model import ClaimInfo, PodClaims
 from devicemanager.core.dra.prepare import prepare
-from devicemanager.core.dra.report import ClaimExplanation, DraStatus, DriverInstance, held_claim
+from devicemanager.core.dra.report import (
+    ClaimExplanation,
+    DraStatus,
+    DriverInstance,
+    SkippedCalls,
+    held_claim,
+)
 from devicemanager.core.dra.rules import DraRules
 from devicemanager.core.dra.unprepare import (
     RECONCILE_PERIOD,
@@ -277,6 +283,10 @@ class DraManager:
                     for each in drivers
                 ),
                 claims=tuple(map(held_claim, claims)),
+                skipped=tuple(
+                    SkippedCalls(driver=driver, rpc=rpc, count=count)
+                    for (rpc, driver), count in sorted(self._state.cache.skipped.items())
+                ),
             )
 
     # -- PodResources ----------------------------------------------------------------
@@ -337,13 +347,26 @@ class DraManager:
             for name, entries in sorted(status.get(container, {}).items())
         )
 
-    def report(self, instance: Instance, devices: tuple[ReportedDevice, ...]) -> None:
-        """Store a health report of an instance, and report changes to the pods concerned."""
+    def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
+        """Store a health report of an instance, and report changes to the pods concerned.
+
+        ``ignored`` is the number of its entries that were not read.
+        """
+        if ignored:
+            self._events.publish(
+                EventKind.HEALTH_DROPPED,
+                f"{instance.driver}: {ignored} devices of a health report ignored: too many, or "
+                "with names too long for a ResourceSlice",
+                resource=instance.driver,
+            )
         with self._state.lock:
             health = self._state.health
+            before = health.changes
             changed = health.report(instance.driver, devices, self._clock.monotonic())
+            is_written = health.changes != before
             pods = holders(self._state.cache, instance.driver, changed)
-        self._write_health()
+        if is_written:
+            self._write_health()
         names = ", ".join(f"{key.pool}/{key.device}" for key in sorted(changed))
         for uid in pods:
             kept = self._updates.report(PodUid(uid))
@@ -358,9 +381,15 @@ class DraManager:
             )
 
     def stream_ended(self, instance: Instance) -> None:
-        """Forget the health of a driver's devices, because one of its streams has ended."""
+        """Forget the health of a driver's devices, because one of its streams has ended.
+
+        The end of this kubelet ends all streams, but the next kubelet reads the file.
+        """
+        if self._closed:
+            return
         with self._state.lock:
             self._state.health.clear(instance.driver)
+        self._write_health()
 
     def _health_snapshot(self) -> Devices:
         with self._state.lock:
