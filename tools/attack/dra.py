@@ -27,6 +27,8 @@ from tools.attack.plugins import LIMIT, cut, field, filled
 
 _SECONDS = 8.0
 _PODS = 8
+_FEW_PODS = 2
+"""Number of pods with responses of 4 MiB. Without a limit, each of them uses a gigabyte."""
 _MB = 1_000_000
 _LARGE = Limits(registration=100.0, admission=600.0, memory=400.0, kept=150.0)
 """Limits for messages of 4 MiB, which must be decoded before they can be rejected."""
@@ -115,7 +117,8 @@ def _respond(target: Target, make: Callable[[], Callable[[bytes], bytes]]) -> No
 
 
 for _name, _about, _make in _ANSWERS:
-    beside(f"dra-answers-{_name}", _about, _LARGE, claims=True, pods=_PODS)(
+    _pods = _FEW_PODS if _name.startswith("4mb") else _PODS
+    beside(f"dra-answers-{_name}", _about, _LARGE, claims=True, pods=_pods)(
         partial(_respond, make=_make)
     )
 
