@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from devicemanager import ManualClock, MockKubelet, RequestError, Settings
+from devicemanager import DeviceManagerError, ManualClock, MockKubelet, RequestError, Settings
 from devicemanager.driver.simulated import SimulatedDriver
 from devicemanager.kubelet.dra import connection
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
@@ -541,6 +541,31 @@ def test_k39_state_file_without_and_with_claims(node, directory):
         assert loaded[0].message.endswith("dra_manager_state: 1 ResourceClaims")
     # The file of an older kubelet is not rewritten before the next change.
     assert (directory / "dra_manager_state").read_text() == EXAMPLE
+
+
+def test_lost_state_file_leaves_the_claim_prepared_in_the_driver(node):
+    driver, kubelet = node.driver(), node.kubelet
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    kubelet.faults.set("lose-dra-state", times=1)
+    node.restart(driver)
+    assert kubelet.dra_state_path.read_text() == EMPTY
+    # As in the kubelet, a container cannot be started, and the driver is not called.
+    with pytest.raises(DeviceManagerError, match="unable to get claim info for ResourceClaim gpu"):
+        kubelet.restart_container("uid-train", "main")
+    kubelet.terminate("uid-train")
+    assert rpcs(driver) == [(PREPARE, ["gpu"])]
+    assert set(driver.prepared) == {"uid-gpu"}
+
+
+def test_truncated_state_file_is_set_aside(node):
+    driver, kubelet = node.driver(), node.kubelet
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    whole = kubelet.dra_state_path.read_bytes()
+    kubelet.faults.set("truncate-dra-state", times=1)
+    node.restart(driver)
+    assert kubelet.events.recent("dra-state-set-aside")
+    aside = kubelet.root / "dra_manager_state.corrupt-1"
+    assert aside.read_bytes() == whole[: len(whole) // 2]
 
 
 @pytest.mark.parametrize("text", [EXAMPLE.replace("dev-1", "dev-2"), EXAMPLE[:100], "[]"])
