@@ -1,4 +1,4 @@
-"""Faults of the kubelet's files: writes that fail or take long, and files that are lost or damaged."""
+"""Faults of the kubelet's files: writes that fail or take long, and lost or damaged files."""
 
 from __future__ import annotations
 
