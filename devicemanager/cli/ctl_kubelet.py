@@ -54,6 +54,9 @@ _WATCH: Final = argument(
     "-w", "--watch", action="store_true", help="continue with changes until Ctrl-C"
 )
 
+_NOT_PREPARED = "prepare "
+"""Beginning of the error of a pod whose ResourceClaims could not be prepared."""
+
 
 def add(subparsers: Subparsers) -> None:
     """Add all actions on one kubelet."""
@@ -252,6 +255,9 @@ def _print_admission(answer: Admission) -> None:
         print(clean(f"  {container}: {'; '.join(parts) or 'no devices'}"))
         if given.start_error:
             print(clean(f"  {container} did not start: {given.start_error}"))
+    if any(given.start_error.startswith(_NOT_PREPARED) for given in answer.containers.values()):
+        pod = answer.pod.title
+        print(clean(f"  run `devicemanager dra explain {pod}` to see what its claims wait for"))
 
 
 def _delete(client: MockKubeletClient, args: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import attrs
@@ -35,6 +36,7 @@ _OFFERED = ("ResourceSlice", "DeviceClass", "ResourceClaimTemplate")
 """Kinds of ``offer``; only the last one has a namespace."""
 
 Status = Mapping[str, Any]
+Undo = Callable[[], None]
 
 
 class ClaimSource(Protocol):
@@ -137,6 +139,23 @@ class ResourceClaims:
         with self._lock:
             return tuple(self._offered[key] for key in sorted(self._offered) if key[0] == kind)
 
+    def _put_all(self, claims: Iterable[JsonClaim], namespace: str) -> Undo:
+        """Add or replace claims, and return a function that restores those of before."""
+        before = {}
+        for claim in claims:
+            claim["metadata"].setdefault("namespace", namespace)
+            before.setdefault(_key(claim), self._claims.get(_key(claim)))
+            self._put(claim, namespace)
+        return partial(self._restore, before)
+
+    def _restore(self, claims: Mapping[tuple[str, str], JsonClaim | None]) -> None:
+        with self._lock:
+            for key, claim in claims.items():
+                if claim is None:
+                    self._claims.pop(key, None)
+                else:
+                    self._claims[key] = claim
+
     def _put(self, claim: JsonClaim, namespace: str) -> JsonClaim:
         metadata = claim["metadata"]
         metadata.setdefault("namespace", namespace)
@@ -147,14 +166,14 @@ class ResourceClaims:
             self._claims[_key(claim)] = claim
         return claim
 
-    def adopt(self, pod: Pod, source: ClaimSources) -> Pod:
+    def adopt(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
         """Internal: add the claims of a pod, as the scheduler and the claim controller do.
 
         Each claim is reserved for the pod. A claim that the pod does not name counts as created
         from one of the pod's templates: by the annotation
         ``resource.kubernetes.io/pod-claim-name``, otherwise in order. It gets the pod as its owner,
         and the pod gets its name in ``status.resourceClaimStatuses``. Return the pod with these
-        names.
+        names, and a function that restores the claims of before.
 
         Raises ManifestError for an invalid claim, and RequestError for a claim that the pod cannot
         use. Then nothing has changed.
@@ -187,13 +206,12 @@ class ResourceClaims:
                 statuses[entry] = metadata["name"]
                 metadata["ownerReferences"] = [_owner(pod)]
             _reserve(claim, pod)
-        for claim in claims:
-            self._put(claim, pod.namespace)
-        return _with_statuses(pod, statuses)
+        return _with_statuses(pod, statuses), self._put_all(claims, pod.namespace)
 
-    def add(self, pod: Pod, source: ClaimSources) -> None:
-        """Internal: add claims as they are, in the pod's namespace if they name none."""
-        self.apply(source, namespace=pod.namespace)
+    def add(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
+        """Internal: add claims as they are, in the pod's namespace if they name none. Return the
+        same as ``adopt``."""
+        return pod, self._put_all(read_resource_claims(source), pod.namespace)
 
     def deallocate(self, namespace: str, name: str) -> None:
         """Remove the allocation and the reservations of a claim. Raises RequestError if it does
