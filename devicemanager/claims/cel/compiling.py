@@ -1,7 +1,7 @@
 """Compile an expression: parse, expand macros, check types, estimate the cost, plan.
 
 In:  the text of an expression and a ``Setting``.
-Out: a ``Compiled`` program; or Fault with Go's text, or NotSupported.
+Out: a ``Compiled`` program; or Fault with Kubernetes' message, or NotSupported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from devicemanager.claims.cel.syntax import Const, Node, walk
 
 
 class Fault(Exception):
-    """Error for an expression that Kubernetes rejects. The text is that of Kubernetes."""
+    """Error for an expression that Kubernetes rejects, with Kubernetes' message."""
 
 
 @attrs.frozen(eq=False)
@@ -31,7 +31,8 @@ class Compiled:
 
 
 def compile_expression(text: str, setting: Setting) -> Compiled:
-    """Compile an expression. Raises Fault and NotSupported."""
+    """Compile an expression. Raises Fault, NotSupported, and ClaimsUnavailable without CEL
+    library."""
     try:
         root = _parse(text, setting)
     except SyntaxFault as fault:
@@ -68,5 +69,8 @@ _TOKEN = re.compile(
 
 
 def _back_quote(text: str) -> int | None:
-    """Return the offset of a quoted field name, which Kubernetes 1.36 does not accept."""
+    """Return the offset of the first field name in back quotes; None if there is none.
+
+    Kubernetes 1.36 does not accept such names.
+    """
     return next((match.start() for match in _TOKEN.finditer(text) if match[1]), None)

@@ -1,6 +1,6 @@
 """Functions that expressions can call, one module for each of Kubernetes' CEL libraries.
 
-Each module has ``IMPLEMENTATIONS``: overload (``declarations``) to the function that implements
-it. A function gets the values of the arguments, which have the declared types, and returns a
-value or raises CelError. None of them has state or side effects.
+``IMPLEMENTATIONS`` of each module maps the ID of an overload (``declarations``) to the function
+that implements it. A function gets arguments of the declared types. It returns a value or raises
+CelError, and has no state or side effects.
 """
