@@ -12,8 +12,8 @@ one engine with the language and the cost limits of Kubernetes:
 * ``checker`` and ``validating`` find type errors and invalid constants, with ``types`` and
   ``declarations``.
 * ``estimate`` computes the worst-case cost, which the API server limits.
-* ``running`` evaluates an expression with ``functions``, and counts its cost (``costs``,
-  ``limits``).
+* ``planning`` turns the tree into a program of ``steps``, with ``functions`` and ``operators``.
+* ``running`` evaluates a program and counts its cost (``costs``, ``limits``).
 
 Any user can write an expression, so no expression may hang or crash the kubelet. Every evaluation
 has a cost limit, and a limit on work that the cost does not count. Start with ``compiling``.

@@ -34,7 +34,7 @@ from devicemanager.claims.cel.values import UInt
 _PROTOBUF = "google.protobuf."
 """Package of message types that Kubernetes knows but this package does not support."""
 _MAX_ISSUES = 100
-"""Maximum number of errors that are reported."""
+"""Maximum number of errors that ``check`` returns."""
 
 
 @attrs.frozen(eq=False)
@@ -43,7 +43,7 @@ class Environment:
 
     variables: Mapping[str, Type]
     fields: Mapping[str, Mapping[str, Type]]
-    """Message type to its fields."""
+    """Fields by message type: name and type of each."""
     library: Library
 
 
@@ -56,7 +56,7 @@ def check(root: Node, environment: Environment) -> list[Issue]:
 
 
 def in_order(issues: Sequence[Issue]) -> list[Issue]:
-    """Sort errors by their position in the source. Return at most ``_MAX_ERRORS``."""
+    """Sort errors by their position in the source. Return at most ``_MAX_ISSUES``."""
     return sorted(issues, key=lambda issue: issue.position)[:_MAX_ISSUES]
 
 

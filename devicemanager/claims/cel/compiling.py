@@ -1,4 +1,4 @@
-"""Compile an expression: parse, expand macros, check types, estimate the cost, plan.
+"""Compile an expression: parse, expand macros, check types, estimate the cost, plan its evaluation.
 
 In:  the text of an expression and a ``Setting``.
 Out: a ``Compiled`` program; or Fault with Kubernetes' message, or NotSupported.
@@ -11,7 +11,15 @@ import re
 
 import attrs
 
-from devicemanager.claims.cel import checker, estimate, macros, parsing, running, validating
+from devicemanager.claims.cel import (
+    checker,
+    estimate,
+    macros,
+    parsing,
+    planning,
+    running,
+    validating,
+)
 from devicemanager.claims.cel.parsing import Issue, SyntaxFault, render
 from devicemanager.claims.cel.reading import Setting
 from devicemanager.claims.cel.syntax import Const, Node, walk
@@ -31,8 +39,7 @@ class Compiled:
 
 
 def compile_expression(text: str, setting: Setting) -> Compiled:
-    """Compile an expression. Raises Fault, NotSupported, and ClaimsUnavailable without CEL
-    library."""
+    """Compile an expression. Raises Fault, NotSupported, and ClaimsUnavailable."""
     try:
         root = _parse(text, setting)
     except SyntaxFault as fault:
@@ -44,8 +51,8 @@ def compile_expression(text: str, setting: Setting) -> Compiled:
     if setting.results is not None and root.type not in setting.results:
         raise Fault(f"must evaluate to bool or the unknown type, not {root.type.full_name}")
     try:
-        program = running.plan(root, setting.environment.variables, setting.dialect)
-    except running.PlanFault as fault:
+        program = planning.plan(root, setting.environment.variables, setting.dialect)
+    except planning.PlanFault as fault:
         raise Fault(f"program instantiation failed: {fault}") from None
     cost = estimate.estimate(root, setting.sizes, setting.dialect.is_1_37)
     return Compiled(root, program, cost)

@@ -18,11 +18,17 @@ import attrs
 from devicemanager.claims.cel import declarations, reading, types
 from devicemanager.claims.cel.checker import Environment
 from devicemanager.claims.cel.compiling import Compiled, Fault, compile_expression
-from devicemanager.claims.cel.estimate import Sized
-from devicemanager.claims.cel.functions import amounts, lists, texts
+from devicemanager.claims.cel.dispatch import Dialect
+from devicemanager.claims.cel.functions import (
+    IMPLEMENTATIONS,
+    Implementation,
+    amounts,
+    lists,
+    texts,
+)
 from devicemanager.claims.cel.limits import MAX_COST, NoAnswer, Spend
 from devicemanager.claims.cel.parsing import NotSupported
-from devicemanager.claims.cel.running import IMPLEMENTATIONS, Dialect, Implementation
+from devicemanager.claims.cel.sizes import Sized
 from devicemanager.claims.cel.types import Type
 from devicemanager.claims.cel.values import (
     CelError,
@@ -109,7 +115,7 @@ class DraSelector:
 
     expression: str
     estimated_cost: int
-    """Worst-case cost in Kubernetes' units; ``estimate.UNBOUNDED`` if the cost has no bound."""
+    """Worst-case cost in Kubernetes' units; ``sizes.UNBOUNDED`` if the cost has no bound."""
     output_type: str
     """Type of the result: ``bool``, or that of an attribute whose type is known only at run
     time."""

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 import attrs
 
 from devicemanager.claims.cel.checker import Environment
-from devicemanager.claims.cel.estimate import Sized
-from devicemanager.claims.cel.running import Dialect
+from devicemanager.claims.cel.dispatch import Dialect
+from devicemanager.claims.cel.sizes import Sized
 from devicemanager.claims.cel.syntax import Call, Ident, Node, Select, literal
 from devicemanager.claims.cel.types import Type
 
 
 @attrs.frozen(eq=False)
 class Setting:
-    """Everything besides its text that the compilation of an expression depends on."""
+    """Settings that affect the compilation of an expression."""
 
     environment: Environment
     dialect: Dialect

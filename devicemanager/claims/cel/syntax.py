@@ -1,8 +1,8 @@
 """Syntax trees of CEL expressions.
 
 ``parsing`` creates a tree, ``macros`` expands it, ``checker`` adds types and overloads,
-``estimate`` computes its cost, and ``running`` turns it into a function. These steps change nodes
-in place; a program does not change its tree.
+``estimate`` computes its cost, and ``planning`` turns it into a program. After that, the tree
+does not change.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Type(NamedTuple):
 
     @property
     def is_dyn(self) -> bool:
-        """True for types whose values have a type only at run time: dyn, any, error."""
+        """True for dyn and Any: the types of their values are known only at run time."""
         return self.name in ("dyn", ANY.name)
 
 

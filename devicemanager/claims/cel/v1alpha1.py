@@ -8,7 +8,7 @@ They differ from DRA selectors (``dra``) in three ways:
 * The variable ``device`` is a flat map of attributes.
 * A string that is compared with a quantity or version is parsed as one, as in
   ``device.memory >= '10Gi'``.
-* Comparing values of different types is False, not an error.
+* ``==`` of values of different types is False, not an error.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from devicemanager.claims.attributes import AttributeType, AttributeValue
 from devicemanager.claims.cel import declarations, types
 from devicemanager.claims.cel.checker import Environment
 from devicemanager.claims.cel.compiling import Compiled, Fault, compile_expression
-from devicemanager.claims.cel.estimate import Sized
-from devicemanager.claims.cel.functions import amounts, lists
+from devicemanager.claims.cel.dispatch import Dialect
+from devicemanager.claims.cel.functions import IMPLEMENTATIONS, Implementation, amounts, lists
 from devicemanager.claims.cel.limits import MAX_COST, Spend
 from devicemanager.claims.cel.parsing import NotSupported
 from devicemanager.claims.cel.reading import Setting, keys_read
-from devicemanager.claims.cel.running import IMPLEMENTATIONS, Dialect, Implementation
 from devicemanager.claims.cel.semver import Version
+from devicemanager.claims.cel.sizes import Sized
 from devicemanager.claims.cel.values import (
     COMPARABLE,
     MISSING,

@@ -106,7 +106,7 @@ def _string_to_bool(text: str) -> bool:
 
 
 def _double_to_int(number: float) -> int:
-    # Doubles at the limits of int64 are rejected, because they are not exact.
+    # Doubles at the int64 limits are rejected: a double cannot represent them exactly.
     if not -(2.0**63) < number < 2.0**63:
         raise CelError("integer overflow")
     return checked_int(int(number))

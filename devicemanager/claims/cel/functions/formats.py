@@ -167,7 +167,7 @@ _FORMATS: dict[str, tuple[str, int, Callable[[str], Iterable[str]]]] = {
     "date": ("date", 70, _or_fault(_is_date, "invalid date")),
     "datetime": ("datetime", 70, _or_fault(_is_datetime, "invalid datetime")),
 }
-"""Formats by name: title in Kubernetes, length of the regular expression (for the cost), check."""
+"""Formats by name: Kubernetes' name, length of the regular expression (for the cost), check."""
 _CHECKS = {name: check for name, _, check in _FORMATS.values()}
 
 

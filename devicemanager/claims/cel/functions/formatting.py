@@ -215,7 +215,7 @@ def _scientific(value: Value, precision: int) -> str | None:
         return None
     if special := _special(number):
         return special
-    # golang.org/x/text writes an exponent in the English locale as ``×10^n``.
+    # golang.org/x/text writes an exponent in the English locale as a power of ten.
     mantissa, _, exponent = f"{number:.{precision}e}".partition("e")
     return f"{mantissa}\u202f\u00d7\u202f10{_superscript(f'{int(exponent):03d}')}"
 

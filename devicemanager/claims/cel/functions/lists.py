@@ -130,7 +130,10 @@ def numbers_below(end: int) -> list[int]:
 
 
 def numbers_below_unchecked(end: int) -> list[int]:
-    """Evaluate ``lists.range`` as Kubernetes 1.36 does, without its missing check for negatives."""
+    """Evaluate ``lists.range`` as Kubernetes 1.36 does, which has no maximum.
+
+    Raises TooMuchWork for a huge list.
+    """
     check_size(end)
     return list(range(end))
 
@@ -143,7 +146,7 @@ def includes(value: Value, wanted: Value) -> bool:
 
 
 def includes_in_few(value: Value, wanted: Value) -> bool:
-    """Evaluate ``includes`` as Kubernetes 1.36 does, which reads only the first values."""
+    """Evaluate ``includes`` as Kubernetes 1.36 does, which rejects long lists."""
     if type(value) is not list or len(value) <= MAX_INCLUDES:
         return includes(value, wanted)
     if not includes(value[:MAX_INCLUDES], wanted):
