@@ -34,9 +34,9 @@ class Target:
     """The bug that the target guards against, as it would affect a user."""
     packages: tuple[str, ...]
     """Names of the packages whose branches guide the fuzzer."""
-    planted: str = ""
-    """Name of a planted bug (``tools.harness.planted``) with which the corpus must have a finding;
-    empty if there is none."""
+    planted: str
+    """Name of a planted bug (``tools.harness.planted``) with which the corpus must have a
+    finding."""
     words: tuple[str, ...] = ()
     """Words that the fuzzer inserts into inputs."""
 
@@ -59,8 +59,9 @@ def target(
     about: str,
     guards: str,
     packages: str,
+    *,
+    planted: str,
     words: str | tuple[str, ...] = (),
-    planted: str = "",
 ) -> Callable[[Callable[[], Run]], Callable[[], Run]]:
     """Register the decorated function as the ``load`` of a target.
 
