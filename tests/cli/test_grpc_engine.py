@@ -70,7 +70,7 @@ print("imported before:", seen)
         ("join --kubeconfig /nowhere", []),
     ],
 )
-def test_command_selects_the_engine_before_gRPC_is_imported(args, imported):  # noqa: N802
+def test_command_selects_the_engine_before_gRPC_is_imported(args, imported):
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, *args.split()], capture_output=True, text=True
     )

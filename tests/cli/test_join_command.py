@@ -191,6 +191,8 @@ def test_http_without_an_address_serves_at_the_default(monkeypatch):
     join_options.add_http(parser)
     assert join_options.http_server(parser.parse_args([]), None) is None
     nodes = SimpleNamespace(nodes={})
-    with join_options.http_server(parser.parse_args(["--http"]), nodes) as server:
-        with urllib.request.urlopen(f"http://{server.address}/healthz", timeout=20) as answer:
-            assert (answer.status, answer.read()) == (200, b"ok")
+    with (
+        join_options.http_server(parser.parse_args(["--http"]), nodes) as server,
+        urllib.request.urlopen(f"http://{server.address}/healthz", timeout=20) as answer,
+    ):
+        assert (answer.status, answer.read()) == (200, b"ok")

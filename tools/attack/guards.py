@@ -75,7 +75,7 @@ GUARDS: Final[dict[str, Guard]] = {
     "watcher-flood": Guard("files in plugins_registry delay plugins", "any file is opened"),
     "plugins-flood": Guard("files in device-plugins delay plugins", "any file is opened"),
     "list-unread*": Guard("unread responses fill the memory", "unread responses are not counted"),
-    "list-flood-clients": Guard("clients without a limit delay plugins", "calls are not limited"),
+    "list-flood-clients": Guard("clients delay plugins", "pods are listed with the lock held"),
     "list-gzip": Guard("compressed lists fill the memory", "messages have no limit"),
     "list-*": Guard("a device list blocks the kubelet", _COUNTED),
     "answers-*": Guard("Allocate responses fill the memory", "responses are copied"),

@@ -81,6 +81,8 @@ def _judged(start: Start, command: Running, seconds: float | None) -> Iterator[s
         yield f"the command did not serve: {_last(command)}"
     elif len(command.errors) != 1:
         yield f"the command printed {len(command.errors)} error lines, expected 1: {_last(command)}"
+    elif "unexpected" in command.errors[0]:
+        yield f"the command failed with a bug: {_last(command)}"
     elif re.search(start.rejection or "", command.errors[0], re.IGNORECASE) is None:
         yield f"the error does not name the cause: {_last(command)}"
 

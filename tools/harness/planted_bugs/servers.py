@@ -145,13 +145,6 @@ def _remembered() -> None:
     set_to(_server, "_handle_call", remember)
 
 
-@planted("calls are not limited")
-def _rate() -> None:
-    from podresources.service import TokenBucket
-
-    replace(TokenBucket.allow, lambda self, now: True)
-
-
 @planted("bodies are not counted")
 def _budget() -> None:
     from devicemanager.control.request import Budget
@@ -197,20 +190,25 @@ def _buffered() -> None:
 def _locked() -> None:
     from devicemanager.kubelet.manager.manager import DeviceManager
     from devicemanager.observe.web import answers
+    from podresources.service import Service
 
-    begin, pods, managers = DeviceManager.__init__, answers.pods, list[Any]()
+    begin, managers = DeviceManager.__init__, list[Any]()
 
     def init(self: Any, *arguments: Any, **named: Any) -> None:
         begin(self, *arguments, **named)
         managers.append(self)
 
-    def locked(kubelet: Any) -> bytes:
-        with managers[-1].state.lock:
-            time.sleep(0.5)
-        return pods(kubelet)
+    def locked(work: Any) -> Any:
+        def slow(*arguments: Any) -> Any:
+            with managers[-1].state.lock:
+                time.sleep(0.5)
+            return work(*arguments)
+
+        return slow
 
     set_to(DeviceManager, "__init__", init)
-    set_to(answers, "pods", locked)
+    set_to(answers, "pods", locked(answers.pods))
+    set_to(Service, "answer", locked(Service.answer))
 
 
 @planted("each reader encodes the calls")
