@@ -164,7 +164,10 @@ def _waits() -> None:
 
 @planted("each page has a thread")
 def _pages() -> None:
-    from devicemanager.observe.web.page import routes
+    from importlib import import_module
+
+    # The package has a function of this name, too.
+    routes = import_module("devicemanager.observe.web.page.routes")
 
     async def stream(updates: Any, request: Any) -> Any:
         return await _in_own_thread(60.0)
