@@ -190,7 +190,7 @@ def _check(value: Any, type_: str, field: str) -> None:
             _check(each, type_.removeprefix("[]"), field)
 
 
-def _python_type(type_: str) -> type:
+def _python_type(type_: str) -> type[Any]:
     if type_.startswith("[]"):
         return list
     return {_TEXT: str, _NUMBER: int}.get(type_, dict)

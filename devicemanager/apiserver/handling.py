@@ -223,7 +223,7 @@ class RequestHandler:
         # Objects are selected before paging, because the continue token counts matching objects.
         found = [each for each in found if chosen(each.value)]
         first, limit = start(request.query), number(request.query, "limit")
-        # As on a real server, a limit below 0 is no limit.
+        # As on a real server, a negative limit has no effect.
         last = first + limit if limit > 0 else len(found)
         metadata = {"resourceVersion": str(version)}
         if last < len(found):

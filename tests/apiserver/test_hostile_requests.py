@@ -177,7 +177,7 @@ def test_patch_cannot_store_containers_as_a_mapping(send, api, content, patch):
     assert [each["name"] for each in stored["spec"]["containers"]] == ["c"]
 
 
-def test_negative_limit_is_no_limit_and_an_unknown_token_is_refused(send, api):
+def test_negative_limit_has_no_effect_and_an_unknown_token_is_refused(send, api):
     for name in ("a", "b"):
         assert send(request("POST", PODS, {**POD, "metadata": {"name": name}}))[0] == 201
     listed = api.request("GET", f"{PODS}?limit=-5")

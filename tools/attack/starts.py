@@ -176,7 +176,7 @@ def _repeated(path: Path) -> None:
 
 
 def _of(make: Callable[[Path], object]) -> Start:
-    return Start(partial(_checkpoint, make), may_reject=True)
+    return Start(partial(_checkpoint, make), "checkpoint", may_reject=True)
 
 
 def _text(content: str) -> Start:

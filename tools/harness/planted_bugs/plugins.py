@@ -85,7 +85,7 @@ def _lists() -> None:
         # As slow as a loop over devices and NUMA nodes, but without using a CPU.
         nodes = sum(len(each or ()) for each in columns.numa)
         with self._state.lock:
-            time.sleep(min(20.0, (len(columns.ids) + nodes) * 1e-4))
+            time.sleep(min(20.0, 2.0 + (len(columns.ids) + nodes) * 1e-4))
         update(self, endpoint, columns)
 
     set_to(ClientHandler, "update", update_slowly)
