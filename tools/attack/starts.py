@@ -66,6 +66,7 @@ def _run(start: Start) -> Outcome:
             return Outcome.measured(
                 watch.peak,
                 registration=registration,
+                stop=command.stop,
                 start=seconds if seconds is not None else _TIMEOUT,
                 problems=tuple(problems),
             )
