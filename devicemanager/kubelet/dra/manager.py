@@ -316,7 +316,7 @@ class DraManager:
                 cache = self._state.cache
                 return of_containers.dynamic_resources(claims, container, cache, self._rules)
             except DraError:
-                return ()  # the kubelet logs it, and lists none for the container
+                return ()  # the kubelet logs the error, and lists no claims
 
     # -- health ----------------------------------------------------------------------
 
