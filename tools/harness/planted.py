@@ -1,7 +1,7 @@
 """Planted bugs: changes of this project's code with which an attack or a fuzz target must fail.
 
-A tool that stays green with a planted bug guards nothing. ``make attack ARGS=--planted`` runs each
-attack with its bug, and ``tests/tools/test_planted.py`` runs the quick ones and all fuzz targets.
+A tool that stays green with a planted bug guards nothing. ``make planted`` runs each attack with
+its bug, and ``tests/tools/test_planted.py`` runs the quick ones and all fuzz targets.
 
 The environment variable ``VARIABLE`` selects the bug in all processes of an attack. Each of them
 calls ``apply`` before it uses the project.
@@ -67,6 +67,11 @@ def planted_here(name: str) -> Iterator[None]:
 
 
 _UNDO: Final[list[Callable[[], None]]] = []
+
+
+def undoable() -> int:
+    """Return the number of changes that bugs have made to this process."""
+    return len(_UNDO)
 
 
 def replace(function: Any, by: Callable[..., Any]) -> None:
