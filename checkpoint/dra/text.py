@@ -1,9 +1,9 @@
-"""Render the file: the inner JSON text of the claims, and the outer JSON object around it."""
+"""Render the file: the inner JSON text with the claims, and the outer JSON object."""
 
-# The inner text is JSON, and the outer object holds it as a string. So each character of the inner
-# text is escaped once more. Escaping works character by character: the escaped parts of the inner
-# text can be joined. ``StateDocument`` therefore renders each claim once. It computes the checksum
-# of the whole text each time: that takes a tenth of a millisecond for a thousand claims.
+# The inner text is JSON, and the outer object contains it as a string. So each character of the
+# inner text is escaped. The escape of a character does not depend on its neighbours, so escaped
+# pieces can be joined. ``StateDocument`` therefore renders each claim once. It computes the
+# checksum of the whole text each time: that takes a tenth of a millisecond for a thousand claims.
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEAD: Final = (
 )
 
 NULL_TEXT: Final = f"{_HEAD}null}}"
-"""The inner text of a kubelet that has never held a claim."""
+"""Inner text of a kubelet that has never prepared a claim."""
 NULL_CHECKSUM: Final = crc32(NULL_TEXT.encode())
 
 
@@ -44,7 +44,7 @@ _CLOSE: Final = b"]}"
 def dumps(state: State, *, share_ids: bool = True) -> bytes:
     """Return the contents of the file, byte for byte as a kubelet writes them.
 
-    ``share_ids`` is false for kubelets before v1.35. Raises UnicodeEncodeError if a text contains a
+    ``share_ids`` is False for kubelets before v1.35. Raises UnicodeEncodeError if a text contains a
     lone surrogate.
     """
     return StateDocument(share_ids=share_ids).render(state.claims)
@@ -56,13 +56,13 @@ def checksum(state: State, *, share_ids: bool = True) -> int:
 
 
 class StateDocument:
-    """Renders one state after the other, and only claims that changed. Not thread-safe.
+    """Renders successive states, but only claims that have changed. Not thread-safe.
 
-    Claims are compared by identity: a claim that was rendered must not change.
+    Claims are compared by identity, so a rendered claim must not change.
     """
 
     def __init__(self, *, share_ids: bool = True) -> None:
-        """``share_ids`` is false for kubelets before v1.35."""
+        """``share_ids`` is False for kubelets before v1.35."""
         self._share_ids = share_ids
         # The claims of the last call, and the two texts of each. Changes replace parts of the
         # lists, so the cost of a call hardly depends on the number of claims.

@@ -46,17 +46,6 @@ def _same(entry: Callable[[], bytes]) -> Callable[[bytes], bytes]:
     return lambda request: answer(request, made)
 
 
-def _many_claims(request: bytes) -> bytes:
-    return answer(request, device()) + cut(
-        claim_entry(b"%x" % number, b"") for number in range(LIMIT)
-    )
-
-
-def _twice(request: bytes) -> bytes:
-    # In a protobuf map, the last entry with a key counts.
-    return answer(request, field(2, b"first")) + answer(request, device())
-
-
 def _unknown(request: bytes) -> bytes:
     return answer(request, device()) + claim_entry(_LONG, device())
 
@@ -81,7 +70,6 @@ _ANSWERS: Iterable[tuple[str, str, Callable[[], Callable[[bytes], bytes]]]] = (
         "responses of one CDI id of 4 MiB of control characters",
         partial(_same, lambda: device(cdi=b"\1" * _ROOM)),
     ),
-    ("4mb-claims", "responses of 4 MiB of unknown claims", lambda: _many_claims),
     (
         "names",
         "responses with names of 1 MB",
@@ -93,21 +81,6 @@ _ANSWERS: Iterable[tuple[str, str, Callable[[], Callable[[bytes], bytes]]]] = (
         partial(_same, lambda: field(2, _LONG)),
     ),
     ("unknown", "responses with an unknown uid of 210 kB", lambda: _unknown),
-    ("twice", "responses with each uid twice", lambda: _twice),
-    (
-        "foreign",
-        "responses with devices of other drivers and invalid CDI ids",
-        partial(
-            _same,
-            lambda: (
-                device(b"", b"", b"\x1b]0;x\x07\n")
-                + device(b"other/pool", b"../d", b"no id")
-                + device(more=field(1, b"no such request"))
-            ),
-        ),
-    ),
-    ("invalid", "responses that are not protobuf", lambda: lambda _: b"\xff" * 1000),
-    ("huge", "responses of 64 MB", lambda: lambda request: answer(request, device(_NAME * 64))),
 )
 
 
@@ -179,17 +152,6 @@ def _flap(target: Target) -> None:
         with HostileDriver([path]):
             time.sleep(0.002 * (number % 20))
         path.unlink(missing_ok=True)
-
-
-@beside("dra-reconnect", "a driver closes each connection at once", claims=True)
-def _reconnect(target: Target) -> None:
-    service = target.root / "service.sock"
-    endpoints = itertools.repeat(str(service))
-    with HostileDriver([target.registry / "hostile.sock"], endpoints=endpoints):
-        end = time.monotonic() + _SECONDS
-        while time.monotonic() < end:
-            with HostileDriver([service]):
-                time.sleep(0.02)
 
 
 # -- health ----------------------------------------------------------------------------

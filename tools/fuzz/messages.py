@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     "a device list stops the kubelet, or devices depend on earlier lists",
     "devicemanager.kubelet.wire devicemanager.core",
     words="Healthy Unhealthy",
+    planted="lists of one length are equal",
 )
 def _list() -> Run:
     from devicemanager.core.inventory import EMPTY, device_list_from
@@ -183,6 +184,7 @@ def _dra_health() -> Run:
     "a registration stops the kubelet",
     "devicemanager.kubelet.registration devicemanager.core.api devicemanager.core.messages",
     words="v1beta1 example.com/d kubernetes.io/ requests.",
+    planted="an endpoint can be any path",
 )
 def _register() -> Run:
     from google.protobuf.message import DecodeError
@@ -214,6 +216,7 @@ def _register() -> Run:
     "requests of a PodResources client, and responses of a server",
     "a request stops the server, or a response stops the client",
     "podresources",
+    planted="requests are not checked",
 )
 def _podresources() -> Run:
     from google.protobuf.message import DecodeError
@@ -262,6 +265,7 @@ class _Query:
     "a request stops the control API without a cause",
     "devicemanager.control devicemanager.faults",
     words='"timeout" "spec" "kind" "options" since= follow=true & e9 []',
+    planted="any body is decoded",
 )
 def _request() -> Run:
     from devicemanager.control.errors import HttpError, problem_of
