@@ -28,7 +28,7 @@ from devicemanager.cli.settings_options import (
     DeviceOption,
     device_option,
 )
-from devicemanager.cli.snapshot import load_snapshot
+from devicemanager.cli.snapshot_files import load_snapshot
 
 if TYPE_CHECKING:
     from checkpoint import Checkpoint
