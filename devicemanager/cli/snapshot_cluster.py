@@ -52,16 +52,10 @@ def add(actions: Subparsers) -> None:
 
 
 def _take(args: argparse.Namespace) -> int:
-    from devicemanager.client.api import ApiClient
-    from devicemanager.client.credentials import load
     from devicemanager.fleet import collect_fleet, fleet_archive
 
     snapshots = {file: load_snapshot(file) for file in args.node_snapshot}
-    api = ApiClient(load(args.kubeconfig, args.context))
-    try:
-        fleet = collect_fleet(api, snapshots)
-    finally:
-        api.close()
+    fleet = collect_fleet(args.kubeconfig, context=args.context, snapshots=snapshots)
     name = args.archive or f"fleet-{time.strftime('%Y-%m-%dT%H%M%SZ', time.gmtime())}.tar.gz"
     write_archive(name, fleet_archive(fleet))
     for part in fleet.parts:

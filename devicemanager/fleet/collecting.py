@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -10,6 +11,7 @@ from typing import Any
 from devicemanager.apiserver.conversion import to_stored
 from devicemanager.apiserver.kinds import KINDS, RESOURCE_GROUP, Kind
 from devicemanager.client.api import ApiClient
+from devicemanager.client.credentials import load
 from devicemanager.client.errors import ApiError, NotFound
 from devicemanager.client.reflector import pages
 from devicemanager.fleet import fields
@@ -22,13 +24,26 @@ __all__ = ["collect_fleet"]
 _REQUIRED = ("nodes", "pods")
 
 
-def collect_fleet(api: ApiClient, snapshots: Mapping[str, Snapshot] | None = None) -> Fleet:
-    """Read the cluster of ``api``.
+def collect_fleet(
+    kubeconfig: str | os.PathLike[str] | None = None,
+    *,
+    context: str | None = None,
+    snapshots: Mapping[str, Snapshot] | None = None,
+) -> Fleet:
+    """Read a cluster. The default of ``kubeconfig`` is that of ``Cluster.connect``.
 
     ``snapshots`` are snapshots of nodes, by the name of their file. Raises FleetError if nodes or
     pods cannot be read, and for a snapshot of another node; ClusterError if the server cannot be
     reached.
     """
+    api = ApiClient(load(kubeconfig, context))
+    try:
+        return _collect(api, snapshots or {})
+    finally:
+        api.close()
+
+
+def _collect(api: ApiClient, snapshots: Mapping[str, Snapshot]) -> Fleet:
     objects: dict[str, tuple[Object, ...]] = {}
     parts = []
     for plural in fields.KINDS:
@@ -43,7 +58,7 @@ def collect_fleet(api: ApiClient, snapshots: Mapping[str, Snapshot] | None = Non
         api.url,
         tuple(parts),
         objects,
-        dict(_archives(objects["nodes"], snapshots or {})),
+        dict(_archives(objects["nodes"], snapshots)),
     )
 
 

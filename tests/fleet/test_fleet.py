@@ -44,10 +44,11 @@ def load_all(server: Any) -> None:
 
 
 @pytest.fixture
-def fleet(apiserver: Any, api: Any) -> Fleet:
+def fleet(apiserver: Any, tmp_path: Path) -> Fleet:
     load_all(apiserver)
     apiserver.log.clear()
-    return collect_fleet(api, {"worker.tar.gz": attrs.evolve(WHOLE, node="node-c")})
+    snapshots = {"worker.tar.gz": attrs.evolve(WHOLE, node="node-c")}
+    return collect_fleet(apiserver.kubeconfig(tmp_path / "source"), snapshots=snapshots)
 
 
 def made(*nodes: dict[str, Any], pods: tuple[dict[str, Any], ...] = ()) -> Fleet:
@@ -81,21 +82,17 @@ def test_an_archive_has_everything(fleet: Fleet) -> None:
 
 def test_an_older_server_without_kinds_leaves_a_note(tmp_path: Path) -> None:
     from devicemanager.apiserver import FakeApiServer
-    from devicemanager.client.api import ApiClient
-    from devicemanager.client.credentials import load
 
     hidden = [f"resource.k8s.io/{each}" for each in ("v1", "v1beta1", "v1beta2")]
     with FakeApiServer(hidden=hidden) as server:
-        api = ApiClient(load(server.kubeconfig(tmp_path / "kubeconfig")))
-        found = collect_fleet(api)
-        api.close()
+        found = collect_fleet(server.kubeconfig(tmp_path / "kubeconfig"))
     absent = [part.name for part in found.parts if part.absent]
     assert "resourceslices.json" in absent and "nodes.json" not in absent
 
 
-def test_snapshot_of_an_unknown_node_is_an_error(api: Any) -> None:
+def test_snapshot_of_an_unknown_node_is_an_error(apiserver: Any, tmp_path: Path) -> None:
     with pytest.raises(FleetError, match=r"x\.tar\.gz: the cluster has no node worker-1"):
-        collect_fleet(api, {"x.tar.gz": WHOLE})
+        collect_fleet(apiserver.kubeconfig(tmp_path / "k"), snapshots={"x.tar.gz": WHOLE})
 
 
 @pytest.mark.parametrize(
