@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import (
+    grpc_engine,
     join_options,
     live,
     server_options,
@@ -109,6 +110,9 @@ def _join(
     from devicemanager.cluster.cluster import Cluster
 
     log = display.log
+    # In-memory nodes do not use gRPC, so without full nodes it is not imported.
+    if args.full:
+        grpc_engine.use_calling_threads()
     fleet = None if args.fleet is None else load_fleet(args.fleet)
     specs = join_options.node_specs(args, fleet)
     join_options.check_sharing(args)

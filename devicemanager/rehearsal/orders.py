@@ -10,10 +10,11 @@ from typing import TypeAlias
 __all__ = ["Order", "orders"]
 
 Order: TypeAlias = tuple[str, ...]
-"""Resources of plugins and UIDs of pods, first to last."""
+"""Resources (for their plugins) and pod UIDs, in the order in which they register or are
+admitted."""
 
 PERMUTED = 6
-"""With up to this number of plugins and pods, all orders are tried: 720 at most."""
+"""Maximum number of plugins and pods for which all orders are tried (720 orders)."""
 
 
 def orders(
@@ -21,7 +22,7 @@ def orders(
 ) -> list[Order]:
     """Return all orders of up to ``permuted`` plugins and pods, or a sample of ``most`` orders.
 
-    A sample always has the two extremes: all plugins first, and all pods first.
+    A sample always contains the two extremes: all plugins first, and all pods first.
     """
     if not plugins or not pods:
         return [(*plugins, *pods)]
