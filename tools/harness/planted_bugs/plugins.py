@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import Any, Final
 
+from protos import deviceplugin_v1beta1 as dp
 from tools.harness.planted import planted, replace, set_to
 
 _LONG: Final = 100
@@ -55,10 +56,15 @@ def _messages() -> None:
     from devicemanager.kubelet.registration import connection
     from podresources import sockets
 
-    unlimited = [("grpc.max_receive_message_length", -1)]
+    name = "grpc.max_receive_message_length"
     server, channel = sockets.server_options, connection._channel_options
-    set_to(sockets, "server_options", lambda: [*server(), *unlimited])
-    set_to(connection, "_channel_options", lambda settings: [*channel(settings), *unlimited])
+
+    def options(settings: Any) -> list[tuple[str, Any]]:
+        # Of two values, gRPC uses the first one.
+        return [*((key, value) for key, value in channel(settings) if key != name), (name, -1)]
+
+    set_to(sockets, "server_options", lambda: [*server(), (name, -1)])
+    set_to(connection, "_channel_options", options)
 
 
 @planted("metadata is stored")
@@ -99,11 +105,13 @@ def _lists() -> None:
 def _responses() -> None:
     from devicemanager.kubelet.registration.connection import Connection
 
-    allocate, copies = Connection.allocate, list[bytearray]()
+    allocate, copies, decoded = Connection.allocate, list[bytearray](), list[dict[str, str]]()
 
     def copying(self: Any, device_ids: Any) -> Any:
         answer = allocate(self, device_ids)
-        copies.extend(bytearray(each) for each in answer.responses * 6)
+        for each in answer.responses:
+            copies.extend(bytearray(each) for _ in range(6))
+            decoded.append(dict(dp.ContainerAllocateResponse.FromString(each).envs))
         return answer
 
     set_to(Connection, "allocate", copying)
