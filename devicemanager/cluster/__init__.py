@@ -44,11 +44,8 @@ if TYPE_CHECKING:
     from devicemanager.client.rate_limited_warning import Warn
     from devicemanager.client.recorder import EventType
     from devicemanager.cluster.cluster import Cluster
-    from devicemanager.cluster.container_behaviour import (
-        ContainerBehaviour,
-        PodBehaviour,
-        Range,
-    )
+    from devicemanager.cluster.container_behaviour import ContainerBehaviour, PodBehaviour
+    from devicemanager.cluster.durations import Range
     from devicemanager.cluster.kubelet import NodeKubelet
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.cluster.nodes.faults import Fault, NodeFaults
@@ -113,7 +110,7 @@ __getattr__, __dir__ = lazy_names(
         "PreflightResult": "preflight",
         "Pressure": "nodes.node",
         "Quantity": "options",
-        "Range": "container_behaviour",
+        "Range": "durations",
         "Shard": "shard",
         "Warn": ".client.rate_limited_warning",
     },
