@@ -42,9 +42,9 @@ def layouts(args: argparse.Namespace) -> tuple[DriverLayout, ...]:
     if not args.simulate_driver and not args.slices:
         return ()
     # Imported here, because most commands have no drivers.
-    from devicemanager.cluster.driver_layouts import simulated
+    from devicemanager.cluster.driver_layouts import simulated_driver
 
-    found = [simulated(name, numa) for name, numa in args.simulate_driver]
+    found = [simulated_driver(name, numa) for name, numa in args.simulate_driver]
     found += [layout for file in args.slices for layout in recorded_layouts(file)]
     names = [layout.driver for layout in found]
     for name in names:

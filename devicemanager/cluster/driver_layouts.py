@@ -14,7 +14,7 @@ import attrs
 from devicemanager.client.errors import ClusterError
 from devicemanager.client.protocol import JsonObject
 
-__all__ = ["DriverLayout", "PoolLayout", "recorded", "simulated"]
+__all__ = ["DriverLayout", "PoolLayout", "recorded", "simulated_driver"]
 
 _MAX_DEVICES: Final = 64
 """Devices per slice. The API server accepts 128, but only 64 if a device has taints."""
@@ -123,7 +123,7 @@ def _tainted(driver: str, device: JsonObject) -> JsonObject:
 # -- layouts from numbers, and from recorded slices ----------------------------------------
 
 
-def simulated(
+def simulated_driver(
     driver: str,
     numa: Sequence[int | None],
     *,

@@ -8,7 +8,7 @@ import yaml
 
 from devicemanager.apiserver import Controllers, Permission, permissions_of
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions
-from devicemanager.cluster.driver_layouts import simulated
+from devicemanager.cluster.driver_layouts import simulated_driver
 from devicemanager.cluster.preflight import (
     dra_permissions,
     lease_permissions,
@@ -44,7 +44,7 @@ def test_roles_grant_exactly_the_required_permissions():
 
 
 def test_node_with_dra_uses_every_permission_of_its_role(apiserver, tmp_path, until):
-    options = NodeOptions(drivers=(simulated("gpu.example.com", [None]),))
+    options = NodeOptions(drivers=(simulated_driver("gpu.example.com", [None]),))
     kubeconfig = apiserver.kubeconfig(tmp_path / "kubeconfig")
     apiserver.permissions.allowed = CLUSTER | LEASES
     with Cluster.connect(kubeconfig) as cluster:

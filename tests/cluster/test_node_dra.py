@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from devicemanager.client.protocol import JsonObject
-from devicemanager.cluster.driver_layouts import DriverLayout, simulated
+from devicemanager.cluster.driver_layouts import DriverLayout, simulated_driver
 from devicemanager.cluster.durations import Range
 from devicemanager.kubelet.settings import Settings
 from tests.cluster.world import World
@@ -19,7 +19,7 @@ PREPARE = "FailedPrepareDynamicResources"
 
 
 def layout(count: int = 2) -> DriverLayout:
-    return simulated(DRIVER, [None] * count)
+    return simulated_driver(DRIVER, [None] * count)
 
 
 @pytest.fixture
@@ -311,7 +311,7 @@ def test_unhealthy_device_shows_in_pod_claim_and_slice(world: World) -> None:
 
 
 def test_node_publishes_its_devices(world: World) -> None:
-    node = join(world, drivers=(simulated(DRIVER, [0, 0, 1, 1]),))
+    node = join(world, drivers=(simulated_driver(DRIVER, [0, 0, 1, 1]),))
     (found,) = slices(world)
     assert found["metadata"]["ownerReferences"] == [
         {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": node.uid, "controller": True}
@@ -330,7 +330,7 @@ def test_node_publishes_its_devices(world: World) -> None:
 
 
 def test_many_devices_are_in_several_slices(world: World) -> None:
-    join(world, drivers=(simulated(DRIVER, [None] * 65),))
+    join(world, drivers=(simulated_driver(DRIVER, [None] * 65),))
     assert [len(each["spec"]["devices"]) for each in slices(world)] == [64, 1]
     assert {each["spec"]["pool"]["resourceSliceCount"] for each in slices(world)} == {2}
 

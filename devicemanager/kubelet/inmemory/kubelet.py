@@ -247,9 +247,9 @@ class InMemoryKubelet:
     # -- DRA -------------------------------------------------------------------------
 
     def use_claims(self, source: ClaimFetcher) -> None:
-        """Prepare the ResourceClaims of pods from now on, and get the claims from ``source``.
+        """Internal: prepare the ResourceClaims of pods, and get the claims from ``source``.
 
-        Before, pods with ResourceClaims run without them.
+        Without a source, pods with ResourceClaims run without them.
         """
         self._claim_source = source
 
@@ -278,7 +278,7 @@ class InMemoryKubelet:
             process.dra.if_used.driver_changed(driver)
 
     def held_claims(self, uid: str) -> tuple[ClaimInfo, ...]:
-        """Return the ResourceClaims that the node holds for a pod, with their devices."""
+        """Internal: return the ResourceClaims that the node holds for a pod, with their devices."""
         dra = self._life.serving().dra.if_used
         return () if dra is None else dra.held(uid)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicemanager.cluster.driver_layouts import simulated
+from devicemanager.cluster.driver_layouts import simulated_driver
 from devicemanager.cluster.options import NodeOptions
 
 pytestmark = pytest.mark.timeout(300)
@@ -17,7 +17,7 @@ def join(cluster, peer, count=2, devices=2):
     options = NodeOptions(
         labels={"group": peer.name},
         status_interval=0.5,
-        drivers=(simulated(driver, [0] * devices),),
+        drivers=(simulated_driver(driver, [0] * devices),),
         device_status=True,
     )
     nodes = cluster.join_in_memory(peer.name, count, {}, options=options)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 
-from devicemanager.cluster.driver_layouts import simulated
+from devicemanager.cluster.driver_layouts import simulated_driver
 from devicemanager.control.access import Gate
 from devicemanager.control.api_client import Reply
 from devicemanager.control.nodes.server import NodesControlServer
@@ -71,7 +71,7 @@ DRIVER = "gpu.example.com"
 def two_nodes():
     """Two nodes with four devices and a DRA driver each."""
     world = World()
-    drivers = (simulated(DRIVER, [None, None]),)
+    drivers = (simulated_driver(DRIVER, [None, None]),)
     world.join("a", drivers=drivers)
     world.join("b", drivers=drivers)
     return world
