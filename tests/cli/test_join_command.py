@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -250,3 +251,18 @@ def test_unusable_slices_are_a_one_line_error(tmp_path, slices, flags, message):
     with pytest.raises(CommandError) as error:
         drivers(tmp_path, slices, *flags)
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_http_without_an_address_serves_at_the_default(monkeypatch):
+    # The command's own default is a fixed port, which another test may use.
+    assert join_options.HTTP_DEFAULT == "127.0.0.1:10255"
+    monkeypatch.setattr(join_options, "HTTP_DEFAULT", "127.0.0.1:0")
+    parser = argparse.ArgumentParser()
+    join_options.add_http(parser)
+    assert join_options.http_server(parser.parse_args([]), None) is None
+    nodes = SimpleNamespace(nodes={})
+    with (
+        join_options.http_server(parser.parse_args(["--http"]), nodes) as server,
+        urllib.request.urlopen(f"http://{server.address}/healthz", timeout=20) as answer,
+    ):
+        assert (answer.status, answer.read()) == (200, b"ok")
