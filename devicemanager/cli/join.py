@@ -204,6 +204,7 @@ def _start(args: argparse.Namespace, cluster: Cluster, specs: NodeSpecs, log: Ku
         shards=args.shards is not None,
         namespace=args.namespace,
         take_over=args.take_over,
+        options=specs.options,
     )
     log.say("cluster", f"cluster: {cluster.url}, {result.version}", url=cluster.url)
     if result.cloud:

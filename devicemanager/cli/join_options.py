@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli import settings_options
+from devicemanager.cli import join_slices, settings_options
 from devicemanager.cli.files import add_file, file_name
 from devicemanager.cli.options import CommandError, add_repeated, rejected_server
 from devicemanager.cli.server_options import HTTP_DEFAULT
 
 if TYPE_CHECKING:
     from devicemanager.cluster.cluster import Cluster
-    from devicemanager.cluster.container_behaviour import ContainerBehaviour, Range
+    from devicemanager.cluster.container_behaviour import ContainerBehaviour
+    from devicemanager.cluster.durations import Range
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.cluster.options import NodeOptions
     from devicemanager.cluster.shard import Shard
@@ -107,6 +108,34 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         help=f"simulated devices of each in-memory node: "
         f"{settings_options.DEVICES_EXAMPLES} ({settings_options.DEVICES_MEANING}); can be "
         "repeated",
+    )
+    group.add_argument(
+        "--simulate-driver",
+        metavar="NAME=DEVICES",
+        type=join_slices.driver_option,
+        action="append",
+        default=[],
+        help="simulated DRA driver of each in-memory node, which publishes ResourceSlices: "
+        "gpu.example.com=8, or gpu.example.com=8@0,1 for devices on NUMA nodes; can be repeated",
+    )
+    add_repeated(
+        group,
+        "--slices",
+        "FILE",
+        "ResourceSlices of one node in YAML or JSON: each in-memory node publishes such devices",
+        type=file_name,
+    )
+    group.add_argument(
+        "--slices-delay",
+        type=duration,
+        metavar="TIME",
+        help="time until drivers publish slices again after the kubelet has deleted them "
+        "(default: 1.75s±0.75)",
+    )
+    group.add_argument(
+        "--device-status",
+        action="store_true",
+        help="DRA drivers write status.devices of prepared ResourceClaims",
     )
     group.add_argument(
         "--full",
@@ -328,6 +357,7 @@ def node_specs(args: argparse.Namespace, fleet: Fleet | None) -> NodeSpecs:
         behaviour=_container_behaviour(args),
         full=args.full,
         root=None if args.root is None else Path(args.root).absolute(),
+        kubeconfig=None if args.kubeconfig is None else Path(args.kubeconfig),
     )
     return numbered_specs if fleet is None else _fleet_specs(args, fleet, numbered_specs)
 
@@ -346,7 +376,13 @@ def _fleet_specs(args: argparse.Namespace, fleet: Fleet, base: NodeSpecs) -> Nod
 
 
 def _node_options(args: argparse.Namespace) -> NodeOptions:
-    from devicemanager.cluster.options import AMOUNTS, POD_CIDR, VIRTUAL_TAINT, NodeOptions
+    from devicemanager.cluster.options import (
+        AMOUNTS,
+        POD_CIDR,
+        SLICES_DELAY,
+        VIRTUAL_TAINT,
+        NodeOptions,
+    )
     from devicemanager.core.quantity import Quantity
 
     pods = None if args.pods is None else Quantity.parse(str(args.pods))
@@ -360,6 +396,9 @@ def _node_options(args: argparse.Namespace) -> NodeOptions:
         all_events=args.events,
         topology=args.node_resource_topology,
         port=_port(args.http) if args.http_certificate else 0,
+        drivers=join_slices.layouts(args),
+        slices_delay=args.slices_delay or SLICES_DELAY,
+        device_status=args.device_status,
     )
 
 
@@ -444,7 +483,7 @@ def _pod_cidr(text: str) -> str:
 
 def duration(text: str) -> Range:
     """Parse a duration or a range such as ``1s±0.5``. Raises ArgumentTypeError."""
-    from devicemanager.cluster.container_behaviour import Range
+    from devicemanager.cluster.durations import Range
 
     try:
         return Range.parse(text)
