@@ -20,9 +20,11 @@ class LazyResourceClaims:
     Those in memory outlive the kubelet's process.
     """
 
-    def __init__(self, kubeconfig: Path | None) -> None:
-        """``kubeconfig`` names the API server; None for claims in memory."""
+    def __init__(self, kubeconfig: Path | None, events: EventStream) -> None:
+        """``kubeconfig`` names the API server; None for claims in memory. Changes of those are
+        published as events."""
         self._kubeconfig = kubeconfig
+        self._events = events
         self._lock = threading.Lock()
         self._in_memory: ResourceClaims | None = None
         self._allocation: ClaimAllocation | None = None
@@ -30,7 +32,7 @@ class LazyResourceClaims:
     @property
     def is_used(self) -> bool:
         """True if there can be ResourceClaims."""
-        return self._kubeconfig is not None or bool(self._in_memory)
+        return self._kubeconfig is not None or bool(self._in_memory) or self.are_allocated
 
     @property
     def in_memory(self) -> ResourceClaims:
@@ -39,8 +41,13 @@ class LazyResourceClaims:
 
         with self._lock:
             if self._in_memory is None:
-                self._in_memory = ResourceClaims()
+                self._in_memory = ResourceClaims(self._changed)
             return self._in_memory
+
+    def _changed(self, text: str) -> None:
+        from devicemanager.events.stream import EventKind
+
+        self._events.publish(EventKind.DRA_OBJECTS_CHANGED, text)
 
     @property
     def are_allocated(self) -> bool:
