@@ -876,7 +876,10 @@ class MockKubelet:
 
         Drivers in a test use this in place of a request to the API server.
         """
-        return self.resource_claims.get(namespace, name)
+        if self.settings.kubeconfig is None:
+            return self.resource_claims.get(namespace, name)
+        manager = self._life.serving().dra.used()
+        return None if manager is None else manager.fetch(namespace, name)
 
     @property
     def dra_state_path(self) -> Path:

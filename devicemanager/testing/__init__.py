@@ -28,6 +28,7 @@ from devicemanager.testing.manifest import pod_manifest
 
 if TYPE_CHECKING:
     from devicemanager.core.versions.version import ANCHORS as KUBELET_VERSIONS
+    from devicemanager.testing.api_node import ApiNode
     from devicemanager.testing.drivers import SimulatedDriverFactory
     from devicemanager.testing.factories import (
         MockKubeletFactory,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KUBELET_VERSIONS",
+    "ApiNode",
     "FakeDev",
     "FakeSysfs",
     "HardwareError",
@@ -57,6 +59,7 @@ __all__ = [
 _load, _names = lazy_names(
     __name__,
     {
+        "ApiNode": "api_node",
         "FakeDev": "hardware",
         "FakeSysfs": "hardware",
         "HardwareError": "hardware",

@@ -22,6 +22,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import starmap
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -297,7 +298,8 @@ class DraManager:
         The claims ``fetched``, by namespace and name, are read even if this needs a request.
         """
         absent = self.instances.absent()
-        found = [*self._claims.known("ResourceClaim"), *self._fetch(fetched)]
+        objects = [*self._claims.known("ResourceClaim"), *starmap(self.fetch, fetched)]
+        found = [each for each in objects if each is not None]
         known = {ClaimKey(each.namespace, each.name): each for each in _readable(found)}
         with self._state.lock:
             node = Node(
@@ -311,10 +313,12 @@ class DraManager:
             )
             return tuple(claim_infos(node))
 
-    def _fetch(self, claims: Iterable[tuple[str, str]]) -> Iterator[Mapping[str, Any]]:
-        for namespace, name in claims:
-            with contextlib.suppress(ClaimFetchError):
-                yield self._claims.fetch(namespace, name)
+    def fetch(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """Return a ResourceClaim as in the API; None if it cannot be read."""
+        try:
+            return self._claims.fetch(namespace, name)
+        except ClaimFetchError:
+            return None
 
     # -- direct calls ----------------------------------------------------------------
 
