@@ -27,7 +27,7 @@ _STATES = {ClaimState.PREPARED: "green", ClaimState.NOT_USED: "dim"}
 
 def drivers(view: NodeView, shown: Shown, _: int) -> Rows[_DriverRow]:
     """Return the rows of driver instances, then those of ResourceSlices."""
-    rows = [*view.dra.drivers, *view.dra.slices]
+    rows: list[_DriverRow] = [*view.dra.drivers, *view.dra.slices]
     return Rows(rows, _driver_words, lambda row, width: _driver_line(row, shown.glyphs, width))
 
 
