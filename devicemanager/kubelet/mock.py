@@ -354,7 +354,9 @@ class MockKubelet:
         containers. The kubelet tries again after a minute of its clock, or in ``resync``.
 
         After ``resource_claims.offer``, claims without an allocation get devices as from the
-        scheduler, and templates become claims. They are released after the pod.
+        scheduler, and templates become claims. They are released after the pod. An extended
+        resource whose name a DeviceClass has gets a claim, too, while no device plugin has
+        allocatable devices of it.
 
         A rejection is a result, not an error: ``admitted`` is false, with the kubelet's reason
         and message. Raises ManifestError for a manifest that the API server would not accept,
@@ -371,7 +373,7 @@ class MockKubelet:
             return self._pods.admit(pod, start=start)
         pod = self.resource_claims.adopt(pod, found)
         if self._resource_claims.are_allocated:
-            allocation = self._resource_claims.allocation(self.settings.node_name, self.events)
+            allocation = self._resource_claims.allocation(self.settings.node_name, self.allocatable)
             pod = allocation.allocate(pod, manifest)
         return self._pods.admit(pod, start=start)
 

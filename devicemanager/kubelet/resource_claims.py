@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,14 +55,16 @@ class LazyResourceClaims:
         """True if the claims of pods are allocated when they are admitted."""
         return self._in_memory is not None and self._in_memory.are_allocated
 
-    def allocation(self, node: str, events: EventStream) -> ClaimAllocation:
+    def allocation(
+        self, node: str, allocatable: Callable[[], Mapping[str, int]]
+    ) -> ClaimAllocation:
         """Return what allocates the claims of pods, created by the first call."""
         from devicemanager.kubelet.dra.allocation import ClaimAllocation
 
         claims = self.in_memory
         with self._lock:
             if self._allocation is None:
-                self._allocation = ClaimAllocation(claims, node, events)
+                self._allocation = ClaimAllocation(claims, node, self._events, allocatable)
             return self._allocation
 
     def source(self) -> ClaimSource:
