@@ -7,8 +7,10 @@ type Admission struct {
 	Schema   string  `json:"schema"`
 	Pod      PodInfo `json:"pod"`
 	Admitted bool    `json:"admitted"`
-	Reason   string  `json:"reason"`
-	Message  string  `json:"message"`
+	// true if the pod was rejected because the search for its structured claims reached its limits: the claims may fit
+	Undecided *bool  `json:"undecided,omitempty"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message"`
 	// containers by name; empty for a rejected pod
 	Containers map[string]ContainerOutcome `json:"containers"`
 	// policy, steps, holders and text; see docs/json.md
@@ -657,6 +659,8 @@ type Problem struct {
 	Report *string `json:"report,omitempty"`
 	// for invalid objects: one line per broken rule
 	Problems []string `json:"problems,omitempty"`
+	// for a search that reached its limits: what was not examined
+	Unexamined []string `json:"unexamined,omitempty"`
 	// status of a failed call to a plugin
 	RPCStatus RpcStatus `json:"rpc_status,omitempty"`
 }

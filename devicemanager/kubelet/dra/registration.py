@@ -10,6 +10,7 @@ import asyncio
 import threading
 from pathlib import Path
 
+from devicemanager.core import messages
 from devicemanager.core.dra.drivers import Instance
 from devicemanager.core.dra.errors import RegistrationRefused
 from devicemanager.core.ids import ResourceName
@@ -24,10 +25,7 @@ from protos import pluginregistration_v1 as pr
 
 __all__ = ["DraPluginHandler"]
 
-_STAGES = {
-    "validate": "RegisterPlugin error -- plugin validation failed with err: {error}",
-    "register": "RegisterPlugin error -- plugin registration failed with err: {error}",
-}
+_STAGES = {"validate": messages.WATCHED_INVALID, "register": messages.WATCHED_FAILED}
 
 
 class DraPluginHandler:
