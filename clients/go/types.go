@@ -107,7 +107,7 @@ type ClaimDevice struct {
 	Pool    string  `json:"pool"`
 	Device  string  `json:"device"`
 	ShareID *string `json:"share_id"`
-	// The requests of the claim that the device serves; empty for all.
+	// Requests of the claim that the device serves; empty for all.
 	Requests []string `json:"requests"`
 	// True if the driver has prepared the device.
 	Prepared bool `json:"prepared"`
@@ -140,21 +140,21 @@ type ClaimResults struct {
 	Claims map[string]ClaimResult `json:"claims"`
 }
 
-// ClaimState: What a claim of a pod waits for.
+// ClaimState: State of a claim: the first thing that is missing before it is prepared.
 type ClaimState string
 
-// ClaimsExplanation: Why a pod has no sandbox, or cannot end.
+// ClaimsExplanation: Explanation why a pod has no sandbox, or cannot terminate.
 type ClaimsExplanation struct {
 	// `namespace/name`.
 	Pod   string `json:"pod"`
 	Phase string `json:"phase"`
-	// True if the pod's sandbox was created: its claims were prepared before.
+	// True if the pod's sandbox was created, so its claims were prepared before.
 	Sandbox bool `json:"sandbox"`
-	// True if the pod ends when its claims are unprepared.
+	// True if the pod terminates as soon as its claims are unprepared.
 	Ending bool `json:"ending"`
-	// The error of the last attempt to prepare or unprepare the claims; empty if none failed.
+	// Error of the last attempt to prepare or unprepare the claims; empty if there is none.
 	Error string `json:"error"`
-	// Seconds until the kubelet tries again; null if it does not.
+	// Seconds until the kubelet retries; null if it does not.
 	RetryIn *float64           `json:"retry_in"`
 	Claims  []ClaimExplanation `json:"claims"`
 }

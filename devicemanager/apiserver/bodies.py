@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON, YAML and protobuf, decoded as a real API server decodes them."""
+"""Decode request bodies (JSON, YAML, protobuf) as a real API server does."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _LIST: Final = (
 
 
 def parsed(target: Target, method: str, body: bytes, content: str) -> Any:
-    """Return the object in a body, or the steps of a JSON patch; empty if there is no body.
+    """Return the object in a body, or the steps of a JSON patch; an empty object without a body.
 
-    ``content`` is the header ``Content-Type``. Raises StatusError if the body is not in this
-    encoding, or the encoding is unknown.
+    ``content``: the header ``Content-Type``. Raises StatusError for a body that is not in this
+    encoding, and for an unknown encoding.
     """
     if not body and method not in ("POST", "PUT"):
         return {}
@@ -58,7 +58,7 @@ def _json(target: Target, body: bytes, *, may_be_list: bool = False) -> Any:
 
 
 def _reason(error: ValueError) -> str:
-    """Return the error of Go's decoder for a text that Python's decoder rejects."""
+    """Return the message of Go's decoder for a text that Python's decoder rejects."""
     if not isinstance(error, json.JSONDecodeError):
         return "invalid character in string"
     if error.pos >= len(error.doc.rstrip()):
@@ -86,7 +86,7 @@ def _protobuf(target: Target, body: bytes) -> Object:
 
 
 def check_kind(target: Target, body: Object) -> None:
-    """Raise StatusError if the object in a body is of another kind or version than the path."""
+    """Raise StatusError if the object's kind or version is not that of the request's path."""
     kind, api_version = body.get("kind"), body.get("apiVersion")
     wanted = target.kind.name
     if kind not in (None, "", wanted):
@@ -106,7 +106,7 @@ def check_kind(target: Target, body: Object) -> None:
 
 
 def typed(target: Target, value: Object, *, strict: bool) -> Object:
-    """Return an object without unknown fields; ``strict`` rejects them.
+    """Return an object without unknown fields. If ``strict`` is True, they are an error.
 
     Raises StatusError for a value of a wrong type. Of objects of other groups than
     resource.k8s.io, only the fields that the server or a kubelet of this project reads are checked.

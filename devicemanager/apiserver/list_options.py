@@ -22,7 +22,8 @@ _Query = Mapping[str, str]
 
 
 def number(query: _Query, name: str) -> int:
-    """Return a number in a query; 0 if it is missing. Raises StatusError if it is not a number."""
+    """Return a number from a query; 0 if it is missing. Raises StatusError for an invalid
+    number."""
     text = query.get(name) or "0"
     try:
         return int(text)
@@ -41,13 +42,13 @@ def start(query: _Query) -> int:
 
 
 def version(query: _Query) -> int:
-    """Return ``resourceVersion``; 0 if it is missing. Raises StatusError if it is not a number."""
+    """Return ``resourceVersion``; 0 if it is missing. Raises StatusError for an invalid number."""
     text = query.get("resourceVersion") or "0"
     if text.isdecimal():
         return int(text)
     reason = f'strconv.ParseUint: parsing "{text}": invalid syntax'
     text = f'resourceVersion: Invalid value: "{text}": {reason}'
-    # As on a real API server, this client error has the status of a server error.
+    # As on a real API server, this client error has the status 500.
     raise StatusError(500, text, reason="")
 
 
@@ -82,7 +83,7 @@ def _broken_initial_events(match: str | None, *, watch_list: bool) -> list[Field
 
 
 def check_list(query: _Query) -> None:
-    """Raise StatusError for options that a list cannot have."""
+    """Raise StatusError for options that are not allowed in a list."""
     if _INITIAL in query:
         raise _rejected(forbidden(_INITIAL, f"{_INITIAL} is forbidden for list"))
     match = query.get(_MATCH, "")

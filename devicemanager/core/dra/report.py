@@ -1,6 +1,6 @@
 """Reports about DRA for users and programs: drivers, claims, slices, and what a pod waits for.
 
-Only values: a program that shows reports imports nothing else of the DRA manager.
+The module has only values. Programs that show reports import nothing else from ``core.dra``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = [
 
 
 class ClaimState(StrEnum):
-    """What a claim of a pod waits for."""
+    """State of a claim: the first thing that is missing before it is prepared."""
 
     PREPARED = "prepared"
     NOT_NEEDED = "not-needed"
     """The pod needs no claim for this entry."""
     NOT_CREATED = "not-created"
-    """The claim of a template was not created yet."""
+    """The claim has not been created from its template yet."""
     NOT_FOUND = "not-found"
     """The API server does not return the claim."""
     NOT_OWNED = "not-owned"
@@ -49,7 +49,7 @@ class ClaimState(StrEnum):
     UNPREPARING = "unpreparing"
     """A driver still unprepares the claim for another pod."""
     NOT_PREPARED = "not-prepared"
-    """Nothing is missing: a driver failed, or was not called yet."""
+    """Nothing is missing, but a driver failed or was not called yet."""
     NOT_USED = "not-used"
     """No pod of the node uses the claim."""
 
@@ -69,19 +69,19 @@ class ClaimExplanation:
 
 @attrs.frozen(kw_only=True, slots=False)
 class ClaimsExplanation:
-    """Why a pod has no sandbox, or cannot end."""
+    """Explanation why a pod has no sandbox, or cannot terminate."""
 
     pod: str
     """``namespace/name``."""
     phase: str
     sandbox: bool
-    """True if the pod's sandbox was created: its claims were prepared before."""
+    """True if the pod's sandbox was created, so its claims were prepared before."""
     ending: bool
-    """True if the pod ends when its claims are unprepared."""
+    """True if the pod terminates as soon as its claims are unprepared."""
     error: str = ""
-    """The error of the last attempt to prepare or unprepare the claims; empty if none failed."""
+    """Error of the last attempt to prepare or unprepare the claims; empty if there is none."""
     retry_in: float | None = None
-    """Seconds until the kubelet tries again; null if it does not."""
+    """Seconds until the kubelet retries; null if it does not."""
     claims: tuple[ClaimExplanation, ...] = ()
 
 
@@ -108,7 +108,7 @@ class ClaimDevice:
     device: str
     share_id: str | None
     requests: tuple[str, ...]
-    """The requests of the claim that the device serves; empty for all."""
+    """Requests of the claim that the device serves; empty for all."""
     prepared: bool
     """True if the driver has prepared the device."""
     cdi_devices: tuple[str, ...]

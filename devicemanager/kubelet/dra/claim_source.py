@@ -1,7 +1,7 @@
-"""Where the kubelet gets ResourceClaims from: the API server, or memory.
+"""Sources of ResourceClaims for the kubelet: an API server, or memory.
 
-``ClaimSource`` is what the DRA manager needs of an API server. ``ResourceClaims`` implements it in
-memory, for tests that pass claims to the kubelet. ``api_claims`` gets them from an API server.
+``ClaimSource`` is the interface that the DRA manager uses. ``ResourceClaims`` implements it in
+memory, for tests. ``api_claims`` implements it with an API server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from devicemanager.objects.manifests.resource_claims import (
 __all__ = ["ClaimSource", "ResourceClaims", "claim_of"]
 
 _POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
-"""Annotation of a ResourceClaim that was made from a template: the pod's name for the claim."""
+"""Annotation of a ResourceClaim from a template. Its value is the name of the pod's entry."""
 
 
 _CLAIM = "ResourceClaim"
@@ -46,7 +46,7 @@ class ClaimSource(Protocol):
     """Source of ResourceClaims, such as an API server. Thread-safe."""
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return a ResourceClaim in v1. Raises ClaimFetchError with the API server's text."""
+        """Return a ResourceClaim in v1. Raises ClaimFetchError with the API server's message."""
 
     def known(self, kind: str) -> Iterable[Mapping[str, Any]]:
         """Return the objects of a kind that can be read without a request, sorted by name."""
@@ -56,7 +56,7 @@ class ClaimSource(Protocol):
         caller must retry."""
 
     def close(self) -> None:
-        """Give up requests in progress."""
+        """Cancel requests in progress."""
 
 
 class ResourceClaims:
@@ -98,10 +98,10 @@ class ResourceClaims:
             return [self._claims[key] for key in sorted(self._claims)]
 
     def wipe(self, selector: str) -> None:
-        """Internal: do nothing, because this source has no ResourceSlices of drivers."""
+        """Internal: do nothing. This source has no ResourceSlices of drivers."""
 
     def close(self) -> None:
-        """Internal: do nothing: no request waits."""
+        """Internal: do nothing. No request can wait."""
 
     # -- for tests -------------------------------------------------------------------
 
@@ -120,7 +120,8 @@ class ResourceClaims:
 
         A source is a dict, YAML text, a path, an object of the package ``kubernetes``, or an
         iterable of these, in v1, v1beta2 or v1beta1. A claim without a namespace gets
-        ``namespace``, and one without a UID gets the same UID each time. Raises ManifestError.
+        ``namespace``. A claim without a UID gets a UID derived from its name. Raises
+        ManifestError.
         """
         for claim in read_resource_claims(source):
             put = self._put(claim, namespace)
@@ -208,14 +209,13 @@ class ResourceClaims:
     def adopt(self, pod: Pod, source: ClaimSources) -> Pod:
         """Internal: add the claims of a pod, as the scheduler and the claim controller do.
 
-        Each claim is reserved for the pod. A claim that the pod does not name counts as created
-        from one of the pod's templates: by the annotation
-        ``resource.kubernetes.io/pod-claim-name``, otherwise in order. It gets the pod as its owner,
-        and the pod gets its name in ``status.resourceClaimStatuses``. Return the pod with these
-        names.
+        Reserve each claim for the pod. A claim that the pod's spec does not name is assigned to one
+        of the pod's template entries: by its annotation ``resource.kubernetes.io/pod-claim-name``,
+        otherwise in order. Such a claim gets the pod as its owner. Return the pod with the claim's
+        name in ``status.resourceClaimStatuses``.
 
         Raises ManifestError for an invalid claim, and RequestError for a claim that the pod cannot
-        use. Then nothing has changed.
+        use. An error changes nothing.
         """
         claims = read_resource_claims(source)
         statuses = {**pod.claim_statuses}
@@ -250,7 +250,7 @@ class ResourceClaims:
         return _with_statuses(pod, statuses)
 
     def add(self, pod: Pod, source: ClaimSources) -> None:
-        """Internal: add claims as they are, in the pod's namespace if they name none."""
+        """Internal: add claims unchanged. A claim without a namespace gets the pod's namespace."""
         self.apply(source, namespace=pod.namespace)
 
     def deallocate(self, namespace: str, name: str) -> None:
@@ -279,7 +279,7 @@ class ResourceClaims:
         )
 
     def replace(self, namespace: str, name: str, uid: str) -> None:
-        """Replace a claim by an equal one with another UID, as if it was deleted and recreated."""
+        """Replace a claim by an equal one with a new UID, as if it was deleted and recreated."""
         with self._lock:
             claim = self._known(namespace, name)
             self._claims[namespace, name] = {**claim, "metadata": {**claim["metadata"], "uid": uid}}
@@ -293,7 +293,8 @@ class ResourceClaims:
         self._changed(f"ResourceClaim {namespace}/{name} deleted")
 
     def fail(self, namespace: str, name: str, error: str = "") -> None:
-        """Make requests for a claim fail with this text; an empty text ends the fault."""
+        """Make requests for a claim fail with the message ``error``. An empty message ends the
+        fault."""
         with self._lock:
             self._errors[namespace, name] = error
 
@@ -344,7 +345,7 @@ def _reserved(status: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 
 def _reserve(claim: JsonClaim, pod: Pod) -> None:
     status = claim.get("status") or {}
-    # A claim that is not allocated has no reservations.
+    # A claim without an allocation has no reservations.
     if status.get("allocation") is None:
         return
     if any(each.get("uid") == pod.uid for each in _reserved(status)):

@@ -29,14 +29,14 @@ _STAGES = {"validate": messages.WATCHED_INVALID, "register": messages.WATCHED_FA
 
 
 class DraPluginHandler:
-    """Handler of plugins of the type ``DRAPlugin``."""
+    """Handle plugins of the type ``DRAPlugin``."""
 
     def __init__(self, registrar: Registrar, instances: Instances) -> None:
         self._registrar = registrar
         self._instances = instances
 
     async def register(self, path: Path, info: pr.PluginInfo, pid: int) -> Registration:
-        # A driver can serve its calls on another socket than the registration.
+        # A driver can serve its calls and its registration on different sockets.
         driver = _Driver(self._instances, info, info.endpoint or str(path), pid)
         try:
             await self._registrar.in_thread(driver.register)
@@ -56,13 +56,13 @@ class _Driver:
         self._info = info
         self._endpoint = endpoint
         self._pid = pid
-        # Guards the fields below: the socket can vanish while the driver is registered.
+        # Guards the fields below: the socket can vanish during the registration.
         self._lock = threading.Lock()
         self._instance: Instance | None = None
         self._is_gone = False
 
     def register(self) -> None:
-        """Register the instance. Raises RegistrationRejected with the text for the driver."""
+        """Register the instance. Raises RegistrationRejected with the message for the driver."""
         info = self._info
         try:
             instance = self._instances.register(
@@ -70,7 +70,7 @@ class _Driver:
             )
         except RegistrationRefused as refused:
             text = _STAGES[refused.stage].format(error=refused)
-            # Kubelets before 1.36 do not retry a plugin that has passed the validation.
+            # Before 1.36, the kubelet does not retry a plugin that has passed the validation.
             kind = RegistrationRejected if refused.stage == "validate" else NotConnected
             raise kind(text) from refused
         with self._lock:
@@ -79,7 +79,7 @@ class _Driver:
             self._instances.deregister(instance)
 
     def answered(self) -> None:
-        """Do nothing: the connection was opened at the registration."""
+        """Do nothing: ``register`` has opened the connection."""
 
     def deregister(self) -> None:
         with self._lock:

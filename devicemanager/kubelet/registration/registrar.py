@@ -34,7 +34,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import attrs
 
 from devicemanager.core import messages
 from devicemanager.core.api.deviceplugin import VERSION
