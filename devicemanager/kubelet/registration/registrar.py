@@ -34,7 +34,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-
 from devicemanager.core import messages
 from devicemanager.core.api.deviceplugin import VERSION
 from devicemanager.core.api.names import is_extended_resource_name
