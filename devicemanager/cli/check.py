@@ -209,7 +209,12 @@ def _report(text: str) -> tuple[str, str]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from devicemanager.cli.check_subject import chosen_checks, program_of, report_unused_hooks
+    from devicemanager.cli.check_subject import (
+        chosen_checks,
+        known_ids,
+        program_of,
+        report_unused_hooks,
+    )
     from devicemanager.conformance import Profile, Waivers, run, write
     from devicemanager.conformance.reports import check_place
 
@@ -228,13 +233,12 @@ def _run(args: argparse.Namespace) -> int:
     # Checked before the conformance checks run, which takes minutes.
     for form, path in args.report:
         check_place(form, Path(path))
-    program, limits, suite = program_of(args)
-    chosen = chosen_checks(args, suite)
-    # Also read before the conformance checks run, so that mistakes are reported immediately.
+    # Also read before anything runs, so that mistakes are reported immediately.
     waivers = None
     if args.waivers is not None:
-        known = [each.id for each in suite.checks()]
-        waivers = Waivers.read(Path(args.waivers), known)
+        waivers = Waivers.read(Path(args.waivers), known_ids())
+    program, limits, suite = program_of(args)
+    chosen = chosen_checks(args, suite)
     report_unused_hooks(program, suite, chosen)
     options = {
         "limits": limits,

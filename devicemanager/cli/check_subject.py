@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from devicemanager.conformance.drivers import DriverLimits, DriverUnderTest
     from devicemanager.conformance.suite import Suite
 
-__all__ = ["chosen_checks", "program_of", "report_unused_hooks"]
+__all__ = ["chosen_checks", "known_ids", "program_of", "report_unused_hooks"]
 
 
 def chosen_checks(args: argparse.Namespace, suite: Suite | None = None) -> Sequence[Check]:
@@ -30,6 +30,13 @@ def chosen_checks(args: argparse.Namespace, suite: Suite | None = None) -> Seque
     if suite is None:
         suite = _driver_suite() if _names_driver(args) else PLUGINS
     return selected(suite.checks(), suite.families, args.only, args.skip)
+
+
+def known_ids() -> Sequence[str]:
+    """Return the IDs of all checks of plugins and drivers."""
+    from devicemanager.conformance.suite import PLUGINS
+
+    return [each.id for suite in (PLUGINS, _driver_suite()) for each in suite.checks()]
 
 
 def _driver_suite() -> Suite:

@@ -23,7 +23,7 @@ from devicemanager.events.stream import EventKind
 from devicemanager.io.clock import Cancel
 from devicemanager.kubelet.arguments import check_resource
 from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
-from devicemanager.plugin.processes.namespace import Bind, node_binds
+from devicemanager.plugin.processes.namespace import node_binds
 from devicemanager.plugin.processes.run import CrashLoopBackOff, SupervisedRun
 from devicemanager.plugin.settings import DIRECTORY_VARIABLE
 from devicemanager.testing.factories import Factory
@@ -64,7 +64,6 @@ class PluginProcess:
         dev: Path | None = None,
         sys: Path | None = None,
         cdi: Path | None = None,
-        binds: Sequence[Bind] = (),
         restart: Literal["never", "always"] = "never",
     ) -> None:
         """Prepare a process without starting it.
@@ -72,7 +71,7 @@ class PluginProcess:
         ``env`` is added to this program's environment. Without ``at_node_paths``, the variable
         ``DEVICE_PLUGIN_DIRECTORY``, which plugins of ``devicemanager.plugin`` read, is also added.
         With ``at_node_paths``, ``dev``, ``sys`` and ``cdi`` are mounted at ``/dev``, ``/sys`` and
-        the CDI directories. ``binds`` are further mounts, in any case.
+        the CDI directories.
         """
         if isinstance(command, str):
             raise TypeError(f"expected a command as a list of words, not the string {command!r}")
@@ -81,8 +80,7 @@ class PluginProcess:
         self._kubelet = kubelet
         self._env = dict(env or {})
         self._cwd = cwd
-        at_paths = node_binds(kubelet.root, dev=dev, sys=sys, cdi=cdi) if at_node_paths else ()
-        self._binds = (*at_paths, *binds)
+        self._binds = node_binds(kubelet.root, dev=dev, sys=sys, cdi=cdi) if at_node_paths else ()
         self._command = [os.fspath(word) for word in command]
         self._restart = restart
         # Guards all fields below. Reentrant, because a clock can call `_launch` immediately.

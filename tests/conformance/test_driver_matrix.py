@@ -12,7 +12,8 @@ import attrs
 import pytest
 
 from devicemanager.conformance import Check, Failed, Outcome, Scene, Severity, Skipped, Warned, run
-from devicemanager.conformance.drivers import DRIVERS, DriverRun, driver_checks
+from devicemanager.conformance.drivers import DRIVERS, driver_checks
+from devicemanager.conformance.drivers.run import DriverRun
 from devicemanager.conformance.drivers.stage import DriverStage
 from devicemanager.conformance.registry import selected
 from devicemanager.kubelet.settings import Settings

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from devicemanager.conformance.drivers.driver_under_test import PLACEHOLDERS, DriverUnderTest
     from devicemanager.conformance.drivers.limits import SHARED_LIMITS, DriverLimits
     from devicemanager.conformance.drivers.recognition import is_driver
-    from devicemanager.conformance.drivers.run import DriverRun
     from devicemanager.conformance.drivers.suite import DRIVERS
 
 __all__ = [
@@ -39,7 +38,6 @@ __all__ = [
     "PLACEHOLDERS",
     "SHARED_LIMITS",
     "DriverLimits",
-    "DriverRun",
     "DriverUnderTest",
     "driver_checks",
     "is_driver",
@@ -51,7 +49,6 @@ __getattr__, __dir__ = lazy_names(
         "DRIVERS": "suite",
         "DRIVER_FAMILIES": "checks",
         "DriverLimits": "limits",
-        "DriverRun": "run",
         "DriverUnderTest": "driver_under_test",
         "PLACEHOLDERS": "driver_under_test",
         "SHARED_LIMITS": "limits",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -80,6 +80,20 @@ class DriverStage(Stage):
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+class _Process(PluginProcess):
+    """Process with its own mounts instead of those of a plugin."""
+
+    def __init__(
+        self,
+        kubelet: MockKubelet,
+        command: Sequence[str],
+        binds: tuple[Bind, ...],
+        **options: Any,
+    ) -> None:
+        super().__init__(kubelet, command, **options)
+        self._binds = binds
+
+
 class RunningDriver(RunningPlugin):
     """Instances of the driver under test on one stage."""
 
@@ -96,15 +110,15 @@ class RunningDriver(RunningPlugin):
         driver, values = self._driver, self._values_of_placeholders()
         if self.runs_previous and driver.previous is not None:
             command = list(driver.previous)
-        return PluginProcess(
+        return _Process(
             self._stage.kubelet,
             [_filled(word, values) for word in command],
+            self._binds(),
             env={
                 name: _filled(value, values)
                 for name, value in {**VARIABLES, **self._in_cluster(), **driver.env}.items()
             },
             cwd=driver.cwd,
-            binds=self._binds(),
             restart=driver.restart,
         )
 
