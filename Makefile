@@ -12,7 +12,7 @@ NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
 
-.PHONY: setup demo test test-lines browser lint bench differential newest mutants attack damage power stress fuzz conformance site dist test-cluster
+.PHONY: setup demo test test-lines browser lint bench differential newest mutants attack planted damage power stress fuzz conformance site dist test-cluster
 .DELETE_ON_ERROR:
 
 # More workers than CPUs, because most tests wait for sockets and processes.
@@ -85,6 +85,11 @@ mutants: $(READY)
 
 attack: $(READY)
 	@$(BIN)/python -m tools.attack $(ARGS)
+
+# Each attack and fuzz target must fail with its planted bug.
+planted: $(READY)
+	@$(BIN)/python -m pytest -q -n $$(nproc) tests/tools/test_planted.py
+	@$(BIN)/python -m tools.attack --planted $(ARGS)
 
 conformance: $(READY)
 	@$(BIN)/python -m tools.conformance $(ARGS)

@@ -1,16 +1,18 @@
 """The kubelet's file ``dra_manager_state``: model, exact text, checksum and storage.
 
-The file holds the claims that drivers have prepared on a node. It is a JSON object with ``Data``, a
-JSON text of its own, and ``Checksum``, the CRC-32 of that text.
+The file holds the claims that drivers have prepared on a node. It is a JSON object with two fields:
+``Data`` is a string that contains JSON (the *inner text*), and ``Checksum`` is its CRC-32.
 
 In:   claims, or the bytes of a file of a kubelet since v1.32.
 Out:  the bytes that a kubelet would write, or the claims of a file.
 
-Invariants: files are equal to the kubelet's, byte for byte, with the claims sorted by namespace and
-name (the kubelet's order is random). A damaged file is one error with one line.
+Invariants:
+* Files are equal to the kubelet's, byte for byte. Claims are sorted by namespace and name, while
+  the kubelet's order is random.
+* A damaged file leads to one error with a one-line message.
 
-Where to start reading: ``model``, ``text``, then ``reading``. ``gojson`` has the texts of Go's JSON
-errors. ``recognition``, ``inspection`` and ``repairing`` show and fix damaged files.
+Where to start reading: ``model``, ``text``, then ``reading``. ``gojson`` has the messages of Go's
+JSON decoder. ``recognition``, ``inspection`` and ``repairing`` show and fix damaged files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Claims in a state file that contradict each other."""
+"""Find claims in a state file that contradict each other."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class FindingKind(StrEnum):
     """Kind of an inconsistency."""
 
     SHARED_DEVICE = "shared-device"
-    """Two claims have one device, and not as shares. Claims with admin access may do so."""
+    """Two claims use the same device, and not as shares. Claims with admin access may do so."""
     REPEATED_DEVICE = "repeated-device"
     """A claim lists a device more than once, as kubelets before v1.37 do after a retry."""
     REPEATED_CLAIM = "repeated-claim"
-    """Two entries have one namespace and name; a kubelet reads the last one."""
+    """Two entries have the same namespace and name. A kubelet reads the last one."""
     NO_PODS = "no-pods"
     """No pod uses the claim, so no kubelet ever unprepares it."""
 
@@ -30,13 +30,13 @@ class Finding:
 
     kind: FindingKind
     claims: tuple[str, ...]
-    """``namespace/name`` of the claims."""
+    """``namespace/name`` of the affected claims."""
     text: str
-    """One sentence."""
+    """The inconsistency in one sentence."""
 
 
 def inconsistencies(claims: Sequence[ClaimLike] | None) -> tuple[Finding, ...]:
-    """Return the inconsistencies, by kind, then by device or claim."""
+    """Return the inconsistencies, sorted by kind, then by device or claim."""
     return tuple(
         each
         for find in (_repeated_claims, _without_pods, _repeated_devices, _shared_devices)
@@ -86,7 +86,7 @@ def _shared_devices(claims: Sequence[ClaimLike]) -> Iterator[Finding]:
             shares = holders.setdefault((driver, pool, device), {})
             shares.setdefault(_key(claim), set()).add(share)
     for place, by_claim in sorted(holders.items()):
-        # Claims may hold different shares of one device, but not the same share.
+        # Claims may use different shares of one device, but not the same share.
         counts = Counter(share for shares in by_claim.values() for share in shares)
         whole = None in counts and len(by_claim) > 1
         if whole or max(counts.values()) > 1:

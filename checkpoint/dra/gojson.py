@@ -1,7 +1,7 @@
-"""The error with which Go's ``json.Unmarshal`` rejects a text that is not JSON.
+"""Compute the error message of Go's ``json.Unmarshal`` for a text that is not JSON.
 
 Follows the state machine of encoding/json/scanner.go. The functions are only called for a damaged
-file, so exactness matters more than speed. Nested texts do not cause recursion.
+file, so exactness matters more than speed. Nested values do not cause recursion.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _LITERALS: Final = {b"t": b"true", b"f": b"false", b"n": b"null"}
 
 
 class _Fault(Exception):
-    """The text of an error."""
+    """The text is not JSON. The message is Go's."""
 
 
 class _Open(NamedTuple):
-    """An object or list that is not closed yet."""
+    """Object or list that is not closed yet."""
 
     is_object: bool
 
 
 def syntax_error(data: bytes) -> str | None:
-    """Return Go's error for ``data``; None if it is JSON."""
+    """Return Go's error message for ``data``; None if it is valid JSON."""
     try:
         _scan(data)
     except _Fault as fault:
@@ -167,8 +167,8 @@ def _char(data: bytes, at: int) -> bytes:
 
 
 def _inside(data: bytes, at: int) -> bytes:
-    """Return the byte inside a token; a space at the end of the text."""
-    # Go notices a text that ends inside a token by a space behind it (``scanner.eof``).
+    """Return the byte at a position inside a token; after the end of the text, a space."""
+    # Go appends a space to detect a text that ends inside a token (``scanner.eof``).
     return data[at : at + 1] or b" "
 
 

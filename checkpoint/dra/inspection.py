@@ -1,8 +1,9 @@
 """Read as much as possible of a damaged state file, and describe the damage.
 
-A kubelet loads the whole file or does not start. But to fix a broken node, users need all readable
-contents. If one of the two JSON texts is damaged, ``inspect`` searches the inner one for claims. A
-claim that cannot be read is reported with the names in its text. Missing data is never guessed.
+A kubelet either loads the whole file or does not start. But to repair a node, users need all
+readable contents. If the outer or the inner JSON is damaged, ``inspect`` searches the inner text
+for claims. For an unreadable claim, it reports the names in its text. It never guesses missing
+data.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def inspect(data: bytes) -> Inspection:
     if is_complete and found is not None and found != expected:
         problems.append(ChecksumMismatch(expected, found).problem)
     if problems:
-        # The damage may be outside of the claims, or have merged two claims.
+        # The damage may be outside the claims, or may have merged two claims.
         salvaged, missed = _salvaged(inner)
         if len(salvaged) > len(claims or ()):
             claims, lost, is_complete = salvaged, missed, False
@@ -96,8 +97,10 @@ def _is_text(data: bytes) -> bool:
 
 
 def _inner(data: bytes, problems: list[str]) -> tuple[str, int | None]:
-    """Return the inner text and the checksum. If the outer text is damaged, add its problem, and
-    return the part of the inner text before the damage."""
+    """Return the inner text and the checksum.
+
+    If the outer JSON is damaged, add a problem, and return the inner text before the damage.
+    """
     try:
         value = decode(data)
     except Problem as problem:
@@ -107,13 +110,13 @@ def _inner(data: bytes, problems: list[str]) -> tuple[str, int | None]:
         return read_file(value)
     except Problem as problem:
         problems.append(str(problem))
-    # Not the entries of a file of before v1.32: those have other fields.
+    # Not the entries of a file from before v1.32, which have other fields.
     text = value.get("Data") if isinstance(value, dict) else None
     return text if isinstance(text, str) else "", None
 
 
 def _inner_of_damaged(data: bytes) -> str:
-    """Return the possible inner text: all text with its escapes decoded."""
+    """Return the likely inner text: all text, with its escapes decoded."""
     # The beginning and the end of the string can be damaged, too. A bad escape becomes U+FFFD.
     return _ESCAPE.sub(_character, data.decode(errors="replace"))
 
@@ -126,8 +129,10 @@ def _character(escape: re.Match[str]) -> str:
 
 
 def _read(inner: str, problems: list[str]) -> tuple[tuple[ClaimState, ...] | None, tuple[str, ...]]:
-    """Read the inner text. Add the problems of damaged parts, and return the readable claims and
-    the lost ones."""
+    """Read the inner text. Return the readable claims, and a line for each lost claim.
+
+    Add a problem for each damaged part.
+    """
     try:
         values = read_claims(inner)
     except Problem as problem:
@@ -170,14 +175,14 @@ def _salvaged(inner: str) -> tuple[tuple[ClaimState, ...], tuple[str, ...]]:
 
 
 def _whole_claim(value: Value, number: int) -> ClaimState:
-    """Read a claim. Raises Problem if it has other fields: then damage has merged two claims."""
+    """Read a claim. Raises Problem for unexpected fields: damage has then merged two claims."""
     if not isinstance(value, dict) or not {key.casefold() for key in value} <= _FIELDS:
         raise Problem("the object is not a claim")
     return read_claim(value, number)
 
 
 def _lost(piece: str) -> Iterator[str]:
-    """Yield a line for each incomplete claim in a piece of text, with the names in its text."""
+    """Yield a line for each incomplete claim in a piece of text, with the names found there."""
     head, *rest = _CLAIM.split(piece)
     for part in ([head] if _NAMED.search(head) else []) + [f'"ClaimUID":{each}' for each in rest]:
         named = {match[1]: match[2] for match in reversed(list(_NAMED.finditer(part)))}

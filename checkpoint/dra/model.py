@@ -1,7 +1,7 @@
 """Contents of the file as Python values. None stands for Go's nil.
 
-The protocols describe the same values of any type, so that a kubelet's own claims can be written
-without a conversion.
+The protocols have the same fields as the classes. So a kubelet can write its own claim objects
+without converting them.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ class Device:
     pool: str
     device: str
     share_id: str | None = None
-    """ID of a share of the device; since v1.35."""
+    """Share ID of the device (since v1.35)."""
     requests: tuple[str, ...] | None = None
-    """The claim's requests that the device serves; None and empty mean all."""
+    """Requests of the claim that the device serves; None or empty means all."""
     cdi: tuple[str, ...] | None = None
     """CDI device names."""
 
 
 @attrs.frozen
 class DriverState:
-    """What one driver has prepared for a claim."""
+    """State of one driver for a claim: the devices that it has prepared."""
 
     devices: tuple[Device, ...] | None = None
-    """None before the driver's first answer."""
+    """None before the driver's first response."""
     skips: tuple[str, ...] = ()
-    """``skipNodeOperations``, since v1.37: the calls that the devices do not need."""
+    """``skipNodeOperations`` (since v1.37): calls that the devices do not need."""
 
 
 @attrs.frozen
 class ClaimState:
-    """A claim that a pod of the node holds (``ClaimInfoState``)."""
+    """A claim that is prepared for pods of the node (``ClaimInfoState``)."""
 
     namespace: str
     name: str
     uid: str
     pods: frozenset[str] = frozenset()
-    """The uids of the pods that hold the claim."""
+    """UIDs of these pods."""
     drivers: Mapping[str, DriverState] = attrs.field(factory=dict)
 
 
@@ -53,7 +53,7 @@ class State:
     """Contents of ``dra_manager_state`` without the checksum."""
 
     claims: tuple[ClaimState, ...] | None = None
-    """None in the file of a kubelet that has never held a claim."""
+    """None in the file of a kubelet that has never prepared a claim."""
 
 
 class DeviceLike(Protocol):

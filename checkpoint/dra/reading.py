@@ -1,10 +1,11 @@
 """Parse the file as the kubelet does.
 
-The kubelet unmarshals into an object that is preset with the text of an empty list and its
-checksum (``NewCheckpoint``, pkg/kubelet/cm/dra/state/checkpoint.go). So an absent field keeps the
-preset value: ``{}`` is a valid file, and a file of a kubelet before v1.32 is corrupt.
+The kubelet unmarshals into an object that already contains an empty list and its checksum
+(``NewCheckpoint``, pkg/kubelet/cm/dra/state/checkpoint.go). A missing field keeps this value. So
+``{}`` is a valid file, and a file of a kubelet before v1.32 is corrupt.
 
-Unlike Go, the parser rejects bytes that are not UTF-8, and duplicate keys. No kubelet writes these.
+Unlike Go, the parser rejects bytes that are not UTF-8, and duplicate keys. No kubelet writes
+these.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def read_file(value: Value) -> tuple[str, int]:
     fields = read_fields(value, "the file", ("Data", "Checksum"))
     text, checksum = fields.get("Data"), _checksum(fields.get("Checksum"))
     if text is None:
-        # With the preset checksum, a kubelet takes even an old file for an empty list.
+        # With its preset checksum, a kubelet would accept even an old file as an empty list.
         if _is_old(value) and checksum != NULL_CHECKSUM:
             raise Problem(f"the file has {_OLD}")
         text = NULL_TEXT
@@ -65,7 +66,7 @@ def read_data(text: str) -> State:
 
 
 def read_claims(text: str) -> list[Value] | None:
-    """Return the elements of ClaimInfoStateList, which are not validated yet. Raises Problem."""
+    """Return the elements of ClaimInfoStateList, not validated yet. Raises Problem."""
     if not text.strip():
         raise Problem("Data is empty")
     try:
@@ -140,14 +141,14 @@ def _checksum(value: Value) -> int:
     raise Problem(f"invalid Checksum {shown_text}: expected a whole number of 32 bits")
 
 
-# The kubelet's own errors.
+# Error messages of the kubelet.
 
 
 def kubelet_error(data: bytes) -> tuple[str, str] | None:
     """Return the error with which a kubelet rejects the file; None if the kubelet accepts it.
 
-    The error is a pair: ``file`` or ``data`` for the text that is wrong, and Go's text. Files with
-    duplicate keys, or with bytes that are not UTF-8, have ``checkpoint is corrupted``.
+    The error is a pair: the damaged part (``file`` or ``data``), and Go's message. For duplicate
+    keys and for bytes that are not UTF-8, the message is ``checkpoint is corrupted``.
     """
     if error := syntax_error(data):
         return "file", error
@@ -173,7 +174,7 @@ _TYPES: Final = {"Data": "string", "Checksum": "uint32"}
 
 
 def _mistyped_value(text: str, wanted: str) -> str | None:
-    """Return Go's error for a text with a value of another type; None for an object."""
+    """Return Go's error for a value of a wrong type; None for an object."""
     try:
         kind = _KINDS.get(type(decode_text(text)))
     except Problem:

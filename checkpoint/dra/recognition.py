@@ -1,4 +1,4 @@
-"""Recognize ``dra_manager_state`` by its contents, even if they are damaged."""
+"""Recognize the contents of ``dra_manager_state``, even if they are damaged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from checkpoint.dra.store import STATE_NAME
 
-# Both files of a kubelet have ``Data`` and ``Checksum``. In this file, ``Data`` is a string.
+# Both files of a kubelet have ``Data`` and ``Checksum``. Only in this file, ``Data`` is a string.
 _OURS: Final = re.compile(
     rb'"Data"\s*:\s*(?:"|null)|ClaimInfoStateList|DRACheckpoint|ClaimUID|"version"\s*:\s*"v1"',
     re.IGNORECASE,
@@ -21,17 +21,16 @@ _EMPTY: Final = re.compile(rb"\s*\{\s*\}\s*")
 def is_state_file(data: bytes, name: str = "") -> bool:
     """True if ``data`` is a state file of the DRA manager, of any version and perhaps damaged.
 
-    ``name`` is the file's name. It decides only about contents without a mark of either format.
+    ``name`` is the file's name. It only decides if the contents have no key of either format.
     """
     ours, others = _OURS.search(data), _OTHERS.search(data)
-    # A name of the other format can be part of a device's or claim's name, so the first mark
-    # decides.
+    # A device or claim can be named like a key of the other format, so the first key decides.
     if ours is not None and others is not None:
         return ours.start() < others.start()
     if ours is not None or others is not None:
         return ours is not None
     is_named = name.rpartition("/")[2].startswith(STATE_NAME)
-    # An empty object is a valid file of the DRA manager, and no valid checkpoint.
+    # An empty object is a valid file of the DRA manager, but not a valid checkpoint.
     return is_named or (_EMPTY.fullmatch(data) is not None and not _is_checkpoint(name))
 
 

@@ -1,6 +1,6 @@
 """Repair a state file that kubelets reject, so that a kubelet starts with it.
 
-Unreadable claims are left out and listed, and nothing is invented. A text that was altered but is
+Unreadable claims are omitted and listed. Nothing is invented. An altered text that is still
 readable cannot be detected. The repaired file contains it, with a valid checksum.
 """
 
@@ -52,8 +52,8 @@ class Repair:
 def repair(data: bytes) -> Repair:
     """Keep the readable claims of ``data`` and recompute the checksum. Raises nothing.
 
-    The format is that of the file: with share IDs, or without them as before v1.35. If two claims
-    have the same namespace and name, only the later one is kept, which a kubelet uses, too.
+    The file keeps its format: with share IDs, or without them as before v1.35. If two claims have
+    the same namespace and name, only the later is kept: a kubelet would use it, too.
     """
     found = inspect(data)
     dropped = list(found.lost)
@@ -68,8 +68,8 @@ def repair(data: bytes) -> Repair:
 
 
 def without_pods(state: State, uids: Collection[str]) -> State:
-    """Return the state without the references to pods with these UIDs, and without claims that
-    only these pods hold."""
+    """Return the state without the pods with these UIDs, and without claims that only these pods
+    use."""
     return State(None if state.claims is None else tuple(_without(state.claims, set(uids))))
 
 
@@ -84,9 +84,9 @@ def _without(claims: tuple[ClaimState, ...], uids: set[str]) -> Iterator[ClaimSt
 def _kept(
     claims: tuple[ClaimState, ...] | None, noise: bytes | None, dropped: list[str]
 ) -> tuple[ClaimState, ...] | None:
-    """Return the claims to keep, and add one line to ``dropped`` for each other one.
+    """Return the claims to keep. Add one line to ``dropped`` for each other claim.
 
-    ``noise`` is the contents of the file if kubelets reject it, else None.
+    ``noise``: contents of the file if it has invalid UTF-8, else None.
     """
     if claims is None:
         return None
@@ -107,7 +107,7 @@ def _title(claim: ClaimState) -> str:
 
 
 def _is_damaged(claim: ClaimState, noise: bytes) -> bool:
-    """True if a text of the claim contains U+FFFD in place of bytes that are not UTF-8."""
+    """True if a text of the claim contains U+FFFD in place of invalid UTF-8."""
     # The original file can contain U+FFFD as a regular character. Then its bytes contain the text.
     return any(_REPLACED in text and text.encode() not in noise for text in _texts(claim))
 

@@ -1,8 +1,8 @@
-"""Render the file: the inner JSON text of the claims, and the outer JSON object around it."""
+"""Render the file: the inner JSON text with the claims, and the outer JSON object."""
 
-# The inner text is JSON, and the outer object holds it as a string. So each character of the inner
-# text is escaped once more. Escaping works character by character: the escaped parts of the inner
-# text can be joined. ``StateDocument`` therefore renders each claim once.
+# The inner text is JSON, and the outer object contains it as a string. So each character of the
+# inner text is escaped. The escape of a character does not depend on its neighbours, so escaped
+# pieces can be joined. ``StateDocument`` therefore renders each claim once.
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEAD: Final = (
 )
 
 NULL_TEXT: Final = f"{_HEAD}null}}"
-"""The inner text of a kubelet that has never held a claim."""
+"""Inner text of a kubelet that has never prepared a claim."""
 NULL_CHECKSUM: Final = crc32(NULL_TEXT.encode())
 
 
@@ -40,7 +40,7 @@ _OPEN, _CLOSE, _COMMA, _NULL = map(_Rendered.of, (f"{_HEAD}[", "]}", ",", NULL_T
 def dumps(state: State, *, share_ids: bool = True) -> bytes:
     """Return the contents of the file, byte for byte as a kubelet writes them.
 
-    ``share_ids`` is false for kubelets before v1.35. Raises UnicodeEncodeError if a text contains a
+    ``share_ids`` is False for kubelets before v1.35. Raises UnicodeEncodeError if a text contains a
     lone surrogate.
     """
     return StateDocument(share_ids=share_ids).render(state.claims)
@@ -53,13 +53,13 @@ def checksum(state: State, *, share_ids: bool = True) -> int:
 
 
 class StateDocument:
-    """Renders one state after the other, and each claim only once. Not thread-safe.
+    """Renders successive states, but each claim only once. Not thread-safe.
 
-    Claims are compared by identity: a claim that was rendered must not change.
+    Claims are compared by identity, so a rendered claim must not change.
     """
 
     def __init__(self, *, share_ids: bool = True) -> None:
-        """``share_ids`` is false for kubelets before v1.35."""
+        """``share_ids`` is False for kubelets before v1.35."""
         self._share_ids = share_ids
         self._rendered: dict[int, tuple[ClaimLike, _Rendered]] = {}
 
@@ -80,7 +80,7 @@ class StateDocument:
         if claims is None:
             return [_NULL]
         known = self._rendered
-        # The claim is stored beside its text, so its id is not reused while the text is known.
+        # Store the claim with its text: its ``id`` must not be reused while the text is cached.
         self._rendered = {
             id(claim): known.get(id(claim)) or (claim, _Rendered.of(self._claim(claim)))
             for claim in claims

@@ -3,7 +3,7 @@
 Theory of operation.
 
 In:  HTTP requests on loopback, and calls from tests.
-Out: responses and watch events, in the form and with the texts of a real API server.
+Out: responses and watch events, as those of a real API server.
 
 ``FakeApiServer`` (``server``) accepts connections; each request goes through these steps:
 1. ``discovery`` answers the paths ``/api`` and ``/apis``. ``handling`` parses path, query and body
@@ -19,8 +19,8 @@ Out: responses and watch events, in the form and with the texts of a real API se
 6. ``store``: objects in memory, one version counter, and the changes for watches (``watch``).
 7. ``request_log``: requests and status codes, for assertions of tests.
 
-``Controllers`` (``controllers``, ``scheduler``) are node lifecycle, scheduler and Job controller.
-They run on threads of the same process.
+``Controllers`` (``controllers``, ``scheduler``, ``claim_controller``) are the node lifecycle, Job
+and claim controllers and the scheduler. They run on threads of the same process.
 
 Invariants:
 * Stored objects are never modified: a change stores a new object with a new version.

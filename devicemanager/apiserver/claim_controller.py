@@ -1,8 +1,9 @@
-"""Claim controller: makes claims from templates, and releases the claims of finished pods.
+"""Claim controller: create claims from templates, and release the claims of finished pods.
 
 The controller releases only claims that the scheduler of this package has allocated: they have a
-finalizer. Claims that the caller has allocated do not change. With ``is_strict``, the controller
-removes reservations for pods that do not exist from every claim, as in a cluster.
+finalizer. Tests can allocate claims themselves; the controller does not change these. With
+``is_strict``, it removes reservations for pods that do not exist from all claims, as in a
+cluster.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _CLAIMS = "resourceclaims"
 
 
 class ClaimController:
-    """Claim controller. Not thread-safe."""
+    """Create and release claims of pods. Not thread-safe."""
 
     def __init__(self, *, is_strict: bool = False) -> None:
         self._is_strict = is_strict
@@ -42,7 +43,7 @@ class ClaimController:
                     self._release(server, claim, running)
 
     def _release(self, server: FakeApiServer, claim: Object, running: set[str]) -> None:
-        # Imported when claims exist, so that a server without them starts faster.
+        # Imported only if claims exist: a server without them starts faster.
         from devicemanager.claims.dra import pods as dra_pods
 
         is_ours = dra_pods.FINALIZER in (claim["metadata"].get("finalizers") or ())

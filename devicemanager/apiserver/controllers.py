@@ -26,7 +26,7 @@ __all__ = ["Controllers", "NodeLifecycle", "reconcile_jobs"]
 _STOPPED: Final = "Kubelet stopped posting node status."
 _JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
 _BATCH: Final = 0.02
-"""Seconds to wait for more changes, so that a burst of changes is handled once."""
+"""Seconds to wait for more changes, so that one reconciliation handles a burst."""
 
 
 class Controllers:
@@ -42,7 +42,7 @@ class Controllers:
 
         ``grace``: seconds without a renewal of its Lease after which a node becomes NotReady.
         ``strict_claims``: remove reservations for pods that do not exist from every claim, as the
-        controller of a cluster does. False does not change claims that the caller has allocated.
+        controller of a cluster does. False: only from claims that the scheduler has allocated.
         """
         self._server = server
         self._lifecycle = NodeLifecycle(grace)
@@ -51,7 +51,7 @@ class Controllers:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Start all controllers; each one reconciles after every change on the server."""
+        """Start all controllers. Each reconciles after every change on the server."""
         for name, reconcile in (
             ("lifecycle", self._lifecycle.reconcile),
             ("scheduler", schedule),
@@ -79,8 +79,8 @@ class Controllers:
     def _run(self, reconcile: Callable[[FakeApiServer], None]) -> None:
         seen = 0
         while not self._stopping.is_set():
-            # The version is read first, so that changes during the reconciliation cause another
-            # one. It is compared with ``!=``, because ``wipe`` makes it lower.
+            # Read the version first: changes during the reconciliation then cause another one.
+            # Compare with ``!=``, because ``wipe`` resets the version to a lower number.
             version = self._server.version
             if version != seen:
                 reconcile(self._server)
@@ -95,8 +95,8 @@ class Controllers:
 class NodeLifecycle:
     """Node lifecycle controller: not-ready taints, expired leases, and pods of deleted nodes.
 
-    It does not compare the times in Leases with its own clock. Instead, it stores when it saw each
-    Lease change. Not thread-safe.
+    It ignores the times in Leases. A lease expires if it does not change for the grace period,
+    measured by the controller's clock. Not thread-safe.
     """
 
     def __init__(self, grace: float) -> None:
@@ -169,7 +169,7 @@ def _collect_pods(server: FakeApiServer, names: set[str]) -> None:
     """Delete all pods that are bound to a node that does not exist (pod garbage collector)."""
     for pod in server.all("pods"):
         node = pod["spec"].get("nodeName")
-        # The second check is needed because a node can join after ``names`` was read.
+        # Check the node again: it can have joined after ``names`` was read.
         if node and node not in names and server.get("nodes", node) is None:
             metadata = pod["metadata"]
             with suppress(StatusError):
@@ -186,7 +186,7 @@ def _collect_pods(server: FakeApiServer, names: set[str]) -> None:
 
 
 def reconcile_jobs(server: FakeApiServer) -> None:
-    """Create the pods of all Jobs, count ended pods, and remove the finalizer from them."""
+    """Create the pods of all Jobs. Count finished pods and remove their finalizers."""
     pods: dict[str, list[Object]] = {}
     for pod in server.all("pods"):
         for owner in pod["metadata"].get("ownerReferences") or ():
@@ -202,8 +202,8 @@ def reconcile_jobs(server: FakeApiServer) -> None:
 def _reconcile_job(server: FakeApiServer, job: Object, pods: list[Object]) -> None:
     status = dict(job.get("status") or {})
     for pod in pods:
-        # Only pods with the finalizer are counted, and counting a pod removes it. Therefore each
-        # pod is counted once.
+        # Only pods with the finalizer are counted, and a counted pod loses it. So each pod is
+        # counted once.
         if _JOB_TRACKING not in (pod["metadata"].get("finalizers") or ()) or not is_terminal(pod):
             continue
         key = "succeeded" if pod["status"].get("phase") == "Succeeded" else "failed"

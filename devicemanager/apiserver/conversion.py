@@ -3,9 +3,9 @@
 Objects are stored at one version. Requests and responses can use another one:
 
 * ``resource.k8s.io/v1beta2`` has the fields of v1.
-* ``resource.k8s.io/v1beta1`` has the fields of a device below ``basic``, and those of a request
-  for one kind of devices beside its name instead of below ``exactly``.
-* ``events.k8s.io/v1`` has the events of the core group with other names of fields.
+* ``resource.k8s.io/v1beta1`` has the fields of a device in ``basic``. It has the fields of
+  ``exactly`` directly in the request.
+* ``events.k8s.io/v1`` has the events of the core group with other field names.
 
 Fields without an equivalent are copied, so no data is lost (``pkg/apis/resource/v1beta1``,
 ``pkg/apis/events/v1``; v1.36).
@@ -26,13 +26,13 @@ _Convert = Callable[[Object], Object]
 
 
 def to_stored(kind: Kind, api_version: str, value: Object) -> Object:
-    """Return an object of a version, converted to the version in which it is stored."""
+    """Convert an object from a version to the stored version."""
     change, _ = _CONVERSIONS.get((kind.name, api_version), (dict, dict))
     return {**change(value), "apiVersion": kind.api_version, "kind": kind.name}
 
 
 def from_stored(kind: Kind, api_version: str, value: Object) -> Object:
-    """Return a stored object, converted to a version."""
+    """Convert an object from the stored version to a version."""
     _, change = _CONVERSIONS.get((kind.name, api_version), (dict, dict))
     return {**change(value), "apiVersion": api_version, "kind": kind.name}
 
@@ -40,11 +40,11 @@ def from_stored(kind: Kind, api_version: str, value: Object) -> Object:
 # -- resource.k8s.io/v1beta1 -----------------------------------------------------------
 
 _OF_BOTH: Final = ("name", "firstAvailable")
-"""Fields of a request that are at the same place in v1 and v1beta1."""
+"""Fields of a request that have the same path in v1 and v1beta1."""
 
 
 def _at(path: tuple[str, ...], change: Callable[[Any], Any]) -> _Convert:
-    """Return a function that changes the value at a path of an object, if there is one."""
+    """Return a function that changes the value at ``path`` of an object, if it exists."""
 
     def changed(value: Any, rest: tuple[str, ...] = path) -> Any:
         if not rest:
@@ -78,7 +78,7 @@ def _basic_device(device: Object) -> Object:
 def _exact_request(request: Object) -> Object:
     shared = {key: value for key, value in request.items() if key in _OF_BOTH}
     exactly = {key: value for key, value in request.items() if key not in _OF_BOTH}
-    # An empty name or number means the same as a missing field.
+    # An empty name or number is the same as a missing field.
     is_set = any(value not in ("", 0) or value is False for value in exactly.values())
     return {**shared, "exactly": exactly} if is_set else shared
 
@@ -89,7 +89,7 @@ def _flat_request(request: Object) -> Object:
 
 
 def path_in(api_version: str, path: str) -> str:
-    """Return the path of a field in a version; ``path`` is its path in the stored version."""
+    """Return the path of a field in a version. ``path``: its path in the stored version."""
     if api_version != _BETA1:
         return path
     path = path.replace(".exactly.", ".")
@@ -137,4 +137,4 @@ _CONVERSIONS: Final[Mapping[tuple[str, str], tuple[_Convert, _Convert]]] = {
         _renamed({new: old for old, new in _EVENT_FIELDS.items()}),
     ),
 }
-"""Functions to and from the stored version, by kind and ``apiVersion``."""
+"""Conversions to and from the stored version, by kind and ``apiVersion``."""

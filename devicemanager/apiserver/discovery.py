@@ -1,4 +1,4 @@
-"""Discovery documents: ``/api``, ``/apis``, a group, and the resources of a version."""
+"""Discovery documents: ``/api``, ``/apis``, API groups, and the resources of a version."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _SUBRESOURCE_VERBS: Final = {"status": ("get", "patch", "update")}
 
 
 def document(path: str, kinds: Kinds) -> dict[str, Any] | None:
-    """Return the discovery document at a path; None if there is none.
+    """Return the discovery document at a path; None if the path has none.
 
-    Clients request aggregated discovery first, and accept these documents instead.
+    Clients request aggregated discovery first. This server does not have it, so they accept these
+    documents.
     """
     parts = path.strip("/").split("/")
     if parts[0] not in ("api", "apis") or len(parts) > 3:
@@ -44,7 +45,7 @@ def document(path: str, kinds: Kinds) -> dict[str, Any] | None:
 
 
 def _groups(kinds: Kinds) -> dict[str, list[str]]:
-    """Return the versions of each group, preferred one first."""
+    """Return the versions of each group; the preferred version is first."""
     found: dict[str, list[str]] = {}
     for kind in kinds.all():
         for api_version in kinds.versions(kind):
@@ -58,7 +59,7 @@ def _groups(kinds: Kinds) -> dict[str, list[str]]:
 def _group(name: str, versions: list[str]) -> dict[str, Any]:
     rows = [
         {"groupVersion": each, "version": each.rpartition("/")[2]}
-        # Stable versions come first, also if only one kind of the group has them.
+        # Stable versions come first, even if only one kind of the group has them.
         for each in sorted(versions, key=lambda each: "alpha" in each or "beta" in each)
     ]
     return {"name": name, "versions": rows, "preferredVersion": rows[0]}

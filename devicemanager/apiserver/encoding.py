@@ -1,4 +1,4 @@
-"""Stored objects as JSON, in the version of a request."""
+"""Encode stored objects as JSON, in the version of a request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def object_text(named: Target, stored: Stored) -> bytes:
 
 
 def _item(named: Target, stored: Stored) -> bytes:
-    """Return an object of a list as JSON, in the version of a request."""
+    """Return an item of a list as JSON, in the version of a request."""
     if named.api_version == named.kind.api_version:
         return stored.item
     found = from_stored(named.kind, named.api_version, stored.value)
@@ -29,7 +29,7 @@ def _item(named: Target, stored: Stored) -> bytes:
 
 
 _OF_LIST: Final = ("apiVersion", "kind")
-"""Fields that only a list itself has."""
+"""Fields that list items lack: only the list has them."""
 
 
 def list_text(named: Target, metadata: Object, found: Sequence[Stored]) -> bytes:

@@ -1,4 +1,4 @@
-"""Error responses of the API server, with the texts of a real API server."""
+"""Error responses, with the messages of a real API server."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class StatusError(Exception):
 
 @contextlib.contextmanager
 def as_status() -> Iterator[None]:
-    """Turn any exception that a request causes into a StatusError, so that each gets a response.
+    """Convert any exception in a request to a StatusError, so that each request gets a response.
 
     A real API server also responds with 500 if its handler panics.
     """
@@ -96,14 +96,16 @@ class PageNotFound(StatusError):
 
 
 def not_allowed() -> StatusError:
-    """Return the error 405 for a method that a path does not have."""
+    """Return the error 405: the path does not support the method."""
     text = "the server does not allow this method on the requested resource"
     return StatusError(405, text, details={})
 
 
 def patch_rejected(error: ValueError) -> StatusError:
-    """Return the error 422 for a patch that cannot be applied. As on a real API server, the text
-    does not name the reason."""
+    """Return the error 422: a patch cannot be applied.
+
+    As on a real API server, the message does not say why.
+    """
     found = StatusError(
         422, "the server rejected our request due to an error in our request", details={}
     )
@@ -112,25 +114,25 @@ def patch_rejected(error: ValueError) -> StatusError:
 
 
 def not_found(target: Target) -> StatusError:
-    """Return the error 404 for an object that does not exist."""
+    """Return the error 404: the object does not exist."""
     message = f'{target.kind.qualified} "{target.name}" not found'
     return StatusError(404, message, details=_details(target, target.name))
 
 
 def already_exists(target: Target, name: str) -> StatusError:
-    """Return the error 409 for an object whose name is already in use."""
+    """Return the error 409: the name is already in use."""
     message = f'{target.kind.qualified} "{name}" already exists'
     return StatusError(409, message, "AlreadyExists", _details(target, name))
 
 
 def conflict(target: Target, why: str) -> StatusError:
-    """Return the error 409 for an object whose UID or version is not the expected one."""
+    """Return the error 409: the object's UID or version is not the expected one."""
     what = f'Operation cannot be fulfilled on {target.kind.qualified} "{target.name}"'
     return StatusError(409, f"{what}: {why}", details=_details(target, target.name))
 
 
 def precondition_failed(target: Target, wanted: str, found: str) -> StatusError:
-    """Return the error 409 for an update with a UID that is not the object's one."""
+    """Return the error 409: an update has a UID that differs from the object's."""
     key = "/".join(filter(None, (target.kind.plural, target.namespace, target.name)))
     return conflict(
         target,
@@ -141,8 +143,10 @@ def precondition_failed(target: Target, wanted: str, found: str) -> StatusError:
 
 
 def deletion_rejected(target: Target, field: str, wanted: str, found: str) -> StatusError:
-    """Return the error 409 for a deletion with a UID or ResourceVersion that is not the object's
-    one (``BeforeDelete`` of ``k8s.io/apiserver``)."""
+    """Return the error 409: a deletion has a UID or version that differs from the object's.
+
+    Source: ``BeforeDelete`` of ``k8s.io/apiserver``.
+    """
     kind = target.kind
     what = f"{kind.name}.{kind.group}" if kind.group else kind.name
     happened = "deleted and then recreated" if field == "UID" else "modified"
@@ -157,7 +161,7 @@ def deletion_rejected(target: Target, field: str, wanted: str, found: str) -> St
 
 
 def invalid(target: Target, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """Return the error 422 for an object that breaks rules."""
+    """Return the error 422: the object violates rules."""
     kind = target.kind
     what = f"{kind.name}.{kind.group}" if kind.group else kind.name
     causes = [{"reason": each.reason, "message": each.text, "field": each.field} for each in errors]
@@ -170,13 +174,13 @@ def invalid(target: Target, name: str, errors: Sequence[FieldError]) -> StatusEr
 
 
 def update_rejected(target: Target, error: FieldError) -> StatusError:
-    """Return the error 422 for an update that the storage rejects. The error names the resource."""
+    """Return the error 422: the storage rejects the update. The message names the resource."""
     kind = attrs.evolve(target.kind, name=target.kind.plural)
     return invalid(attrs.evolve(target, kind=kind), target.name, [error])
 
 
 def undecodable(target: Target, reason: str, body: bytes) -> StatusError:
-    """Return the error 400 for a body that is not an object in the encoding of the request."""
+    """Return the error 400: the body is not an object in the request's encoding."""
     kind = target.kind.name
     return StatusError(
         400,
@@ -199,7 +203,7 @@ def _details(target: Target, name: str) -> dict[str, Any]:
 
 
 def deleted(target: Target, uid: str) -> dict[str, Any]:
-    """Return the ``metav1.Status`` for an object that was deleted."""
+    """Return the ``metav1.Status`` of a successful deletion."""
     return {
         "kind": "Status",
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Fault injection of the fake API server. At the start, no fault is set."""
+"""Fault injection in the fake API server. Initially no fault is set."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Failure:
 
 
 class Faults:
-    """Set of faults that can be changed while the server handles requests. Thread-safe."""
+    """Faults to inject; tests can change them at any time. Thread-safe."""
 
     def __init__(self, seed: int = 0) -> None:
         self._lock = threading.Lock()
@@ -42,9 +42,9 @@ class Faults:
         self.slow = 0.0
         """Delay of each response, in seconds."""
         self.silent = False
-        """True if the server accepts requests but does not respond, and streams send nothing."""
+        """True to accept requests without responding. Open watches send nothing."""
         self.second_writer: Callable[[Request], bool] = lambda request: False
-        """Function that returns True for an update or patch before which the server changes the
+        """Function that selects updates and patches. Before a selected one, the server changes the
         object, as another client would."""
 
     def fail(
@@ -75,7 +75,7 @@ class Faults:
         """Return the status code with which a request must fail; None if no fault fires."""
         with self._lock:
             for each in self._failures:
-                # A failure that has fired ``times`` times stays in the list and is skipped.
+                # A failure that has fired ``times`` times stays in the list but is skipped.
                 if each.left == 0 or not each.matches(request):
                     continue
                 if self._random.random() < each.probability:

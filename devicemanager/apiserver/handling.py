@@ -1,4 +1,4 @@
-"""Handling of one request of the fake API server: a response, or the events of a watch."""
+"""Handle one request: return a response, or start a watch."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from devicemanager.apiserver.kinds import Target
 from devicemanager.apiserver.list_options import (
     check_list,
     number,
+    start,
     version,
     wants_initial_events,
 )
@@ -61,7 +62,7 @@ class HttpRequest:
     body: Any
     """The object in the body, or the steps of a JSON patch."""
     is_dry: bool = False
-    """True if nothing must be stored."""
+    """True for a dry run: the server stores nothing."""
 
     @property
     def verb(self) -> str:
@@ -76,7 +77,7 @@ class HttpRequest:
 
     @property
     def for_faults(self) -> Request:
-        """Properties of the request, by which a fault selects requests."""
+        """Properties by which a fault selects requests."""
         named = self.target
         return Request(self.verb, named.kind.plural, named.namespace, named.name, named.subresource)
 
@@ -97,7 +98,7 @@ Response = tuple[int, bytes]
 
 
 class RequestHandler:
-    """Handler of all requests to the fake API server. Thread-safe."""
+    """Handle requests to the fake API server. Thread-safe."""
 
     def __init__(
         self,
@@ -150,7 +151,7 @@ class RequestHandler:
         """Raise StatusError if a permission is missing or a fault fires."""
         if user := request.headers.get("Impersonate-User"):
             self._impersonate("users", user)
-            # As on a real server, users and groups need separate permissions.
+            # As on a real server, impersonating users and groups needs separate permissions.
             self._impersonate("groups", request.headers.get("Impersonate-Group", ""))
         node = node_of(user)
         if node is not None:
@@ -189,7 +190,7 @@ class RequestHandler:
         return 200, object_text(request.target, self._write(request))
 
     def _dry_run(self) -> RequestHandler:
-        """Return a handler on a copy of all objects."""
+        """Return a handler that works on a copy of all objects."""
         found = copy.copy(self)
         found.registry = self.registry.copied()
         return found
@@ -219,11 +220,11 @@ class RequestHandler:
         with store.lock:
             version = store.version
             found = store.all(request.target.kind, request.target.namespace)
-        # Objects are selected before paging, because the continue token counts matching objects.
+        # Select objects before paging, because the continue token counts matching objects.
         found = [each for each in found if chosen(each.value)]
-        first = number(request.query, "continue")
-        limit = number(request.query, "limit")
-        last = first + limit if limit else len(found)
+        first, limit = start(request.query), number(request.query, "limit")
+        # As on a real server, a negative limit has no effect.
+        last = first + limit if limit > 0 else len(found)
         metadata = {"resourceVersion": str(version)}
         if last < len(found):
             metadata["continue"] = str(last)
@@ -244,7 +245,7 @@ class RequestHandler:
         return 201, b'{"kind":"Status","apiVersion":"v1","status":"Success"}'
 
     def _given(self, request: HttpRequest) -> Object:
-        """Return the object in the body, in the version in which it is stored."""
+        """Return the object in the body, converted to the stored version."""
         named = request.target
         check_kind(named, request.body)
         is_strict = request.query.get("fieldValidation") == "Strict"
@@ -263,7 +264,7 @@ class RequestHandler:
         version = (given.get("metadata") or {}).get("resourceVersion")
 
         def patched(old: Object) -> Object:
-            # A patch is written for the version of the request.
+            # Apply a patch to the version of the request, for which it was written.
             try:
                 new = patch(from_stored(named.kind, named.api_version, old), request.body)
             except PatchError as error:
@@ -279,7 +280,7 @@ class RequestHandler:
         return self.registry.delete(request.target, options)
 
     def _deleted(self, request: HttpRequest) -> bytes:
-        """Delete an object. Return it if it stays, or if its kind is one of ``_RETURNED``."""
+        """Delete an object. Return it if it still exists, or if its kind is in ``_RETURNED``."""
         target = request.target
         last = self._delete(request)
         is_there = self.registry.store.get(target.kind, target.namespace, target.name)
@@ -288,7 +289,7 @@ class RequestHandler:
         return json.dumps(deleted(target, last.value["metadata"]["uid"])).encode()
 
     def _delete_collection(self, request: HttpRequest) -> bytes:
-        """Delete all objects that the selectors choose, and return the list of them."""
+        """Delete all objects that match the selectors. Return them as a list."""
         named, chosen = request.target, request.selector()
         if named.kind.namespaced and not named.namespace:
             raise not_allowed()
@@ -303,7 +304,7 @@ class RequestHandler:
         return list_text(named, {"resourceVersion": str(self.registry.store.version)}, found)
 
     def watch(self, request: HttpRequest) -> Watch:
-        """Return the watch that a request starts. Raises StatusError for an invalid selector."""
+        """Start a watch. Raises StatusError for an invalid selector."""
         since = version(request.query)
         seconds = number(request.query, "timeoutSeconds") or 1800
         chosen = request.selector()

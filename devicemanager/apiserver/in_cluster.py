@@ -1,8 +1,8 @@
-"""Files that a program in a pod reads to reach the API server, and the certificate of the server.
+"""Files with which a program in a pod finds the API server, and the server's certificate.
 
-Programs that know only the in-cluster configuration read ``token``, ``ca.crt`` and ``namespace``
-in /var/run/secrets/kubernetes.io/serviceaccount, and the address in KUBERNETES_SERVICE_HOST and
-KUBERNETES_SERVICE_PORT (``rest.InClusterConfig`` of client-go).
+Programs that support only the in-cluster configuration read ``token``, ``ca.crt`` and ``namespace``
+in /var/run/secrets/kubernetes.io/serviceaccount. They read the address in KUBERNETES_SERVICE_HOST
+and KUBERNETES_SERVICE_PORT (``rest.InClusterConfig`` of client-go).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import attrs
 __all__ = ["DIRECTORY", "InCluster", "InClusterError"]
 
 DIRECTORY: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""Directory in which a program in a pod finds the files."""
+"""Directory of these files in a pod."""
 _NAMES: Final = "IP:127.0.0.1,IP:::1,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default.svc"
 _DAYS: Final = "365"
 
 
 class InClusterError(ValueError):
-    """Error for files that cannot be created. The text is one line for the user."""
+    """The files cannot be created. The message is one line for the user."""
 
 
 @attrs.frozen
 class InCluster:
-    """A directory with ``token``, ``ca.crt`` and ``namespace``, and the server's TLS context."""
+    """Directory with ``token``, ``ca.crt`` and ``namespace``, and the server's TLS context."""
 
     directory: Path
     token: str
@@ -40,13 +40,14 @@ class InCluster:
 
     @classmethod
     def create(cls, directory: Path, namespace: str = "default") -> InCluster:
-        """Write the files; ``namespace`` is that of the pod.
+        """Write the files. ``namespace``: the namespace of the pod.
 
-        Raises InClusterError if openssl is missing or fails, and OSError for the directory.
+        Raises InClusterError if openssl is missing or fails, and OSError if the directory cannot be
+        written.
         """
         directory.mkdir(parents=True, exist_ok=True)
         token = secrets.token_urlsafe(32)
-        # The key is only for the server, so it is not beside the files that others read.
+        # Only the server needs the key. Keep it out of the directory that programs read.
         with tempfile.TemporaryDirectory() as private:
             key, certificate = Path(private, "tls.key"), directory / "ca.crt"
             _sign(key, certificate)
@@ -58,19 +59,19 @@ class InCluster:
 
     @property
     def authority(self) -> bytes:
-        """The certificate with which clients verify the server, as PEM."""
+        """CA certificate by which clients verify the server, as PEM."""
         return (self.directory / "ca.crt").read_bytes()
 
 
 def _write(path: Path, text: str) -> None:
-    # Created with these permissions, so that other users never see the token.
+    # Create the file with these permissions, so that other users can never read the token.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w") as file:  # noqa: PTH123 - a descriptor
         file.write(text)
 
 
 def _sign(key: Path, certificate: Path) -> None:
-    """Create a self-signed certificate, which clients also use as the CA certificate."""
+    """Create a self-signed certificate. Clients use it as the CA certificate, too."""
     openssl = shutil.which("openssl")
     if openssl is None:
         raise InClusterError("openssl is not installed: install it to create a certificate")

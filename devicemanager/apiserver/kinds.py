@@ -25,7 +25,7 @@ class Kind:
     name: str
     namespaced: bool = True
     others: tuple[str, ...] = ()
-    """Further values of ``apiVersion`` at which clients can read and write the objects."""
+    """Other values of ``apiVersion`` at which clients can read and write the objects."""
     subresources: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
     """Short names, such as ``po``."""
@@ -55,7 +55,7 @@ class Target:
     name: str = ""
     subresource: str = ""
     version: str = ""
-    """``apiVersion`` of the request; empty for the version in which objects are stored."""
+    """``apiVersion`` of the request; empty means the stored version."""
 
     @property
     def resource(self) -> str:
@@ -84,7 +84,7 @@ _ALL: Final = (
     Kind("", "v1", "nodes", "Node", namespaced=False, subresources=("status",), short=("no",)),
     Kind("", "v1", "namespaces", "Namespace", namespaced=False, short=("ns",)),
     Kind("", "v1", "pods", "Pod", subresources=("status", "binding", "eviction"), short=("po",)),
-    # Both groups have the same objects, with other names of fields.
+    # Both groups contain the same events, with different field names.
     Kind("", "v1", "events", "Event", others=("events.k8s.io/v1",), short=("ev",)),
     Kind("", "v1", "configmaps", "ConfigMap", short=("cm",)),
     Kind("", "v1", "secrets", "Secret"),
@@ -123,7 +123,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType({kind.plural: kind for kind 
 
 
 class Kinds:
-    """The resource types that a server knows: the built-in ones, and those of CRDs. Thread-safe."""
+    """The resource types that a server supports: built-in ones and those of CRDs. Thread-safe."""
 
     def __init__(self, hidden: Iterable[str] = ()) -> None:
         """Create the table.
@@ -135,7 +135,7 @@ class Kinds:
         self._kinds: tuple[Kind, ...] = _ALL
 
     def copied(self) -> Kinds:
-        """Return a table with the same kinds."""
+        """Return a copy of the table."""
         found = Kinds(self.hidden)
         found._kinds = self.all()
         return found
@@ -146,18 +146,18 @@ class Kinds:
             return self._kinds
 
     def add(self, kind: Kind) -> None:
-        """Add a kind; it replaces one of the same group and plural name."""
+        """Add a kind. It replaces a kind with the same group and plural name."""
         with self._lock:
             others = [each for each in self._kinds if each.qualified != kind.qualified]
             self._kinds = (*others, kind)
 
     def remove(self, qualified: str) -> None:
-        """Remove the kind with a name such as ``jobs.batch``, if there is one."""
+        """Remove the kind with a qualified name such as ``jobs.batch``, if it exists."""
         with self._lock:
             self._kinds = tuple(each for each in self._kinds if each.qualified != qualified)
 
     def define(self, definition: Mapping[str, Any]) -> Kind:
-        """Add the kind that a CustomResourceDefinition names, and return it.
+        """Add the kind of a CustomResourceDefinition, and return it.
 
         Raises ValueError if the definition has no group, names or served version.
         """
@@ -183,7 +183,8 @@ class Kinds:
         return None
 
     def versions(self, kind: Kind) -> list[str]:
-        """Return the values of ``apiVersion`` at which a kind is served, preferred one first."""
+        """Return the values of ``apiVersion`` at which a kind is served; the preferred one is
+        first."""
         return [each for each in (kind.api_version, *kind.others) if each not in self.hidden]
 
     def target(self, path: str) -> Target | None:

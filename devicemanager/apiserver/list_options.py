@@ -7,10 +7,11 @@ from typing import Final
 
 from devicemanager.apiserver.errors import StatusError, invalid
 from devicemanager.apiserver.kinds import Kind, Target
+from devicemanager.core.printable import printable
 from devicemanager.objects.dra import FieldError
 from devicemanager.objects.dra.errors import forbidden, unsupported
 
-__all__ = ["check_list", "number", "version", "wants_initial_events"]
+__all__ = ["check_list", "number", "start", "version", "wants_initial_events"]
 
 _MATCH: Final = "resourceVersionMatch"
 _INITIAL: Final = "sendInitialEvents"
@@ -21,7 +22,8 @@ _Query = Mapping[str, str]
 
 
 def number(query: _Query, name: str) -> int:
-    """Return a number in a query; 0 if it is missing. Raises StatusError if it is not a number."""
+    """Return a number from a query; 0 if it is missing. Raises StatusError for an invalid
+    number."""
     text = query.get(name) or "0"
     try:
         return int(text)
@@ -30,14 +32,23 @@ def number(query: _Query, name: str) -> int:
         raise StatusError(400, reason) from None
 
 
+def start(query: _Query) -> int:
+    """Return the position in the list at which a page starts, from the token ``continue``; 0 if it
+    is missing. Raises StatusError for a token that no list has returned."""
+    text = query.get("continue") or "0"
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    raise StatusError(400, f"continue key is not valid: {printable(text, 40)!r}")
+
+
 def version(query: _Query) -> int:
-    """Return ``resourceVersion``; 0 if it is missing. Raises StatusError if it is not a number."""
+    """Return ``resourceVersion``; 0 if it is missing. Raises StatusError for an invalid number."""
     text = query.get("resourceVersion") or "0"
     if text.isdecimal():
         return int(text)
     reason = f'strconv.ParseUint: parsing "{text}": invalid syntax'
     text = f'resourceVersion: Invalid value: "{text}": {reason}'
-    # As on a real API server, this client error has the status of a server error.
+    # As on a real API server, this client error has the status 500.
     raise StatusError(500, text, reason="")
 
 
@@ -72,7 +83,7 @@ def _broken_initial_events(match: str | None, *, watch_list: bool) -> list[Field
 
 
 def check_list(query: _Query) -> None:
-    """Raise StatusError for options that a list cannot have."""
+    """Raise StatusError for options that are not allowed in a list."""
     if _INITIAL in query:
         raise _rejected(forbidden(_INITIAL, f"{_INITIAL} is forbidden for list"))
     match = query.get(_MATCH, "")

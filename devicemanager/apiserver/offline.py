@@ -1,4 +1,4 @@
-"""Objects of resource.k8s.io in files: the checks of the API server, without a server."""
+"""Check objects of resource.k8s.io in files, as the API server does, but without a server."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Problem:
 
     kind: str
     name: str
-    """Name with the namespace, as ``namespace/name``."""
+    """``namespace/name``."""
     field: str
-    """Path of the field; empty for an object that cannot be decoded."""
+    """Path of the field; empty if the object cannot be decoded."""
     text: str
 
     def __str__(self) -> str:
@@ -35,17 +35,17 @@ class Problem:
 
 @attrs.define
 class Report:
-    """Result of the checks of several objects."""
+    """Results of the checks."""
 
     checked: int = 0
-    """Number of objects of resource.k8s.io."""
+    """Number of checked objects of resource.k8s.io."""
     problems: list[Problem] = attrs.Factory(list)
     notes: list[str] = attrs.Factory(list)
-    """Probable mistakes that the API server accepts."""
+    """Probable mistakes that the API server would accept."""
 
 
 def listed(value: Any) -> Iterator[Object]:
-    """Yield an object, or the objects of a list such as a ``ResourceSliceList``."""
+    """Yield an object, or the items of a list such as a ``ResourceSliceList``."""
     if not isinstance(value, Mapping):
         yield {"kind": "", "value": value}
         return
@@ -53,7 +53,7 @@ def listed(value: Any) -> Iterator[Object]:
     if not kind.endswith("List") or not isinstance(value.get("items"), list):
         yield dict(value)
         return
-    # The items of a list from an API server have no kind of their own.
+    # Items of a list from an API server have no kind.
     version = str(value.get("apiVersion", ""))
     own = {} if kind == "List" else {"apiVersion": version, "kind": kind[:-4]}
     for each in value["items"]:
@@ -61,7 +61,10 @@ def listed(value: Any) -> Iterator[Object]:
 
 
 def check_objects(values: Iterable[Object], rules: ResourceRules | None = None) -> Report:
-    """Check objects as for their creation, and the status of a claim as for an update."""
+    """Check each object as the API server does when it is created.
+
+    The status of a claim is checked as in an update.
+    """
     values = list(values)
     checker = _Checker(rules or ResourceRules(), _admin_labels(values))
     for each in values:
@@ -71,7 +74,7 @@ def check_objects(values: Iterable[Object], rules: ResourceRules | None = None) 
 
 
 def _admin_labels(values: list[Object]) -> dict[str, Mapping[str, str]]:
-    """Return the labels of each namespace that the files have."""
+    """Return the labels of each namespace in the files."""
     found = [each.get("metadata") or {} for each in values if each.get("kind") == "Namespace"]
     return {each.get("name", ""): each.get("labels") or {} for each in found}
 
@@ -143,7 +146,7 @@ class _Checker:
             self._devices[spec.get("driver", ""), pool, each.get("name", "")] = each
 
     def compare_capacity(self) -> None:
-        """Note consumed capacity whose name is not that of the device in a slice."""
+        """Warn about consumed capacity that the device's slice does not name."""
         for claim in self._claims:
             allocation = claim["status"].get("allocation") or {}
             results = (allocation.get("devices") or {}).get("results") or ()
@@ -164,7 +167,7 @@ class _Checker:
 
 
 _ADMIN: Mapping[str, str] = {"resource.kubernetes.io/admin-access": "true"}
-"""Labels of a namespace that the files do not have."""
+"""Labels of a namespace that is not in the files."""
 
 
 def _capacity(device: Object) -> list[str]:

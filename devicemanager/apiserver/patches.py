@@ -1,4 +1,4 @@
-"""Patches of objects: JSON merge patch, strategic merge patch and JSON patch."""
+"""Apply patches: JSON merge patch, strategic merge patch and JSON patch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["PATCHES", "PatchError", "json_patch", "merge", "strategic_merge"]
 
 
 class PatchError(ValueError):
-    """Error for a JSON patch that cannot be applied to an object."""
+    """The JSON patch cannot be applied to the object."""
 
 
 # -- merge patches ---------------------------------------------------------------------
@@ -26,15 +26,17 @@ _MERGE_KEYS: Final[Mapping[str, str]] = {
     "volumes": "name",
     "env": "name",
 }
-"""Field that identifies an element, for each list that a strategic merge patch merges element by
-element. All other lists, such as container statuses and taints, are replaced (``patchStrategy`` in
-``k8s.io/api``)."""
+"""The key field of each list that a strategic merge patch merges element by element.
+
+It replaces all other lists, such as container statuses and taints (``patchStrategy`` in
+``k8s.io/api``).
+"""
 
 _SETS: Final = frozenset({"finalizers"})
 
 
 def merge(old: Any, patch: Any) -> Any:
-    """Return ``old`` after a JSON merge patch (RFC 7386). The arguments are not modified."""
+    """Apply a JSON merge patch (RFC 7386) and return the result. The arguments do not change."""
     if not isinstance(patch, dict):
         return patch
     found = dict(old) if isinstance(old, dict) else {}
@@ -47,7 +49,8 @@ def merge(old: Any, patch: Any) -> Any:
 
 
 def strategic_merge(old: Any, patch: Any) -> Any:
-    """Return the mapping ``old`` after a strategic merge patch. The arguments are not modified."""
+    """Apply a strategic merge patch to a mapping and return the result. The arguments do not
+    change."""
     if patch.get("$patch") == "replace":
         return {key: value for key, value in patch.items() if key != "$patch"}
     found = dict(old) if isinstance(old, dict) else {}
@@ -90,7 +93,7 @@ def _merged_list(by: str, old: list[Any], new: list[Any]) -> list[Any]:
 
 
 def json_patch(old: Any, steps: Any) -> Any:
-    """Return ``old`` after a JSON patch (RFC 6902). The arguments are not modified.
+    """Apply a JSON patch (RFC 6902) and return the result. The arguments do not change.
 
     Raises PatchError if a step cannot be applied.
     """
@@ -125,7 +128,8 @@ def _apply(root: dict[str, Any], step: Mapping[str, Any]) -> None:
 
 
 def _parent(root: dict[str, Any], path: str) -> tuple[Any, Any]:
-    """Return the object or list that has the last part of a path, and its key or index."""
+    """Return the object or list that contains the last part of a path, and its key or index
+    there."""
     *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
     at: Any = root
     for part in parents:
@@ -162,4 +166,4 @@ PATCHES: Final = {
     "application/strategic-merge-patch+json": strategic_merge,
     "application/json-patch+json": json_patch,
 }
-"""Function that applies a patch, by content type."""
+"""Functions that apply a patch, by content type."""

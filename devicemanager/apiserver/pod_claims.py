@@ -1,7 +1,7 @@
-"""Claims of pods that the scheduler binds: devices for them, reservations, extended resources.
+"""Claims of the pods to schedule: allocation, reservation, extended resources.
 
-In:  pods that wait for a node, and the slices, classes and claims of a server.
-Out: a ``Plan`` for a pod on a node: the claims and their devices; written by ``commit``.
+In:  a pending pod and a node; the slices, classes and claims of a server.
+Out: a ``Plan``: the claims and their allocations. ``commit`` writes it to the server.
 """
 
 from __future__ import annotations
@@ -31,29 +31,30 @@ _CLAIMS = "resourceclaims"
 
 @attrs.frozen
 class Plan:
-    """Claims of a pod on a node."""
+    """Allocations for the claims of a pod on a node."""
 
     pod: Object
     node: str
     allocated: tuple[Object, ...]
-    """Claims that have devices already."""
+    """Claims that are already allocated."""
     new: tuple[tuple[Object, AllocationResult], ...]
-    """Claims that get devices. The claim for extended resources does not exist yet."""
+    """Claims with their new allocations. The claim for extended resources does not exist yet."""
     extended: ExtendedClaim | None
 
 
 class PodClaims:
-    """Claims of pods on one server, as they are now."""
+    """Snapshot of the claims on one server, for scheduling pods."""
 
     def __init__(self, server: FakeApiServer, resources: Mapping[str, str]) -> None:
-        """``resources``: the device class of each extended resource that DRA can serve."""
+        """``resources``: device class of each extended resource that DRA can serve."""
         self._server = server
         self._resources = resources
         self._allocator = Allocator(server.all("resourceslices"), server.all("deviceclasses"))
         self._claims = {_key(claim): claim for claim in server.all(_CLAIMS)}
 
     def why_not(self, pod: Object) -> str | None:
-        """Return why the claims of a pod cannot be used on any node now; None if they can."""
+        """Return the reason why the pod's claims cannot be used on any node now; None if they
+        can."""
         for entry, name in dra_pods.claim_names(pod).items():
             if name is None:
                 return f"waiting for the ResourceClaim of {entry}"
@@ -65,7 +66,7 @@ class PodClaims:
         return None
 
     def plan(self, pod: Object, node: Object) -> Plan | str:
-        """Return devices for the claims of a pod on a node, or why there are none.
+        """Plan the claims of a pod on a node. Return the reason if that is impossible.
 
         Raises ClaimsError for an error that does not depend on the node.
         """
@@ -94,7 +95,7 @@ class PodClaims:
         return Plan(pod, target.name, tuple(allocated), new, extended)
 
     def commit(self, plan: Plan) -> None:
-        """Write the devices and the reservations of a plan. Raises StatusError."""
+        """Write the allocations and reservations of a plan. Raises StatusError."""
         for claim, result in plan.new:
             if claim["metadata"]["name"] == NO_NAME:
                 claim = self._create(plan, claim)
@@ -105,7 +106,7 @@ class PodClaims:
                 self._change(claim, lambda value: dra_pods.reserved(value, plan.pod), "status")
 
     def is_ready(self, plan: Plan) -> bool:
-        """True if no device of a plan has binding conditions that must be met first."""
+        """True unless a device of the plan has binding conditions that are not yet met."""
         return not any(
             each.get("bindingConditions")
             for _, result in plan.new
@@ -113,7 +114,7 @@ class PodClaims:
         )
 
     def _create(self, plan: Plan, claim: Object) -> Object:
-        """Create the claim for the extended resources of a pod."""
+        """Create the claim for the pod's extended resources."""
         assert plan.extended is not None, "only the claim for extended resources has no name"
         named = {key: value for key, value in claim["metadata"].items() if key != "name"}
         claim = self._server.create(
@@ -143,7 +144,7 @@ class PodClaims:
 def served_by_dra(pod: Object, node: Object, resources: Mapping[str, str]) -> dict[str, str]:
     """Return the extended resources of a pod that DRA serves on a node, with their classes.
 
-    While a device plugin has allocatable devices of a resource, the plugin serves it.
+    A resource with allocatable devices of a device plugin is served by the plugin instead.
     """
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     containers = [

@@ -1,11 +1,11 @@
 """Bodies in the protobuf encoding of Kubernetes, converted to and from API objects.
 
-A body is the frame ``k8s`` NUL, then a ``runtime.Unknown`` with kind, version and the message of
-the object. The result has the form of the API's JSON, which is not protobuf's JSON: an int64 is a
-number, a Quantity and a Time are strings, and empty fields are absent.
+A body is the prefix ``k8s`` NUL, then a ``runtime.Unknown`` with kind, version and the object's
+message. Decoded objects have the form of the API's JSON, which differs from protobuf's JSON: an
+int64 is a number, a Quantity and a Time are strings, and empty fields are omitted.
 
-Go's protobuf encoder writes empty fields that are not pointers. The result has such a field only if
-Go's JSON has it, too.
+Go's protobuf encoder also writes empty fields. A decoded object contains an empty field only if
+Go's JSON encoder writes it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _MESSAGES: Final[Mapping[tuple[str, str], type[Message]]] = {
 
 
 class ProtobufError(ValueError):
-    """Error for a body that cannot be decoded, or an object that has no message."""
+    """The body cannot be decoded, or the object's kind has no message."""
 
 
 def descriptor(api_version: str, kind: str) -> Descriptor | None:
@@ -80,7 +80,7 @@ def has_message(api_version: str, kind: str) -> bool:
 def decode(body: bytes) -> dict[str, Any]:
     """Return the object in a body, with ``apiVersion`` and ``kind``.
 
-    Raises ProtobufError if the body has no frame, a broken message or an unknown kind.
+    Raises ProtobufError for a missing prefix, an invalid message, and an unknown kind.
     """
     if not body.startswith(_MAGIC):
         raise ProtobufError(
@@ -89,7 +89,7 @@ def decode(body: bytes) -> dict[str, Any]:
     try:
         frame = k8s.Unknown.FromString(body[len(_MAGIC) :])
         api_version, kind = frame.typeMeta.apiVersion, frame.typeMeta.kind
-        # Options can have the version of any group.
+        # Options, such as DeleteOptions, can have the version of any group.
         type_ = k8s.DeleteOptions if kind == "DeleteOptions" else _MESSAGES.get((api_version, kind))
         if type_ is None:
             raise ProtobufError(
@@ -106,7 +106,7 @@ def decode(body: bytes) -> dict[str, Any]:
 def encode(value: Mapping[str, Any]) -> bytes:
     """Return the body for an object with ``apiVersion`` and ``kind``.
 
-    Unknown fields are left out, as in a real API server. Raises ProtobufError if its kind has no
+    Unknown fields are omitted, as by a real API server. Raises ProtobufError if its kind has no
     message or a field has a wrong type.
     """
     api_version, kind = str(value.get("apiVersion", "")), str(value.get("kind", ""))
@@ -122,9 +122,9 @@ def encode(value: Mapping[str, Any]) -> bytes:
 # -- from messages ---------------------------------------------------------------------
 
 Field = Any
-"""Descriptor of a field; protobuf's implementations have separate types for it."""
+"""Descriptor of a field. Its class depends on the protobuf implementation."""
 Descriptor = Any
-"""Descriptor of a message, likewise."""
+"""Descriptor of a message. Its class depends on the protobuf implementation."""
 
 INLINE: Final = "deviceConfiguration"
 """Message field whose own fields are inlined in JSON."""
@@ -139,7 +139,7 @@ KEEP_EMPTY: Final = frozenset(
         *("Preconditions.uid", "Preconditions.resourceVersion"),
     }
 )
-"""String fields that are pointers in Go, so that an empty string is a value."""
+"""String fields that are pointers in Go. In these, an empty string counts as a value."""
 
 DROP_ZERO: Final = frozenset(
     {
@@ -149,7 +149,7 @@ DROP_ZERO: Final = frozenset(
         *("Event.count", "NewEvent.deprecatedCount", "BetaResourceSliceSpec.allNodes"),
     }
 )
-"""Fields that Go's JSON leaves out if they are zero or false."""
+"""Fields that Go's JSON encoder omits if they are zero or false."""
 
 
 def _object(message: Message) -> dict[str, Any]:
@@ -175,14 +175,14 @@ def value_of_map(field: Field) -> Field | None:
 
 
 def field_type(field: Field) -> str:
-    """Return the name of a field's message; empty for other types."""
+    """Return the name of a field's message; empty if its type is not a message."""
     return "" if field.message_type is None else field.message_type.name
 
 
 def _is_absent(field: Field, value: Any) -> bool:
     name = f"{field.containing_type.name}.{field.name}"
     if type_ := field_type(field):
-        # The zero time is written as an empty message, and a missing extension without bytes.
+        # Go encodes the zero time as an empty message, and a missing extension without bytes.
         special = type_ in ("Time", "MicroTime", "RawExtension", "FieldsV1")
         return special and not value.ByteSize()
     if isinstance(value, str):
@@ -235,7 +235,7 @@ def _fill(message: Message, value: Any, path: str) -> None:
 
 
 def _fields(message: Message, value: Mapping[str, Any]) -> Iterator[tuple[Field, Any, str]]:
-    """Yield the fields of a message that have a value, with the value and the name in JSON."""
+    """Yield the fields of a message that have a value: descriptor, value, JSON name."""
     for field in message.DESCRIPTOR.fields:
         if field.name == INLINE:
             yield field, value, field.name

@@ -51,7 +51,7 @@ _IMMUTABLE: Final = (
 
 
 def timestamp(seconds: float = 0) -> str:
-    """Return the current time plus ``seconds``, as the text of a ``metav1.Time``."""
+    """Return the time in ``seconds`` from now, in the format of ``metav1.Time``."""
     return times.timestamp(time.time() + seconds)
 
 
@@ -61,7 +61,7 @@ def is_terminal(pod: Mapping[str, Any]) -> bool:
 
 
 class Registry:
-    """Store of objects that applies the API server's rules to every change.
+    """Apply the API server's rules to every change of an object, then store it.
 
     Methods raise StatusError if a rule is violated. Thread-safe.
     """
@@ -74,11 +74,11 @@ class Registry:
         stores_resource_health: bool = True,
         rules: ResourceRules | None = None,
     ) -> None:
-        """Create a registry on a store.
+        """Create a registry for a store.
 
-        ``kinds``: the known resource types; None for the built-in ones.
-        ``stores_resource_health``: True if the feature gate ResourceHealthStatus is on.
-        ``rules``: the rules for resource.k8s.io; None for those with the default feature gates.
+        ``kinds``: the known resource types; None for the built-in ones. ``stores_resource_health``:
+        True if the feature gate ResourceHealthStatus is on. ``rules``: rules for resource.k8s.io;
+        None for rules with the default feature gates.
         """
         self.store = store
         self.kinds = kinds or Kinds()
@@ -91,7 +91,7 @@ class Registry:
             self.create(Target(KINDS["namespaces"]), {"metadata": {"name": name}})
 
     def copied(self) -> Registry:
-        """Return a registry on a copy of the store, for a request that must change nothing."""
+        """Return a registry for a copy of the store, for a dry run."""
         return Registry(
             self.store.copied(),
             self.kinds.copied(),
@@ -117,8 +117,7 @@ class Registry:
             metadata["generation"] = 1
         self.rules.prepare(target, value)
         with self.store.lock:
-            # If a generated name is in use, another one is generated (``RetryGenerateName``,
-            # v1.32).
+            # If a generated name is in use, generate another one (``RetryGenerateName``, v1.32).
             for _ in range(_NAME_ATTEMPTS):
                 name = metadata["name"] = given_name or _generated(metadata)
                 self._check_rules(target, value)
@@ -138,7 +137,8 @@ class Registry:
             raise not_found(Target(namespaces, name=target.namespace))
 
     def _check_rules(self, target: Target, new: Object, old: Object | None = None) -> None:
-        """Raise the error 422 if an object has no name, or one of resource.k8s.io breaks a rule."""
+        """Raise the error 422 for an object without a name, or one that breaks a rule of
+        resource.k8s.io."""
         namespace = self.store.get(KINDS["namespaces"], "", target.namespace)
         labels = {} if namespace is None else namespace.value["metadata"].get("labels") or {}
         broken = self.rules.broken(target, new, old, labels)
@@ -148,7 +148,7 @@ class Registry:
             raise invalid(target, new["metadata"].get("name", ""), broken)
 
     def _define(self, value: Object) -> None:
-        """Serve the kind that a CustomResourceDefinition names."""
+        """Serve the kind that a CustomResourceDefinition defines."""
         if value["kind"] == "CustomResourceDefinition":
             try:
                 self.kinds.define(value)
@@ -199,18 +199,18 @@ class Registry:
         version: str | None = None,
         uid: str | None = None,
     ) -> Stored:
-        """Replace an object by the result of ``change`` on a copy of the object, atomically.
+        """Replace an object with ``change(copy of the object)``, atomically.
 
-        If the target is the status subresource, only changes of ``status`` are stored. If it is a
-        Pod or Node, all changes except those of ``status`` are stored. Raises the error 409 if
-        ``version``, or else the version in the result, is not the object's version, or if ``uid``
-        is not its UID. A change of the UID is the error 422.
+        For the status subresource, only changes of ``status`` are stored; for a Pod or Node, all
+        other changes. Raises the error 409 if ``version`` is not the object's version, or if
+        ``uid`` is not its UID. If ``version`` is None, the version in the result counts. A changed
+        UID is the error 422.
         """
         kind = target.kind
         with self.store.lock:
             stored = self._get(target)
             old = stored.value
-            # Copied, because readers and watches share stored objects.
+            # Readers and watches share stored objects, so change a copy.
             given = change(copy.deepcopy(old))
             version = version or given.get("metadata", {}).get("resourceVersion")
             if version and version != old["metadata"]["resourceVersion"]:
@@ -219,7 +219,7 @@ class Registry:
             new = self._merged(target, old, given)
             self._check_rules(target, new, old)
             new = self.rules.stored(target, new)
-            # As in etcd3 storage, a write without effect creates no version and no event.
+            # As in etcd3 storage, a write without a change creates no version and no event.
             if new == old:
                 return stored
             if _can_be_removed(new):
@@ -268,7 +268,7 @@ class Registry:
             is_pod = target.kind == KINDS["pods"]
             grace = _grace(old, options.get("gracePeriodSeconds")) if is_pod else 0
             before = old["metadata"].get("deletionGracePeriodSeconds")
-            # A second deletion can only shorten the grace period of the first one.
+            # A second deletion can only shorten the grace period.
             if before is not None and grace >= before > 0:
                 return self._get(target)
             new = {**old, "metadata": {**old["metadata"]}}
@@ -289,7 +289,7 @@ class Registry:
 
 
 _VERSIONED: Final = ("DeviceTaintRule", "resource.k8s.io/v1")
-"""Kind, and ``apiVersion`` of the request, whose updates must have a version."""
+"""Kinds and ``apiVersion`` values whose updates must contain a version."""
 
 
 def _check_same_namespace(target: Target, metadata: Object) -> None:
@@ -316,7 +316,7 @@ def _check_preconditions(target: Target, old: Object, wanted: Mapping[str, Any])
 
 def _grace(pod: Object, requested: int | None) -> int:
     seconds = pod["spec"].get("terminationGracePeriodSeconds") if requested is None else requested
-    # For such a pod, no kubelet has to stop containers.
+    # No kubelet has to stop containers of such a pod.
     if not pod["spec"].get("nodeName") or is_terminal(pod):
         return 0
     return _GRACE if seconds is None else max(0, int(seconds))
@@ -331,7 +331,7 @@ def _can_be_removed(value: Object) -> bool:
 
 
 def _generated(metadata: Mapping[str, Any]) -> str:
-    """Return a name that starts with ``generateName``; empty if that is missing."""
+    """Return a random name with the prefix ``generateName``; empty if there is no prefix."""
     base = str(metadata.get("generateName") or "")
     ending = "".join(secrets.choice(_NAME_LETTERS) for _ in range(5))
     return base[:_LONGEST_BASE] + ending if base else ""
@@ -344,7 +344,7 @@ def _set_defaults(kind: str, value: Object) -> None:
         spec.setdefault("restartPolicy", "Always")
         spec.setdefault("terminationGracePeriodSeconds", _GRACE)
     elif kind == "Node":
-        # The admission plugin TaintNodesByCondition also taints nodes that are created Ready.
+        # The admission plugin TaintNodesByCondition also taints nodes that are Ready when created.
         taints = value.setdefault("spec", {}).setdefault("taints", [])
         if NOT_READY["key"] not in (taint["key"] for taint in taints):
             taints.append(dict(NOT_READY))

@@ -1,4 +1,4 @@
-"""Log of requests, which tests can match against and wait for."""
+"""Log of requests. Tests search it and wait for requests."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LIMIT: Final = 10_000
 
 @attrs.frozen
 class LoggedRequest:
-    """A request that the server has answered, or a watch that it has started."""
+    """A request with its response, or a started watch."""
 
     method: str
     path: str
-    """Path with the query, as it was sent."""
+    """Path with query, as sent."""
     code: int
     """Status code of the response."""
     verb: str = ""
@@ -31,7 +31,7 @@ class LoggedRequest:
     namespace: str = ""
     name: str = ""
     version: str = ""
-    """``apiVersion`` of the request, such as ``resource.k8s.io/v1``."""
+    """``apiVersion`` in the path, such as ``resource.k8s.io/v1``."""
     selector: str = ""
     """Field selector."""
     agent: str = ""
@@ -39,10 +39,10 @@ class LoggedRequest:
     content: str = ""
     """``Content-Type`` of the body."""
     body: Any = attrs.field(default=None, repr=False)
-    """The body, decoded; None if there was none."""
+    """Decoded body; None if there was none."""
 
     def matches(self, fields: dict[str, Any]) -> bool:
-        """True if each field of ``fields`` has the given value."""
+        """True if each attribute in ``fields`` has the given value."""
         return all(getattr(self, name) == value for name, value in fields.items())
 
 
@@ -67,7 +67,7 @@ class RequestLog:
             self._requests.clear()
 
     def follow(self) -> Iterator[LoggedRequest]:
-        """Return an iterator over the requests from now on. It waits for the next one."""
+        """Return an endless iterator over future requests. It waits for each."""
         with self._changed:
             return self._after(self._added)
 

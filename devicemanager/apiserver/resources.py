@@ -33,7 +33,7 @@ HAVE_GENERATION: Final = frozenset({"ResourceSlice", "DeviceClass", "DeviceTaint
 
 
 def _check_selector(expression: str) -> str | None:
-    # Imported here, because most objects have no expressions.
+    # Imported here, because most objects contain no expressions.
     from devicemanager.claims.cel.dra import check_new_selector
     from devicemanager.claims.errors import ClaimsUnavailable
 
@@ -44,23 +44,25 @@ def _check_selector(expression: str) -> str | None:
 
 
 class ResourceRules:
-    """The rules for resource.k8s.io. Objects of other groups are not changed or checked."""
+    """Rules for resource.k8s.io. They do not apply to objects of other groups."""
 
     def __init__(self, gates: Iterable[str] = (), compile_: Compile = _check_selector) -> None:
         """``gates``: feature gates to enable (``objects.dra.GATES``); they are off by default.
 
-        ``compile_``: compiler of CEL expressions.
+        ``compile_``: function that checks a CEL expression.
         """
         self._gates = frozenset(gates)
         self._compile = compile_
 
     def prepare(self, target: Target, new: Object, old: Mapping[str, Any] | None = None) -> None:
-        """Drop disabled fields of an object that is created or, with ``old``, replaced, and set
-        its defaults."""
+        """Drop disabled fields of an object and set its defaults.
+
+        ``old``: the object that it replaces; None if it is created.
+        """
         if target.kind.group != RESOURCE_GROUP:
             return
         if old is None and target.kind.has_status:
-            # Only the subresource can set it.
+            # Only the status subresource can set it.
             new.pop("status", None)
         drop_disabled(target.kind.name, new, self._gates)
         spec = new.get("spec") or {}
@@ -76,7 +78,7 @@ class ResourceRules:
                 _set_rule_time(spec, (old or {}).get("spec") or {})
 
     def prepare_status(self, target: Target, new: Object, old: Mapping[str, Any]) -> None:
-        """Drop the fields of a new status that do not apply."""
+        """Drop disabled fields of a new status."""
         if target.kind.name == "ResourceClaim":
             drop_disabled("ResourceClaim", new, self._gates)
             drop_deallocated(new["status"], old.get("status") or {})
@@ -91,7 +93,7 @@ class ResourceRules:
         old: Mapping[str, Any] | None,
         labels: Mapping[str, str],
     ) -> list[FieldError]:
-        """Return the rules that an object breaks; ``labels`` are those of its namespace."""
+        """Return the rules that an object breaks. ``labels``: the labels of its namespace."""
         if target.kind.group != RESOURCE_GROUP:
             return []
         found = broken_rules(
@@ -105,14 +107,14 @@ class ResourceRules:
         return [_in_version(each, target.api_version) for each in found]
 
     def stored(self, target: Target, value: Object) -> Object:
-        """Return an object in the form in which a real API server returns it."""
+        """Return an object as a real API server returns it."""
         if target.kind.group != RESOURCE_GROUP:
             return value
         return pruned(value, target.kind.api_version, target.kind.name)
 
 
 def _in_version(error: FieldError, api_version: str) -> FieldError:
-    # Only declared rules are checked in the version of the request.
+    # In the version of the request, check only the declared rules.
     if not error.declared:
         return error
     return attrs.evolve(error, field=path_in(api_version, error.field))
@@ -140,7 +142,7 @@ def _set_times(taints: Any) -> None:
 
 
 def _set_rule_time(spec: Object, old: Mapping[str, Any]) -> None:
-    """Set the time of a rule's taint, and a new one if only its effect changes."""
+    """Set the time of the rule's taint. If only the effect changes, set a new time."""
     taint, before = spec.setdefault("taint", {}), old.get("taint") or {}
     taint.setdefault("timeAdded", before.get("timeAdded") or _now())
     is_other = before and taint.get("effect") != before.get("effect")

@@ -1,4 +1,4 @@
-"""A minimal scheduler, which considers resources, node selectors, taints and claims for devices."""
+"""A minimal scheduler: it considers resources, node selectors, taints and resource claims."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["schedule"]
 
 
 def schedule(server: FakeApiServer) -> None:
-    """Bind every pending pod to a node on which it fits.
+    """Bind each pending pod to a node where it fits.
 
-    Of several such nodes, choose the one with the smallest sum of pods and devices in use. The
-    claims of a pod get their devices first, and extended resources that no device plugin serves
-    on the node get a claim.
+    Of several such nodes, choose the one with the smallest sum of pods and devices in use. Before a
+    pod is bound, its claims are allocated. An extended resource that no device plugin serves on the
+    node gets a claim.
     """
     pods = server.all("pods")
     pending = [pod for pod in pods if not pod["spec"].get("nodeName") and _is_pending(pod)]
@@ -43,7 +43,7 @@ def schedule(server: FakeApiServer) -> None:
         except StatusError:  # the pod was deleted meanwhile, or its claims were changed
             continue
         if name is not None:
-            # Counted immediately, because the next pod of this loop must not get the same devices.
+            # Count the pod at once: the next pod of this loop must not get the same devices.
             used[name].update(_requests(pod))
 
 
@@ -54,7 +54,7 @@ def _bind(
     used: Mapping[str, Counter[str]],
     devices: _Devices,
 ) -> str | None:
-    """Bind a pod to the best node, and return its name; None if the pod must wait.
+    """Bind a pod to the best node and return the node's name; None if the pod must wait.
 
     Raises StatusError.
     """
@@ -85,7 +85,7 @@ def _bind(
 
 
 class _Devices:
-    """Devices that claims of pods can have. The allocator is imported when a pod needs it."""
+    """Devices for the claims of pods. The allocator is imported when the first pod needs it."""
 
     def __init__(self, server: FakeApiServer) -> None:
         self._server = server
@@ -98,11 +98,13 @@ class _Devices:
             self._resources = classes_by_resource(classes)
 
     def why_not(self, pod: Object) -> str | None:
-        """Return why the pod must wait for its claims, for all nodes; None if it need not wait."""
+        """Return the reason why the pod's claims cannot be used on any node now; None if they
+        can."""
         return self._all.why_not(pod) if pod["spec"].get("resourceClaims") else None
 
     def plan(self, pod: Object, node: Object) -> Plan | str | None:
-        """Return devices for a pod on a node, or why there are none; None if it needs none.
+        """Plan devices for a pod on a node. Return the reason if that is impossible; None if the
+        pod needs none.
 
         Raises ClaimsError for an error that does not depend on the node.
         """

@@ -1,4 +1,4 @@
-"""Field and label selectors, in the forms that nodes and their tests use."""
+"""Field and label selectors, in the forms that kubelets and tests use."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _NAMES: Final = ("metadata.name", "metadata.namespace")
 _FIELDS: Final = {
     "ResourceSlice": ("metadata.name", "spec.nodeName", "spec.driver", "spec.pool.name")
 }
-"""Fields by which objects can be selected, for kinds with other fields than ``_NAMES``."""
+"""Fields that selectors can use, by kind. All other kinds have those in ``_NAMES``."""
 
 
 def check_fields(text: str | None, target: Target) -> None:
-    """Check that a field selector has only the fields that the API server knows for the kind.
+    """Check that the API server supports the fields in a field selector of this kind.
 
-    Kinds outside of resource.k8s.io are not checked. Raises ValueError with its text.
+    Only kinds of resource.k8s.io are checked. Raises ValueError with the API server's message.
     """
     kind = target.kind
     if kind.group != RESOURCE_GROUP:
@@ -68,7 +68,7 @@ def _test(text: str, get: _Get) -> Selector:
         values = {value.strip() for value in match["values"].split(",")}
         wanted = match["how"] == "in"
         return lambda object_: (get(object_, match["key"]) in values) is wanted
-    # ``=`` is the last one, because the other signs contain it.
+    # ``=`` comes last, because the other operators contain it.
     for sign in ("!=", "==", "="):
         key, found, value = text.partition(sign)
         if found and "=" in value and get is _label:
@@ -83,7 +83,8 @@ def _test(text: str, get: _Get) -> Selector:
 
 
 def _field(object_: Mapping[str, Any], path: str) -> str:
-    """Return the field at a dotted path as text; empty if missing, as in a real API server."""
+    """Return the field at a dotted path as text; empty if it is missing, as on a real API
+    server."""
     found: Any = object_
     for part in path.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None

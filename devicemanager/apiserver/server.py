@@ -36,9 +36,15 @@ __all__ = ["FakeApiServer"]
 
 _MAX_BODY: Final = 3 << 20
 _MOST_READ: Final = 16 << 20
-"""Bytes of a body that is too large that are read, so that its client sees the response."""
+"""Bytes to read from a body that is too large, so that its client receives the response."""
 _PIECE: Final = 1 << 16
 _LENGTH_DIGITS: Final = 15
+_MOST_CONNECTIONS: Final = 2048
+"""Open connections, each of which has a thread."""
+_TOO_MANY: Final = (
+    b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
 # Paths that need no permission, as on a real server.
 _PLAIN: Final = {
     "/healthz": b"ok",
@@ -50,8 +56,8 @@ _PLAIN: Final = {
 class FakeApiServer:
     """A fake API server for tests, on a free port of 127.0.0.1. Thread-safe.
 
-    Use it as a context manager, or call ``start`` and ``stop``. After ``stop`` and another
-    ``start``, it has the same objects and port. ``wipe`` removes all objects, like a loss of etcd.
+    Use it as a context manager, or call ``start`` and ``stop``. ``start`` after ``stop`` continues
+    with the same objects and port. ``wipe`` removes all objects, like a loss of etcd.
     """
 
     def __init__(
@@ -76,10 +82,10 @@ class FakeApiServer:
         ``bookmark_every``: interval of bookmarks in seconds.
         ``hidden``: values of ``apiVersion`` that are not served, such as ``resource.k8s.io/v1``.
         ``watch_list``: True if the feature gate WatchList is on.
-        ``definitions``: CustomResourceDefinitions, whose objects are stored unchecked.
+        ``definitions``: CustomResourceDefinitions to serve. Their objects are not validated.
         ``port``: port on 127.0.0.1; 0 chooses a free one.
-        ``in_cluster``: files for programs in pods. The server then serves TLS, and accepts only
-        their token.
+        ``in_cluster``: files for programs in pods. The server then serves TLS and accepts only
+        the token in these files.
         ``feature_gates``: gates to enable (``objects.dra.GATES``); they are off by default.
 
         Raises ValueError for an invalid definition or an unknown gate.
@@ -123,7 +129,7 @@ class FakeApiServer:
     # -- start and stop --------------------------------------------------------------
 
     def start(self) -> None:
-        """Start to accept requests, on the same port as before if the server was stopped."""
+        """Accept requests. After ``stop``, use the same port as before."""
         context = self._in_cluster.context if self._in_cluster else None
         self._server = _Server(("127.0.0.1", self._port), self, context)
         self._port = self._server.server_address[1]
@@ -150,11 +156,11 @@ class FakeApiServer:
             self._server.cut()
 
     def forget_changes(self) -> None:
-        """Remove stored changes, so that watches from older versions get 410 and must relist."""
+        """Discard stored changes: watches from older versions get 410 and must relist."""
         self._store.forget()
 
     def wipe(self) -> None:
-        """Remove all objects and count versions from 1 again, like an API server on a new etcd."""
+        """Remove all objects and restart versions at 1, like an API server with a new etcd."""
         self._handler = self._empty()
         self.cut_streams()
 
@@ -167,7 +173,7 @@ class FakeApiServer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables with which programs in pods find the server."""
+        """Environment variables by which programs in pods find the server."""
         return {
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
             "KUBERNETES_SERVICE_PORT": str(self._port),
@@ -241,20 +247,21 @@ class FakeApiServer:
         *,
         subresource: str = "",
     ) -> Object:
-        """Replace an object by the result of ``change`` on a copy of the object, atomically.
+        """Replace an object with ``change(copy of the object)``, atomically. Return the new object.
 
-        Returns the new object. Raises StatusError if the server rejects it.
+        Raises StatusError if the server rejects it.
         """
         target = self._target(plural, namespace, name, subresource)
         return self._handler.registry.change(target, change).value
 
     def bind(self, pod: str, node: str, namespace: str = "default") -> None:
-        """Bind a pod to a node; raise StatusError if the server rejects the binding."""
+        """Bind a pod to a node. Raises StatusError if the server rejects the binding."""
         target = self._target("pods", namespace, pod, "binding")
         self._handler.registry.bind(target, {"target": {"kind": "Node", "name": node}})
 
     def delete(self, plural: str, name: str, namespace: str = "default", **options: Any) -> None:
-        """Delete an object like a request of a user; ``options`` is a ``metav1.DeleteOptions``.
+        """Delete an object as a user's request does. ``options``: fields of
+        ``metav1.DeleteOptions``.
 
         Raises StatusError if the server rejects the deletion.
         """
@@ -279,12 +286,12 @@ class FakeApiServer:
     def wait_for_change(self, version: int, seconds: float, until: Callable[[], bool]) -> None:
         """Wait up to ``seconds`` for a resource version newer than ``version``.
 
-        Returns earlier if ``until`` returns True. ``wake`` causes a call of ``until``.
+        Return earlier if ``until`` returns True. ``wake`` makes it call ``until``.
         """
         self._store.after(version, seconds, until)
 
     def wake(self) -> None:
-        """Make watches and ``wait_for_change`` check now whether they must end."""
+        """Make watches and ``wait_for_change`` check now if they must end."""
         self._store.wake()
 
     # -- requests --------------------------------------------------------------------
@@ -314,7 +321,7 @@ class FakeApiServer:
             else:
                 with as_status():
                     code, text = handler.respond(request)
-                # Logged before the response, so that a client that has it finds the entry.
+                # Log before responding: a client with a response must find its entry.
                 self._log(http, method, code, request)
                 http.respond(code, text)
         except StatusError as error:
@@ -349,7 +356,7 @@ class FakeApiServer:
     def _delay(self) -> None:
         if self.faults.slow:
             time.sleep(self.faults.slow)
-        # Polled, because tests set the attribute without a notification.
+        # Poll, because tests set the attribute without a notification.
         while self.faults.silent and self._server is not None:
             time.sleep(0.05)
 
@@ -371,7 +378,7 @@ class FakeApiServer:
 
 
 class _Server(ThreadingHTTPServer):
-    # Watches last for minutes, and neither ``stop`` nor the exit of the process may wait for them.
+    # Watches last minutes. Neither ``stop`` nor the exit of the process may wait for them.
     daemon_threads = True
     block_on_close = False
     # Hundreds of nodes connect at the same time.
@@ -391,17 +398,30 @@ class _Server(ThreadingHTTPServer):
         connection, address = super().get_request()
         if self._context is None:
             return connection, address
-        # The handshake happens at the first read, on the thread of the connection.
+        # On the connection's thread, the first read performs the handshake.
         secure = self._context.wrap_socket(
             connection, server_side=True, do_handshake_on_connect=False
         )
         return secure, address
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle a connection on a thread, and let ``cut`` end it."""
+        """Handle a connection on a thread, and let ``cut`` end it. Close it if there are too
+        many."""
         with self._lock:
-            self._open.add(request)
+            is_accepted = len(self._open) < _MOST_CONNECTIONS
+            if is_accepted:
+                self._open.add(request)
+        if not is_accepted:
+            self._reject(request)
+            return
         super().process_request(request, client_address)
+
+    def _reject(self, request: Any) -> None:
+        # Without TLS, whose handshake would block this thread.
+        if self._context is None:
+            with contextlib.suppress(OSError):
+                request.send(_TOO_MANY, socket.MSG_DONTWAIT)
+        self.shutdown_request(request)
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection."""
@@ -447,14 +467,14 @@ class _HttpHandler(BaseHTTPRequestHandler):
             length = int(text)
             if length <= _MAX_BODY:
                 return self.rfile.read(length)
-            # Read without storing it, because a client that still sends sees no response.
+            # Read and discard the body: a client that is still sending would not see a response.
             left = min(length, _MOST_READ)
             while left > 0 and (piece := self.rfile.read(min(left, _PIECE))):
                 left -= len(piece)
             error = StatusError(413, f"Request entity too large: limit is {_MAX_BODY}")
         else:
             error = StatusError(400, f"invalid Content-Length {printable(text, 40)!r}")
-        # The next request begins at an unknown place.
+        # The start of the next request is unknown, so close the connection.
         self.close_connection = True
         raise error
 

@@ -1,4 +1,4 @@
-"""Store of objects in memory, with one version counter and a log of changes."""
+"""In-memory store of objects, with one version counter and a log of changes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from devicemanager.apiserver.kinds import Kind
 __all__ = ["Change", "Object", "Store", "Stored"]
 
 MAX_CHANGES: Final = 100_000
-"""Number of changes that are stored for watches. A watch from a version before the oldest stored
-change gets 410."""
+"""Number of changes stored for watches.
+
+A watch from a version before the oldest stored change gets 410.
+"""
 
 Object = dict[str, Any]
-"""A Kubernetes object as plain data."""
+"""A Kubernetes object as JSON data (dicts, lists, strings, …)."""
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -36,8 +38,8 @@ class Stored:
 
     @property
     def item(self) -> bytes:
-        """The object as JSON in a list, where it has no ``apiVersion`` and no ``kind``."""
-        # Both are the first fields of every stored object.
+        """The object as a list item in JSON, without ``apiVersion`` and ``kind``."""
+        # These two are the first fields of every stored object.
         return b"{" + self.text.split(b",", 2)[2]
 
 
@@ -61,14 +63,14 @@ class Store:
     """
 
     def __init__(self) -> None:
-        # Reentrant, because a caller that holds the lock calls other methods.
+        # Reentrant: a caller that holds the lock calls methods that take it.
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._objects: dict[str, dict[Key, Stored]] = {}
         self._changes: deque[Change] = deque()
         self.version = 1
         self.oldest = 1
-        """All changes after this version are stored."""
+        """Version before the oldest stored change."""
 
     def copied(self) -> Store:
         """Return a store with the same objects and no changes."""
@@ -109,7 +111,7 @@ class Store:
     ) -> Stored:
         """Delete an object; return its last state, with the version of the deletion.
 
-        ``last_value``: the last state; None for the stored one.
+        ``last_value``: state to return and report; None for the stored state.
         """
         with self.lock:
             before = self._objects[kind.qualified].pop((namespace, name))
@@ -122,7 +124,7 @@ class Store:
         self.version += 1
         value["metadata"]["resourceVersion"] = str(self.version)
         value = {"apiVersion": value.get("apiVersion"), "kind": value.get("kind")} | value
-        # Encoded without spaces, like a real server: the watch filter searches for `"nodeName":"`.
+        # No spaces, as on a real server: the watch filter searches for the text `"nodeName":"`.
         return Stored(value, self.version, json.dumps(value, separators=(",", ":")).encode())
 
     def _note(self, change: Change) -> None:
@@ -150,7 +152,7 @@ class Store:
         with self.lock:
             self._changed.wait_for(lambda: self.version > version or until(), seconds)
             found = []
-            # Searched from the newest change, because a watch usually needs only the last few.
+            # Search from the newest change: a watch usually needs only the last few.
             for change in reversed(self._changes):
                 if change.version <= version:
                     break

@@ -1,7 +1,7 @@
-"""The types of the fields of resource.k8s.io, taken from the messages of the protobuf encoding.
+"""Field types of resource.k8s.io, derived from the protobuf messages.
 
-A real API server decodes JSON into Go structures. ``decoded`` finds the same wrong types and
-unknown fields, and ``pruned`` omits the fields that Go's JSON omits.
+A real API server decodes JSON into Go structs. ``decoded`` finds the same type errors and unknown
+fields. ``pruned`` omits the same fields as Go's JSON encoder.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from devicemanager.apiserver.protobuf import (
 from devicemanager.apiserver.store import Object
 from devicemanager.core.quantity import Quantity
 
-__all__ = ["StructureError", "decoded", "has_structure", "pruned"]
+__all__ = ["StructureError", "decoded", "has_structure", "mismatch", "pruned"]
 
 
 class StructureError(ValueError):
-    """Error for an object that the API server cannot decode. The text is the decoder's."""
+    """The API server cannot decode the object. The message is that of its decoder."""
 
 
 def has_structure(api_version: str, kind: str) -> bool:
@@ -40,7 +40,7 @@ def has_structure(api_version: str, kind: str) -> bool:
 def decoded(value: Object, api_version: str, kind: str, *, strict: bool = False) -> Object:
     """Return an object without unknown fields and nulls, with quantities in canonical form.
 
-    ``strict`` rejects unknown fields. Raises StructureError, also for a value of a wrong type.
+    If ``strict`` is True, unknown fields are an error. Raises StructureError for an error.
     """
     reader = _Reader()
     type_ = descriptor(api_version, kind)
@@ -53,7 +53,7 @@ def decoded(value: Object, api_version: str, kind: str, *, strict: bool = False)
 
 
 class _Reader:
-    """Reads an object by its message, and collects the unknown fields."""
+    """Convert an object by the fields of its message. Collect unknown fields."""
 
     def __init__(self) -> None:
         self.unknown: list[str] = []
@@ -103,7 +103,7 @@ class _Reader:
 
 
 def _fields(type_: Descriptor) -> dict[str, Field]:
-    """Return the fields of a message by their names in JSON."""
+    """Return the fields of a message by JSON name."""
     found: dict[str, Field] = {}
     for field in type_.fields:
         if field.name == INLINE:
@@ -130,7 +130,7 @@ _PLAIN: Final[Mapping[int, tuple[type, ...]]] = {
     _INT64: (int,),
     _INT32: (int,),
 }
-"""Python types by type of a field, as numbered in ``descriptor.proto``."""
+"""Python types by field type (its number in ``descriptor.proto``)."""
 _GO: Final = {_STRING: "string", _BOOL: "bool", _INT64: "int64", _INT32: "int32"}
 
 
@@ -145,12 +145,15 @@ _GO_TYPES: Final = {"Quantity": "resource.Quantity", "RawExtension": "runtime.Ra
 
 
 def _wrong(value: Any, wanted: str, at: str, owner: str) -> StructureError:
-    # Go's decoder names fields without indexes.
+    # In its errors, Go's decoder omits list indexes.
     path = ".".join(part.partition("[")[0] for part in at.split("."))
+    return StructureError(mismatch(value, f"{owner}.{path}", wanted))
+
+
+def mismatch(value: Any, field: str, type_: str) -> str:
+    """Return the error of Go's decoder for a value of another type than the field's."""
     what = _described(value)
-    return StructureError(
-        f"json: cannot unmarshal {what} into Go struct field {owner}.{path} of type {wanted}"
-    )
+    return f"json: cannot unmarshal {what} into Go struct field {field} of type {type_}"
 
 
 def _described(value: Any) -> str:
@@ -228,12 +231,14 @@ _ALWAYS: Final[Mapping[str, Mapping[str, Any]]] = {
     "NodeSelector": {"nodeSelectorTerms": None},
     "Condition": {"lastTransitionTime": None, "message": ""},
 }
-"""Fields that are always there, by message, with their empty value."""
+"""By message: fields that JSON always contains, with their empty values."""
 
 
 def pruned(value: Object, api_version: str, kind: str) -> Object:
-    """Return an object without the fields that Go's JSON leaves out, and with those that it
-    always has."""
+    """Return an object in the form of Go's JSON encoder.
+
+    Omit the fields that it omits if they are empty, and add those that it always writes.
+    """
     type_ = descriptor(api_version, kind)
     assert type_ is not None, f"{api_version} {kind} has no structure"
     return {"apiVersion": api_version, "kind": kind, **_pruned(type_, value)}

@@ -33,12 +33,12 @@ class Watch:
         *,
         initial: bool | None = None,
     ) -> None:
-        """Create a watch of the objects that ``chosen`` selects.
+        """Create a watch of the objects for which ``chosen`` returns True.
 
-        ``since``: version after which it starts; 0 for the current objects, then all changes.
+        ``since``: version after which it starts; 0: start with the current objects.
         ``seconds``: time after which it ends.
-        ``initial``: True to start with the current objects and a bookmark after them, False to
-        start with changes, None to follow ``since``.
+        ``initial``: True to start with the current objects and a bookmark after them; False to
+        start with changes; None to decide by ``since``.
         """
         self._initial = initial
         self._store = store
@@ -75,8 +75,8 @@ class Watch:
                 bookmark = now + bookmark_every
                 yield _line("BOOKMARK", self._bookmark(at))
             for change in self._store.after(at, min(end, bookmark) - now, is_over):
-                # Changes of other kinds also count, so that a bookmark keeps a watch without events
-                # from expiring.
+                # Changes of other kinds also advance the version. Otherwise a watch without events
+                # would expire.
                 at = change.version
                 if change.kind == self._target.kind:
                     yield from self._event(change)
@@ -88,7 +88,7 @@ class Watch:
         kind = self._target.kind
         body: Object = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": metadata}
         if has_structure(kind.api_version, kind.name):
-            # An object of the watched kind, with the fields that it always has.
+            # An object of the watched kind, with only the fields that every object has.
             body = pruned(body, kind.api_version, kind.name)
         body = from_stored(kind, self._target.api_version, body)
         return json.dumps(body).encode()

@@ -59,6 +59,17 @@ BAD_VERSION = (
     'Supported version is ["v1beta1"]'
 )
 BAD_RESOURCE_NAME = 'the ResourceName "{resource}" is invalid'
+WATCHED_NO_HANDLER = (
+    "RegisterPlugin error -- no handler registered for plugin type: {type} at socket {socket}"
+)
+WATCHED_INVALID = "RegisterPlugin error -- plugin validation failed with err: {error}"
+WATCHED_BAD_VERSION = WATCHED_INVALID.format(
+    error="manager version, v1beta1, is not among plugin supported versions [{versions}]"
+)
+WATCHED_BAD_RESOURCE_NAME = WATCHED_INVALID.format(
+    error=f"invalid name of device plugin socket: {BAD_RESOURCE_NAME}"
+)
+WATCHED_FAILED = "RegisterPlugin error -- plugin registration failed with err: {error}"
 DEADLINE_EXCEEDED = "context deadline exceeded"
 DIAL_FAILED = "failed to dial device plugin: {error}"
 NOT_CONNECTED = (

@@ -2,9 +2,9 @@
 
 Theory of operation. A DRA driver publishes the devices of its node as ResourceSlices. It creates a
 registration socket in the kubelet's directory ``plugins_registry``, and a service socket in
-``plugins/<driver>``. The kubelet finds the first one and calls GetInfo. Then it calls the second
-one: NodePrepareResources before a pod starts, and NodeUnprepareResources after it has ended. An
-author writes a :class:`Driver`, and this package does the rest, with any kubelet.
+``plugins/<driver>``. The kubelet finds the registration socket and calls GetInfo. Then it calls the
+service socket: NodePrepareResources before a pod starts, and NodeUnprepareResources after the pod
+has ended. An author writes a :class:`Driver`; this package does the rest, for any kubelet.
 
 In:  a :class:`Driver` (``resources``, ``prepare``, optionally ``unprepare`` and ``health``); the
      kubelet's directories; an API server.
@@ -13,17 +13,17 @@ Out: ResourceSlices, both sockets in all versions, CDI files, responses that sur
 :class:`DriverServer` owns the parts, each on its own thread: ``keeping`` serves the sockets,
 ``publishing`` writes the slices that ``slices`` computes, and ``health`` reports health. ``claims``
 handles the kubelet's calls, with ``checkpoint``, ``cdi`` and ``metadata``. ``services`` and
-``sockets`` work with any implementation, also with the one in ``simulated``.
+``sockets`` work with any implementation, including ``simulated``.
 
 Invariants:
-* Calls for claims are handled one at a time, also across two instances of a driver.
-* A claim is in the checkpoint before its devices are touched, so no crash loses one.
+* Calls for claims are handled one at a time, even by two instances of a driver.
+* A claim is in the checkpoint before its devices are prepared, so a crash cannot lose it.
 * An exception in the author's code never ends a thread, and the kubelet always gets a response.
-* All slices of a pool have one generation, and unchanged slices are not written.
+* All slices of a pool have the same generation. Unchanged slices are not written.
 
 The package uses :mod:`devicemanager.client` instead of the API of ``kubernetes``, whose oldest
-supported release has no ``resource.k8s.io/v1``, and whose watches do not recover from errors.
-Start reading at ``author``. The package does not import the mock kubelet.
+supported release has no ``resource.k8s.io/v1``, and whose watches do not recover from errors. Start
+reading at ``author``. The package does not import the mock kubelet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read the allocation of a ResourceClaim: the part for one driver. Pure."""
+"""Read the allocation of a ResourceClaim for one driver. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 def read_claim(found: _Object | None, namespace: str, name: str, uid: str, driver: str) -> Claim:
     """Return a claim with the devices of one driver.
 
-    ``found`` is the ResourceClaim with this name in the API (v1); None if there is none. Raises
-    ClaimError, with the texts of the Go library, if the claim cannot be prepared.
+    ``found``: the ResourceClaim with this name (v1); None if it does not exist. Raises ClaimError,
+    with the message of the Go library, if the claim cannot be prepared.
     """
     if found is None:
         raise ClaimError(f"claim {namespace}/{name} not found")
@@ -45,16 +45,16 @@ def read_claim(found: _Object | None, namespace: str, name: str, uid: str, drive
 
 
 def base_request(request: str) -> str:
-    """Return the request of a result without its subrequest, which containers cannot name."""
+    """Return the name of a request without its subrequest, which containers cannot name."""
     return request.partition("/")[0]
 
 
 _Config = tuple[tuple[str, ...], _Object]
-"""Requests (none: all), and parameters."""
+"""Names of requests (empty for all), and parameters."""
 
 
 def _parameters(configs: Iterable[_Object], driver: str) -> Iterator[_Config]:
-    """Yield the configurations for a driver: first those of classes, then those of claims."""
+    """Yield the configurations for a driver: those of classes, then those of claims."""
     ours = [config for config in configs if (config.get("opaque") or {}).get("driver") == driver]
     for config in sorted(ours, key=lambda config: config.get("source") != "FromClass"):
         yield tuple(config.get("requests") or ()), config["opaque"].get("parameters") or {}

@@ -21,17 +21,17 @@ __all__ = ["ResourceApi"]
 
 GROUP: Final = "resource.k8s.io"
 VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
-"""Versions of the group that a driver can use, preferred first."""
+"""API versions that a driver can use, preferred first."""
 
 _CLAIM_SECONDS: Final = 20.0
-"""How long the request for a claim is retried. The kubelet's call has a deadline of 45 s."""
+"""Seconds for which a request for a claim is retried. The kubelet's call has a deadline of 45 s."""
 
 
 class ResourceApi:
-    """API of one driver on one node. Thread-safe.
+    """Requests of one driver on one node. Thread-safe.
 
-    All methods send a request once and raise the errors of ``ApiClient.attempt``, except where
-    their docstrings say otherwise.
+    Unless a docstring says otherwise, a method sends its request once and raises the errors of
+    ``ApiClient.attempt``.
     """
 
     def __init__(self, client: ApiClient, driver: str, node: str) -> None:
@@ -43,9 +43,10 @@ class ResourceApi:
 
     @property
     def version(self) -> str:
-        """The newest usable version of the group.
+        """Newest usable API version.
 
-        Raises NotFound if the server has none: Kubernetes before 1.32, or a disabled API.
+        Raises NotFound if the server has none: before Kubernetes 1.32, or if the API is
+        disabled.
         """
         with self._choosing:
             if self._version is None:
@@ -66,7 +67,7 @@ class ResourceApi:
     def claim(self, namespace: str, name: str) -> JsonObject | None:
         """Return a ResourceClaim; None if it does not exist.
 
-        Retry while the server is unavailable, for 20 s at most.
+        Retry for up to 20 s while the server is unavailable.
         """
         path = f"/apis/{GROUP}/{self.version}/namespaces/{namespace}/resourceclaims/{name}"
         try:
@@ -99,11 +100,11 @@ class ResourceApi:
         return [_to_v1(each) for page in listed for each in page.get("items") or ()]
 
     def create(self, slice_: JsonObject) -> JsonObject:
-        """Create a ResourceSlice and return the stored one."""
+        """Create a ResourceSlice. Return the stored slice."""
         return self._send("POST", "", slice_)
 
     def replace(self, slice_: JsonObject) -> JsonObject:
-        """Replace a ResourceSlice and return the stored one. Raises Conflict if it has changed."""
+        """Replace a ResourceSlice. Return the stored slice. Raises Conflict if it has changed."""
         return self._send("PUT", f"/{slice_['metadata']['name']}", slice_)
 
     def _send(self, method: str, path: str, slice_: JsonObject) -> JsonObject:
@@ -112,7 +113,7 @@ class ResourceApi:
         return _to_v1(self._client.attempt(method, _slices(version) + path, body))
 
     def delete(self, slice_: JsonObject) -> None:
-        """Delete a ResourceSlice, unless it has changed. Do nothing if it does not exist."""
+        """Delete a ResourceSlice unless it has changed. Do nothing if it does not exist."""
         metadata = slice_["metadata"]
         conditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
         path = f"{_slices(self.version)}/{metadata['name']}"
@@ -122,7 +123,7 @@ class ResourceApi:
             return
 
     def watch(self, sink: Sink, warn: Callable[[str], None]) -> None:
-        """Send the driver's ResourceSlices of this node to a sink, until the client is closed."""
+        """Send the driver's ResourceSlices of this node to ``sink`` until the client is closed."""
         path = _slices(self.version)
         Reflector(self._client, path, sink, query=self._selector, warn=warn).run()
 
@@ -132,8 +133,7 @@ def _slices(version: str) -> str:
 
 
 def _to_v1(slice_: JsonObject) -> JsonObject:
-    """Convert a slice of any version to v1. In v1beta1, most fields of a device are below
-    ``basic``."""
+    """Convert a slice to v1. In v1beta1, most fields of a device are in ``basic``."""
     devices = [
         {"name": device.get("name"), **device["basic"]} if "basic" in device else device
         for device in slice_["spec"].get("devices") or ()

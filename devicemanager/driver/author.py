@@ -22,13 +22,13 @@ __all__ = ["Driver", "Resources", "offers_health"]
 _log = logging.getLogger(__name__)
 
 Resources: TypeAlias = DriverResources | Iterable[Device | str]
-"""All pools of a driver, or the devices of its only pool, which has the node's name."""
+"""All pools of a driver; or the devices of its only pool, which has the node's name."""
 
 
 class Driver(ABC):
     """Base class for a DRA driver. Override ``resources`` and ``prepare``.
 
-    The framework serializes ``prepare`` and ``unprepare``, also across the two processes of a
+    The framework serializes ``prepare`` and ``unprepare``, even across the two processes of a
     rolling update. All other methods can run concurrently with them.
     """
 
@@ -37,23 +37,25 @@ class Driver(ABC):
 
     @abstractmethod
     def resources(self) -> Resources | Iterator[Resources]:
-        """Return the devices of this node, or yield all of them again at each change.
+        """Return the devices of this node, or yield all devices again after each change.
 
-        The method runs once, on its own thread, so it can block forever. If it raises, it is
-        called again later, and the published devices stay.
+        The framework calls this method once, on its own thread, so it may block forever. If it
+        raises, the framework calls it again later. Until then, the published devices do not
+        change.
         """
 
     @abstractmethod
     def prepare(self, claim: Claim) -> Iterable[PreparedDevice]:
-        """Prepare the devices of a claim, and return them with the settings of their containers.
+        """Prepare the devices of a claim. Return them with the settings of their containers.
 
-        A repeated request gets the stored result. So this method runs again for a claim only if it
-        failed, if the process ended before the result was stored, or after a reboot. If it raises,
-        the pod waits, and the kubelet retries; raise ClaimError to choose the text.
+        For a repeated request, the framework responds with the stored result. It calls this method
+        again for a claim only if the method failed, if the process ended before the result was
+        stored, or after a reboot. If the method raises, the pod waits and the kubelet retries.
+        Raise ClaimError to choose the message.
         """
 
     def unprepare(self, claim: Claim) -> None:  # noqa: B027 - a hook that many drivers leave empty
-        """Undo ``prepare``, also if it has failed. The ResourceClaim can be deleted already.
+        """Undo ``prepare``, even if it failed. The ResourceClaim may already be deleted.
 
         If it raises, the pod stays in Terminating, and the kubelet retries.
         """
@@ -61,16 +63,16 @@ class Driver(ABC):
     def health(self) -> Iterable[DeviceHealth]:
         """Return the health of all devices. Called every ``health_interval`` seconds.
 
-        If it raises or hangs, the kubelet counts the health as unknown after the timeouts of the
-        last report. Without this method, the driver offers no health service.
+        If it raises or hangs, the health becomes unknown after the timeouts of the last report. If
+        a driver does not override this method, it offers no health service.
         """
         raise NotImplementedError
 
     def handle_error(self, error: Exception, what: str) -> None:
-        """Handle an error of the background work ``what``, which is retried. Default: log it.
+        """Handle an error of the background task ``what``, which is retried. By default, log it.
 
-        Override this method to end the process after an error that retries cannot fix, such as
-        devices that the API server rejects.
+        Override this method to end the process after an error that retries cannot fix, for example
+        because the API server rejects the devices.
         """
         _log.error("%s: %s: %s", what, type(error).__name__, error)
 
@@ -78,10 +80,10 @@ class Driver(ABC):
         """Replace the published devices until ``resources`` yields again. Thread-safe."""
         self._resources.publish(resources)
 
-    # Not set in `__init__`: authors override it, and often do not call `super().__init__`.
+    # Not set in `__init__`: authors override `__init__`, and often do not call `super().__init__`.
     @cached_property
     def stopping(self) -> threading.Event:
-        """Event that is set when the driver stops. Wait for this event instead of sleeping."""
+        """Event that is set when the driver stops. Wait for it instead of sleeping."""
         return threading.Event()
 
     @cached_property
@@ -103,12 +105,12 @@ class NewestResources:
 
     @property
     def newest(self) -> Resources | None:
-        """The newest resources; None before the first."""
+        """Newest resources; None before the first."""
         return self._newest
 
     def publish(self, resources: Resources) -> None:
         if not isinstance(resources, DriverResources):
-            # An iterator can be read only once.
+            # Convert iterators: they can be read only once.
             resources = tuple(resources)
         with self._lock:
             self._newest = resources

@@ -1,4 +1,4 @@
-"""The identity of the running system's boot."""
+"""Identity of the current boot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """Return the ID of the current boot, which changes with each reboot; empty if unknown."""
+    """Return the ID of the current boot; empty if unknown. It changes with each reboot."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:

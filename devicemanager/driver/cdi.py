@@ -14,7 +14,7 @@ __all__ = ["CdiFiles", "container_edits"]
 
 
 class CdiFiles:
-    """Paths and contents of a driver's files in a CDI directory: one for each prepared claim."""
+    """Paths and contents of a driver's CDI files: one file for each prepared claim."""
 
     def __init__(self, directory: Path, driver: str) -> None:
         self._directory = directory
@@ -27,14 +27,14 @@ class CdiFiles:
         return self._directory / f"{self._prefix}_{uid}.json"
 
     def id(self, name: str) -> str:
-        """Return the CDI id of a device of these files."""
+        """Return the CDI ID of a device in these files."""
         return f"{self.kind}={name}"
 
     def contents(self, uid: str, devices: Mapping[str, Mapping[str, Any]]) -> dict[Path, str]:
-        """Return the file of a claim: name of each device → ``containerEdits`` as in CDI.
+        """Return the path and content of a claim's file.
 
-        Devices without edits are left out, because runtimes reject them. Without devices there is
-        no file.
+        ``devices``: the ``containerEdits`` of CDI, by device name. Devices without edits are
+        omitted, because runtimes reject them. Without devices, the result is empty.
         """
         edits = {name: dict(each) for name, each in devices.items() if each}
         if not edits:
@@ -51,14 +51,14 @@ class CdiFiles:
         self.path(uid).unlink(missing_ok=True)
 
 
-# The version of the CDI specification that added each field of containerEdits.
+# Version of the CDI specification that introduced each field of containerEdits.
 _SINCE = {"intelRdt": "0.7.0", "additionalGids": "0.7.0", "netDevices": "1.1.0"}
 _HOST_PATH_SINCE = "0.5.0"
 _OLDEST = "0.3.0"
 
 
 def _version(edits: Any) -> str:
-    """Return the oldest CDI version that has all fields, because old runtimes reject newer ones."""
+    """Return the oldest CDI version with all these fields: old runtimes reject newer versions."""
     found = [_OLDEST]
     for each in edits:
         found += [_SINCE[key] for key in each if key in _SINCE]
@@ -68,7 +68,7 @@ def _version(edits: Any) -> str:
 
 
 def container_edits(prepared: PreparedDevice) -> dict[str, Any]:
-    """Return the edits of a device as ``containerEdits`` of CDI; empty if there are none."""
+    """Return the edits of a device as ``containerEdits`` of CDI; empty if it has none."""
     settings = prepared.settings
     made: dict[str, list[Any]] = {
         "env": [f"{name}={value}" for name, value in settings.envs.items()],

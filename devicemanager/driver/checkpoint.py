@@ -1,7 +1,7 @@
-"""The driver's own checkpoint: which claims are prepared, and with which result.
+"""The driver's own checkpoint: the prepared claims and their results.
 
-The kubelet calls again after its restart, after a timeout and after a reboot. It expects the same
-response, and it does not say which devices a claim had. So the driver must store that.
+The kubelet repeats a call after a restart, a timeout or a reboot. It expects the same response, but
+it does not name the devices of the claim. Therefore the driver stores them.
 
 The file is JSON: ``{"version": 1, "claims": {UID: entry}}``. It is read again if another instance
 of the driver has replaced it.
@@ -43,14 +43,14 @@ class Entry:
 
     claim: Claim
     boot: str
-    """Boot in which the claim was prepared."""
+    """ID of the boot in which the claim was prepared."""
     devices: tuple[StoredDevice, ...] | None = None
-    """The result; None while ``prepare`` runs, and after it failed."""
+    """Result; None while ``prepare`` runs and after it failed."""
     files: Mapping[str, str] = attrs.field(factory=dict)
-    """CDI and metadata files of the claim: path → content."""
+    """Contents of the claim's CDI and metadata files, by path."""
 
     def holds(self, wanted: AllocatedDevice) -> bool:
-        """True if the claim has a device that another claim must not get."""
+        """True if the claim has the device exclusively, so that another claim must not get it."""
         return any(_conflict(held, wanted) for held in self.claim.devices)
 
 
@@ -62,10 +62,10 @@ def _conflict(held: AllocatedDevice, wanted: AllocatedDevice) -> bool:
 
 
 class Checkpoint:
-    """The checkpoint file in a driver's data directory. Callers must hold the call lock."""
+    """The checkpoint file in a driver's data directory. The caller must hold the call lock."""
 
     def __init__(self, path: Path, report: Callable[[Exception, str], object]) -> None:
-        """``report`` is called if the file is damaged. It is then set aside."""
+        """``report`` is called if the file is damaged. The file is then set aside."""
         self._path = path
         self._report = report
         self._read: FileIdentity | None = None

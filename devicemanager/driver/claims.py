@@ -1,12 +1,12 @@
-"""Prepare and unprepare claims: call the author's methods, and keep the result.
+"""Prepare and unprepare claims: call the author's methods and store the results.
 
-Order of a prepare, so that the driver recovers from a crash after each step:
-1. The claim is stored without a result. From now on, ``unprepare`` of the author is called for it.
+The steps of a prepare. The driver recovers from a crash after any of them:
+1. The claim is stored without a result. From now on, the author's ``unprepare`` is called for it.
 2. The author prepares the devices.
 3. The result is stored, with the content of all files.
 4. The files are written.
-A repeated call for a stored result only writes missing files. After a reboot, the author prepares
-the devices again, because devices lose their state.
+If a result is stored, a repeated call only writes missing files. After a reboot, the author
+prepares the devices again, because they have lost their state.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FindClaim = Callable[[str, str], Mapping[str, Any] | None]
-"""Function that returns the ResourceClaim with a namespace and a name; None if there is none."""
+"""Function that returns a ResourceClaim by namespace and name; None if it does not exist."""
 
-# UIDs are part of file names.
+# UIDs become parts of file names.
 _SAFE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]*")
 
 
 class ClaimService:
-    """The calls for claims, one at a time. Implements ``Services``."""
+    """Handles the kubelet's calls for claims, one at a time. Implements ``Services``."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class ClaimService:
         published: Callable[[AllocatedDevice], Mapping[str, Attribute] | None],
         watch_health: Callable[[grpc.ServicerContext], Iterator[Report]],
     ) -> None:
-        """``metadata`` writes the metadata files; None for none. ``published`` returns the
-        attributes that a device has in the published slices; None for an unknown device."""
+        """``metadata`` writes the metadata files; None to write none. ``published`` returns the
+        attributes of a device in the published slices; None for an unknown device."""
         self._name = name
         self._driver = driver
         self._find = find
@@ -81,8 +81,8 @@ class ClaimService:
     def prepare_claims(
         self, version: Version, claims: Sequence[dra_v1.Claim], context: grpc.ServicerContext
     ) -> dra_v1.NodePrepareResourcesResponse:
-        """Handle NodePrepareResources: each claim succeeds or fails on its own."""
-        # Requests to the API server can be slow, so they come before the lock.
+        """Handle NodePrepareResources. Each claim succeeds or fails separately."""
+        # Requests to the API server can be slow. Send them before taking the lock.
         found = {claim.uid: self._look_up(claim) for claim in claims}
         response = dra_v1.NodePrepareResourcesResponse()
         with self._lock.held():
@@ -98,7 +98,7 @@ class ClaimService:
     def unprepare_claims(
         self, version: Version, claims: Sequence[dra_v1.Claim], context: grpc.ServicerContext
     ) -> dra_v1.NodeUnprepareResourcesResponse:
-        """Handle NodeUnprepareResources: each claim succeeds or fails on its own."""
+        """Handle NodeUnprepareResources. Each claim succeeds or fails separately."""
         response = dra_v1.NodeUnprepareResourcesResponse()
         with self._lock.held():
             for claim in claims:
@@ -113,8 +113,8 @@ class ClaimService:
     def reclaim(self) -> None:
         """Unprepare claims that were deleted while the driver did not run.
 
-        A claim that a pod uses cannot be deleted, so nothing uses these devices. Raises the errors
-        of a request to the API server, and ClaimError.
+        This is safe: a claim that a pod uses cannot be deleted. Raises the errors of a request to
+        the API server, and ClaimError.
         """
         with self._lock.held():
             entries = tuple(self._checkpoint.entries())
@@ -131,7 +131,7 @@ class ClaimService:
             named = _named(asked)
             with self._lock.held():
                 entry = self._checkpoint.entry(named.uid)
-            # A stored result needs no API server.
+            # A stored result does not need the API server.
             return entry.claim if entry and self._is_current(entry) else self._read(named)
         except ClaimError as error:
             return error
@@ -175,7 +175,8 @@ class ClaimService:
         return entry
 
     def _check_free(self, claim: Claim) -> None:
-        """Raise ClaimError if another claim holds a device: schedulers have bugs, too."""
+        """Raise ClaimError if another claim uses a device. A scheduler with a bug could cause
+        this."""
         for entry in tuple(self._checkpoint.entries()):
             held = [device for device in claim.devices if entry.holds(device)]
             if entry.claim.uid == claim.uid or not held:
@@ -202,7 +203,7 @@ class ClaimService:
         for name, each in zip(names, devices, strict=True):
             ids = [self._cdi.id(name)] if edits[name] else []
             ids += each.settings.cdi_devices
-            # A container with several devices of a request needs the metadata file once.
+            # A container needs the metadata file of a request once, even with several devices.
             ids += mounted.pop(each.device.request, ())
             stored.append(_stored(each.device, ids))
         files = {str(path): text for path, text in contents.items()}
@@ -211,7 +212,7 @@ class ClaimService:
     def _add_metadata(
         self, claim: Claim, devices: Sequence[PreparedDevice], contents: dict[Path, str]
     ) -> dict[str, tuple[str, ...]]:
-        """Add the metadata files to ``contents``; return the CDI IDs by request."""
+        """Add the metadata files to ``contents``. Return the CDI IDs by request."""
         metadata = self._metadata
         if metadata is None:
             return {}
@@ -226,13 +227,13 @@ class ClaimService:
     # -- unprepare -------------------------------------------------------------------
 
     def _unprepare(self, claim: Claim) -> None:
-        """Unprepare a claim. An unknown claim only loses its files. Raises ClaimError."""
+        """Unprepare a claim. For an unknown claim, only remove its files. Raises ClaimError."""
         try:
             entry = self._checkpoint.entry(claim.uid)
             if entry is not None:
                 known = entry.claim
                 _called("unprepare()", lambda: self._driver.unprepare(known))
-            # Also without an entry: the checkpoint can have been lost.
+            # Do this even without an entry: the checkpoint may have been lost.
             self._cdi.remove(claim.uid)
             if self._metadata is not None:
                 self._metadata.remove(claim)
@@ -242,7 +243,7 @@ class ClaimService:
 
 
 def _check_caller(context: grpc.ServicerContext) -> None:
-    """End a call whose deadline has passed: the kubelet may already have unprepared the claim."""
+    """End a call whose deadline has passed: the kubelet may have unprepared the claim since."""
     if not context.is_active():
         context.abort(grpc.StatusCode.CANCELLED, "call cancelled, or its deadline has passed")
 
@@ -256,7 +257,7 @@ def _named(claim: dra_v1.Claim) -> Claim:
 
 
 def _called(what: str, method: Callable[[], T]) -> T:
-    """Call a method of the author. Raises ClaimError for any exception of the method."""
+    """Call a method of the author. Raises ClaimError if the method raises any exception."""
     try:
         return call_hook(method)
     except ClaimError:

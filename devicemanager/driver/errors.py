@@ -6,11 +6,11 @@ __all__ = ["ClaimError", "DroppedFields"]
 
 
 class ClaimError(Exception):
-    """Error of one claim. The claim's entry in the response has its text."""
+    """Error of one claim. Its message becomes the error in the claim's response entry."""
 
 
 class DroppedFields(Exception):
-    """Error for fields of a ResourceSlice that the API server did not store.
+    """The API server did not store some fields of a ResourceSlice.
 
-    The text names the fields. Usually, the feature gate of a field is off.
+    The message names the fields. The usual cause is a feature gate that is off.
     """

@@ -11,13 +11,13 @@ __all__ = ["write_atomically", "write_files"]
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace the contents of a file: readers see either the old or the new contents.
+    """Replace the contents of a file. Readers see either the old or the new contents.
 
-    Create missing directories. The data is flushed, so a power failure leaves no damaged file.
+    Create missing directories. Flush the data, so that a power failure cannot damage the file.
     Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Container runtimes read only *.json and *.yaml in a CDI directory.
+    # In a CDI directory, container runtimes read only *.json and *.yaml.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
@@ -31,7 +31,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def write_files(contents: Mapping[Path, str]) -> None:
-    """Write each file atomically, unless it has this content already. Raises OSError."""
+    """Write each file atomically, unless it already has this content. Raises OSError."""
     for path, text in contents.items():
         if not _has(path, text):
             write_atomically(path, text.encode())

@@ -1,7 +1,7 @@
-"""The health of a driver's devices: call the author's method, and report the result to the kubelet.
+"""Health of a driver's devices: call the author's method, and report the result to the kubelet.
 
-Each call of the author's method leads to a report, even if nothing has changed: a kubelet counts
-old reports as unknown. While the method fails or hangs, nothing is sent.
+Each call of the method leads to a report, even without a change: in the kubelet, old reports
+expire. While the method fails or hangs, no report is sent.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _CODES = {
     "Unknown": health_api.HealthStatus.Value("UNKNOWN"),
 }
 _DEFAULT_TIMEOUT = 30
-"""Timeout of a kubelet for a device without one, in seconds."""
+"""The kubelet's timeout for a device without its own timeout, in seconds."""
 
 
 def health_message(device: DeviceHealth, pool: str, seconds: float) -> health_api.DeviceHealth:
-    """Return the message for a device; ``seconds`` is the time of the check since 1970."""
+    """Return the message for a device. ``seconds``: time of the check since 1970."""
     return health_api.DeviceHealth(
         device=health_api.DeviceIdentifier(
             pool_name=device.pool or pool, device_name=device.device
@@ -42,7 +42,7 @@ def health_message(device: DeviceHealth, pool: str, seconds: float) -> health_ap
 
 
 class HealthReports:
-    """Calls the author's method periodically, and sends the results to all streams."""
+    """Calls the author's method periodically and sends the results to all streams."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class HealthReports:
         self._number = 0
 
     def start(self) -> None:
-        """Start the thread, which ends after ``stopping`` is set."""
+        """Start the thread. It ends after ``stopping`` is set."""
         threading.Thread(target=self._run, name="health of devices", daemon=True).start()
 
     def _run(self) -> None:
@@ -84,12 +84,12 @@ class HealthReports:
             self._changed.notify_all()
 
     def wake(self) -> None:
-        """Let all streams check whether they must end."""
+        """Make all streams check if they must end."""
         with self._changed:
             self._changed.notify_all()
 
     def watch(self, context: grpc.ServicerContext) -> Iterator[Report]:
-        """Yield the newest report at once and each later one, until the call or the driver ends."""
+        """Yield the newest report, then each later one, until the call or the driver ends."""
         context.add_callback(self.wake)
         seen = 0
 
@@ -106,7 +106,7 @@ class HealthReports:
 
 
 def without_old(report: Report, now: float) -> Report:
-    """Return a report with the state Unknown for devices whose timeout has passed."""
+    """Return a report in which devices with an expired timeout are Unknown."""
     made = Report()
     for device in report.devices:
         copied = made.devices.add()

@@ -1,7 +1,7 @@
 """Maintain a driver's sockets: serve them again if a file was removed.
 
-A kubelet that starts finds existing sockets by itself. But its directory can be removed and
-created again, and another program can remove a socket.
+When a kubelet starts, it finds existing sockets. But its directory can be recreated, and another
+program can remove a socket.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["SocketKeeper"]
 
 _log = logging.getLogger(__name__)
 
-# A constant: the directory's identity would change with each file in it.
+# A constant, because the real identity of the directory changes with each file in it.
 _KUBELET = FileIdentity(0, 0, 0)
 _CHANGES = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
 
 
 class SocketKeeper:
-    """The thread that serves the sockets of a driver."""
+    """Thread that serves the sockets of a driver, and serves them again if they are removed."""
 
     def __init__(
         self, sockets: DriverSockets, registrar_dir: Path, stopping: threading.Event
@@ -37,7 +37,7 @@ class SocketKeeper:
         self._sockets = sockets
         self._registrar_dir = registrar_dir
         self._stopping = stopping
-        # Without ListAndWatch streams, only the sockets matter.
+        # A driver has no ListAndWatch streams, so only check the sockets.
         self._settings = PluginSettings(stream_wait=None)
         self._notifier = Notifier()
         self._watch = DirectoryWatch(
@@ -48,11 +48,11 @@ class SocketKeeper:
         self._thread = threading.Thread(target=self._run, name="driver sockets", daemon=True)
 
     def start(self) -> None:
-        """Serve the sockets, now or when the kubelet's directory exists."""
+        """Serve the sockets, now or as soon as the kubelet's directory exists."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop serving, and wait. ``stopping`` must be set."""
+        """Stop serving, and wait for the thread. ``stopping`` must be set."""
         self._notifier.notify()
         if self._thread.is_alive():
             self._thread.join()
@@ -78,7 +78,7 @@ class SocketKeeper:
             kubelet=_KUBELET if self._registrar_dir.is_dir() else None,
             served_kubelet=_KUBELET if self._is_served else None,
             own_socket=self._sockets.are_reachable(),
-            # The kubelet registers a driver, so there is nothing to do after serving.
+            # The kubelet registers the driver. Nothing remains to do after serving.
             registered_at=now,
         )
 
@@ -94,7 +94,7 @@ class SocketKeeper:
         return self._settings.register_backoff
 
     def _complain(self, text: str) -> None:
-        """Log a text, unless it is the same as the last one."""
+        """Log a text, unless it was the last one logged."""
         if text != self._logged:
             self._logged = text
             _log.warning("%s: %s", self._sockets.driver, text)

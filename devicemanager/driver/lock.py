@@ -1,4 +1,4 @@
-"""Serialize the calls of the kubelet, within a process and across the instances of a driver."""
+"""Serialize the calls of the kubelet, within a process and between instances of a driver."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from pathlib import Path
 __all__ = ["LOCK_FILE", "CallLock"]
 
 LOCK_FILE = "serialize.lock"
-"""Name of the file in the data directory; drivers built on the Go library lock the same file."""
+"""Name of the lock file in the data directory. Drivers built on the Go library use the same
+file."""
 
 
 class CallLock:
-    """Lock for one call at a time. Thread-safe, also across processes that use the same file."""
+    """Lock for one call at a time. Safe between threads, and between processes with the same
+    file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Locked first, so that the threads of this process wait in order and without the file.
+        # Taken first: the threads of this process then wait here, in order, and not for the file.
         self._lock = threading.Lock()
 
     @contextlib.contextmanager

@@ -1,8 +1,8 @@
-"""Metadata files of devices (KEP-5304): what a device is, for the programs in the container.
+"""Metadata files of devices (KEP-5304), from which programs in containers learn device attributes.
 
-For each request of a claim there is a file on the host and a CDI device that mounts it. Paths and
-content are those of the Go library (``kubeletplugin/metadata.go``, v0.37), so programs find the
-same files with any driver.
+Each request of a claim has a file on the host, and a CDI device that mounts it. Paths and content
+are those of the Go library (``kubeletplugin/metadata.go``, v0.37), so programs find the same files
+with any driver.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CDI_VERSION = "0.3.0"
 
 
 class MetadataFiles:
-    """The metadata files of one driver, below its data directory and in a CDI directory."""
+    """Metadata files of one driver: in its data directory, with mounts in a CDI directory."""
 
     def __init__(self, driver: str, data_dir: Path, cdi_dir: Path) -> None:
         self._driver = driver
@@ -35,7 +35,8 @@ class MetadataFiles:
     def contents(
         self, claim: Claim, devices: Iterable[tuple[PreparedDevice, Mapping[str, Attribute]]]
     ) -> dict[Path, str]:
-        """Return the files of a claim. ``devices`` has the attributes of each device."""
+        """Return the contents of a claim's files, by path. ``devices``: devices and their
+        attributes."""
         by_request: dict[str, list[dict[str, Any]]] = {}
         for prepared, attributes in devices:
             made = self._device(prepared, attributes)
@@ -115,7 +116,7 @@ class MetadataFiles:
         return self._cdi_dir / f"{self._driver}_metadata_{uid}_{base}.json"
 
     def _container_path(self, claim: Claim, base: str) -> str:
-        """Return the path in the container, by the name that the pod has for the claim."""
+        """Return the path in the container. It contains the pod's name for the claim."""
         of_template = claim.pod_claim_name
         kind = "resourceclaimtemplates" if of_template else "resourceclaims"
         name = of_template or claim.name

@@ -1,7 +1,7 @@
 """File names of a driver's sockets and directories.
 
-Drivers built on the Go library (``k8s.io/dynamic-resource-allocation/kubeletplugin``, v0.37) have
-the same names, so that a rolling update from one to the other works.
+Drivers built on the Go library (``k8s.io/dynamic-resource-allocation/kubeletplugin``, v0.37) use
+the same names, so a rolling update between the two works.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 PLUGINS_DIRECTORY = "/var/lib/kubelet/plugins"
-"""The directory with a data directory for each driver."""
+"""Directory that contains the data directories of all drivers."""
 
 CDI_DIRECTORY = "/var/run/cdi"
-"""The directory that container runtimes read for devices that programs create."""
+"""Directory in which container runtimes look for dynamically created CDI devices."""
 
 _MAX_DRIVER_NAME = 63
 
@@ -49,7 +49,7 @@ class DriverPaths:
     def of(
         cls, driver: str, registrar_dir: Path, data_dir: Path, cdi_dir: Path, uid: str = ""
     ) -> DriverPaths:
-        """Return the paths of an instance; ``uid`` is its pod's UID in a rolling update.
+        """Return the paths of an instance. ``uid``: UID of its pod, for a rolling update.
 
         Raises SocketPathError if the path of a socket is too long.
         """
@@ -69,7 +69,7 @@ class DriverPaths:
 def in_kubelet_directory(driver: str, root: Path, uid: str = "") -> DriverPaths:
     """Return the paths below a kubelet's directory, such as ``/var/lib/kubelet``.
 
-    CDI files are in ``<root>/cdi``. Raises SocketPathError as ``DriverPaths.of``.
+    CDI files are in ``<root>/cdi``. Raises SocketPathError if the path of a socket is too long.
     """
     registrar = root / Path(PLUGINS_REGISTRY_DIRECTORY).name
     data = root / Path(PLUGINS_DIRECTORY).name / driver
@@ -77,7 +77,7 @@ def in_kubelet_directory(driver: str, root: Path, uid: str = "") -> DriverPaths:
 
 
 def check_driver_name(name: object) -> str:
-    """Return the name of a driver; raise ConfigurationError if the API server rejects it."""
+    """Return the name of a driver. Raises ConfigurationError if the API server rejects it."""
     if not isinstance(name, str) or len(name) > _MAX_DRIVER_NAME or not is_dns1123_subdomain(name):
         raise ConfigurationError(
             f"invalid driver name {name!r}: use a DNS name such as gpu.vendor.com with at most "
@@ -87,7 +87,7 @@ def check_driver_name(name: object) -> str:
 
 
 def _registration_names(driver: str, uid: str) -> list[str]:
-    """Return possible names of the registration socket, best first."""
+    """Return the possible names of the registration socket, preferred first."""
     if not uid:
         return [f"{driver}-reg.sock"]
     short, both = _digest(uid, 8), _digest(f"{driver}\0{uid}", 16)
@@ -100,7 +100,7 @@ def _digest(text: str, size: int) -> str:
 
 
 def _first_fitting(directory: Path, names: list[str]) -> Path:
-    """Return the path of the first name that fits; of the last one if none does."""
+    """Return the path of the first name that is short enough; else of the last name."""
     paths = [directory / name for name in names]
     fitting = (path for path in paths if len(os.fsencode(path)) <= MAX_PATH_BYTES)
     return next(fitting, paths[-1])

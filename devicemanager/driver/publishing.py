@@ -25,14 +25,16 @@ __all__ = ["SlicePublisher"]
 _RESYNC = 600.0
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 _INTERVAL = 0.2
-"""Shortest time between two comparisons in seconds, which limits the requests if another client
-changes slices all the time."""
+"""Minimum time between two comparisons, in seconds.
+
+It limits the number of requests if another client changes slices all the time.
+"""
 
 Report = Callable[[Exception, str], object]
 
 
 class SlicePublisher:
-    """Keeps the slices of one driver on one node in the state that the author wants."""
+    """Keeps the API server's slices of one driver on one node equal to the author's resources."""
 
     def __init__(
         self,
@@ -43,7 +45,8 @@ class SlicePublisher:
         stopping: threading.Event,
         report: Report,
     ) -> None:
-        """``report`` is called with each error and what failed, such as ``Driver.handle_error``."""
+        """``report`` is called with each error, and with the task that failed
+        (``Driver.handle_error``)."""
         self._api = api
         self._driver = driver
         self._node = node
@@ -53,24 +56,25 @@ class SlicePublisher:
         self._changed = Notifier()
         self._finished = Notifier()
         self._published: Resources | None = None
-        """The resources whose slices are all as wanted."""
+        """Resources whose slices are all published."""
         self._failures = 0
         self._owner: dict[str, Any] | None = None
         self._stored: dict[str, Spec] = {}
-        """What the server stores for a wanted spec, if it differs: it can drop fields."""
+        """Specs as the server stores them, if they differ from the wanted ones: it can drop
+        fields."""
 
     def start(self) -> None:
-        """Start the threads, which end after ``stopping`` is set and ``notify`` is called."""
+        """Start the threads. They end after ``stopping`` is set and ``notify`` is called."""
         self._resources.call_on_change(self.notify)
         for target in (self._run, self._watch):
             threading.Thread(target=target, name=f"slices of {self._driver}", daemon=True).start()
 
     def notify(self) -> None:
-        """Compare the slices now."""
+        """Start a comparison of the slices now."""
         self._changed.notify()
 
     def wait_published(self, timeout: float) -> bool:
-        """Wait until all slices are as wanted; return False after ``timeout`` seconds."""
+        """Wait until all slices are published. Return False after ``timeout`` seconds."""
 
         def is_done() -> bool:
             return self._published is not None and self._published is self._resources.newest
@@ -85,19 +89,19 @@ class SlicePublisher:
                 self._api.watch(self, lambda text: None)
             except ClientClosing:
                 return
-            # Only the choice of the version can fail. The other thread reports the error.
+            # Only the choice of the API version can fail. The other thread reports this error.
             except ClusterError:
                 self._stopping.wait(_FIRST_WAIT)
 
     def begin_list(self) -> None:
-        """Do nothing: part of ``Sink``."""
+        """Do nothing. Part of ``Sink``."""
 
     def replace(self, objects: list[Slice]) -> None:
-        """Compare again: part of ``Sink``."""
+        """Start a comparison. Part of ``Sink``."""
         self.notify()
 
     def apply(self, kind: str, object_: Slice) -> None:
-        """Compare again: part of ``Sink``."""
+        """Start a comparison. Part of ``Sink``."""
         self.notify()
 
     def _run(self) -> None:
@@ -122,7 +126,7 @@ class SlicePublisher:
         except ClientClosing:
             return 0.0
         except Conflict:
-            # Another client was faster. Compare again.
+            # Another client changed a slice first. Compare again.
             return _INTERVAL
         except (ApiError, ClusterError, ValueError) as error:
             self._report(error, "publishing ResourceSlices")
@@ -147,7 +151,7 @@ class SlicePublisher:
     def _new(self, position: int, spec: Spec) -> Slice:
         if self._owner is None:
             self._owner = self._api.owner()
-        # As in the Go library, so that the order of devices in a pool is their priority.
+        # As in the Go library: the order of devices in a pool is their priority.
         prefix = f"{position:05x}-{self._driver}-{self._node}-"
         return {
             "metadata": {"generateName": prefix, "ownerReferences": [self._owner]},
@@ -159,7 +163,7 @@ class SlicePublisher:
         return wanted == existing or self._stored.get(_key(wanted)) == existing
 
     def _check(self, sent: Spec, stored: Slice) -> None:
-        """Report fields that the server did not store, and remember what it stored."""
+        """Report fields that the server did not store, and record what it stored."""
         wanted, found = comparable(sent), comparable(stored["spec"])
         if wanted == found:
             return

@@ -1,4 +1,4 @@
-"""A driver in this process: its sockets, its slices, its health and its claims."""
+"""Run a driver in this process: sockets, slices, health and claims."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _BACKOFF = 1.0
 class DriverServer:
     """A driver that is served from ``start`` to ``stop``. A context manager. Thread-safe.
 
-    The driver's instance belongs to one server; it cannot be started again after ``stop``.
+    A ``Driver`` object belongs to one server. A stopped server cannot be started again.
     """
 
     def __init__(self, driver: Driver, name: str, settings: DriverSettings | None = None) -> None:
         """Create the server; ``start`` starts it.
 
         Raises ConfigurationError for an invalid name, SocketPathError if the path of a socket is
-        too long, and ClusterError without an API server.
+        too long, and ClusterError if no API server is configured.
         """
         from devicemanager.client.api import ApiClient
         from devicemanager.client.credentials import load
@@ -50,7 +50,7 @@ class DriverServer:
         self.name = check_driver_name(name)
         self.settings = settings = (settings or DriverSettings()).for_driver(name)
         self._driver = driver
-        # Created here, on one thread, because they are cached properties of the author's object.
+        # Create them on one thread: they are cached properties of the author's object.
         self._stopping, self._resources = driver.stopping, driver._resources
         self.paths = driver_paths(settings, name)
         self._client = ApiClient(load(settings.kubeconfig))
@@ -93,7 +93,8 @@ class DriverServer:
     # -- life ------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start to serve on background threads. Raises OSError without a data directory."""
+        """Start serving on background threads. Raises OSError if the data directory cannot be
+        created."""
         self.paths.data_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._keeper.start()
         self._slices.start()
@@ -104,8 +105,10 @@ class DriverServer:
         return self
 
     def stop(self) -> None:
-        """Stop serving and remove the sockets. The slices stay: the kubelet deletes them if the
-        driver does not return. Idempotent."""
+        """Stop serving and remove the sockets. Idempotent.
+
+        The slices stay. The kubelet deletes them if the driver does not come back.
+        """
         self._stopping.set()
         self._client.close()
         self._health.wake()
@@ -128,7 +131,8 @@ class DriverServer:
 
     @property
     def registration_status(self) -> tuple[bool, str] | None:
-        """The kubelet's last report: True if registered, and the error; None before the first."""
+        """The kubelet's last registration report: True if registered, and the error. None without a
+        report."""
         return self.sockets.statuses[-1] if self.sockets.statuses else None
 
     # -- the author's methods --------------------------------------------------------
@@ -149,7 +153,7 @@ class DriverServer:
 
     def _publish(self, values: Iterable[Resources]) -> None:
         for value in values:
-            # Raises ValueError here, so that the error counts as one of the author's method.
+            # Raise ValueError here: then it counts as an error of the author's method.
             pools = dict(pools_of(value, self.settings.node_name))
             self._resources.publish(DriverResources(pools))
 

@@ -1,6 +1,6 @@
-"""The gRPC services of a driver, in all versions, on top of one implementation.
+"""The gRPC services of a driver, in all versions, with one implementation.
 
-The messages of all versions have the same fields, except that v1beta1 lacks ``share_id``.
+The messages of all versions have the same fields, but v1beta1 lacks ``share_id``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ V1, V1BETA1 = "v1.DRAPlugin", "v1beta1.DRAPlugin"
 HEALTH_V1, HEALTH_V1ALPHA1 = "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"
 
 CLAIM_SERVICES = (V1, V1BETA1)
-"""Names in ``supported_versions`` of the services that prepare claims, preferred first."""
+"""Service names for ``supported_versions`` that prepare claims, preferred first."""
 HEALTH_SERVICES = (HEALTH_V1, HEALTH_V1ALPHA1)
 SERVICES = CLAIM_SERVICES + HEALTH_SERVICES
 
@@ -44,7 +44,7 @@ Report = drahealth_v1.NodeWatchResourcesResponse
 
 
 class Services(Protocol):
-    """Implementation of the services, in messages of v1. Each method can abort its call."""
+    """Implementation of the services, with v1 messages. A method can abort its call."""
 
     def prepare_claims(
         self, version: Version, claims: Sequence[dra_v1.Claim], context: grpc.ServicerContext
@@ -57,7 +57,7 @@ class Services(Protocol):
         """Handle NodeUnprepareResources."""
 
     def watch_health(self, context: grpc.ServicerContext) -> Iterator[Report]:
-        """Handle NodeWatchResources: yield a report at once and after each change."""
+        """Handle NodeWatchResources: yield a report immediately, and after each change."""
 
 
 def add_services(services: Services, names: Collection[str], server: grpc.Server) -> None:

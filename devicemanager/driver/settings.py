@@ -20,30 +20,38 @@ _Path = str | os.PathLike[str]
 class DriverSettings:
     """Settings of a driver.
 
-    The defaults come from the environment variables that dra-example-driver also has, so that one
-    program runs with a kubelet and with a mock.
+    The defaults come from environment variables, with the names that dra-example-driver uses. So
+    the same program runs with a real and a mock kubelet.
     """
 
     node_name: str = ""
     """Name of the Node; default: ``NODE_NAME``, then the host name."""
     rolling_update: str = ""
-    """UID of the driver's pod, if two instances may run at once; default: ``POD_UID``, then
-    empty: one instance."""
+    """UID of the driver's pod, if two instances may run at once.
+
+    Default: ``POD_UID``, then empty (only one instance).
+    """
     data_dir: _Path = ""
-    """Directory of the service socket and the checkpoint; default: the driver's name in
-    ``KUBELET_PLUGINS_DIRECTORY_PATH``, then in ``/var/lib/kubelet/plugins``."""
+    """Directory of the service socket and the checkpoint.
+
+    Default: the subdirectory with the driver's name in ``KUBELET_PLUGINS_DIRECTORY_PATH``, or else
+    in ``/var/lib/kubelet/plugins``.
+    """
     registrar_dir: _Path = ""
-    """The kubelet's directory for registration sockets; default:
-    ``KUBELET_REGISTRAR_DIRECTORY_PATH``, then ``/var/lib/kubelet/plugins_registry``."""
+    """The kubelet's directory for registration sockets.
+
+    Default: ``KUBELET_REGISTRAR_DIRECTORY_PATH``, then ``/var/lib/kubelet/plugins_registry``.
+    """
     cdi_dir: _Path = ""
     """Directory of CDI files; default: ``CDI_ROOT``, then ``/var/run/cdi``."""
     metadata: bool = False
     """True if containers get a file with the attributes of their devices (KEP-5304)."""
     kubeconfig: _Path | None = None
-    """Default: ``KUBECONFIG``, then ``~/.kube/config``, then the pod's service account."""
+    """Path of a kubeconfig. Default: ``KUBECONFIG``, ``~/.kube/config``, the pod's service
+    account."""
 
     def for_driver(self, driver: str) -> DriverSettings:
-        """Return the settings with all defaults for a driver, and absolute paths."""
+        """Return the settings with defaults for a driver and absolute paths."""
         plugins = _variable("KUBELET_PLUGINS_DIRECTORY_PATH", PLUGINS_DIRECTORY)
         registrar = _variable("KUBELET_REGISTRAR_DIRECTORY_PATH", PLUGINS_REGISTRY_DIRECTORY)
         return attrs.evolve(
@@ -57,7 +65,8 @@ class DriverSettings:
 
 
 def driver_paths(settings: DriverSettings, driver: str) -> DriverPaths:
-    """Return the paths of an instance. Raises SocketPathError if one is too long."""
+    """Return the paths of an instance. Raises SocketPathError if the path of a socket is too
+    long."""
     return DriverPaths.of(
         driver,
         Path(settings.registrar_dir),

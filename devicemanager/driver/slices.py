@@ -1,8 +1,8 @@
 """Decide which ResourceSlices of a node to create, replace and delete. Pure.
 
 A consumer uses only the newest generation of a pool, and only if all its slices exist
-(``resourceSliceCount``). So a change of a pool writes all its slices with the next generation. A
-slice that another client deleted is created again with the current generation.
+(``resourceSliceCount``). So if a pool changes, all its slices are written with the next generation.
+A slice that another client deleted is recreated with the current generation.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from devicemanager.driver.values import Attribute, Device, DriverResources, Pool
 __all__ = ["Changes", "attribute_json", "comparable", "lost_fields", "plan", "pools_of", "specs"]
 
 Spec: TypeAlias = dict[str, Any]
-"""``spec`` of a ResourceSlice, in JSON."""
+"""``spec`` of a ResourceSlice, as JSON."""
 Slice: TypeAlias = dict[str, Any]
-"""A ResourceSlice, in JSON."""
+"""ResourceSlice, as JSON."""
 _Placed: TypeAlias = tuple[int, Spec]
 """A spec with its position in the pool."""
 
 _MOST_DEVICES: Final = 128
 _MOST_SPECIAL_DEVICES: Final = 64
-"""Limit if a device of the slice has taints or consumes counters."""
+"""Maximum number of devices in a slice if one has taints or consumes counters."""
 _MOST_COUNTER_SETS: Final = 8
 
 
 def pools_of(resources: Resources, node: str) -> Mapping[str, Pool]:
-    """Convert an author's resources to pools. The default pool has the node's name.
+    """Convert an author's resources to pools, by name. The default pool has the node's name.
 
     Raises ValueError for invalid resources.
     """
@@ -45,10 +45,12 @@ def pools_of(resources: Resources, node: str) -> Mapping[str, Pool]:
 
 
 def specs(driver: str, node: str, name: str, pool: Pool) -> list[Spec]:
-    """Return the slices of a pool, without generation and count. Raises ValueError for a
-    malformed quantity."""
+    """Return the specs of a pool's slices, without generation and count.
+
+    Raises ValueError for a malformed quantity.
+    """
     counters = [_counter_set(*each) for each in sorted(pool.counters.items())]
-    # Counters have slices of their own, because API servers since 1.35 reject mixed slices.
+    # Counters get separate slices: since 1.35, API servers reject slices with counters and devices.
     contents: list[Spec] = [
         {"sharedCounters": list(each)} for each in _chunks(counters, _MOST_COUNTER_SETS)
     ]
@@ -86,16 +88,16 @@ def _device(device: Device) -> dict[str, Any]:
 
 
 def attribute_json(value: Attribute) -> dict[str, Any]:
-    """Return an attribute's value as in the API, such as ``{"string": "a100"}``."""
+    """Return an attribute's value in the API's form, such as ``{"string": "a100"}``."""
     if isinstance(value, Version):
         return {"version": value.text}
-    # A bool is also an int.
+    # Check bool first: in Python, a bool is an int.
     kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string"
     return {kind: value}
 
 
 def _quantities(values: Mapping[str, Quantity]) -> dict[str, Any]:
-    # In the canonical form in which the API server returns it.
+    # Use the canonical form, which the API server returns.
     return {
         key: {"value": str(_Quantity.parse(str(value)))} for key, value in sorted(values.items())
     }
@@ -114,11 +116,12 @@ def _without_empty(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @attrs.define
 class Changes:
-    """Requests that lead to the wanted slices, in this order."""
+    """Requests that create the wanted slices, in this order."""
 
     replaced: list[Slice] = attrs.field(factory=list)
     created: list[tuple[int, Spec]] = attrs.field(factory=list)
-    """With the position in the pool: allocators use slices in the order of their names."""
+    """Specs to create, with their position in the pool: allocators use slices in order of their
+    names."""
     deleted: list[Slice] = attrs.field(factory=list)
 
     def __bool__(self) -> bool:
@@ -126,8 +129,11 @@ class Changes:
 
 
 def comparable(spec: Spec) -> Spec:
-    """Return a spec without the fields to ignore in comparisons: generation, number of slices, and
-    times of taints, which the API server sets."""
+    """Return a spec without the fields that comparisons ignore.
+
+    These are the generation, the number of slices, and the times of taints, which the API server
+    sets.
+    """
     made = {**spec, "pool": {"name": spec["pool"]["name"]}}
     if "devices" in made:
         made["devices"] = [_without_times(device) for device in made["devices"]]
@@ -146,7 +152,7 @@ def plan(
     existing: Iterable[Slice],
     equal: Callable[[Spec, Spec], bool] = lambda one, other: comparable(one) == comparable(other),
 ) -> Changes:
-    """Return the changes that lead to the wanted slices, by pool.
+    """Return the changes from the existing to the wanted slices. ``wanted``: specs by pool.
 
     ``equal`` compares a wanted spec with an existing one.
     """
@@ -172,7 +178,7 @@ def _plan_pool(
     kept, missing, surplus = _match(wanted, current, equal)
     count = len(wanted)
     if all(_count(slice_) == count for _, slice_ in kept) and not (missing and surplus):
-        # Another client deleted or copied a slice. The pool itself is unchanged.
+        # Another client deleted or copied a slice, but the pool itself is unchanged.
         changes.created += [(at, _numbered(spec, generation, count)) for at, spec in missing]
         changes.deleted += surplus
         return
@@ -189,7 +195,7 @@ def _plan_pool(
 def _match(
     wanted: Sequence[Spec], slices: Sequence[Slice], equal: Callable[[Spec, Spec], bool]
 ) -> tuple[list[tuple[_Placed, Slice]], list[_Placed], list[Slice]]:
-    """Return the pairs of equal content, and the specs and slices that have no partner."""
+    """Return pairs of a spec and a slice with equal content, other specs, and other slices."""
     left = list(slices)
     kept, missing = [], []
     for at, spec in enumerate(wanted):
@@ -216,7 +222,7 @@ def _numbered(spec: Spec, generation: int, count: int) -> Spec:
 
 
 def lost_fields(sent: Any, stored: Any, path: str = "spec") -> list[str]:
-    """Return the paths of fields that were sent and are not in the stored value."""
+    """Return the paths of fields that were sent but are missing in the stored value."""
     if isinstance(sent, dict):
         if not isinstance(stored, dict):
             return [path]

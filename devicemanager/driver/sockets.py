@@ -18,7 +18,7 @@ from protos import pluginregistration_v1_grpc
 __all__ = ["DRA_PLUGIN", "DriverSockets"]
 
 DRA_PLUGIN = "DRAPlugin"
-"""The type that a driver reports to the kubelet's plugin watcher."""
+"""Plugin type that a driver reports to the kubelet's plugin watcher."""
 
 _WORKERS = 32
 _SERVICE, _REGISTRATION = "service", "registration"
@@ -27,7 +27,7 @@ AddServices = Callable[[grpc.Server], None]
 
 
 class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
-    """The two sockets of one instance; both are served from ``start`` to ``stop``. Thread-safe."""
+    """The two sockets of one instance, served from ``start`` to ``stop``. Thread-safe."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
         *,
         ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``services`` is ``supported_versions`` of the registration. While ``ready()`` is false,
-        GetInfo fails."""
+        """``services``: value of ``supported_versions``. GetInfo fails while ``ready()`` is
+        False."""
         self.driver = driver
         self.services = tuple(services)
         self.registration_socket = paths.registration_socket
@@ -58,7 +58,7 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
     def start(self) -> None:
         """Serve both sockets. Raises OSError if a socket cannot be created."""
         try:
-            # The service first: the kubelet calls it right after the registration.
+            # Serve the service socket first: the kubelet calls it right after the registration.
             self.start_service()
             self._serve(_REGISTRATION, self.registration_socket, self._add_registration)
         except BaseException:
@@ -78,28 +78,28 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
         self._served[name] = ServedSocket(server, path.parent, replace(path))
 
     def stop(self, grace: float = 0.2, *, leave_sockets: bool = False) -> None:
-        """Stop serving and remove the sockets; running calls get ``grace`` seconds. Idempotent.
+        """Stop serving and remove the sockets; calls in flight get ``grace`` seconds. Idempotent.
 
-        ``leave_sockets``: leave the files behind, as a driver that is killed does.
+        ``leave_sockets``: do not remove the files, like a driver that is killed.
         """
         served, self._served = self._served, {}
-        # The registration socket first, so that the kubelet makes no further calls.
+        # Stop the registration socket first, so that the kubelet makes no further calls.
         for socket in reversed(served.values()):
             if not leave_sockets:
                 socket.hide()
             socket.close(0 if leave_sockets else grace).wait()
 
     def stop_service(self) -> None:
-        """Stop the service socket only, and leave its file: the connection breaks."""
+        """Stop only the service socket, and leave its file. This breaks the connection."""
         with contextlib.suppress(KeyError):
             self._served.pop(_SERVICE).close(0).wait()
 
     def start_service(self) -> None:
-        """Serve the service socket, also again after ``stop_service``."""
+        """Serve the service socket. It can be started again after ``stop_service``."""
         self._serve(_SERVICE, self.service_socket, self._add_services)
 
     def are_reachable(self) -> bool:
-        """True if the paths of both sockets still belong to this instance."""
+        """True if both socket files still belong to this instance."""
         served = tuple(self._served.values())
         return len(served) == len((_SERVICE, _REGISTRATION)) and all(
             socket.is_reachable() for socket in served
@@ -109,12 +109,13 @@ class DriverSockets(pluginregistration_v1_grpc.RegistrationServicer):
 
     @property
     def statuses(self) -> tuple[tuple[bool, str], ...]:
-        """What the kubelet has reported so far: True if registered, and the error."""
+        """The kubelet's reports so far: True if registered, and the error."""
         with self._changed:
             return tuple((each.plugin_registered, each.error) for each in self._statuses)
 
     def wait_registered(self, timeout: float = 10.0) -> bool:
-        """Wait until the kubelet's latest report is a success; return False after ``timeout``."""
+        """Wait until the kubelet's latest report is a success. Return False after ``timeout``
+        seconds."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: bool(self._statuses) and self._statuses[-1].plugin_registered, timeout

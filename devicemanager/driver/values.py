@@ -1,7 +1,7 @@
 """Values that the methods of a driver's author take and return.
 
-A value that the API server would reject raises a ValueError that names the value. The author's code
-gets the error early, not when a slice is published.
+A value that the API server would reject raises a ValueError that names it. So authors see the error
+where they create the value, not when a slice is published.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Attribute: TypeAlias = str | int | bool | Version
 """Value of a device's attribute."""
 
 Quantity: TypeAlias = str | int
-"""Amount as in Kubernetes, such as ``40Gi`` or 8."""
+"""Quantity as in Kubernetes, such as ``40Gi`` or 8."""
 
 
 def _device_name(_instance: object, _attribute: object, name: str) -> None:
@@ -84,7 +84,7 @@ def _check_attributes(device: Device, _attribute: object, values: Mapping[str, A
 
 @attrs.frozen(kw_only=True)
 class Taint:
-    """Taint of a device. Claims must tolerate it to get the device."""
+    """Taint of a device. A claim must tolerate it to get the device."""
 
     key: str
     value: str = ""
@@ -97,12 +97,12 @@ def _taints(taints: Iterable[Taint]) -> tuple[Taint, ...]:
 
 @attrs.frozen
 class Device:
-    """Device that a driver publishes. ``name`` must be unchanged after restarts.
+    """Device that a driver publishes. Its ``name`` must stay the same after restarts.
 
-    ``attributes``: names without a domain are in the driver's domain. ``capacity``: quantities
-    such as ``{"memory": "40Gi"}``. ``consumes``: the amounts that the device takes from the pool's
-    counters, by counter set and counter. ``fields``: further fields of the API's Device as in
-    JSON, such as ``allowMultipleAllocations``.
+    ``attributes``: names without a domain are in the driver's domain. ``capacity``: quantities such
+    as ``{"memory": "40Gi"}``. ``consumes``: amounts that the device takes from the pool's counters,
+    by counter set and counter. ``fields``: further fields of the API's Device as in JSON, such as
+    ``allowMultipleAllocations``.
     """
 
     name: str = attrs.field(validator=_device_name)
@@ -130,9 +130,10 @@ def _devices(devices: Iterable[Device | str]) -> tuple[Device, ...]:
 
 @attrs.frozen
 class Pool:
-    """Devices that are published together. A device can be given as its name.
+    """Devices that are published together. A device without properties can be given as its name.
 
-    ``counters`` are shared counters for partitionable devices: counter set → counter → quantity.
+    ``counters``: quantities of the shared counters for partitionable devices, by counter set and
+    counter.
     """
 
     devices: tuple[Device, ...] = attrs.field(default=(), converter=_devices)
@@ -148,19 +149,19 @@ class DriverResources:
 
 @attrs.frozen(kw_only=True)
 class AllocatedDevice:
-    """Device that was allocated to a request of a claim."""
+    """Device that is allocated to a request of a claim."""
 
     request: str
-    """Name of the request; with a list of alternatives ``<request>/<subrequest>``."""
+    """Name of the request; for a prioritized list, ``<request>/<subrequest>``."""
     pool: str
     device: str
     share_id: str = ""
     """ID of the share, if several claims can share the device; else empty."""
     admin_access: bool = False
-    """True if the claim may use the device while another claim holds it."""
+    """True if the claim may use a device that is allocated to another claim."""
     consumed_capacity: Mapping[str, str] = attrs.field(factory=dict)
     parameters: tuple[Mapping[str, Any], ...] = ()
-    """Opaque parameters for this driver. A later entry overrides an earlier one."""
+    """Opaque parameters for this driver. Later entries override earlier ones."""
 
     def prepared(
         self,

@@ -1,20 +1,21 @@
 """Rehearsals: what would happen on a node if it restarted, rebooted, or were upgraded.
 
 Theory of operation. A snapshot of a node is rebuilt as an in-memory kubelet: devices, NUMA nodes,
-checkpoint, and pods with what is allocated to them. The steps run on this kubelet, one after
-another. After a start, the result can depend on the order in which plugins register and pods are
-admitted. Therefore the steps run once for each order, or for a sample of the orders, each time on a
+checkpoint, and pods with their allocations. The steps run on this kubelet, one after another. After
+a start, the result can depend on the order in which plugins register and pods are admitted.
+Therefore the steps run once for each possible order, or for a sample of the orders. Each run has a
 new kubelet.
 
 In:  a ``Snapshot``, and steps (``steps``).
-Out: a ``Rehearsal`` (``result``): the outcomes of each pod with the number of orders that lead to
-     them, statements with advice, and assumptions. ``report`` shows it as text, JSON or Markdown.
+Out: a ``Rehearsal`` (``result``): the outcomes of each pod, with the number of orders that lead
+     to each; predicted events with advice; assumptions. ``report`` shows them as text, JSON or
+     Markdown.
 
 Invariants:
 
-* Nothing on the node is read or changed; only the snapshot is used.
+* Only the snapshot is read. The node is neither read nor changed.
 * The same snapshot, steps and seed give the same result.
-* Everything that the snapshot does not show is in ``Rehearsal.assumptions``.
+* ``Rehearsal.assumptions`` lists everything that the snapshot does not show.
 
 Start reading with ``rehearsing``, then ``runs``.
 """

@@ -1,4 +1,4 @@
-"""What a rehearsal assumes because the snapshot does not show it."""
+"""Assumptions of a rehearsal about facts that the snapshot does not show."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALWAYS = (
 def assumptions(
     node: SnapshotNode, steps: Sequence[Step], version: KubeletVersion
 ) -> tuple[str, ...]:
-    """Return everything that a rehearsal assumes, in sentences without a full stop."""
+    """Return the assumptions of a rehearsal, as sentences without a full stop."""
     return (*_ALWAYS, *_of_steps(steps, version), *_missing(node), *node.notes)
 
 

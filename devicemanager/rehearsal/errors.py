@@ -8,4 +8,4 @@ __all__ = ["RehearsalError"]
 
 
 class RehearsalError(RequestError):
-    """Error for a step or a snapshot that cannot be used. The text is one line."""
+    """A step is invalid, or the snapshot cannot be used. The message is one line."""

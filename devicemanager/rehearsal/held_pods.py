@@ -1,8 +1,8 @@
-"""The pods of a snapshot, with requests for what is allocated to them.
+"""The pods of a snapshot. Each requests exactly what is allocated to it.
 
-A snapshot has no pod specs. A pod requests its allocated devices, exclusive CPUs and exclusive
-memory, per container. A container that the checkpoint has and PodResources lacks is an init
-container, because PodResources lists only containers that can still run.
+A snapshot contains no pod specs. Therefore each container requests its allocated devices, exclusive
+CPUs and exclusive memory. A container in the checkpoint that PodResources does not list is an init
+container: PodResources lists only containers that can still run.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ __all__ = ["HeldPod", "held_pods"]
 
 _CPU, _MEMORY = ResourceName("cpu"), ResourceName("memory")
 _SOME: Mapping[ResourceName, int] = {_CPU: 100, _MEMORY: 1}
-"""Requests of a container without exclusive CPUs, in a pod that has exclusive CPUs. They make the
-pod Guaranteed, and without a whole CPU the container gets no exclusive one."""
+"""Requests of a container without exclusive CPUs, in a pod with exclusive CPUs.
+
+They make the pod Guaranteed. Without a whole CPU, the container gets no exclusive one.
+"""
 
 
 @attrs.frozen
 class HeldPod:
-    """A pod that has devices, exclusive CPUs or exclusive memory."""
+    """A pod with devices, exclusive CPUs or exclusive memory."""
 
     pod: Pod
     name: str
@@ -36,7 +38,7 @@ class HeldPod:
 
 
 def held_pods(node: SnapshotNode) -> tuple[HeldPod, ...]:
-    """Return the pods of a node that have devices, exclusive CPUs or exclusive memory, by name."""
+    """Return the pods with devices, exclusive CPUs or exclusive memory, sorted by name."""
     amounts = _Amounts(node)
     listed = {
         (f"{pod.namespace}/{pod.name}", container.name)
@@ -50,7 +52,7 @@ def held_pods(node: SnapshotNode) -> tuple[HeldPod, ...]:
         requests = amounts.of(uid)
         containers = [Container(ContainerName(c), each, each) for c, each in requests.items()]
         inits = [c for c in containers if name in names and (name, c.name) not in listed]
-        # A pod has at least one app container.
+        # A pod needs at least one app container.
         apps = [c for c in containers if c not in inits] or [Container(ContainerName("main"))]
         namespace, _, short = name.rpartition("/")
         pod = Pod(PodUid(uid), short, namespace or "unknown", tuple(apps), tuple(inits))
@@ -59,7 +61,7 @@ def held_pods(node: SnapshotNode) -> tuple[HeldPod, ...]:
 
 
 class _Amounts:
-    """Devices, CPUs and memory of each container of a node."""
+    """Devices, CPUs and memory of all containers of a node."""
 
     def __init__(self, node: SnapshotNode) -> None:
         self._saved = node.saved.entries or ()
@@ -72,7 +74,8 @@ class _Amounts:
         return list(dict.fromkeys(uids))
 
     def of(self, uid: str) -> Mapping[str, Mapping[ResourceName, int]]:
-        """Return the milli-CPUs, bytes and numbers of devices of each container of a pod."""
+        """Return the amounts of a pod by container and resource: milli-CPUs, bytes, numbers of
+        devices."""
         found: dict[str, dict[ResourceName, int]] = {}
         for entry in self._entries(uid):
             ids = {id_ for part in (entry.device_ids or {}).values() for id_ in part or ()}

@@ -1,4 +1,4 @@
-"""The devices of a node by resource and ID, and those in a checkpoint."""
+"""Devices of a node by resource and ID, from its snapshot and its checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device, Nodes
 from devicemanager.core.ids import DeviceId, ResourceName
 
 Inventory: TypeAlias = dict[ResourceName, dict[DeviceId, Device]]
-"""Devices by resource and ID."""
+"""Devices by resource and device ID."""
 
 
 def add_checkpoint(inventory: Inventory, saved: Checkpoint) -> None:
@@ -36,7 +36,7 @@ def _allocated(saved: Checkpoint) -> dict[ResourceName, dict[DeviceId, Nodes]]:
     found: dict[ResourceName, dict[DeviceId, Nodes]] = {}
     for entry in saved.entries or ():
         nodes = found.setdefault(ResourceName(entry.resource_name), {})
-        # A device on several NUMA nodes is listed under each of them.
+        # A device on several NUMA nodes is listed under each node.
         for node, ids in (entry.device_ids or {}).items():
             for id_ in map(DeviceId, ids or ()):
                 here = () if node == WITHOUT_TOPOLOGY else (node,)

@@ -10,16 +10,17 @@ from typing import TypeAlias
 __all__ = ["Order", "orders"]
 
 Order: TypeAlias = tuple[str, ...]
-"""Resources of plugins and UIDs of pods, first to last."""
+"""Resources (for their plugins) and pod UIDs, in the order in which they register or are
+admitted."""
 
 _MOST_TO_PERMUTE = 6
-"""With up to this number of plugins and pods, all orders are tried: 720 at most."""
+"""Maximum number of plugins and pods for which all orders are tried (720 orders)."""
 
 
 def orders(plugins: Sequence[str], pods: Sequence[str], most: int, seed: int) -> list[Order]:
     """Return all orders, or a sample of ``most`` orders if there are too many.
 
-    A sample always has the two extremes: all plugins first, and all pods first.
+    A sample always contains the two extremes: all plugins first, and all pods first.
     """
     if not plugins or not pods:
         return [(*plugins, *pods)]

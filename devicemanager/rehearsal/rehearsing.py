@@ -1,4 +1,4 @@
-"""``rehearse``: run steps on the node of a snapshot, in many orders, and summarise the outcomes."""
+"""Run steps on the node of a snapshot, in many orders, and summarize the outcomes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def rehearse(
 ) -> Rehearsal:
     """Return what would happen on the node of a snapshot if the steps were done in this order.
 
-    ``repeat`` is the number of orders of plugins and pods in a sample, and ``seed`` selects them.
-    If no start follows the last change of the configuration, the kubelet restarts at the end.
-    Raises RehearsalError for a resource that the node does not have.
+    ``repeat``: number of orders of plugins and pods in a sample. ``seed`` selects these orders. If
+    no start follows the last change of the configuration, the kubelet restarts at the end. Raises
+    RehearsalError for a resource that the node does not have.
     """
     facts = Node(snapshot)
     node = SnapshotNode.of(facts)
@@ -62,7 +62,7 @@ def rehearse(
 
 
 def _plugins(pods: Sequence[HeldPod]) -> list[str]:
-    """Return the resources whose plugins can affect an outcome: those that pods use."""
+    """Return the resources of plugins that can affect an outcome: those that pods use."""
     return sorted({resource for held in pods for resource in held.devices})
 
 

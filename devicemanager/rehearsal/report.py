@@ -1,4 +1,4 @@
-"""Show a rehearsal as lines of text, as JSON data, or as Markdown for a change request."""
+"""Format a rehearsal as text, as JSON data, or as Markdown for a change request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def summary(result: Rehearsal) -> str:
 
 
 def rows(result: Rehearsal) -> Iterator[tuple[str, str, str, str]]:
-    """Yield a row of text for each outcome of each pod."""
+    """Yield a table row for each outcome of each pod."""
     for pod in result.pods:
         for outcome, number in pod.outcomes.items():
             orders = f"{number} of {result.orders}"
@@ -131,5 +131,5 @@ def _table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> Iterator[st
 
 
 def _cell(text: str) -> str:
-    # A name from a plugin must not end the cell or the line.
+    # Escape characters that would end the cell or the line: names come from plugins.
     return " ".join(text.split()).replace("|", "\\|")

@@ -19,16 +19,16 @@ class Fate(enum.StrEnum):
     STAYS = "stays"
     """The pod is on the node after all steps."""
     ADMITTED = "admitted"
-    """The pod is new, and it was admitted."""
+    """The pod is new and was admitted."""
     REJECTED = "rejected"
     """The kubelet rejected the pod, or would not start."""
     DRAINED = "drained"
-    """The pod was deleted by the step ``Drain``."""
+    """The step ``Drain`` deleted the pod."""
 
 
 @attrs.frozen
 class Outcome:
-    """How a pod ends in one order of the starts."""
+    """Final state of a pod in one order."""
 
     fate: Fate
     reason: str = ""
@@ -39,7 +39,7 @@ class Outcome:
 
     @property
     def is_lost(self) -> bool:
-        """True if the pod does not run although the steps did not delete it."""
+        """True if the pod does not run and no step deleted it."""
         return self.fate is Fate.REJECTED
 
 
@@ -51,7 +51,7 @@ class PodResult:
     name: str
     """``namespace/name``; the UID if the snapshot lacks the name."""
     before: Devices
-    """The pod's devices in the snapshot; empty for a new pod."""
+    """Devices of the pod in the snapshot, by resource; empty for a new pod."""
     outcomes: Mapping[Outcome, int]
     """Number of orders that lead to each outcome, most frequent first."""
 
@@ -72,24 +72,24 @@ class Statement:
 
     text: str
     basis: str
-    """How the behaviour of the kubelet version was verified."""
+    """Evidence for the behaviour: how the kubelet version was verified."""
     advice: str = ""
 
 
 @attrs.frozen
 class Rehearsal:
-    """What would happen on a node."""
+    """Result of a rehearsal of one node."""
 
     node: str
     steps: tuple[str, ...]
     """The steps as text, in order."""
     pods: tuple[PodResult, ...]
     orders: int
-    """Number of orders that were tried."""
+    """Number of orders tried."""
     bad_orders: int
-    """Number of these orders in which at least one pod is lost."""
+    """Number of tried orders in which at least one pod is lost."""
     all_orders: bool
-    """True if no other order exists; otherwise the orders are a sample."""
+    """True if all possible orders were tried; False if they are a sample."""
     statements: tuple[Statement, ...]
     assumptions: tuple[str, ...]
 
@@ -100,9 +100,9 @@ class Rehearsal:
 
     @property
     def moved(self) -> Mapping[tuple[str, str], tuple[str, str]]:
-        """Devices that belong to another pod afterwards: the pod's name before and after.
+        """Devices that move to another pod: names of the pod before and after.
 
-        Keys are the resource and the device ID. The most frequent outcome of each pod decides.
+        Keys: resource and device ID. For each pod, the most frequent outcome counts.
         """
         before = self._owners({pod.name: pod.before for pod in self.pods})
         after = self._owners({pod.name: next(iter(pod.outcomes)).devices for pod in self.pods})

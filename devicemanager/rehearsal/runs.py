@@ -1,4 +1,4 @@
-"""One run of the steps, with one order of plugins and pods, on a new in-memory kubelet."""
+"""One run of the steps, in one order of plugins and pods, on a new in-memory kubelet."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import attrs
 from devicemanager.core.devices import Device
 from devicemanager.core.errors import KubeletPanic
 from devicemanager.core.ids import DeviceId
+from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.topology import TopologyConfigError
 from devicemanager.core.versions.quirks import REFERENCE
@@ -37,25 +38,25 @@ __all__ = ["KubeletFails", "Plan", "run"]
 
 
 PANIC = "KubeletPanic"
-"""Reason of pods that are lost because the kubelet panics."""
+"""Reason of the pod's loss if the kubelet panics."""
 
 
 class KubeletFails(Exception):
-    """Error for a kubelet that does not start. The text is the kubelet's error."""
+    """The kubelet does not start. The message is the kubelet's error."""
 
 
 @attrs.frozen
 class Plan:
-    """The parts that all runs of a rehearsal share."""
+    """Data that all runs of a rehearsal share."""
 
     node: SnapshotNode
     pods: tuple[HeldPod, ...]
     steps: tuple[Step, ...]
     loses_checkpoint: bool
-    """True if the next kubelet cannot read the checkpoint."""
+    """True if the kubelet cannot read the checkpoint at its next start."""
 
     def settings(self, changes: Configure) -> Settings:
-        """Return the settings of the node's kubelet with the changes. Raises KubeletFails."""
+        """Return the settings of the node's kubelet, with changes. Raises KubeletFails."""
         aligned = self.node.aligned
         machine = self.node.machine(self.node.inventory())
         numa, providers = machine or (None, ())
@@ -89,7 +90,7 @@ def run(plan: Plan, order: Order) -> Mapping[str, Outcome]:
 
 
 def all_lost(plan: Plan, reason: str, message: str) -> Mapping[str, Outcome]:
-    """Return the outcomes of a kubelet that does not run."""
+    """Return the outcomes if the kubelet does not run: all pods are lost."""
     lost = Outcome(Fate.REJECTED, reason, message)
     new = [step.pod.uid for step in plan.steps if isinstance(step, Admit)]
     return dict.fromkeys((*(held.pod.uid for held in plan.pods), *new), lost)
@@ -191,9 +192,14 @@ _ENDED = (Phase.FAILED, Phase.SUCCEEDED)
 def check_resources(node: SnapshotNode, steps: Sequence[Step]) -> None:
     """Raise RehearsalError if a step names a resource that the node does not have."""
     known = {str(resource) for resource in node.inventory()}
+    # A new resource has an effect only on pods that request it. Any other is a typing error.
+    wanted = {each for step in steps if isinstance(step, Admit) for each in _requested(step.pod)}
     for step in steps:
-        if isinstance(step, SetDevices):
-            known.add(step.resource)
-        elif isinstance(step, WithoutPlugin) and step.resource not in known:
+        if isinstance(step, SetDevices | WithoutPlugin) and step.resource not in known | wanted:
             names = ", ".join(sorted(known)) or "no resource"
             raise RehearsalError(f"unknown resource {step.resource}: the node has {names}")
+
+
+def _requested(pod: Pod) -> set[str]:
+    containers = (*pod.init_containers, *pod.containers)
+    return {str(resource) for each in containers for resource in each.limits}

@@ -1,10 +1,14 @@
 """The node of a snapshot, optionally with changes to try.
 
-A snapshot can be incomplete. Allocations come from the checkpoint, or from PodResources if the
-checkpoint is missing or damaged. NUMA nodes come from the machine. If no kubelet ran and a device
-has a NUMA node that the machine lacks, they come from the devices. CPUs and memory are included if
-the kubelet allocates them exclusively (policies ``static`` and ``Static``) and its state files can
-be read. Notes say what is missing.
+A snapshot can be incomplete, so these rules select the source of each fact:
+
+* Allocations: the checkpoint; PodResources if the checkpoint is missing or damaged.
+* NUMA nodes: the machine; the devices if no kubelet ran and a device has a NUMA node that the
+  machine lacks.
+* CPUs and memory: the kubelet's state files, if its policies allocate CPUs and memory exclusively
+  (``static`` and ``Static``).
+
+Notes name what is missing.
 """
 
 from __future__ import annotations
@@ -53,15 +57,15 @@ Machine: TypeAlias = "tuple[NumaTopology, tuple[HintProvider, ...]]"
 
 @attrs.frozen
 class SnapshotNode:
-    """The parts of a snapshot that affect admissions."""
+    """Parts of a snapshot that affect admissions."""
 
     node: Node
     saved: Checkpoint
-    """The devices that are allocated to the pods of the node."""
+    """Devices allocated to the node's pods."""
     names: Mapping[str, str]
     aligned: Alignment
     dropped: frozenset[str] = frozenset()
-    """UIDs of pods whose devices, CPUs and memory count as free."""
+    """UIDs of pods to leave out: their devices, CPUs and memory are free."""
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -84,9 +88,10 @@ class SnapshotNode:
         return cls(node, remaining, names, node.alignment, gone, notes)
 
     def changed(self, what_ifs: list[tuple[str, str]], without: list[str]) -> SnapshotNode:
-        """Return the node with another policy, scope or policy options, and without some pods.
+        """Return the node with changes of policy, scope or policy options, and without some pods.
 
-        Pods are named by name or UID. Raises RehearsalError for an unknown pod.
+        ``what_ifs``: pairs of a setting and its value. ``without``: names or UIDs of pods. Raises
+        RehearsalError for an unknown pod.
         """
         aligned = self.aligned
         for key, value in what_ifs:
@@ -127,12 +132,15 @@ class SnapshotNode:
         return found
 
     def inventory(self) -> Inventory:
-        """Return all devices. Devices that are not allocatable are unhealthy; without a list of
-        allocatable devices, registered ones are healthy."""
+        """Return all devices.
+
+        Devices that are not allocatable are unhealthy. If the snapshot has no list of allocatable
+        devices, registered devices are healthy.
+        """
         inventory: Inventory = {}
         add_checkpoint(inventory, self.saved)
         allocatable = self.node.snapshot.allocatable
-        # add_checkpoint has marked the registered devices as healthy.
+        # add_checkpoint has already marked the registered devices as healthy.
         if allocatable is None:
             return inventory
         for devices in inventory.values():
@@ -158,7 +166,7 @@ class SnapshotNode:
     def _providers(
         self, topology: NumaTopology, cpus: Mapping[int, tuple[int, ...]]
     ) -> Iterator[HintProvider]:
-        # With other policies, containers share all CPUs, and CPUs are not aligned.
+        # Under other policies, containers share all CPUs, so CPUs are not aligned.
         if self.aligned.cpu_policy == STATIC_CPU and cpus:
             yield _cpu_provider(topology, cpus, self.aligned, self._cpus(), self.dropped)
         state = self._memory()
@@ -167,13 +175,13 @@ class SnapshotNode:
 
     @property
     def exclusive_cpus(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
-        """Exclusive CPUs by pod UID and container, without those of dropped pods."""
+        """Exclusive CPUs by pod UID and container, without those of pods that are left out."""
         state = self._cpus() if self.aligned.cpu_policy == STATIC_CPU else None
         return {} if state is None else self._remaining(state.assigned)
 
     @property
     def exclusive_memory(self) -> Mapping[str, Mapping[str, tuple[AssignedMemory, ...]]]:
-        """Exclusive memory by pod UID and container, without that of dropped pods."""
+        """Exclusive memory by pod UID and container, without that of pods that are left out."""
         state = self._memory() if self.aligned.memory_policy == STATIC_MEMORY else None
         return {} if state is None else self._remaining(state.assigned)
 
@@ -196,8 +204,8 @@ class SnapshotNode:
 
 
 def _allocations(node: Node) -> tuple[Checkpoint, tuple[str, ...]]:
-    """Return the allocated devices from the best available source, and notes about the source."""
-    # The checkpoint is best: it has UIDs, NUMA nodes and the responses of plugins.
+    """Return the allocated devices from the best available source, and notes about this source."""
+    # Prefer the checkpoint: only it has UIDs, NUMA nodes and plugin responses.
     if node.saved is not None and not node.saved.problems:
         return node.saved.checkpoint, ()
     if node.snapshot.pods is not None:

@@ -1,4 +1,4 @@
-"""Statements of a rehearsal: causes of lost pods, and what to do first."""
+"""Statements of a rehearsal: predicted events, their causes, and what to do first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONFIGURATION = "keep the present configuration, or use a value that this versi
 
 @attrs.frozen
 class Ran:
-    """One run: the order of plugins and pods, and the outcome of each pod by UID."""
+    """One run: its order of plugins and pods, and the outcome of each pod by UID."""
 
     order: Order
     outcomes: Mapping[str, Outcome]
@@ -37,17 +37,17 @@ class Ran:
 
     @property
     def panic(self) -> Outcome | None:
-        """The outcome of all pods if the kubelet panics, else None."""
+        """Outcome of the pods if the kubelet panics in this run; else None."""
         return next((each for each in self.outcomes.values() if each.reason == PANIC), None)
 
 
 def does_not_start(error: str, basis: str) -> Statement:
-    """Return the statement for a kubelet that exits at its start."""
+    """Return the statement about a kubelet that exits at start."""
     return Statement(f"the kubelet does not start: {error}", basis, _CONFIGURATION)
 
 
 def statements(plan: Plan, ran: Sequence[Ran], basis: str) -> list[Statement]:
-    """Return the statements that follow from the runs, most severe first."""
+    """Return the statements that the runs support, most severe first."""
     found = []
     if plan.loses_checkpoint and any(isinstance(step, Restart | Reboot) for step in plan.steps):
         text = "the kubelet cannot read the checkpoint, and starts without any allocation"
@@ -58,7 +58,7 @@ def statements(plan: Plan, ran: Sequence[Ran], basis: str) -> list[Statement]:
         found.append(
             Statement(f"the kubelet panics in {share}: {panics[0].message}", basis, _DRAIN)
         )
-    # A panic is one cause for all pods.
+    # A panic affects all pods for one reason.
     ran = [each for each in ran if each.panic is None]
     for held in plan.pods:
         found += [Statement(text, basis, advice) for text, advice in _of_pod(held, ran)]
@@ -83,7 +83,10 @@ def _of_pod(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str]]:
 
 
 def _deciding(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str, str]]:
-    """Yield the plugins before or after whose registration the pod is always lost."""
+    """Yield each plugin whose registration decides if the pod is lost.
+
+    Of each: "before" or "after" (when an admission loses the pod), the resource, and advice.
+    """
     uid = held.pod.uid
     for resource in held.devices:
         before: list[bool] = []

@@ -1,4 +1,4 @@
-"""Steps of a rehearsal: changes of the node, as values."""
+"""Steps of a rehearsal: changes of a node. They are values without behaviour."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Reboot:
 
 @attrs.frozen
 class Configure:
-    """The kubelet gets another version or configuration, which applies from its next start on.
+    """Change the kubelet's version or configuration. It applies from the next start.
 
-    None, and an empty mapping, leave a value as it is.
+    None and an empty mapping mean no change.
     """
 
     kubelet_version: str | None = None
@@ -45,10 +45,10 @@ class Configure:
     scope: str | None = None
     """Scope of the Topology Manager."""
     options: Mapping[str, str] = attrs.field(factory=dict)
-    """Policy options of the Topology Manager, which are added to the present ones."""
+    """Policy options of the Topology Manager to add to the present ones."""
 
     def then(self, later: Configure) -> Configure:
-        """Return one change with the effect of this one and a later one."""
+        """Return one step with the effect of this one and then ``later``."""
         return Configure(
             later.kubelet_version or self.kubelet_version,
             later.policy or self.policy,
@@ -59,7 +59,7 @@ class Configure:
 
 @attrs.frozen
 class WithoutPlugin:
-    """The plugin of a resource stops, and does not return after starts."""
+    """The plugin of a resource stops, and does not come back after a start."""
 
     resource: str
 
@@ -68,8 +68,9 @@ class WithoutPlugin:
 class SetDevices:
     """The plugin of a resource advertises other devices from now on.
 
-    A number keeps the first devices in the order of their IDs. If there are too few, numbered
-    devices are added. A text such as ``8@0,1`` replaces all devices.
+    ``devices``: a number, or a specification such as ``8@0,1`` (8 devices on NUMA nodes 0 and 1). A
+    number keeps the first devices by ID, and adds numbered ones if there are too few. A
+    specification replaces all devices.
     """
 
     resource: str
@@ -92,8 +93,7 @@ Step: TypeAlias = Restart | Reboot | Configure | WithoutPlugin | SetDevices | Ad
 
 
 def with_starts(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps, with a restart at the end if a change of the configuration has not been
-    applied by a start."""
+    """Return the steps. If no start follows the last change of the configuration, add a restart."""
     starts = [number for number, step in enumerate(steps) if isinstance(step, Restart | Reboot)]
     changes = [number for number, step in enumerate(steps) if isinstance(step, Configure)]
     if changes and (not starts or starts[-1] < changes[-1]):

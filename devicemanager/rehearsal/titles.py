@@ -1,4 +1,4 @@
-"""Steps as text."""
+"""Short descriptions of steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["title"]
 
 
 def title(step: Step) -> str:
-    """Return a step as a short text, such as ``reboot the node``."""
+    """Describe a step, for example as ``reboot the node``."""
     match step:
         case Restart():
             return "restart the kubelet"

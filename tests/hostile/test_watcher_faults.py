@@ -73,9 +73,17 @@ def test_plugin_is_registered_and_notified(kubelet: MockKubelet) -> None:
     [
         (info(type_="CSIPlugin"), "no handler registered for plugin type: CSIPlugin at socket "),
         (info(type_=""), "no handler registered for plugin type:  at socket "),
-        (info(versions=("v1alpha1", "v9")), 'requested API version "v1alpha1,v9" is not supported'),
-        (info(versions=()), 'requested API version "" is not supported'),
-        (info(name="kubernetes.io/gpu"), 'the ResourceName "kubernetes.io/gpu" is invalid'),
+        (
+            info(versions=("v1alpha1", "v9")),
+            "plugin validation failed with err: manager version, v1beta1, is not among plugin "
+            "supported versions [v1alpha1 v9]",
+        ),
+        (info(versions=()), "is not among plugin supported versions []"),
+        (
+            info(name="kubernetes.io/gpu"),
+            "plugin validation failed with err: invalid name of device plugin socket: "
+            'the ResourceName "kubernetes.io/gpu" is invalid',
+        ),
         (info(name=""), 'the ResourceName "" is invalid'),
         (hostile.constant(b""), "no handler registered for plugin type:  at socket "),
     ],
@@ -86,6 +94,7 @@ def test_invalid_plugin_is_rejected_and_notified(
     with announced(kubelet, info=given) as plugin:
         [(registered, error)] = notifications(plugin)
         assert not registered
+        assert error.startswith("RegisterPlugin error -- ")
         assert expected in error
         event = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
         assert error in event.message
@@ -186,7 +195,10 @@ def test_invalid_endpoint_is_rejected(kubelet: MockKubelet, endpoint: str, probl
     with announced(kubelet, info=info(endpoint=endpoint)) as plugin:
         [(registered, error)] = notifications(plugin)
         assert not registered
-        assert error.startswith("failed to dial device plugin: ")
+        assert error.startswith(
+            "RegisterPlugin error -- plugin registration failed with err: "
+            "failed to dial device plugin: "
+        )
         assert problem in kubelet.events.recent(EventKind.REGISTRATION_REJECTED)[0].message
         assert kubelet.capacity() == {}
 
@@ -262,7 +274,9 @@ def test_failed_registration_is_retried() -> None:
         kubelet.wait_for_resource(R, 2)
         answers = notifications(plugin, 3)
         assert [registered for registered, _ in answers] == [False, False, True]
-        assert answers[0][1].startswith("failed to get device plugin options: ")
+        assert (
+            "registration failed with err: failed to get device plugin options: " in answers[0][1]
+        )
         with announced(kubelet, "q.sock", info=info("example.com/other")):
             kubelet.wait_for_resource("example.com/other", 2)
             # Checked before its stream ends, which begins its grace period.

@@ -1,7 +1,7 @@
 """``python -m tools.differential``: compare with the real device manager in random scenarios.
 
-Exit status: 0 if both agree except for named deviations, 1 if not, or if a long run misses a text,
-step or branch that it must reach; 2 if the real one cannot be built or run.
+Exit status: 0 if the results agree, except for named deviations; 1 if they do not, or if a long run
+does not reach a required message, step or branch; 2 if the real manager cannot be built or run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from tools.differential.versions import RELEASES, minor, release
 
 _SHOWN: Final = 6
 _LONG: Final = 1000
-"""Runs of this length must reach everything."""
+"""Minimum number of scenarios of a long run, which must reach everything that ``coverage``
+lists."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.dra_allocate:
         check = _allocate
     try:
-        # A list, so that all() cannot stop at the first version with a finding.
+        # A list: with a generator, all() would stop at the first version with a finding.
         agreed = [check(each, options) for each in _releases_of(options)]
     except (BuildError, ReferenceError) as error:
         print(f"differential: {error}", file=sys.stderr)
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _subject(options: argparse.Namespace) -> Subject:
     if options.dra:
-        # Imported here: it imports the whole replay.
+        # Imported here, because it imports all of ``tools.replay``.
         from tools.differential.dra.running import SUBJECT
 
         return SUBJECT
@@ -67,7 +68,7 @@ def _subject(options: argparse.Namespace) -> Subject:
 
 
 def _releases_of(options: argparse.Namespace) -> Sequence[str]:
-    """Return the releases to compare with; those before DRA are left out with ``--dra``."""
+    """Return the releases to compare with. With ``--dra``, omit those without DRA."""
     if not options.dra:
         return tuple(options.releases)
     from tools.differential.dra.running import RELEASES as WITH_DRA

@@ -17,29 +17,29 @@ from tools.differential.versions import PINNED, minor, staging_version
 
 SOURCES: Final = Path(__file__).parent / "go"
 _SUMS: Final = Path(__file__).parent / "sums"
-"""Lines of go.sum, from Go's module proxy, for modules missing in Go's checksum database."""
+"""Lines for go.sum, from Go's module proxy, for modules that Go's checksum database lacks."""
 CACHE: Final = Path(__file__).parents[2] / ".cache" / "differential"
 _MODULE: Final = "k8s.io/kubernetes"
 _STAGING: Final = re.compile(r"^\s*(k8s\.io/\S+) => \./staging/", re.MULTILINE)
 _GO: Final = re.compile(r"^go 1\.(\d+)(\.\d+)?$", re.MULTILINE)
 _OWN_GO: Final = 21
-"""The Go 1 version that the program itself needs; releases up to 1.28 have an older one."""
+"""Go version that the program itself needs. Kubernetes releases until 1.28 name an older one."""
 
 
 class BuildError(Exception):
-    """The program cannot be built; the message is one line for the user."""
+    """The program cannot be built. The message is one line for the user."""
 
 
 def build(release: str, *, jobs: int = 2, sources: Path = SOURCES, cache: Path = CACHE) -> Path:
     """Return the program for a release such as ``1.36.3``; build it if sources changed.
 
-    ``jobs`` packages are compiled in parallel. ``sources`` has the files of the program, and
-    ``cache`` gets a directory for the release. Raises BuildError.
+    ``jobs``: number of packages to compile in parallel. ``sources``: directory of the program.
+    ``cache``: directory in which to create a directory for the release. Raises BuildError.
     """
     files = sorted(each for each in sources.iterdir() if each.suffix in (".go", ".s"))
     go = _go()
     directory = cache / release
-    # The name has the hash of the sources, so an outdated program is never used.
+    # The name contains the hash of the sources, so an outdated program is never used.
     program = directory / f"reference-{_digest(files)}"
     if program.exists():
         return program
@@ -86,15 +86,15 @@ def _digest(sources: list[Path]) -> str:
 
 
 def _minors_up_to(release: str) -> range:
-    """Return the minor versions with a build tag: a ``k134`` file is for 1.34 and later."""
+    """Return the minor versions with a build tag: a file with ``k134`` is for 1.34 and later."""
     return range(OLDEST, minor(release) + 1)
 
 
 def go_mod(go: str, release: str) -> str:
     """Return a go.mod that requires the release.
 
-    Kubernetes requires its staging modules at v0.0.0 and replaces them with directories of
-    its repository. Replace them with the published modules of the same release instead.
+    Kubernetes requires its staging modules at v0.0.0, and replaces them with directories of its
+    repository. The go.mod replaces them with the published modules of the same release instead.
     """
     described = json.loads(
         _run(CACHE, [go, "mod", "download", "-json", f"{_MODULE}@v{release}"], mod_flag=False)

@@ -1,8 +1,8 @@
-"""Compare the mock's outcomes with the reference's.
+"""Compare the mock's results with the reference's.
 
-The reference makes random choices in the order of Go's maps. Therefore each scenario runs
-several times. A fact that was the same in all runs must be the same in the mock. One that was not
-must be one of the values seen, once enough runs have shown them all.
+The iteration order of Go's maps is random, so the reference runs each scenario several times. A
+fact with the same value in all runs must have this value in the mock. A random fact must have one
+of the values seen, if enough runs have shown all values.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from tools.differential.quirk_deviations import RULES, Rule, Step
 from tools.differential.scenarios import Scenario
 
 ABSENT: Final = "(absent)"
-"""Value of a fact that an outcome does not have."""
+"""Value of a fact that a result lacks."""
 
 
 @attrs.frozen
 class Disagreement:
-    """Fact of a step for which the reference has a different value in all runs."""
+    """Fact of a step with another value in the mock than in any run of the reference."""
 
     step: int
     path: str
     expected: Any
     actual: Any
     is_random: bool = False
-    """True if ``expected`` has several values, all that were seen."""
+    """True if ``expected`` contains several values: all values seen in the reference."""
     deviation: Deviation | None = None
-    """Named deviation that explains it; None for a finding."""
+    """Deviation that explains the disagreement; None for a finding."""
 
     def explained(self, deviation: Deviation | None) -> Disagreement:
         """Return the disagreement with the deviation that explains it, if any."""
@@ -48,50 +48,50 @@ class Disagreement:
 
 @attrs.frozen
 class Seen:
-    """The values that a random fact had in the reference's runs."""
+    """Values of a random fact in the reference's runs."""
 
     values: Sequence[Any]
     is_complete: bool
-    """True if each value was seen at least twice, so that others are unlikely."""
+    """True if each value was seen at least twice. Then further values are unlikely."""
 
 
 @attrs.frozen
 class Expected:
-    """Results of several reference runs of one scenario. After a panic there are no more steps."""
+    """Results of the reference's runs of one scenario. They end with a panic, if there is one."""
 
     config_error: str | None = None
     steps: Sequence[Facts] = ()
-    """Facts per step that were the same in all runs."""
+    """Constant facts by step: those with the same value in all runs."""
     random: Sequence[Mapping[str, Seen]] = ()
-    """Per step the facts that were not."""
+    """Random facts by step."""
     panic: str | None = None
-    """Text of the panic with which every run of the reference ended after these steps."""
+    """Message of the panic with which all runs ended after these steps; empty without a panic."""
 
     @property
     def is_open(self) -> bool:
-        """True if a random fact may have more values than were seen."""
+        """True if a random fact may have values that were not seen."""
         return any(not seen.is_complete for step in self.random for seen in step.values())
 
 
 FactsOf = Callable[[Mapping[str, Any]], Facts]
-"""Divides the outcome of a step into facts."""
+"""Function that divides the result of a step into facts."""
 
 
 def expected(answer: Mapping[str, Any], facts_of: FactsOf = facts_of) -> Expected:
-    """Divide the facts of the reference's runs into constant and random ones."""
+    """Divide the reference's results into constant and random facts."""
     if answer.get("config_error"):
         return Expected(answer["config_error"])
     runs = [[facts_of(outcome) for outcome in run["steps"] or ()] for run in answer["runs"]]
     steps: list[Facts] = []
     random: list[dict[str, Seen]] = []
-    # Not strict: a random choice can decide when the reference panics.
+    # Not strict: random choices can decide at which step the reference panics.
     for outcomes in zip(*runs, strict=False):
         paths = {path for facts in outcomes for path in facts}
         values = {path: [facts.get(path, ABSENT) for facts in outcomes] for path in paths}
         same = {path for path, found in values.items() if all(one == found[0] for one in found)}
         steps.append({path: values[path][0] for path in sorted(same)})
         random.append({path: _seen(values[path]) for path in sorted(paths - same)})
-    # A random choice can decide whether there is a panic.
+    # Random choices can decide if the reference panics.
     ends = {(len(run["steps"] or ()), run.get("panic")) for run in answer["runs"]}
     (_, panic), is_certain = min(ends, key=lambda end: end[0]), len(ends) == 1
     return Expected(None, steps, random, panic if is_certain else None)
@@ -109,10 +109,10 @@ def compare(
     ours: Mapping[str, Any],
     quirks: str = "reference",
 ) -> list[Disagreement]:
-    """Return all disagreements, each with the deviation that explains it, if any.
+    """Return all disagreements. If a deviation explains one, it is set.
 
-    With quirks ``default``, the rules of ``quirk_deviations`` explain them, too. After a step in
-    which the mock is in another state by such a rule, nothing is compared.
+    With the quirks ``default``, the rules of ``quirk_deviations`` can explain a disagreement, too.
+    A rule can say that the mock is now in another state. Then later steps are not compared.
     """
     error = ours.get("config_error")
     if error != wanted.config_error:
@@ -156,7 +156,7 @@ def _with_rules(
 
 
 def _rule(step: Step, each: Disagreement) -> Rule | None:
-    # The mock's value can stand for any value that a random choice leads to.
+    # The mock's value stands for every value that a random choice can lead to.
     values = each.expected if each.is_random else [each.expected]
     for rule in RULES:
         if any(rule.allows(step, each.path, value, each.actual) for value in values):
@@ -173,7 +173,7 @@ def _panics(wanted: Expected, run: Mapping[str, Any]) -> Iterator[Disagreement]:
 
 
 def _devices(facts: Facts, random: Mapping[str, Seen]) -> dict[str, set[str]]:
-    """Return the devices that each pod has after a step, in some run."""
+    """Return the devices that each pod can have after a step, in any run."""
     found: dict[str, set[str]] = {}
     values = [(path, [ids]) for path, ids in facts.items()]
     values += [(path, list(seen.values)) for path, seen in random.items()]
@@ -187,7 +187,7 @@ def _devices(facts: Facts, random: Mapping[str, Seen]) -> dict[str, set[str]]:
 def differences(
     wanted: Expected, run: Mapping[str, Any], facts_of: FactsOf = facts_of
 ) -> list[Disagreement]:
-    """Return all disagreements with a run of ours, explained or not."""
+    """Return all disagreements with a run of the mock, explained or not."""
     return [*_differences(wanted, run["steps"], facts_of), *_panics(wanted, run)]
 
 
@@ -197,7 +197,7 @@ def _differences(
     for number, (facts, random) in enumerate(zip(wanted.steps, wanted.random, strict=True)):
         if number >= len(ours):
             return  # after a panic
-        # As JSON: recorded values were JSON, too.
+        # Convert to JSON and back, like recorded values.
         actual = json.loads(json.dumps(facts_of(ours[number])))
         for path in sorted(facts.keys() | actual.keys() | random.keys()):
             value = actual.get(path, ABSENT)

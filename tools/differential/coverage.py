@@ -1,6 +1,6 @@
-"""Count what scenarios reach: texts of the kubelet, steps, and branches of its decisions.
+"""Count what scenarios reach: the kubelet's messages, steps, and branches of its decisions.
 
-Only the reference's results count, so a fault of the mock cannot hide that nothing is tested.
+Only the reference's results count. A bug of the mock therefore cannot hide a gap in the tests.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "bad version": r"is not supported by kubelet",
     "bad name": r"^the ResourceName .* is invalid$",
 }
-"""Texts: name and pattern. Each is looked for in all messages of admissions, starts and
+"""Messages: name and pattern. Patterns are searched in messages of admissions, starts and
 registrations."""
 
 _KINDS: Final = (
@@ -69,7 +69,7 @@ _BRANCHES: Final = (
 
 
 def listed(version: str) -> tuple[str, ...]:
-    """Return everything that a long run at a version must reach."""
+    """Return everything that a long run of a version must reach."""
     names = [f"text: {name}" for name in TEXTS]
     names += [f"step: {name}" for name in _KINDS]
     names += [f"branch: {name}" for name in _BRANCHES]
@@ -92,7 +92,7 @@ _SINCE: Final[Mapping[str, str]] = {
 
 
 def reached(scenario: Scenario, answer: Plain) -> frozenset[str]:
-    """Return the names of everything that the reference reaches in its first run."""
+    """Return the names of everything that the first run of the reference reaches."""
     return frozenset(_reached(scenario, answer))
 
 
@@ -293,7 +293,7 @@ def _reuse(pod: Plain, outcome: Plain) -> Iterator[str]:
 
 
 def _history(steps: Sequence[Plain], outcomes: Sequence[Plain]) -> Iterator[str]:
-    """Yield branches that several steps together reach."""
+    """Yield the branches that depend on several steps."""
     seen: set[str] = set()
     started: set[str] = set()
     ended: set[str] = set()
@@ -331,7 +331,7 @@ def _history(steps: Sequence[Plain], outcomes: Sequence[Plain]) -> Iterator[str]
 
 
 def _followed(outcome: Plain) -> Iterator[str]:
-    """Compare what a plugin prefers first with what Allocate gets."""
+    """Yield a branch if Allocate gets other devices than a plugin prefers."""
     calls = outcome.get("calls") or ()
     for asked, given in pairwise(calls):
         if asked["method"] != "GetPreferredAllocation" or given["method"] != "Allocate":
@@ -343,7 +343,7 @@ def _followed(outcome: Plain) -> Iterator[str]:
 
 
 def table(counts: Mapping[str, int], scenarios: int, version: str) -> Iterator[str]:
-    """Yield a line for everything that is listed, and what it was reached in."""
+    """Yield a line for each name: the number of scenarios that reach it."""
     for name in listed(version):
         yield f"  {counts.get(name, 0):6}  {name}"
     others = sorted(counts.keys() - set(listed(version)))
@@ -352,5 +352,5 @@ def table(counts: Mapping[str, int], scenarios: int, version: str) -> Iterator[s
 
 
 def missing(counts: Mapping[str, int], version: str) -> list[str]:
-    """Return what is listed and was not reached."""
+    """Return the required names that were not reached."""
     return [name for name in listed(version) if not counts.get(name)]

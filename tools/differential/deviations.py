@@ -1,6 +1,7 @@
-"""Intended differences from the reference: the only ones that a comparison accepts.
+"""Intended differences from the reference. A comparison accepts no others.
 
-Each says exactly what the mock may show instead of what.
+Each deviation defines exactly which value of the mock is accepted for which value of the
+reference.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tools.differential.versions import minor
 
 @attrs.frozen
 class Fact:
-    """Fact in which both differ."""
+    """Fact with different values in the reference and the mock."""
 
     scenario: Scenario
     version: str
@@ -27,9 +28,9 @@ class Fact:
     expected: Any
     actual: Any
     devices: Sequence[Mapping[str, Collection[str]]] = ()
-    """Per step the devices of each pod in the reference."""
+    """Devices of each pod in the reference, by step."""
     is_random: bool = False
-    """True if ``expected`` has all values that were seen."""
+    """True if ``expected`` contains all values seen."""
 
 
 @attrs.frozen
@@ -42,22 +43,22 @@ class Deviation:
 
 
 def named(fact: Fact) -> Deviation | None:
-    """Return the deviation that explains a difference, or None."""
+    """Return the deviation that explains a difference; None if there is none."""
     return next((each for each in DEVIATIONS if each.covers(fact)), None)
 
 
 def _is_reported_with_the_gate_off(fact: Fact) -> bool:
-    """Ours may name pods that have had devices; the reference names none."""
+    """The mock may report pods that have had devices; the reference reports none."""
     if fact.path != "health updates" or fact.expected != [] or fact.is_random:
         return False
     on = minor(fact.version) >= 36
     if (fact.scenario.get("feature_gates") or {}).get("ResourceHealthStatus", on):
         return False
-    # At any step before: a deleted pod keeps its devices for a while.
+    # In any earlier step: a deleted pod keeps its devices for some time.
     using = {
         uid for devices in fact.devices[: fact.step + 1] for uid, ids in devices.items() if ids
     }
-    # Pods of the checkpoint: only the file says what they have.
+    # For pods that come from the checkpoint, only the file shows their devices.
     using.update(_pods_of_file(fact.scenario.get("checkpoint")))
     for step in steps_of(fact.scenario):
         using.update(_pods_of_file((step.get("restart") or {}).get("checkpoint")))
@@ -65,7 +66,7 @@ def _is_reported_with_the_gate_off(fact: Fact) -> bool:
 
 
 def _pods_of_file(text: str | None) -> set[str]:
-    """Return the pods that a checkpoint names, if it can be read."""
+    """Return the pods in a checkpoint; empty if it cannot be read."""
     try:
         saved = checkpoint.loads(base64.b64decode(text or ""))
     except checkpoint.CheckpointError:
@@ -74,7 +75,7 @@ def _pods_of_file(text: str | None) -> set[str]:
 
 
 def _is_panic_of_two_admissions(fact: Fact) -> bool:
-    """Ours goes on where the reference forgets the reusable devices of a pod being admitted."""
+    """The mock continues where the reference loses the reusable devices of a pod in admission."""
     steps = steps_of(fact.scenario)
     return (
         fact.path == "panic"

@@ -1,7 +1,7 @@
-"""Divide the outcome of a step into facts: paths with plain values.
+"""Divide the result of a step into facts: plain values by path.
 
-Random values are not left out: ``comparing`` finds out which ones are random. A value is sorted
-only where the kubelet's order has no meaning, such as the device IDs of a container.
+Random values are included: ``comparing`` finds out which facts are random. A value is sorted only
+if the kubelet's order has no meaning, as for the device IDs of a container.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import checkpoint
 from tools.differential.plain import plain_text
 
 Facts = dict[str, Any]
-"""Path of a fact to a plain value."""
+"""Values of facts, by path."""
 _Pair = tuple[str, Any]
 
 
 def facts_of(outcome: Mapping[str, Any]) -> Facts:
-    """Return all facts of a step's outcome."""
+    """Return all facts of a step's result."""
     return dict(_facts(outcome))
 
 
@@ -65,7 +65,7 @@ def _verdict(path: str, verdict: Mapping[str, Any]) -> Iterator[_Pair]:
 
 
 def _options(path: str, options: Mapping[str, Any] | None) -> Iterator[_Pair]:
-    # A container without devices has no options.
+    # A container without devices has no run options.
     options = options or dict.fromkeys(_FIELDS)
     if "error" in options:
         yield f"{path} error", plain_text(str(options["error"]))
@@ -95,7 +95,7 @@ def _calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[_Pair]:
     yield "calls", list(calls)
     for resource in {call["resource"] for call in calls}:
         yield f"calls of {resource}", [each for each in calls if each["resource"] == resource]
-    # The device IDs and the order of resources can be random, but not the calls and their sizes.
+    # Device IDs and the order of resources can be random; the calls and their sizes are not.
     counted = [
         {name: len(value) if isinstance(value, list) else value for name, value in call.items()}
         for call in calls
@@ -128,7 +128,7 @@ def _checkpoint(text: bytes) -> Iterator[_Pair]:
 def _in_order(text: bytes) -> str:
     """Return the text with entries and IDs sorted, and without the checksum of their order.
 
-    The order of keys, the form of empty values, escapes and spaces stay as they are.
+    The order of keys, the form of empty values, escapes and spaces do not change.
     """
     data = json.loads(text)
     form = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
@@ -177,11 +177,11 @@ def _pod(path: str, pod: Mapping[str, Any]) -> Iterator[_Pair]:
 
 
 def _resources(path: str, answer: Mapping[str, Any]) -> Iterator[_Pair]:
-    """Devices, and also CPUs, memory and claims."""
+    """Yield devices, CPUs, memory and claims."""
     for resource, devices in _by_resource(answer.get("devices") or ()).items():
         yield f"{path} {resource}", devices
     rest = {name: answer[name] for name in answer.keys() - {"name", "devices"} if answer[name]}
-    # protobuf's JSON has 64 bit numbers as texts, Go's has numbers.
+    # In protobuf's JSON, 64-bit numbers are strings. In Go's JSON, they are numbers.
     if "memory" in rest:
         rest["memory"] = [
             {**each, "size": int(each["size"]), "topology": _nodes(each)} for each in rest["memory"]

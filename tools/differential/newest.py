@@ -16,7 +16,7 @@ def newest_release() -> str:
 
     Raises BuildError.
     """
-    # Not pre-releases, such as v1.38.0-alpha.1.
+    # Skip pre-releases, such as v1.38.0-alpha.1.
     releases = [found[1] for each in published() if (found := _RELEASE.fullmatch(each))]
     if not releases:
         raise BuildError("Go's module proxy lists no release of Kubernetes")
@@ -24,5 +24,5 @@ def newest_release() -> str:
 
 
 def profile_of(release: str) -> str:
-    """Return the kubelet version to compare a release with: its own, or the newest known one."""
+    """Return the kubelet version for a release: its own, or else the newest known."""
     return release if minor(release) <= NEWEST_KNOWN else f"1.{NEWEST_KNOWN}"

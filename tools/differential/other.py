@@ -13,7 +13,7 @@ from devicemanager.core.topology import Hint, ProviderHints
 
 
 class OtherProvider:
-    """Hints for containers that request CPUs; the same CPUs and memory for every container."""
+    """Hints for containers that request CPUs. All containers get the same CPUs and memory."""
 
     def __init__(self, described: Mapping[str, Any]) -> None:
         hints = described.get("hints")

@@ -1,7 +1,7 @@
-"""Run a scenario in the mock kubelet; outcomes have the format of the Go program's.
+"""Run a scenario in the mock kubelet. Results have the same format as those of the Go program.
 
-Plugins are fakes without sockets, or with ``sockets=True`` processes' servers on real sockets
-(``plugins``). The kubelet, the checkpoint file and the PodResources server are the product's.
+Plugins are fakes without sockets, or with ``sockets=True`` servers on real sockets (``plugins``).
+The kubelet, the checkpoint file and the PodResources server are those of the product.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NODE: Final = {"cpu": "1000", "memory": "1Ti", "pods": "1000"}
 
 @attrs.frozen
 class Mode:
-    """How to run the mock: with which quirks, and plugins with or without sockets."""
+    """Mode of the mock: its quirks, and plugins with or without sockets."""
 
     quirks: str = "reference"
     sockets: bool = False
@@ -84,7 +84,7 @@ def _settings(scenario: Described, version: str, mode: Mode) -> Settings:
     other = scenario.get("other")
     return Settings(
         kubelet_version=version,
-        # The reference ignores gates that it does not know, too.
+        # The reference ignores unknown gates, too.
         feature_gates={name: on for name, on in gates if step_at(name, known) is not None},
         numa=NumaTopology.of(scenario["numa_nodes"], scenario.get("numa_distances")),
         topology_policy=scenario["policy"],
@@ -92,10 +92,11 @@ def _settings(scenario: Described, version: str, mode: Mode) -> Settings:
         topology_options=scenario.get("policy_options") or {},
         node_allocatable=_NODE | (scenario.get("node") or {}),
         providers=(OtherProvider(other),) if other else (),
-        # The reference has no rate limit. Flushing files would only take time.
+        # Without rate limit, as in the reference. Without flushing files, which would only take
+        # time.
         pod_resources_qps=None,
         durability="process",
-        # Not Q27: in the reference, a container that is started again has not restarted.
+        # Without Q27: in the reference, a container that is started again has not restarted.
         quirks=quirks_of(known) - {"Q27"} if mode.quirks == "reference" else frozenset(),
     )
 
@@ -149,7 +150,7 @@ class _Node:
     # -- steps -----------------------------------------------------------------------
 
     def step(self, step: Described) -> Plain:
-        """Do a step and return its outcome."""
+        """Perform a step and return its result."""
         (kind,) = step.keys() - OBSERVED
         self._outcome = {}
         if kind == "admit":
@@ -161,7 +162,7 @@ class _Node:
     def _do_admit(self, pod: Described, *, with_hints: bool) -> None:
         found = self._outcome
         if with_hints:
-            # Before the admission, which changes the free devices and with them the hints.
+            # Do this before the admission, which changes the free devices and so the hints.
             parsed = manifests.parse(_manifest(pod))
             behaviour = self._kubelet.settings.behaviour
             if not behaviour.sidecars and not behaviour.forbids_sidecars:
@@ -180,7 +181,7 @@ class _Node:
             found["affinity"] = plain_affinity(admission)
 
     def _called(self, call: Plain) -> None:
-        """Record a call; during the first Allocate of an admission, admit another pod."""
+        """Record a call. During the first Allocate of an admission, admit another pod."""
         self._calls.append(call)
         pod = self._meanwhile
         if pod is not None and call["method"] == "Allocate":
@@ -212,7 +213,7 @@ class _Node:
         try:
             version = described.get("version") or VERSION
             if version != VERSION or not is_extended_resource_name(resource):
-                # Rejected before the kubelet dials.
+                # The kubelet rejects it before it dials.
                 send_register(kubelet.plugin_socket, version, name, resource)
                 raise AssertionError(f"the registration of {resource} was accepted")
             plugin = self._kind(described)(name, resource, described, self._called)
@@ -223,7 +224,7 @@ class _Node:
         except Rejected as rejected:
             text = str(rejected).replace(f"{kubelet.plugin_dir}/", "DIR/")
             return {"registered": {"code": rejected.code, "text": text}}
-        # The kubelet does not disconnect a replaced plugin: it can still disconnect later.
+        # The kubelet does not disconnect a replaced plugin, so the plugin can disconnect later.
         if before is not None:
             self._old.setdefault(resource, []).append(before)
         self._plugins[resource] = plugin
@@ -332,7 +333,7 @@ class _Node:
         }
 
     def _started(self, event: Event) -> None:
-        """Register the plugins that are back before pods are admitted again."""
+        """Register the plugins that return before pods are admitted again."""
         if event.kind is EventKind.STARTED:
             described, self._before = self._before, []
             for each in described:
@@ -347,7 +348,7 @@ class _Node:
     def _observe(self, with_lists: bool) -> Plain:
         kubelet = self._kubelet
         calls, self._calls[:] = list(self._calls), []
-        # First: the capacity removes resources whose grace period is over.
+        # Do this first: the capacity call removes resources after their grace period.
         found: Plain = {
             "calls": calls,
             "capacity": kubelet.capacity(),
@@ -360,7 +361,7 @@ class _Node:
         found["written"], self._file = file not in (self._file, None), file
         if found["written"]:
             found["checkpoint"] = base64.b64encode(kubelet.checkpoint_path.read_bytes()).decode()
-        # List frees devices of ended pods in the reference (Q10).
+        # In the reference, List frees devices of ended pods (Q10).
         if with_lists:
             found["lists"] = self._lists()
         kubelet.manager.self_check()
@@ -412,7 +413,7 @@ class _Node:
                     v1.GetAllocatableResources, pr.AllocatableResourcesRequest()
                 ),
             }
-            # The first name is not the name of a pod.
+            # The first path element is not the name of a pod.
             for name in ("missing", *self._kubelet.pods()):
                 request = pr.GetPodResourcesRequest(pod_name=name, pod_namespace="default")
                 found[f"get {name}"] = plain_answer(v1.Get, request)

@@ -1,4 +1,4 @@
-"""Convert results of the mock kubelet to the form in which the reference prints them."""
+"""Convert the mock kubelet's results to the format of the reference."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def plain_text(text: str) -> str:
 
 
 def plain_affinity(admission: Admission) -> Plain:
-    """Return the hint that each container of an admitted pod is aligned to."""
-    # Only the explanation has the whole hint.
+    """Return the hint to which each container of an admitted pod is aligned."""
+    # Only the explanation contains the whole hint.
     explanation = admission.explanation
     assert explanation is not None
     merged = {step.container: step.merge.affinity for step in explanation.steps if step.merge}

@@ -1,7 +1,7 @@
-"""Plant wrong behaviours in the mock, one by one, and count how many are noticed.
+"""Plant wrong behaviours in the mock, one at a time, and count those that the comparison notices.
 
-A plant replaces text of a module's source before Python compiles it (``planted``). Each runs in a
-process of its own, which plays scenarios with known results of the reference until one differs.
+A plant replaces text in a module's source before Python compiles it (``planted``). For each plant,
+a separate process plays scenarios with known reference results until one differs.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ _DATA: Final = _ROOT / "tests" / "tools" / "data"
 
 @attrs.frozen
 class Suite:
-    """The plants of one manager."""
+    """Plants in one manager."""
 
     name: str
     recorded: Path
-    """Scenarios with results of the reference."""
+    """Scenarios with reference results."""
     noticed: Path
-    """By plant the recorded scenario that notices it."""
+    """For each plant, the recorded scenario that notices it."""
     least: int
-    """How many plants must be noticed."""
+    """Minimum number of plants that must be noticed."""
 
     @property
     def plants(self) -> Sequence[Plant]:
-        """All plants, which are a list of the tests."""
+        """All plants. They are listed in the tests."""
         name = "dra_plants" if self is DRA else "plants"
         plants: Sequence[Plant] = importlib.import_module(f"tests.tools.{name}").PLANTS
         return plants
 
     def differences(self, recorded: Recorded) -> list[Disagreement]:
-        """Run a recorded scenario in the mock and return unexplained disagreements."""
+        """Run a recorded scenario in the mock. Return unexplained disagreements."""
         if self is DRA:
             from tools.differential.dra.running import differences_of
 
@@ -70,11 +70,11 @@ _SUITES: Final = {suite.name: suite for suite in (DEVICES, DRA)}
 
 
 class PlantError(Exception):
-    """The text that a plant replaces is not there exactly once."""
+    """The text that a plant replaces does not occur exactly once."""
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Loader of a module with other source."""
+    """Loads a module from changed source."""
 
     source = ""
 
@@ -82,12 +82,12 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return self.source.encode()
 
     def path_stats(self, path: str) -> Any:
-        # Not cached, neither the right nor the wrong module.
+        # Do not cache bytecode, neither of the original nor of the changed module.
         raise OSError("a planted module")
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finder of one module, with other source."""
+    """Finds one module and loads it from changed source."""
 
     def __init__(self, plant: Plant) -> None:
         path = _ROOT / f"{plant.module.replace('.', '/')}.py"
@@ -109,7 +109,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 @contextmanager
 def planted(plant: Plant) -> Iterator[None]:
-    """Plant a wrong behaviour, if its module has not been imported. Raises PlantError."""
+    """Plant a wrong behaviour in a module that is not imported yet. Raises PlantError."""
     if plant.module in sys.modules:
         raise PlantError(f"{plant.name}: {plant.module} is already imported")
     finder = _Finder(plant)
@@ -121,7 +121,8 @@ def planted(plant: Plant) -> Iterator[None]:
 
 
 def notice_all(subject: Subject, version: str, program: Path, options: argparse.Namespace) -> bool:
-    """Print which plants the recorded scenarios or the generator notice; True if enough are."""
+    """Print the plants that recorded or generated scenarios notice. Return True if they are
+    enough."""
     from devicemanager.observe.terminal.progress import Work
 
     suite = DRA if options.dra else DEVICES
@@ -151,7 +152,7 @@ def notice_all(subject: Subject, version: str, program: Path, options: argparse.
 
 
 def _record(file: Path, scenario: str, suite: Suite) -> None:
-    """Record a scenario, because it notices what the recorded ones do not."""
+    """Record a scenario that notices a plant which no recorded scenario notices."""
     lines = [line for line in file.read_text().splitlines() if f'"id":"{scenario}"' in line]
     if scenario and lines:
         with suite.recorded.open("a") as recorded:
@@ -161,7 +162,7 @@ def _record(file: Path, scenario: str, suite: Suite) -> None:
 def _results(
     subject: Subject, version: str, program: Path, options: argparse.Namespace, file: Path
 ) -> int:
-    """Write scenarios with the reference's results, and return how many agree."""
+    """Write scenarios with reference results to ``file``. Return the number that agree."""
     from tools.differential.ours import Mode
     from tools.differential.recording import line
     from tools.differential.versions import minor
@@ -171,13 +172,13 @@ def _results(
         comparison = subject.comparison(reference, version, Mode())
         tally = comparison.run(made, options.scenarios, keep=True)
     lines = [f"{line(version, *each[:2])}\n" for each in tally.agreeing]
-    # The shortest one that notices a plant is recorded.
+    # Record the shortest scenario that notices a plant.
     file.write_text("".join(sorted(lines, key=len)))
     return len(lines)
 
 
 def notices(plant: int, file: Path, scenario: str = "", suite: Suite = DEVICES) -> str:
-    """Return the first scenario of a file in which a plant is noticed, or an empty text."""
+    """Return the first scenario of a file that notices a plant; empty if none does."""
     if not file.exists():
         return ""
     arguments = [sys.executable, "-m", "tools.differential.planting", suite.name]
@@ -194,8 +195,11 @@ def notices(plant: int, file: Path, scenario: str = "", suite: Suite = DEVICES) 
 
 
 def notices_all(suite: Suite, wanted: Mapping[str, str]) -> dict[str, str]:
-    """Return the plants that the recorded scenarios notice, by name; ``wanted`` has a scenario for
-    each plant to try. Cheaper than a call of ``notices`` for each of them."""
+    """Return the plants that recorded scenarios notice, by name.
+
+    ``wanted``: a scenario for each plant to try. This is faster than calling ``notices`` for
+    each.
+    """
     arguments = [sys.executable, "-m", "tools.differential.planting", suite.name]
     done = subprocess.run(
         [*arguments, json.dumps(dict(wanted))],
@@ -208,8 +212,10 @@ def notices_all(suite: Suite, wanted: Mapping[str, str]) -> dict[str, str]:
 
 
 def _in_children(suite: Suite, wanted: Mapping[str, str]) -> None:
-    """Print name and scenario of each plant that its scenario notices. Each is tried in a child
-    of this process, which has not imported what plants change."""
+    """Print the name and scenario of each plant that its scenario notices.
+
+    Each plant is tried in a child process that has not yet imported the module to change.
+    """
     for plant in suite.plants:
         if plant.name in wanted and (child := os.fork()) == 0:
             if found := _first_noticed(suite, plant, suite.recorded, wanted[plant.name]):
@@ -220,7 +226,7 @@ def _in_children(suite: Suite, wanted: Mapping[str, str]) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Play the scenarios of a file with a plant; print the ID of the first that differs."""
+    """Play the scenarios of a file with a plant. Print the ID of the first that differs."""
     suite = _SUITES[arguments[0]]
     if len(arguments) == 2:
         _in_children(suite, json.loads(arguments[1]))

@@ -35,11 +35,11 @@ from tools.replay.scenario import (
 Described = Mapping[str, Any]
 
 _PATIENCE: Final = 10.0
-"""Seconds until a plugin gives up waiting for the kubelet."""
+"""Timeout for the kubelet, in seconds."""
 
 
 class Rejected(Exception):
-    """The kubelet rejected a registration, with this gRPC code."""
+    """The kubelet rejected a registration with this gRPC code."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -63,7 +63,7 @@ class Plugin(Protocol):
         """Register through the directory that the kubelet watches. Raises Rejected."""
 
     def unwatch(self) -> None:
-        """Vanish from that directory."""
+        """Remove the plugin's socket from that directory."""
 
     def send(self, devices: Sequence[Described]) -> None:
         """Send a list and wait until the kubelet has processed it."""
@@ -90,8 +90,10 @@ def send_register(socket: Path, version: str, endpoint: str, resource: str) -> N
 
 
 def _preference(described: Described) -> Preference | None:
-    """Return the preference of a plugin that prefers the last devices of its first list, offered
-    or not; None for other plugins."""
+    """Return the preference of a plugin that prefers the last devices of its first list.
+
+    It prefers them even if they are not available. None for plugins without a preference.
+    """
     if described.get("preferred") != "listed":
         return None
     listed = tuple({DeviceId(each["id"]) for each in described.get("devices") or ()})
@@ -197,8 +199,8 @@ class SocketPlugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
         before = handled.ends
         self._path.unlink(missing_ok=True)
         wait_for(lambda: handled.ends > before)
-        # The kubelet has processed the end. It does not process a second one, although this side
-        # may not have seen yet that the stream was cancelled.
+        # The kubelet has processed the end of the stream. It does not process a second end,
+        # although this side may not have seen the cancellation yet.
         self._stopped = True
         self._end()
 
@@ -206,7 +208,7 @@ class SocketPlugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
         handled = self._handled
         assert handled is not None
         before, sent = handled.lists, dp.ListAndWatchResponse(devices=map(_device, devices))
-        # Without quirks, a list that is equal to the one before is not processed.
+        # Without quirks, the kubelet does not process a list that equals the previous one.
         is_new, self._last = self._counts_equal or sent != self._last, sent
         self._lists.put(sent)
         if is_new:
@@ -304,7 +306,7 @@ class SocketPlugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
 
 
 class _Handled:
-    """Counts lists and ends of streams that a kubelet has processed."""
+    """Counts the lists and stream ends that a kubelet has processed."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
         self.lists = self.ends = 0
@@ -327,7 +329,7 @@ class _Handled:
 
 
 def wait_for(done: Callable[[], bool]) -> None:
-    """Wait until the kubelet has processed what a plugin did."""
+    """Wait until the kubelet has processed an action of a plugin."""
     deadline = time.monotonic() + _PATIENCE
     while not done():
         if time.monotonic() > deadline:
@@ -339,7 +341,7 @@ _COUNTED: Final = "_differential_handled"
 
 
 def handled_by(kubelet: MockKubelet) -> _Handled:
-    """Return the counters of what a kubelet has processed."""
+    """Return the counters of a kubelet."""
     handler = kubelet.manager.plugins
     found = handler.__dict__.get(_COUNTED)
     if found is None:

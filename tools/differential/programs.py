@@ -1,4 +1,4 @@
-"""Plugins of a scenario that are programs, which run beside the mock kubelet as on a node."""
+"""Plugins of a scenario that are programs. They run beside the mock kubelet, as on a node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.differential.plugins import handled_by, wait_for
 
 
 class ProgramPlugin:
-    """A plugin that is a program; ``$DIRECTORY`` in its command is the plugin directory."""
+    """A plugin that is a program. ``$DIRECTORY`` in its command is the plugin directory."""
 
     def __init__(self, name: str, resource: str, described: Mapping[str, Any], _: object) -> None:
         self.name = name
@@ -41,7 +41,7 @@ class ProgramPlugin:
         self._own = self._sockets() - sockets
 
     def watch(self, kubelet: MockKubelet) -> None:
-        """Start the program: it registers in its own way."""
+        """Start the program. It decides how it registers."""
         self.join(kubelet)
 
     def unwatch(self) -> None:
@@ -49,7 +49,7 @@ class ProgramPlugin:
         self.stop()
 
     def send(self, devices: Sequence[Mapping[str, Any]]) -> None:
-        """Do nothing: the program decides what it lists."""
+        """Do nothing: the program decides which devices it lists."""
 
     def stop(self) -> None:
         """Kill the program, wait until the kubelet has noticed, and remove its sockets."""

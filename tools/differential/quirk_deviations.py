@@ -1,8 +1,8 @@
-"""What the mock with its default quirks may show instead of the reference.
+"""Accepted differences between the reference and the mock with its default quirks.
 
-Each rule is one quirk of docs/kubelet-behaviour.md, with the value that the mock must show. After
-some of them the two nodes are in different states, for example because a device is free in one of
-them. Such a rule ``parts`` them: the steps that follow are not compared.
+Each rule belongs to a quirk of docs/kubelet-behaviour.md, and defines the value that the mock must
+have. After some differences, the two nodes are in different states, for example because a device is
+free in only one of them. Such a rule has ``parts``: later steps are not compared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ABSENT: Final = "(absent)"
 
 @attrs.frozen
 class Step:
-    """A step in which both differ, with the facts of both and of the steps before."""
+    """A step with different results: its facts on both sides, and the facts of earlier steps."""
 
     scenario: Scenario
     number: int
@@ -30,36 +30,36 @@ class Step:
 
     @property
     def kind(self) -> str:
-        """What happens in the step."""
+        """Kind of the step, such as ``admit``."""
         return kind_of(self.step)
 
     @property
     def step(self) -> Mapping[str, Any]:
-        """The step of the scenario."""
+        """The step as in the scenario."""
         return steps_of(self.scenario)[self.number]
 
     @property
     def resource(self) -> str:
-        """The resource of the plugin that does something; empty if none does."""
+        """Resource of the plugin that the step changes; empty if it changes none."""
         described = self.step[self.kind]
         if isinstance(described, Mapping):
             return str(described.get("resource", ""))
         return str(described) if self.kind in ("stop", "stop_old", "unwatch") else ""
 
     def last(self, facts: Sequence[Facts], path: str) -> Any:
-        """Return the value of a fact in the latest earlier step that has it."""
+        """Return the value of a fact in the latest earlier step that has the fact."""
         values = (each[path] for each in reversed(facts[:-1]) if path in each)
         return next(values, _ABSENT)
 
 
 @attrs.frozen
 class Rule:
-    """A quirk, the facts it concerns, and whether the mock's value is the right one."""
+    """A quirk, the facts that it affects, and a check of the mock's value."""
 
     name: str
     reason: str
     allows: Callable[[Step, str, Any, Any], bool]
-    """True if the mock may show a value (the last argument) instead of the reference's."""
+    """Function that returns True if the mock may have a value (its last argument)."""
     parts: bool = False
 
 
@@ -67,7 +67,7 @@ class Rule:
 
 
 def _is_same_file(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """The reference writes after a list; ours does not, if the file has all of it already."""
+    """The reference writes after each list. The mock does not write unchanged contents."""
     if "written" not in step.ours[-1] or step.ours[-1]["written"]:
         return False
     if step.kind not in ("list", "list_old", "register", "watch", "restart", "admit"):
@@ -81,7 +81,7 @@ def _is_same_file(step: Step, path: str, wanted: Any, ours: Any) -> bool:
 
 
 def _is_extra_write(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """Ours writes when a plugin leaves or a pod ends; the file then has what is allocated."""
+    """The mock writes when a plugin or pod ends. The file then has the current allocations."""
     if not step.ours[-1].get("written") or step.reference[-1].get("written"):
         return False
     if path == "written":
@@ -108,7 +108,7 @@ def _from_file(step: Step, entry: str) -> bool:
 
 
 def _is_present_health(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """A device that vanished is Unknown; one without a plugin is Unhealthy."""
+    """A device that is no longer listed is Unknown. A device without a plugin is Unhealthy."""
     if not path.startswith("status ") or _ABSENT in (wanted, ours) or wanted.keys() != ours.keys():
         return False
     resource = path.split(" ")[3]
@@ -117,7 +117,7 @@ def _is_present_health(step: Step, path: str, wanted: Any, ours: Any) -> bool:
         if health == wanted[id_]:
             continue
         is_away = not facts.get(f"allocatable {resource}")
-        # After the grace period the resource is unknown.
+        # After the grace period, the resource is unknown.
         is_known = f"capacity {resource}" in facts
         is_listed = is_known and id_ in _latest_list(step, resource)
         expected = "Unknown" if not is_listed else "Unhealthy" if is_away else wanted[id_]
@@ -127,7 +127,7 @@ def _is_present_health(step: Step, path: str, wanted: Any, ours: Any) -> bool:
 
 
 def _latest_list(step: Step, resource: str) -> set[str]:
-    """Return the IDs of the latest list for a resource since the kubelet started."""
+    """Return the device IDs in the latest list for a resource since the kubelet started."""
     made = (step.scenario.get("resources") or {}).get(resource) or {}
     devices = made.get("devices") or ()
     for each in steps_of(step.scenario)[: step.number + 1]:
@@ -147,7 +147,8 @@ def _sent(step: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_more_reported(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """Pods whose devices vanish or lose their plugin are reported, too, and all that have one."""
+    """The mock also reports pods whose devices vanish or lose their plugin, and all pods with a
+    device."""
     if path != "health updates" or wanted == _ABSENT:
         return False
     having = {
@@ -158,7 +159,7 @@ def _is_more_reported(step: Step, path: str, wanted: Any, ours: Any) -> bool:
     }
     having.update(step.scenario.get("active_pods") or ())
     more, fewer = set(ours) - set(wanted), set(wanted) - set(ours)
-    # Fewer only where the reference goes by the ID alone, without the resource (Q8).
+    # It may report fewer pods only where the reference compares IDs without the resource (Q8).
     return having.issuperset(more) and (not fewer or step.kind != "stop")
 
 
@@ -178,13 +179,13 @@ def _ended(step: Step) -> set[str]:
         for each in steps_of(step.scenario)[: step.number + 1]
         if kind_of(each) in ("finish", "delete", "exit", "retire")
     }
-    # Pods of the checkpoint that nothing knows.
+    # Pods in the checkpoint that neither side knows.
     known = step.scenario.get("active_pods") or ()
     return ended | ({"old-pod"} - set(known))
 
 
 def _is_without_ended(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """The file has no entries of ended and rejected pods."""
+    """The mock's file has no entries of ended and rejected pods."""
     if not (step.ours[-1].get("written") and path.startswith("checkpoint ")):
         return False
     gone = _ended(step) | _rejected(step)
@@ -211,7 +212,7 @@ def _rejected(step: Step) -> set[str]:
 
 
 def _is_written_for_a_rejected_pod(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """The reference writes what a rejected pod got; ours allocates nothing and writes nothing."""
+    """The reference writes the devices of a rejected pod. The mock allocates and writes nothing."""
     is_checkpoint = path == "written" or path.startswith("checkpoint ")
     return is_checkpoint and _has_rejected(step) and step.reference[-1].get("written") is True
 
@@ -225,7 +226,7 @@ def _has_rejected(step: Step) -> bool:
 
 
 def _is_ignored(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """What a replaced plugin lists, and its end, change nothing."""
+    """In the mock, lists and the end of a replaced plugin have no effect."""
     if step.kind not in ("list_old", "stop_old"):
         return False
     words = path.split(" ")
@@ -238,12 +239,14 @@ def _is_ignored(step: Step, path: str, wanted: Any, ours: Any) -> bool:
     return words[0] == "checkpoint" and ours == _ABSENT
 
 
-# -- rejections that ours does not make --------------------------------------------------------
+# -- rejections that the mock does not make ------------------------------------------------------
 
 
 def _is_admitted(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """Ours admits where only a limit of 0 or a finished init container was in the way (Q5, Q16),
-    or where devices leaked (Q4)."""
+    """The mock admits a pod that the reference rejects because of a bug.
+
+    The bugs are: a limit of 0 or a finished init container counts (Q5, Q16); devices leak (Q4).
+    """
     message = next(
         (
             str(value)
@@ -252,7 +255,7 @@ def _is_admitted(step: Step, path: str, wanted: Any, ours: Any) -> bool:
         ),
         "",
     )
-    # All facts of the step follow from the other decision.
+    # All facts of the step follow from the different decision.
     return _has_rejected(step) and (
         "no healthy devices present" in message
         or "no longer healthy" in message
@@ -262,7 +265,7 @@ def _is_admitted(step: Step, path: str, wanted: Any, ours: Any) -> bool:
 
 
 def _is_more_available(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """Devices of pods that only the checkpoint names are free."""
+    """In the mock, devices of pods that only the checkpoint contains are free."""
     if path != "calls" or step.scenario.get("checkpoint") is None or not (wanted and ours):
         return False
     before, after = (set(calls[0].get("available") or ()) for calls in (wanted, ours))
@@ -270,7 +273,8 @@ def _is_more_available(step: Step, path: str, wanted: Any, ours: Any) -> bool:
 
 
 def _is_fresh(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """A pod with the UID of an ended one is new; the reference gives it what that one had."""
+    """In the mock, a pod with the UID of an ended pod is new. The reference gives it the old
+    devices."""
     if step.kind != "admit":
         return False
     before = attrs.evolve(step, number=step.number - 1, reference=step.reference[:-1])
@@ -278,7 +282,7 @@ def _is_fresh(step: Step, path: str, wanted: Any, ours: Any) -> bool:
 
 
 def _is_topology_less(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """A device whose topology has no nodes is allocatable (Q13)."""
+    """In the mock, a device whose topology has no NUMA nodes is allocatable (Q13)."""
     if not path.startswith("allocatable: ") or ours == _ABSENT:
         return False
     more = [each for each in ours if each not in (() if wanted == _ABSENT else wanted)]

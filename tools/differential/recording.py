@@ -1,4 +1,4 @@
-"""Store scenarios with the reference's results, to compare without Go."""
+"""Store scenarios with reference results, so that tests can compare without Go."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tools.differential.scenarios import Scenario
 from tools.replay.report import read_vectors
 
 MOST_BYTES: Final = 12_000
-"""Longest line to record, to keep the file in the repository small."""
+"""Maximum length of a recorded line, to keep the file in the repository small."""
 _TIMES: Final = 4
-"""In how many recorded scenarios everything that is reached should be."""
+"""Number of recorded scenarios that should reach each name of the coverage."""
 
 
 @attrs.frozen
 class Recorded:
-    """Line of a file."""
+    """A scenario with its reference results: one line of a file."""
 
     version: str
     scenario: Scenario
@@ -65,7 +65,7 @@ def _steps(wanted: Expected) -> Iterator[dict[str, Any]]:
 
 
 def _differs(before: Facts, path: str, value: object) -> bool:
-    # Not just a comparison: True equals 1.
+    # Compare the JSON texts, because True == 1.
     return path not in before or json.dumps(before[path]) != json.dumps(value)
 
 
@@ -93,7 +93,7 @@ def read(path: Path) -> Iterator[Recorded]:
 
 
 def differences(recorded: Recorded) -> list[Disagreement]:
-    """Run a recorded scenario in the mock and return unexplained disagreements."""
+    """Run a recorded scenario in the mock. Return unexplained disagreements."""
     played = ours.play(recorded.scenario, recorded.version)
     found = compare(recorded.scenario, recorded.version, recorded.expected, played)
     return [each for each in found if each.deviation is None]
@@ -102,9 +102,9 @@ def differences(recorded: Recorded) -> list[Disagreement]:
 def selected(
     version: str, agreeing: Sequence[tuple[Scenario, Expected, frozenset[str]]]
 ) -> Iterator[str]:
-    """Yield lines of few scenarios that together reach everything several times.
+    """Yield the lines of a few scenarios that together reach everything several times.
 
-    Greedy: next comes the scenario that adds most for its length.
+    Greedy: next comes the scenario that adds the most in relation to its length.
     """
     lines = {number: line(version, *each[:2]) for number, each in enumerate(agreeing)}
     left = {number: each[2] for number, each in enumerate(agreeing)}
@@ -112,7 +112,7 @@ def selected(
     counts: Counter[str] = Counter()
 
     def worth(number: int) -> float:
-        # What was reached rarely so far is worth more.
+        # A name that few selected scenarios reach counts more.
         new = sum(0.5 ** counts[name] for name in left[number] if counts[name] < _TIMES)
         return new / (2000 + len(lines[number]))
 

@@ -1,4 +1,4 @@
-"""The Go program as a process: scenarios in, outcomes of the real device manager out."""
+"""The Go program as a process: it runs scenarios in the real device manager."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 Answer = Mapping[str, Any]
-"""``runs`` (of each the ``steps`` and perhaps the ``panic`` that ended it), ``config_error`` or
-``failed``."""
+"""Results: ``runs``, ``config_error`` or ``failed``.
+
+A run has ``steps``, and ``panic`` if it ended with one.
+"""
 
 PLUGIN_DIR: Final = Path("/var/lib/kubelet/device-plugins")
-"""Path compiled into the real device manager."""
+"""Plugin directory that is compiled into the real device manager."""
 
-# In a new process, because only a single-threaded process can enter a user namespace.
+# A new process, because only a single-threaded process can enter a user namespace.
 _LAUNCH: Final = """
 import os, sys
 from pathlib import Path
@@ -32,11 +34,11 @@ os.execv(sys.argv[3], sys.argv[3:])
 """
 
 _MOST_ASKED: Final = 40
-"""Scenarios until the process is replaced."""
+"""Number of scenarios after which the process is replaced."""
 
 
 class ReferenceError(Exception):  # the reference's, not Python's
-    """The program exited instead of answering."""
+    """The program exited without a result."""
 
 
 def launch(program: Path, directory: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -53,7 +55,7 @@ def launch(program: Path, directory: Path, *arguments: str) -> subprocess.Popen[
 
 
 class Reference:
-    """Process of the Go program; its plugin directory is in memory, which is faster."""
+    """Process of the Go program. Its plugin directory is in memory, which is faster."""
 
     def __init__(self, program: Path) -> None:
         memory = Path("/dev/shm")
@@ -81,8 +83,9 @@ class Reference:
         if self._asked % _MOST_ASKED == 0 or any(
             run.get("panic") for run in answer.get("runs") or ()
         ):
-            # A panic leaves locks and goroutines behind, and other scenarios a few goroutines.
-            # With thousands of them, finding those of the kubelet's streams takes too long.
+            # A panic leaves locks and goroutines behind, and other scenarios leave a few
+            # goroutines. With thousands of goroutines, finding those of the kubelet's streams takes
+            # too long.
             self._end()
             self._process = self._launch()
         return answer
@@ -91,7 +94,7 @@ class Reference:
         return launch(self._program, self._directory)
 
     def _plain(self, line: str) -> str:
-        """Return an answer without the directory, which error texts name."""
+        """Return a result without the directory, which error messages contain."""
         return line.replace(f"{PLUGIN_DIR}/", "DIR/")
 
     def _end(self) -> None:

@@ -1,8 +1,8 @@
 """Rehearse restarts and reboots of nodes that run the real device manager, then do them there.
 
-A case is the beginning of a random scenario, then one restart with some of the plugins back before
-the pods are admitted again. A snapshot is made from what the reference shows before the restart.
-The rehearsal of this snapshot must have the reference's outcome of each pod among its outcomes.
+A case is the beginning of a random scenario and then one restart, in which some plugins register
+before the pods are admitted again. A snapshot is made from the reference's results before the
+restart. Among the rehearsed outcomes of each pod must be the outcome in the reference.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tools.differential.scenarios import Scenario, kind_of
 Plain = dict[str, Any]
 
 _KEPT: Final = frozenset({"admit", "start", "finish", "delete"})
-"""Steps that a case takes over: with them, the plugins and their lists stay those of the start."""
+"""Steps that a case may contain: they do not change plugins and their lists."""
 _DROPPED: Final = ("allocated", "checkpoint", "active_pods", "node", "feature_gates")
-"""Keys of a scenario that a snapshot does not show."""
+"""Keys of a scenario that a snapshot does not contain."""
 
 
 @attrs.frozen
 class Difference:
-    """A pod whose real outcome was not rehearsed."""
+    """A pod whose real outcome is not among the rehearsed outcomes."""
 
     case: Scenario
     pod: str
@@ -60,7 +60,7 @@ class Rehearsed:
 
 
 def cases(seed: int, count: int, minor: int) -> Iterator[Plain]:
-    """Yield ``count`` cases in which a pod has devices when the kubelet restarts."""
+    """Yield ``count`` cases in which at least one pod has devices when the kubelet restarts."""
     found = 0
     for scenario in scenarios(seed, 100 * count, minor):
         if found == count:
@@ -90,14 +90,17 @@ def _case(scenario: Scenario) -> Plain | None:
     ]
     how = {"reboot": rng.random() < 0.6, "before": back}
     kept = {name: value for name, value in scenario.items() if name not in _DROPPED}
-    # Listed before the restart: this is the snapshot.
+    # List before the restart: this becomes the snapshot.
     steps = [*steps, *started, {"grace": 0, "lists": True}, {"restart": how, "lists": True}]
     return {**kept, "resources": resources, "pods": [], "steps": steps}
 
 
 def _shown(described: Mapping[str, Any]) -> Plain:
-    """Return a plugin without what a snapshot does not show: a container that cannot start, and a
-    device whose topology is empty, which PodResources leaves out."""
+    """Return a plugin without properties that a snapshot does not show.
+
+    These are a container that cannot start, and a device with an empty topology (PodResources omits
+    it).
+    """
     devices = [
         {**device, "numa": device["numa"] or None} for device in described.get("devices") or ()
     ]
@@ -113,7 +116,7 @@ def _beginning(scenario: Scenario) -> Iterator[Mapping[str, Any]]:
 
 
 def _alone(step: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an admission without the other pod that is admitted meanwhile."""
+    """Return an admission without the other pod that is admitted during it."""
     if "admit" not in step:
         return step
     pod = {name: value for name, value in step["admit"].items() if name != "meanwhile"}
@@ -123,7 +126,7 @@ def _alone(step: Mapping[str, Any]) -> Mapping[str, Any]:
 def compare(
     reference: Reference, version: str, found: Sequence[Plain] | Iterator[Plain]
 ) -> Rehearsed:
-    """Run the cases on both sides, and return the counts."""
+    """Run the cases on both sides. Return the counts."""
     counts = Rehearsed()
     for case in found:
         answer = reference.ask(case, 1)

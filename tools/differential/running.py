@@ -1,4 +1,4 @@
-"""Run many scenarios of one version in both, and count the results."""
+"""Run many scenarios of one version on both sides, and count the results."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ Plain = dict[str, Any]
 
 _RUNS: Final = 4
 _MORE_RUNS: Final = 20
-"""Runs of a scenario whose random facts have more values than were seen."""
+"""Number of runs for a scenario whose random facts may have more values."""
 _MANY_RUNS: Final = 100
-"""Runs of a scenario with a finding, because a random choice can repeat in a few runs."""
+"""Number of runs for a scenario with a finding: the same random choice can repeat in a few runs."""
 _REPEATS: Final = 29
-"""Further requests of this many runs for a scenario that still has a finding, because a combination
-of choices can be rare. One request of 3,000 runs would leave too many goroutines behind."""
+"""Numbers of further runs, one request each, for a scenario that still has a finding.
+
+A combination of random choices can be rare. One request of 3,000 runs would leave too many
+goroutines behind.
+"""
 
 
 @attrs.frozen
@@ -43,16 +46,16 @@ class Tally:
     facts: int = 0
     """Number of compared facts."""
     random: int = 0
-    """Number of facts that the reference selects at random, compared with the values seen."""
+    """Number of random facts that were compared with the values seen."""
     open: int = 0
-    """Number of random facts of which not all values were seen: they are not compared."""
+    """Number of random facts that were not compared, because not all values were seen."""
     deviations: collections.Counter[str] = attrs.field(factory=collections.Counter)
-    """Number of scenarios per named deviation."""
+    """Number of scenarios by deviation."""
     reached: collections.Counter[str] = attrs.field(factory=collections.Counter)
-    """Number of scenarios that reach a text, step or branch."""
+    """Number of scenarios that reach a message, step or branch, by its name."""
     findings: list[Finding] = attrs.field(factory=list)
     agreeing: list[tuple[Scenario, Expected, frozenset[str]]] = attrs.field(factory=list)
-    """Scenarios without a finding and what they reach, if requested with ``keep``."""
+    """Scenarios without a finding and the names they reach, if ``keep`` is True."""
 
     @property
     def agreed(self) -> int:
@@ -61,7 +64,7 @@ class Tally:
 
 
 class Comparison:
-    """Comparison of both sides at one version."""
+    """Compare both sides at one version."""
 
     def __init__(self, reference: Reference, version: str, mode: ours.Mode | None = None) -> None:
         self._reference = reference
@@ -76,9 +79,9 @@ class Comparison:
         keep: bool = False,
         found: Callable[[Finding], None] = lambda _: None,
     ) -> Tally:
-        """Run the scenarios until there are ``most`` findings; ``found`` is called with each.
+        """Run the scenarios until there are ``most`` findings. Call ``found`` with each finding.
 
-        ``keep`` stores the scenarios that agree.
+        ``keep``: True to store the scenarios that agree.
         """
         tally = Tally()
         for scenario in scenarios:
@@ -101,7 +104,7 @@ class Comparison:
         return tally
 
     def _compared(self, scenario: Scenario) -> tuple[Plain, Expected, list[Disagreement]]:
-        """Compare, with more runs of the reference as long as they can explain a difference."""
+        """Compare a scenario. Add runs of the reference while they may explain a difference."""
         try:
             played = self._play(scenario)
         except Exception as error:  # a bug, which must not end the run
@@ -123,7 +126,7 @@ class Comparison:
         wanted: Expected,
         differing: list[Disagreement],
     ) -> tuple[Plain, Expected, list[Disagreement]]:
-        """Add runs of the reference as long as a difference is not explained."""
+        """Add runs of the reference until they explain the difference, up to a limit."""
         repeats = self._repeats(scenario) if answer.get("runs") else 0
         for _ in range(repeats):
             if not _unexplained(differing):
@@ -141,7 +144,8 @@ class Comparison:
     ) -> tuple[Plain, Expected, list[Disagreement]]:
         answer = self._reference.ask(scenario, runs)
         if answer.get("failed"):
-            # A wait can time out on a busy machine: only what fails again alone counts.
+            # On a busy machine, a wait can time out. Count only what fails again when it runs
+            # alone.
             answer = self._reference.ask(scenario, 1)
         if answer.get("failed"):
             return {}, Expected(), [Disagreement(0, "reference", answer["failed"], "")]
@@ -150,7 +154,7 @@ class Comparison:
             played = self._play(scenario)
         return dict(answer), wanted, self._compare(scenario, wanted, played)
 
-    # What differs for another manager (``dra.running``).
+    # The comparison of another manager overrides these (``dra.running``).
 
     def _repeats(self, scenario: Scenario) -> int:
         return 0 if is_real(scenario) else _REPEATS
@@ -171,8 +175,8 @@ class Comparison:
         return shrink(scenario, shows)
 
     def shrunk(self, finding: Finding) -> Finding:
-        """Return the smallest scenario with a disagreement about the same kind of fact."""
-        # Not the same fact: a smaller scenario has other pods and devices.
+        """Return the smallest scenario that has a disagreement about the same kind of fact."""
+        # Do not compare the fact itself: a smaller scenario has other pods and devices.
         kind = _kind(finding.disagreements[0])
 
         def disagrees(scenario: Mapping[str, Any]) -> bool:
@@ -186,7 +190,7 @@ class Comparison:
 
         smallest = self._shrink(finding.scenario, disagrees)
         found = _unexplained(self._once(smallest, _MANY_RUNS)[2])
-        # With more runs, the smallest scenario can agree: then the whole one is the finding.
+        # With more runs, the smallest scenario may agree. Then the whole scenario is the finding.
         return Finding(smallest, found) if found else finding
 
 

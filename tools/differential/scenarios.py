@@ -1,4 +1,4 @@
-"""The parts of a scenario that all other modules need to know."""
+"""Access to the parts of a scenario."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 Scenario = Mapping[str, Any]
 
 OBSERVED: Final = frozenset({"lists", "no_hints"})
-"""Keys of a step that say how it is observed; the other key says what happens."""
+"""Keys of a step that configure its observation. The remaining key is its kind."""
 
 
 def steps_of(scenario: Scenario) -> list[Mapping[str, Any]]:
@@ -18,7 +18,7 @@ def steps_of(scenario: Scenario) -> list[Mapping[str, Any]]:
 
 
 def kind_of(step: Mapping[str, Any]) -> str:
-    """Return what happens in a step."""
+    """Return the kind of a step."""
     (kind,) = step.keys() - OBSERVED
     return kind
 

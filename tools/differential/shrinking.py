@@ -1,4 +1,4 @@
-"""Reduce a scenario while it still shows the same disagreement."""
+"""Reduce a scenario as long as it shows the same disagreement."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 Plain = dict[str, Any]
 Path = tuple[Any, ...]
-"""Place in a scenario: keys and indexes from the outside in."""
+"""Path in a scenario: keys and indexes, outermost first."""
 
 
 Shows = Callable[[Plain], bool]
-"""True if a candidate still shows the disagreement; candidates can be invalid scenarios."""
+"""Function that returns True if a candidate still shows the disagreement. It may be invalid."""
 
 
 def shrink(
@@ -23,11 +23,11 @@ def shrink(
 ) -> Plain:
     """Return the smallest scenario found in up to ``most`` tries.
 
-    ``smaller`` makes candidates; by default those of the device manager.
+    ``smaller``: function that yields candidates; by default for the device manager.
     """
     candidates = smaller or _smaller
     smallest = copy.deepcopy(dict(scenario))
-    # After each success start again with the largest reductions: they may have become possible.
+    # After each success, start again with the largest reductions: they may now be possible.
     progress = True
     while progress:
         progress = False
@@ -61,7 +61,7 @@ def _smaller(scenario: Plain) -> Iterator[Plain]:
 
 
 def slices(scenario: Plain, path: Path) -> Iterator[Plain]:
-    """Remove a half, a quarter, or one of the items of a list."""
+    """Yield lists without a half, a quarter, or one of the items."""
     count = len(_at(scenario, path))
     for length in sorted({count // 2, count // 4, 1} - {0}, reverse=True):
         for start in range(0, count, length):
@@ -71,7 +71,7 @@ def slices(scenario: Plain, path: Path) -> Iterator[Plain]:
 
 
 def _shorter(scenario: Plain, path: Path) -> Iterator[Plain]:
-    """Remove containers of a pod, or lower their limits."""
+    """Yield scenarios with fewer containers in a pod, or lower limits."""
     containers = _at(scenario, path)
     for number, container in enumerate(containers):
         if path[-1] == "init_containers" or len(containers) > 1:
@@ -84,7 +84,7 @@ def _shorter(scenario: Plain, path: Path) -> Iterator[Plain]:
 
 
 def _plainer(scenario: Plain) -> Iterator[Plain]:
-    """Remove options, or set them to their defaults."""
+    """Yield scenarios without options, or with default values."""
     for name in ("feature_gates", "numa_distances", "checkpoint", "active_pods", "node", "other"):
         if name in scenario:
             yield without(scenario, (name,))
@@ -149,7 +149,7 @@ def _at(scenario: Any, path: Path) -> Any:
 
 
 def without(scenario: Plain, path: Path) -> Plain:
-    """Return the scenario without what is at a place."""
+    """Return the scenario without the value at a path."""
     made = copy.deepcopy(scenario)
     del _at(made, path[:-1])[path[-1]]
     return made

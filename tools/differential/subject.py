@@ -1,4 +1,4 @@
-"""What is compared: the device manager, or the DRA manager (``dra``)."""
+"""The manager to compare: the device manager, or the DRA manager (``dra``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.differential.running import Comparison
 
 
 class Coverage(Protocol):
-    """A module that knows what a long run must reach."""
+    """Module that defines what a long run must reach."""
 
     def table(self, counts: Mapping[str, int], scenarios: int, version: str) -> Iterator[str]: ...
 
@@ -25,13 +25,14 @@ class Coverage(Protocol):
 
 @attrs.frozen
 class Subject:
-    """A manager of the kubelet, and how it is compared."""
+    """A manager of the kubelet, with the functions that compare it."""
 
     build: Callable[..., Path]
-    """Returns the program with a release's manager. Arguments: the release; ``jobs``."""
+    """Function that builds the program with a release's manager. Arguments: the release;
+    ``jobs``."""
     reference: Callable[[Path], Reference]
     comparison: Callable[[Reference, str, Mode], Comparison]
     scenarios: Callable[[int, int, int], Iterable[dict[str, Any]]]
-    """Makes scenarios. Arguments: seed, count, minor version."""
+    """Function that makes scenarios. Arguments: seed, count, minor version."""
     coverage: Coverage
     deviations: tuple[Deviation | Rule, ...]

@@ -1,4 +1,4 @@
-"""Store that a version agrees with a release: in the product's data, and on the page."""
+"""Store that a version agrees with a release, in the product's data and on its page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TAIL: Final = '''}
 
 
 def text(verified: Mapping[int, Verified]) -> str:
-    """Return the content of the file."""
+    """Return the contents of the file."""
     lines = [
         f'    {number}: Verified("{each.release}", scenarios={each.scenarios}, seed={each.seed}),\n'
         for number, each in sorted(verified.items())
@@ -42,8 +42,8 @@ def text(verified: Mapping[int, Verified]) -> str:
 
 
 def store(comparison: Verified, *, file: Path = FILE, page: Path = versions_page.PAGE) -> None:
-    """Replace the entry of the comparison's minor version, and write the page."""
-    # Read again: several processes can compare different versions.
+    """Replace the entry of the comparison's minor version, and update the page."""
+    # Read the file again: several processes can compare different versions.
     before = runpy.run_path(str(file))["VERIFIED"]
     updated = {**before, minor(comparison.release): comparison}
     file.write_text(text(updated))

@@ -1,7 +1,7 @@
 """Planted bugs: changes of this project's code with which an attack or a fuzz target must fail.
 
-A tool that stays green with a planted bug guards nothing. ``make attack ARGS=--planted`` runs each
-attack with its bug, and ``tests/tools/test_planted.py`` runs the quick ones and all fuzz targets.
+A tool that stays green with a planted bug guards nothing. ``make planted`` runs each attack with
+its bug, and ``tests/tools/test_planted.py`` runs the quick ones and all fuzz targets.
 
 The environment variable ``VARIABLE`` selects the bug in all processes of an attack. Each of them
 calls ``apply`` before it uses the project.
@@ -66,7 +66,12 @@ def planted_here(name: str) -> Iterator[None]:
             _UNDO.pop()()
 
 
-_UNDO: Final[list[Callable[[], None]]] = []
+_UNDO: Final[list[Callable[[], object]]] = []
+
+
+def undoable() -> int:
+    """Return the number of changes that bugs have made to this process."""
+    return len(_UNDO)
 
 
 def replace(function: Any, by: Callable[..., Any]) -> None:
@@ -79,7 +84,7 @@ def replace(function: Any, by: Callable[..., Any]) -> None:
         set_to(function, name, getattr(by, name))
 
 
-def on_undo(act: Callable[[], None]) -> None:
+def on_undo(act: Callable[[], object]) -> None:
     """Call a function when the bug is removed."""
     _UNDO.append(act)
 

@@ -33,10 +33,10 @@ from tools.kill.node import RESOURCES, Wants
 
 DEVICES = 64
 _AT_START = 0.15
-"""Share of kills that happen during the start of the kubelet."""
+"""Fraction of kills that happen while the kubelet starts."""
 _START_SECONDS = 0.8
-# The other kills come after a number of reported admissions and a short pause. Then they hit the
-# same moments on a busy machine and on an idle one.
+# The other kills follow a number of reported admissions and a short pause. So they hit the same
+# moments on a busy and on an idle machine.
 _MAX_ANSWERS, _MAX_PAUSE = 20, 0.01
 _TIMEOUT = 60.0
 
@@ -50,10 +50,9 @@ class CrashRecord(Confirmed):
     is_ready: bool = False
 
     def begin(self) -> dict[str, Wants]:
-        """Begin with a new process. Return the UIDs of its pods, and the devices that each pod
-        requests."""
-        # The states *ending* and *ended* are decided now: the next process has exactly the
-        # allocated pods.
+        """Begin with a new process. Return the devices that each of its pods requests, by UID."""
+        # Decide now about pods in the states *ending* and *ended*: the next process has exactly the
+        # pods with allocations.
         self.ending.clear()
         self.ended.clear()
         self.is_ready = False

@@ -1,4 +1,4 @@
-"""Claims of the pods that a killed kubelet runs: their objects, and their state file."""
+"""Claims of the pods of a killed kubelet: their objects, and their state file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from devicemanager.core.quantity import parse_quantity
 from tools.harness.model import Broken, Devices, devices
 
 PREFIX = "claim:"
-"""Prefix of a claim's name where devices are listed by resource: the devices of a claim have such a
+"""Prefix of a claim's name where devices are listed by resource: a claim's devices have such a
 key."""
 COMMON = f"{PREFIX}common"
 """Name of a claim that many pods share."""

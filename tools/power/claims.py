@@ -1,7 +1,7 @@
-"""The same for ``dra_manager_state``: a DRA manager prepares and unprepares claims.
+"""Simulate power failures for ``dra_manager_state`` while a DRA manager prepares claims.
 
-The file must be readable at every moment, and no device may be in it for two claims. Further
-promises of the levels ``process`` and ``power``:
+At every moment, the file must be readable, and must not contain a device for two claims. The levels
+``process`` and ``power`` promise more:
 
 1. Before a driver is called for a claim, the file has the claim with its pod. So a restarted
    kubelet knows every claim that a driver may have prepared.
@@ -33,7 +33,7 @@ _PODS: Final = 6
 
 
 class _Kubelet(DraKubelet):
-    """A DRA manager that writes a real file, and marks what it has done."""
+    """DRA manager that writes a real file, and records which calls have begun and ended."""
 
     def __init__(self, store: dra.StateStore, recorder: Recording) -> None:
         super().__init__(_scenario(), KubeletVersion.parse("1.37"))
@@ -57,7 +57,7 @@ class _Kubelet(DraKubelet):
 
 
 def _scenario() -> dict[str, Any]:
-    """Return pods with a claim of their own each."""
+    """Return pods with one claim each."""
     device = {"pool": "pool", "cdi": ["example.com/dev=x"]}
     answers = {f"c{n}-uid": {"devices": [{**device, "device": f"d{n}"}]} for n in range(_PODS)}
     instance = {"driver": _DRIVER, "services": ["v1.DRAPlugin"], "serves": ["v1"]}
@@ -101,15 +101,17 @@ def recorded(level: str, count: int, seed: int) -> Recording:
 
 @attrs.define
 class _Promised:
-    """What the file must and must not have, by the calls that have begun and returned."""
+    """Contents that the file must and must not have, derived from the calls so far."""
 
     called: set[str] = attrs.field(factory=set)
     prepared: set[str] = attrs.field(factory=set)
     ended: set[str] = attrs.field(factory=set)
 
     def add(self, what: str, claim: str) -> None:
-        """Note that a call has ``begun``, has ``called`` a driver, or has ended: the claim is
-        ``prepared`` or ``ended``."""
+        """Record the state of a call: it has ``begun``, has ``called`` a driver, or has ended.
+
+        When it has ended, the claim is ``prepared`` or ``ended``.
+        """
         for each in (self.called, self.prepared, self.ended):
             each.discard(claim)
         match what:

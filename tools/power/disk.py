@@ -1,9 +1,9 @@
-"""Model a disk with one directory, and all states in which a power failure can leave it.
+"""Model of a disk with one directory, and of all its states after a power failure.
 
-After a power failure, unflushed data of a file may be complete, partial or missing. Changes of
-names reach the disk in order, as in every file system with a journal. Of the changes since the last
-flush of the directory, the last ones may be missing. In practice, flushing a file often flushes its
-name, too, but no file system guarantees this.
+A power failure can leave unflushed data of a file complete, partial or missing. Changes of names
+reach the disk in order, as in every journaling file system. Of the changes since the last flush of
+the directory, the newest may be missing. In practice, flushing a file often flushes its name, too,
+but no file system guarantees this.
 """
 
 from __future__ import annotations

@@ -1,19 +1,22 @@
 """CEL expressions about one device: constraints of structured claims, and selectors of DRA.
 
 In:  the text of an expression; the attributes of a device.
-Out: a compiled expression with the names of the attributes that it reads, and its answer for a
-     device; or an error at compilation or evaluation.
+Out: a compiled expression, the names of the attributes that it reads, and its value for a
+     device (True: the device matches); or an error when it is compiled or evaluated.
 
 ``v1alpha1`` has the constraints of structured claims, and ``dra`` the selectors of DRA. Both use
-one engine, which follows Kubernetes' and has its limits of cost:
+one engine with the language and the cost limits of Kubernetes:
 
-* ``parsing`` parses a text with the CEL team's library, ``macros`` expands further macros.
-* ``checker`` and ``validating`` find errors, with ``types`` and ``declarations``.
-* ``estimate`` computes the cost that the API server checks.
-* ``running`` evaluates, with ``functions``, and counts the cost (``costs``, ``limits``).
+* ``parsing`` parses an expression with the CEL team's library; ``macros`` expands the macros that
+  this library lacks.
+* ``checker`` and ``validating`` find type errors and invalid constants, with ``types`` and
+  ``declarations``.
+* ``estimate`` computes the worst-case cost, which the API server limits.
+* ``planning`` turns the tree into a program of ``steps``, with ``functions`` and ``operators``.
+* ``running`` evaluates a program and counts its cost (``costs``, ``limits``).
 
-Any user can write an expression, so none may hang or crash the kubelet: every evaluation has a
-limit of cost and of work. Start with ``compiling``.
+Any user can write an expression, so no expression may hang or crash the kubelet. Every evaluation
+has a cost limit, and a limit on work that the cost does not count. Start with ``compiling``.
 """
 
 from devicemanager.claims.cel.v1alpha1 import Expression, compile_v1alpha1

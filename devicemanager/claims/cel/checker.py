@@ -1,7 +1,8 @@
 """Check the types of an expression, as Kubernetes does before it stores one.
 
 In:  a syntax tree, and an ``Environment`` with variables and functions.
-Out: the types and overloads, in the nodes of the tree; or the errors, with Go's texts.
+Out: the same tree with a type in every node and overloads in every call; or the errors, with the
+     messages of cel-go.
 
 The rules are those of cel-go (checker/checker.go and cel/validator.go, v0.26).
 """
@@ -31,9 +32,9 @@ from devicemanager.claims.cel.types import BOOL, DYN, ERROR, INT, Type
 from devicemanager.claims.cel.values import UInt
 
 _PROTOBUF = "google.protobuf."
-"""Package of messages that Kubernetes knows and this package does not."""
+"""Package of message types that Kubernetes knows but this package does not support."""
 _MAX_ISSUES = 100
-"""Maximum number of errors that are reported."""
+"""Maximum number of errors that ``check`` returns."""
 
 
 @attrs.frozen(eq=False)
@@ -42,12 +43,12 @@ class Environment:
 
     variables: Mapping[str, Type]
     fields: Mapping[str, Mapping[str, Type]]
-    """Message type to its fields."""
+    """Fields by message type: name and type of each."""
     library: Library
 
 
 def check(root: Node, environment: Environment) -> list[Issue]:
-    """Enter types and overloads into a tree. Return the errors, in the order of the text."""
+    """Set the types and overloads in the nodes of a tree. Return the errors in source order."""
     checker = _Checker(environment)
     checker.visit(root)
     checker.finish()
@@ -55,7 +56,7 @@ def check(root: Node, environment: Environment) -> list[Issue]:
 
 
 def in_order(issues: Sequence[Issue]) -> list[Issue]:
-    """Return errors in the order of the text, at most as many as are reported."""
+    """Sort errors by their position in the source. Return at most ``_MAX_ISSUES``."""
     return sorted(issues, key=lambda issue: issue.position)[:_MAX_ISSUES]
 
 
@@ -79,7 +80,7 @@ class _Checker:
         self.issues: list[Issue] = []
 
     def visit(self, node: Node) -> Type:
-        """Find the type of a node and of its descendants."""
+        """Return the type of a node. Set it in the node and its descendants."""
         match node:
             case Const():
                 node.type = _CONSTANTS[type(node.value)]
@@ -248,7 +249,11 @@ class _Checker:
         )
 
     def _join(self, before: Type | None, found: Type) -> Type:
-        """Return the type of elements of a literal that so far have the type ``before``."""
+        """Return the common type of the elements of a literal.
+
+        ``before`` is the type of the elements so far (None at the first), ``found`` that of the
+        next.
+        """
         if before is None:
             return found
         if self._types.assign([before], [found]):
@@ -256,7 +261,8 @@ class _Checker:
         return DYN
 
     def _element(self, node: Node, is_optional: bool) -> Type:
-        """Return the type of an element of a literal, without optional_type if it is optional."""
+        """Return the type of an element of a literal. For ``?element``, unwrap its optional
+        type."""
         found = self.visit(node)
         if is_optional:
             if found.name == "optional_type":
@@ -320,14 +326,14 @@ class _Checker:
             self._mismatch(node, type_, node.type)
 
     def _loop_variables(self, loop: Loop) -> tuple[Type, Type]:
-        """Return the types of the variables of a loop; without the second, ignore its type."""
+        """Return the types of a loop's variables. With one variable, the second type is unused."""
         type_ = self._types.resolve(loop.range.type)
         if type_.name == "list":
             (element,) = type_.params
             return (INT, element) if loop.var2 else (element, DYN)
         if type_.name == "map":
             return type_.params[0], type_.params[1]
-        # Unlike dyn, the type google.protobuf.Any is not a valid range.
+        # cel-go accepts dyn as a range, but not google.protobuf.Any.
         if type_ in (DYN, ERROR) or type_.is_variable:
             self._types.assign([DYN], [type_])
             return DYN, DYN
@@ -340,5 +346,5 @@ class _Checker:
 
 
 def _messages(environment: Environment) -> dict[str, Type]:
-    """Return the names of message types, which are identifiers of types."""
+    """Return the names of the message types. As identifiers they evaluate to types."""
     return {name: types.type_of(Type(name)) for name in environment.fields}

@@ -1,7 +1,7 @@
-"""Compile an expression: parse, expand macros, check types, estimate the cost, plan.
+"""Compile an expression: parse, expand macros, check types, estimate the cost, plan its evaluation.
 
 In:  the text of an expression and a ``Setting``.
-Out: a ``Compiled`` program; or Fault with Go's text, or NotSupported.
+Out: a ``Compiled`` program; or Fault with Kubernetes' message, or NotSupported.
 """
 
 from __future__ import annotations
@@ -11,14 +11,22 @@ import re
 
 import attrs
 
-from devicemanager.claims.cel import checker, estimate, macros, parsing, running, validating
+from devicemanager.claims.cel import (
+    checker,
+    estimate,
+    macros,
+    parsing,
+    planning,
+    running,
+    validating,
+)
 from devicemanager.claims.cel.parsing import Issue, SyntaxFault, render
 from devicemanager.claims.cel.reading import Setting
 from devicemanager.claims.cel.syntax import Const, Node, walk
 
 
 class Fault(Exception):
-    """Error for an expression that Kubernetes rejects. The text is that of Kubernetes."""
+    """Error for an expression that Kubernetes rejects, with Kubernetes' message."""
 
 
 @attrs.frozen(eq=False)
@@ -31,7 +39,7 @@ class Compiled:
 
 
 def compile_expression(text: str, setting: Setting) -> Compiled:
-    """Compile an expression. Raises Fault and NotSupported."""
+    """Compile an expression. Raises Fault, NotSupported, and ClaimsUnavailable."""
     try:
         root = _parse(text, setting)
     except SyntaxFault as fault:
@@ -43,8 +51,8 @@ def compile_expression(text: str, setting: Setting) -> Compiled:
     if setting.results is not None and root.type not in setting.results:
         raise Fault(f"must evaluate to bool or the unknown type, not {root.type.full_name}")
     try:
-        program = running.plan(root, setting.environment.variables, setting.dialect)
-    except running.PlanFault as fault:
+        program = planning.plan(root, setting.environment.variables, setting.dialect)
+    except planning.PlanFault as fault:
         raise Fault(f"program instantiation failed: {fault}") from None
     cost = estimate.estimate(root, setting.sizes, setting.dialect.is_1_37)
     return Compiled(root, program, cost)
@@ -68,5 +76,8 @@ _TOKEN = re.compile(
 
 
 def _back_quote(text: str) -> int | None:
-    """Return the offset of a quoted field name, which Kubernetes 1.36 does not accept."""
+    """Return the offset of the first field name in back quotes; None if there is none.
+
+    Kubernetes 1.36 does not accept such names.
+    """
     return next((match.start() for match in _TOKEN.finditer(text) if match[1]), None)

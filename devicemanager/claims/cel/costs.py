@@ -1,10 +1,11 @@
 """Kubernetes' cost of a call at run time, in cost units.
 
 In:  a call's function and overload, its arguments and its result.
-Out: the units that the call costs, without those of its arguments.
+Out: the cost of the call itself, without evaluating its arguments.
 
 The numbers are those of cel-go (interpreter/runtimecost.go and ext, v0.26) and of Kubernetes
-(apiserver/pkg/cel/library/cost.go, v0.36). ``estimate`` has their counterpart for types.
+(apiserver/pkg/cel/library/cost.go, v0.36). ``estimate`` computes the worst case before
+evaluation.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ LIST, MAP, MESSAGE = 10, 30, 40
 """Units for creating a list, a map and a message."""
 
 _CONSTANT_SIZE = frozenset({Quantity, Version, Url, Format, IPAddress, Network})
-"""Classes of Kubernetes' types, which are compared at a fixed cost."""
+"""Classes of Kubernetes' own types. Comparing them has a fixed cost."""
 
 Cost = Callable[[Sequence[Value], Value], int]
 
 
 def _size(value: Value) -> int:
-    """Return the size of a value; that of an optional value is the size of its content."""
+    """Return the size of a value. An optional value has the size of its content."""
     while type(value) is Optional and value.has_value:
         value = value.value
     return size_of(value)
@@ -74,7 +75,7 @@ def _contains(args: Sequence[Value], _: Value) -> int:
 
 
 def _walk(value: Value) -> int:
-    """Return the cost of reading a value with all that it contains."""
+    """Return the cost of reading a value and everything in it."""
     if isinstance(value, str):
         return int(len(value.encode()) * TEXT)
     if isinstance(value, bytes):
@@ -165,7 +166,7 @@ _OF_FUNCTION: dict[str, Cost] = {
     "containsCIDR": _contains_cidr,
     "validate": _validate,
 }
-"""Function to its cost; it also holds if the overload is only known at run time."""
+"""Costs by function. They also apply if the overload is only known at run time."""
 
 _COMPARISONS = ("less", "greater", "less_equals", "greater_equals")
 _OF_OVERLOAD: dict[str, Cost] = {
@@ -202,9 +203,10 @@ _OF_OVERLOAD: dict[str, Cost] = {
 
 
 def cost_of(function: str, overload: str, is_1_37: bool) -> Cost:
-    """Return the cost of a call; ``overload`` is "" if several are possible.
+    """Return the function that computes the cost of a call.
 
-    ``is_1_37``: True for the cost of Kubernetes 1.37, False for that of 1.36.
+    ``overload``: "" if the checker found several. ``is_1_37``: True for the cost of Kubernetes
+    1.37, False for that of 1.36.
     """
     if is_1_37:
         if overload in ("starts_with_string", "ends_with_string"):

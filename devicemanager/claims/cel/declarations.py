@@ -1,8 +1,8 @@
 """Declarations of the functions and types that expressions can use.
 
-``Library`` is the set for one environment. The names of functions and overloads are those of
-cel-go v0.26 and of Kubernetes' libraries (apiserver/pkg/cel/library, v0.36), because costs and
-error messages refer to them.
+``Library`` is the set of functions of one environment. Functions and overloads have the names that
+cel-go v0.26 and Kubernetes' libraries (apiserver/pkg/cel/library, v0.36) give them. Costs and error
+messages use these names.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from devicemanager.claims.cel.types import Type, parse_type, parse_types, type_o
 
 @attrs.frozen(eq=False)
 class Overload:
-    """Overload of a function: its parameters and its result."""
+    """Overload of a function: the types of its parameters and of its result."""
 
     id: str
     is_member: bool
-    """True for a method; the receiver is the first parameter."""
+    """True for a method. Its first parameter is the receiver."""
     params: tuple[Type, ...]
     result: Type
 
 
 Library = Mapping[str, tuple[Overload, ...]]
-"""Function to its overloads."""
+"""Overloads by function name."""
 
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _TYPE_NAMES = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
 
-# A line declares one overload: id = function(parameters) result. A method is <receiver>.function.
+# Each line declares one overload: id = function(parameters) result. A method is
+# <receiver>.function.
 _STANDARD = """
 conditional = _?_:_(bool, A, A) A
 logical_and = _&&_(bool, bool) bool
@@ -257,7 +258,7 @@ decision_reason = <kubernetes.authorization.Decision>.reason() string
 decision_error = <kubernetes.authorization.Decision>.error() string
 decision_errored = <kubernetes.authorization.Decision>.errored() bool
 """
-"""Functions of the authorizer, for which selectors have no variable."""
+"""Functions of the authorizer. Selectors cannot reach one: they have no authorizer variable."""
 
 FORMATS = (
     "dns1123Label",
@@ -274,7 +275,7 @@ FORMATS = (
     "date",
     "datetime",
 )
-"""Names of the formats, each of which has a function ``format.NAME()``."""
+"""Names of the formats. Each has a function ``format.NAME()``."""
 
 _LINE = re.compile(
     r"(\S+) = (?:<(.*?)>\.)?(\S+?)\(((?:[^()]|\([^()]*(?:\([^()]*\))*[^()]*\))*)\) (.+)"
@@ -282,7 +283,7 @@ _LINE = re.compile(
 
 
 def declare(lines: str) -> Library:
-    """Return the functions that ``lines`` declare."""
+    """Return the functions declared by ``lines``, one overload a line."""
     found: dict[str, list[Overload]] = {}
     for line in filter(None, lines.splitlines()):
         match = _LINE.fullmatch(line)
@@ -295,7 +296,8 @@ def declare(lines: str) -> Library:
 
 
 def _comparisons() -> Iterator[str]:
-    """Yield the overloads of the comparisons; numbers of different types are comparable."""
+    """Yield the overloads of the comparison operators. Numbers of different types are
+    comparable."""
     symbols = {"less": "_<_", "less_equals": "_<=_", "greater": "_>_", "greater_equals": "_>=_"}
     numbers = {"int": "int64", "uint": "uint64", "double": "double"}
     for word, symbol in symbols.items():
@@ -323,7 +325,7 @@ _TIME_PARTS = {
 
 
 def _families() -> Iterator[str]:
-    """Yield the overloads of functions that exist for several types."""
+    """Yield the overloads of functions that exist for several types, such as ``sort``."""
     for function, name in _TIME_PARTS.items():
         yield f"timestamp_to_{name} = <timestamp>.{function}() int"
         yield f"timestamp_to_{name}_with_tz = <timestamp>.{function}(string) int"
@@ -352,7 +354,8 @@ def kubernetes_library() -> Library:
 
 
 def merged(*libraries: Library) -> Library:
-    """Return the functions of all libraries; overloads of one function are joined."""
+    """Return the functions of all libraries. A function in several libraries gets all its
+    overloads."""
     found: dict[str, tuple[Overload, ...]] = {}
     for library in libraries:
         for name, overloads in library.items():
@@ -381,6 +384,6 @@ _TYPE_IDENTIFIERS = (
 
 @cache
 def type_identifiers() -> Mapping[str, Type]:
-    """Return the names that stand for types, with the type of the name itself."""
+    """Return the types of the identifiers that denote types: ``int`` has the type ``type(int)``."""
     types = [parse_type(text) for text in _TYPE_IDENTIFIERS]
     return {each.name: type_of(each) for each in types}

@@ -1,7 +1,8 @@
 """Device selectors of ``resource.k8s.io``: CEL expressions about one device.
 
 In:  the text of a selector; a device with its attributes and capacity.
-Out: True or False; or CelCompileError and CelRuntimeError, whose texts are those of Kubernetes.
+Out: True if the device matches, else False; or CelCompileError or CelRuntimeError with the
+     message of Kubernetes.
 
 The reference is the package ``cel`` of k8s.io/dynamic-resource-allocation, v0.36.3 and v0.37.2.
 """
@@ -17,11 +18,17 @@ import attrs
 from devicemanager.claims.cel import declarations, reading, types
 from devicemanager.claims.cel.checker import Environment
 from devicemanager.claims.cel.compiling import Compiled, Fault, compile_expression
-from devicemanager.claims.cel.estimate import Sized
-from devicemanager.claims.cel.functions import amounts, lists, texts
+from devicemanager.claims.cel.dispatch import Dialect
+from devicemanager.claims.cel.functions import (
+    IMPLEMENTATIONS,
+    Implementation,
+    amounts,
+    lists,
+    texts,
+)
 from devicemanager.claims.cel.limits import MAX_COST, NoAnswer, Spend
 from devicemanager.claims.cel.parsing import NotSupported
-from devicemanager.claims.cel.running import IMPLEMENTATIONS, Dialect, Implementation
+from devicemanager.claims.cel.sizes import Sized
 from devicemanager.claims.cel.types import Type
 from devicemanager.claims.cel.values import (
     CelError,
@@ -40,7 +47,7 @@ Scalar = int | bool | str
 
 
 class Release(Enum):
-    """Release of Kubernetes."""
+    """Release of Kubernetes whose rules selectors follow."""
 
     V1_36 = "1.36"
     V1_37 = "1.37"
@@ -48,16 +55,19 @@ class Release(Enum):
 
 @attrs.frozen
 class Features:
-    """Version and feature gates of Kubernetes that selectors depend on."""
+    """Kubernetes release and feature gates that affect selectors."""
 
     release: Release = Release.V1_37
-    """Release whose rules hold. Other releases behave like the nearer of the two."""
+    """Other releases than the two of ``Release`` behave like the nearer one."""
     consumable_capacity: bool = True
     """Gate DRAConsumableCapacity: new selectors can read ``device.allowMultipleAllocations``."""
     list_attributes: bool = False
-    """Gate DRAListTypeAttributes: new selectors can call ``includes`` and loop over attributes.
+    """Gate DRAListTypeAttributes: new selectors can call ``includes`` and loop over list
+    attributes.
 
-    1.36 also needs it to read list attributes at all. Stored selectors have all functions."""
+    In 1.36, only this gate lets selectors read list attributes. In stored selectors, ``includes``
+    is always available.
+    """
 
 
 DEFAULT_FEATURES = Features()
@@ -65,52 +75,55 @@ DEFAULT_FEATURES = Features()
 
 @attrs.frozen
 class Attribute:
-    """Value of an attribute: one of ``int``, ``bool``, ``string`` and ``version``, or a list."""
+    """Value of an attribute: an int, bool, string or version, or a list of them."""
 
     kind: str
-    """``int``, ``bool``, ``string``, ``version``, or a plural such as ``ints``."""
+    """Type: ``int``, ``bool``, ``string``, ``version``, or for a list the plural, such as
+    ``ints``."""
     value: Scalar | tuple[Scalar, ...]
 
 
 @attrs.frozen
 class Device:
-    """Device as selectors see it."""
+    """What a selector can read of a device."""
 
     driver: str
     attributes: Mapping[str, Attribute] = attrs.field(factory=dict)
-    """Name to value. A name without ``/`` belongs to the driver's domain."""
+    """Values by attribute name. A name without ``/`` belongs to the driver's domain."""
     capacity: Mapping[str, str] = attrs.field(factory=dict)
-    """Name to quantity."""
+    """Quantities by capacity name."""
     allow_multiple_allocations: bool = False
 
 
 class CelCompileError(ClaimsError):
-    """Error for a selector that does not compile, or that this package does not support."""
+    """The selector does not compile, or this package does not support it."""
 
     is_supported: bool = True
-    """False if Kubernetes may accept the expression."""
+    """True if Kubernetes rejects the expression, too; False if it may accept it."""
 
 
 class CelRuntimeError(ClaimsError):
-    """Error for a selector whose evaluation fails on a device."""
+    """The evaluation of a selector failed for a device."""
 
     is_supported: bool = True
-    """False if Kubernetes may evaluate the expression."""
+    """True if Kubernetes fails, too; False if it may return a result."""
 
 
 @attrs.frozen(eq=False)
 class DraSelector:
-    """Compiled selector. It has no state, so threads can share it."""
+    """Compiled selector. It is immutable, so threads can share it."""
 
     expression: str
     estimated_cost: int
-    """Worst case of the cost, in Kubernetes' units; ``estimate.UNBOUNDED`` without a bound."""
+    """Worst-case cost in Kubernetes' units; ``sizes.UNBOUNDED`` if the cost has no bound."""
     output_type: str
-    """Type of the result: ``bool``, or the type of an attribute."""
+    """Type of the result: ``bool``, or that of an attribute whose type is known only at run
+    time."""
     reads: frozenset[str] | None
     """Names of the attributes and capacities that the selector can read, without domain.
 
-    None is all. ``projection`` is the key for caching results."""
+    None means all of them. ``projection`` uses the names to build a cache key.
+    """
     _compiled: Compiled = attrs.field(repr=False)
     _features: Features = attrs.field(repr=False)
 
@@ -123,7 +136,8 @@ class DraSelector:
         return self.evaluate_with_cost(device, spend)[0]
 
     def evaluate_with_cost(self, device: Device, spend: Spend | None = None) -> tuple[bool, int]:
-        """Return the answer and the cost of the evaluation, in Kubernetes' units."""
+        """Return whether the device matches, and the cost of the evaluation in Kubernetes'
+        units."""
         try:
             variables = {"device": device_value(device, self._features)}
             value, cost = self._compiled.program.run(variables, MAX_COST, spend)
@@ -134,13 +148,13 @@ class DraSelector:
             raise failed from None
 
     def projection(self, device: Device) -> tuple[object, ...]:
-        """Return what the selector can read of a device.
+        """Return the part of a device that the selector can read, as a cache key.
 
         Devices with equal projections have equal results.
         """
         attributes = _projected(device.attributes, self.reads)
         capacity = _projected(device.capacity, self.reads)
-        # A broken attribute fails every selector, also one that does not read it.
+        # A malformed attribute fails every selector, even one that does not read it.
         fault = _first_fault(device, self._features)
         return device.driver, device.allow_multiple_allocations, attributes, capacity, fault
 
@@ -164,14 +178,14 @@ def _projected(values: Mapping[str, object], names: frozenset[str] | None) -> tu
 def compile_selector(expression: str, *, features: Features = DEFAULT_FEATURES) -> DraSelector:
     """Compile a stored selector, as the scheduler does.
 
-    Raises CelCompileError with Kubernetes' text. Length and estimated cost are not limited here:
-    ``check_new_selector`` does that.
+    Raises CelCompileError with Kubernetes' message. Length and estimated cost have no limit here:
+    ``check_new_selector`` checks them.
     """
     return _found(_compiled(expression, features, is_new=False))
 
 
 def _found(compiled: DraSelector | CelCompileError) -> DraSelector:
-    # An error is cached, so each caller gets its own: an exception keeps its traceback.
+    # Cache the message, not the exception: a raised exception holds its traceback.
     if isinstance(compiled, CelCompileError):
         raise _copy(compiled)
     return compiled
@@ -200,9 +214,9 @@ def _compiled(expression: str, features: Features, is_new: bool) -> DraSelector 
 
 
 def check_new_selector(expression: str, *, features: Features = DEFAULT_FEATURES) -> str | None:
-    """Return why the API server rejects a new selector; None if it accepts it.
+    """Return the reason why the API server rejects a new selector; None if it accepts it.
 
-    The text is that of the field error, without the path of the field.
+    The reason is the message of the field error, without the path of the field.
     """
     if len(expression.encode(errors="surrogatepass")) > MAX_LENGTH:
         return f"Too long: may not be more than {MAX_LENGTH} bytes"
@@ -226,7 +240,8 @@ def _as_bool(value: Value) -> bool:
 
 
 def _why(value: Value) -> str:
-    """Return why Go cannot convert a value to bool; each type has its own text."""
+    """Return Go's reason why a value cannot be converted to bool. It depends on the value's
+    type."""
     if isinstance(value, Optional):
         return "optional.none() dereference"
     name = type_name(value)
@@ -241,7 +256,7 @@ def _why(value: Value) -> str:
 
 
 def device_value(device: Device, features: Features) -> Map:
-    """Return the value of the variable ``device``. Raises CelError for a broken attribute."""
+    """Return the value of the variable ``device``. Raises CelError for a malformed attribute."""
     attributes = _attribute_values(device, features)
     capacity = [(name, amounts.quantity(text)) for name, text in device.capacity.items()]
     return Map(
@@ -269,7 +284,7 @@ _EMPTY = Map([])
 
 
 def _by_domain(values: Iterable[tuple[str, Value]], driver: str) -> Map:
-    """Return a map of domains to names. An unknown domain reads as an empty map."""
+    """Group values by domain, then by name. For an unknown domain, the map returns an empty map."""
     domains: dict[str, list[tuple[str, Value]]] = {}
     for name, value in values:
         domain, slash, short = name.partition("/")
@@ -309,14 +324,14 @@ def _attribute_type(features: Features, is_new: bool) -> Type:
 
 
 _DURATION_OF_INT = "int64_to_duration = duration(int) duration\n"
-"""Overload that was declared until 1.36, and never implemented."""
+"""Overload that Kubernetes declares until 1.36 but does not implement."""
 _DOMAIN, _NAME = Sized(63), Sized(32)
 _DEVICE = "kubernetes.DRADevice"
 
 
 @cache
 def _setting(features: Features, is_new: bool) -> reading.Setting:
-    """Return the environment for new or for stored expressions, which ignores most gates."""
+    """Return the environment for new or for stored expressions. Most gates affect only new ones."""
     is_1_37 = features.release is Release.V1_37
     attribute = _attribute_type(features, is_new)
     text = types.STRING
@@ -350,7 +365,7 @@ def _setting(features: Features, is_new: bool) -> reading.Setting:
 
 
 def _sizes() -> Sized:
-    """Return the limits of the API for what a device contains."""
+    """Return the maximum sizes that the API allows for the fields of a device."""
     value = Sized(64)
     attributes = Sized(32, _NAME, value, has_uniform_values=True)
     capacity = Sized(32, _NAME, Sized(0))

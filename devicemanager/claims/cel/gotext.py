@@ -1,4 +1,4 @@
-"""Texts as Go's packages fmt and strconv write them."""
+"""Format values as Go's packages fmt and strconv do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ESCAPES = {
 
 
 def quote(text: str) -> str:
-    """Return a text in double quotes, with escapes (``%q``)."""
+    """Return a text in double quotes, with Go's escapes (``%q``)."""
     return f'"{"".join(map(_escaped, text))}"'
 
 
@@ -47,7 +47,7 @@ def double(number: float) -> str:
 
 
 def plain_double(number: float) -> str:
-    """Return the shortest text of a finite double without exponent (``%f``, precision -1)."""
+    """Return the shortest text of a finite double, without exponent (``%f``, precision -1)."""
     digits, power = _shortest(number)
     sign = "-" if math.copysign(1, number) < 0 else ""
     if power < 0:
@@ -57,6 +57,7 @@ def plain_double(number: float) -> str:
 
 
 def _shortest(number: float) -> tuple[str, int]:
-    """Return the shortest digits that identify a double, and the decimal exponent of the first."""
+    """Return the fewest digits that identify a double, and the decimal exponent of the first
+    digit."""
     _, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
     return "".join(map(str, digits)), int(exponent) + len(digits) - 1

@@ -1,4 +1,4 @@
-"""Limits of one evaluation: Kubernetes' cost, and work that the cost does not include."""
+"""Limits of one evaluation: cost as Kubernetes counts it, and work that this cost omits."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from devicemanager.claims.cel.values import CostExceeded, EvaluationStopped, Map
 MAX_COST = 1_000_000
 """Cost limit of one evaluation, in Kubernetes' units (``CELSelectorExpressionMaxCost``)."""
 MAX_WORK = 3_000_000
-"""Limit of the work of one evaluation, in elements read; about a second."""
+"""Maximum work of one evaluation, in elements read. This takes about a second."""
 MAX_SIZE = 5_000_000
-"""Maximum size of a text or list that an evaluation creates, in characters or elements."""
+"""Maximum size of a string or list that an evaluation creates, in characters or elements."""
 
 
 _PERIOD = 1000
-"""Cost units between two reports of the cost."""
+"""Cost units between two calls of ``Spend``."""
 
 Spend = Callable[[int], None]
-"""Function that gets the cost of an evaluation while it runs, and may stop it by an exception."""
+"""Function that gets the cost units since its last call, and may stop the evaluation by raising."""
 
 
 class NoAnswer(EvaluationStopped):
-    """Error for an evaluation that this package cannot finish, although Kubernetes may."""
+    """This package cannot finish the evaluation, although Kubernetes may."""
 
 
 class TooMuchWork(NoAnswer):
-    """The evaluation takes more time or memory than this package allows.
+    """The evaluation needs more time or memory than this package allows.
 
-    Kubernetes' cost does not count all work: it charges one unit for joining two long lists.
+    The cost does not count all work. For example, Kubernetes charges one unit for concatenating two
+    long lists.
     """
 
     def __init__(self) -> None:
@@ -36,12 +37,12 @@ class TooMuchWork(NoAnswer):
 
 
 class Meter:
-    """Counter of the cost and of the work of one evaluation."""
+    """Count the cost and the work of one evaluation."""
 
     __slots__ = ("_limit", "_next", "_reported", "_spend", "cost", "work")
 
     def __init__(self, limit: int = MAX_COST, spend: Spend | None = None) -> None:
-        """Start at zero; ``limit`` is the limit of the cost.
+        """Start at zero. ``limit`` is the maximum cost.
 
         ``spend`` is called with the cost since its last call, and may raise any exception.
         """
@@ -53,13 +54,13 @@ class Meter:
         self._next = limit if spend is None else min(limit, _PERIOD)
 
     def charge(self, units: int) -> None:
-        """Count cost units. Raises CostExceeded at the limit."""
+        """Count cost units. Raises CostExceeded above the limit."""
         self.cost += units
         if self.cost > self._next:
             self.report()
 
     def report(self) -> None:
-        """Report the cost since the last report. Raises CostExceeded at the limit."""
+        """Pass the cost since the last report to ``spend``. Raises CostExceeded above the limit."""
         if self.cost > self._limit:
             raise CostExceeded
         if self._spend is not None:
@@ -68,7 +69,7 @@ class Meter:
             self._next = min(self._limit, self.cost + _PERIOD)
 
     def read(self, value: Value) -> None:
-        """Count the work of reading a value with all that it contains. Raises TooMuchWork."""
+        """Count the work of reading a value and everything in it. Raises TooMuchWork."""
         kind = type(value)
         if kind is str or kind is bytes:
             self.work += len(value) >> 6
@@ -88,6 +89,6 @@ class Meter:
 
 
 def check_size(size: int) -> None:
-    """Raise TooMuchWork if a value to be created is too large."""
+    """Raise TooMuchWork if a new string or list would be too large."""
     if size > MAX_SIZE:
         raise TooMuchWork

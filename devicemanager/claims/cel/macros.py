@@ -27,7 +27,7 @@ from devicemanager.claims.cel.syntax import (
 from devicemanager.claims.cel.values import Value
 
 SORT_INPUT = "@__sortBy_input__"
-"""Variable for the list that ``sortBy`` sorts; no expression can write it."""
+"""Name of the variable for the list that ``sortBy`` sorts. Expressions cannot contain this name."""
 
 
 class _Fault(Exception):
@@ -75,7 +75,7 @@ def _expand_call(call: Call) -> Node:
 
 
 class _Maker:
-    """Maker of the nodes of one expansion, which have the position of the macro."""
+    """Create the nodes of one expansion, all at the position of the macro."""
 
     def __init__(self, position: int) -> None:
         self.position = position

@@ -1,15 +1,15 @@
 """Parse the text of an expression with the CEL library.
 
 In:  the text of an expression.
-Out: a syntax tree with the library's macros expanded, or SyntaxFault with Go's texts.
+Out: a syntax tree with the library's macros expanded, or SyntaxFault with the messages of cel-go.
 
 Only this module uses the library (cel-expr-python, the CEL team's Python binding of its C++
-library). Its grammar is generated from the same file as that of cel-go, which Kubernetes uses,
-so its syntax errors have the same texts. It is imported when the first expression is parsed.
+library). It uses the same grammar file as cel-go, the library of Kubernetes, so most syntax errors
+have the same message. It is imported when the first expression is parsed.
 """
 
-# The library's type checker and its runtime are not used. Its runtime cannot count Kubernetes'
-# cost, cannot be interrupted, and leaks the arguments of each call of a Python function
+# Only the library's parser is used. Its runtime cannot count Kubernetes' cost, cannot be
+# interrupted, and leaks the arguments of each call of a Python function
 # (docs/decisions/cel-library.md).
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from devicemanager.claims.cel.values import UInt
 from devicemanager.claims.errors import ClaimsUnavailable
 
 MAX_NESTING = 32
-"""Maximum nesting that the library parses, in levels. Chains of operators count as nesting."""
+"""Maximum nesting depth that the library parses. Each operator of a chain counts as a level."""
 
 
 @attrs.frozen
 class Issue:
-    """Error in an expression: its position, as an offset in characters, and its text."""
+    """Error in an expression: its message and its position, as an offset in characters."""
 
     position: int
     text: str
 
 
 class SyntaxFault(Exception):
-    """Error for a text that is not an expression. ``text`` is the whole message."""
+    """The expression has a syntax error. ``text`` is the complete message."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -50,7 +50,7 @@ class SyntaxFault(Exception):
 
 
 class NotSupported(Exception):
-    """Error for an expression that Kubernetes may accept and this package does not. The text says
+    """This package does not support the expression, although Kubernetes may. The message says
     why."""
 
 
@@ -93,7 +93,7 @@ _GO_TEXTS = (
     ("invalid hex int literal", "invalid int literal"),
     ("invalid hex uint literal", "invalid uint literal"),
 )
-"""Texts of the library that differ from those of cel-go."""
+"""Messages of the library that differ from those of cel-go."""
 
 
 def _fault(text: str, expression: str) -> Exception:
@@ -102,7 +102,7 @@ def _fault(text: str, expression: str) -> Exception:
     match = _FAULT.match(text)
     if match is None:
         return SyntaxFault(text)
-    # The library adds an error without a position if parsing failed altogether.
+    # If parsing fails as a whole, the library adds an error without position.
     lines = [line for line in match[1].split("\n") if not line.startswith("ERROR: <input>:42949")]
     text = "\n".join(lines)
     for ours, theirs in _GO_TEXTS:
@@ -116,7 +116,7 @@ _WIDE_DOT, _WIDE_CARET = "\uff0e", "\uff3e"
 
 
 def render(issues: Iterable[Issue], expression: str) -> str:
-    """Return errors as cel-go writes them: position, text, the line, and a mark below."""
+    """Return errors as cel-go prints them: position, message, source line, and a caret below it."""
     return "\n".join(_rendered(issue, expression) for issue in issues)
 
 
@@ -126,7 +126,7 @@ def _rendered(issue: Issue, expression: str) -> str:
     before = expression[: issue.position]
     number, column = before.count("\n"), len(before) - (before.rfind("\n") + 1)
     line = expression.split("\n")[number].replace("\t", " ")
-    # Wide characters have wide marks below them.
+    # Under a full-width character, cel-go prints a full-width mark.
     marks = "".join(_WIDE_DOT if ord(char) > 0x7F else "." for char in line[:column])
     is_wide = column < len(line) and ord(line[column]) > 0x7F
     return (
@@ -135,7 +135,8 @@ def _rendered(issue: Issue, expression: str) -> str:
     )
 
 
-# The messages of cel.expr.ParsedExpr: name, number, type or message name, True if repeated.
+# Fields of the messages in cel.expr.ParsedExpr: name, number, type or message name, True if
+# repeated.
 _INT32, _INT64, _UINT64, _DOUBLE, _BOOL, _STRING, _BYTES, _MESSAGE = 5, 3, 4, 1, 8, 9, 12, 11
 _OPTIONAL, _REPEATED = 1, 3
 _MESSAGES: dict[str, tuple[tuple[str, int, int | str, bool], ...]] = {
@@ -191,7 +192,7 @@ _MESSAGES: dict[str, tuple[tuple[str, int, int | str, bool], ...]] = {
     ),
 }
 _CHOICES = {"Expr": "kind", "Constant": "value"}
-"""Message to the name of its oneof."""
+"""Name of the oneof of each message."""
 
 
 @cache
@@ -200,7 +201,7 @@ def _parsed_expr() -> Any:
     file.syntax = "proto3"
     for name, fields in _MESSAGES.items():
         _declare(file.message_type.add(name=name), fields, _CHOICES.get(name))
-    # The id of an expression is the only field outside of its oneof.
+    # In Expr, every field but ``id`` belongs to the oneof.
     file.message_type[-1].field.add(name="id", number=2, type=_INT64, label=_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
@@ -224,7 +225,7 @@ def _declare(
 
 
 class _Reader:
-    """Reader of the library's syntax tree."""
+    """Convert the library's syntax tree to nodes."""
 
     def __init__(self, positions: dict[int, int]) -> None:
         self._positions = positions

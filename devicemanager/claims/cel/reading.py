@@ -1,4 +1,4 @@
-"""Settings of an environment, and what an expression reads of its variable."""
+"""Settings of an environment, and the analysis of what an expression reads of ``device``."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from collections.abc import Mapping
 import attrs
 
 from devicemanager.claims.cel.checker import Environment
-from devicemanager.claims.cel.estimate import Sized
-from devicemanager.claims.cel.running import Dialect
+from devicemanager.claims.cel.dispatch import Dialect
+from devicemanager.claims.cel.sizes import Sized
 from devicemanager.claims.cel.syntax import Call, Ident, Node, Select, literal
 from devicemanager.claims.cel.types import Type
 
 
 @attrs.frozen(eq=False)
 class Setting:
-    """All that compiling an expression depends on."""
+    """Settings that affect the compilation of an expression."""
 
     environment: Environment
     dialect: Dialect
     sizes: Mapping[str, Sized]
     results: frozenset[Type] | None = None
-    """Types that the result can have; None is any."""
+    """Types that the result may have; None allows any."""
     allows_mixed: bool = False
-    """True if the elements of a list or map literal can have different types."""
+    """True if elements of a list or map literal may differ in type."""
     allows_back_quotes: bool = True
-    """True if names of fields can be written in back quotes."""
+    """True if field names may be in back quotes."""
 
 
 def keys_read(root: Node, variable: str) -> frozenset[str] | None:
-    """Return the keys of the map ``variable`` that an expression can read; None is any key.
+    """Return the keys of the map ``variable`` that an expression can read; None means any key.
 
-    ``v.key``, ``v['key']``, ``has(v.key)`` and ``'key' in v`` read one key. Every other use
-    of the variable, such as ``size(v)``, reads the whole map.
+    ``v.key``, ``v['key']``, ``has(v.key)`` and ``'key' in v`` read one key. All other uses of the
+    variable, such as ``size(v)``, read the whole map.
     """
     keys: set[str] = set()
     stack = [root]
@@ -54,7 +54,7 @@ def _is_variable(node: Node, variable: str) -> bool:
 
 def _key_of(node: Node, variable: str) -> str | None:
     """Return the key if ``node`` reads a constant key of ``variable``, else None."""
-    # A computed key, such as in ``device[device.a]``, can be any key.
+    # A computed key, such as ``device[device.a]``, can be any key.
     if isinstance(node, Select) and _is_variable(node.operand, variable):
         return node.field
     if not isinstance(node, Call) or len(node.args) != 2:
@@ -71,9 +71,10 @@ _INDEXES = frozenset({"_[_]", "_[?_]", "_?._"})
 
 
 def names_read(root: Node) -> frozenset[str] | None:
-    """Return the names of attributes and capacities that a selector can read; None is any.
+    """Return the names of attributes and capacities that a selector can read; None means any name.
 
-    ``device.attributes['d'].name`` reads one name. Every other use of the attributes reads all.
+    ``device.attributes['d'].name`` reads one name. All other uses of the attributes read all of
+    them.
     """
     names: set[str] = set()
     stack = [root]
@@ -102,7 +103,8 @@ def _field_of_device(node: Node) -> str | None:
 
 
 def _element_name(node: Node) -> str | None:
-    """Return the name that ``device.attributes['d'].name`` reads; "" for a scalar field."""
+    """Return NAME for ``device.attributes['d'].NAME``, "" for a scalar field of the device, else
+    None."""
     field = _field_of_device(node)
     if field in ("driver", "allowMultipleAllocations"):
         return ""

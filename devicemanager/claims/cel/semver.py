@@ -17,7 +17,7 @@ _Identifier = tuple[int, int, str]
 @total_ordering
 @attrs.frozen(eq=False)
 class Version:
-    """A semantic version. Order and equality ignore its build metadata."""
+    """Semantic version. Order and equality ignore build metadata."""
 
     numbers: tuple[int, int, int]
     prerelease: tuple[_Identifier, ...]
@@ -38,7 +38,7 @@ class Version:
 
 @lru_cache(maxsize=4096)
 def parse_version(text: str) -> Version:
-    """Parse a semantic version. Raises ValueError with the text of the Go package."""
+    """Parse a semantic version. Raises ValueError with the message of the Go package."""
     if not text:
         raise ValueError("Version string empty")
     parts = text.split(".", 2)
@@ -56,7 +56,7 @@ def parse_version(text: str) -> Version:
 
 
 def parse_tolerant(text: str) -> Version:
-    """Parse a version that may start with ``v``, lack parts, or have leading zeros."""
+    """Parse a version that may start with ``v``, omit parts, or have leading zeros."""
     # ``normalizeAndParse`` in apiserver/pkg/cel/library/semverlib.go, v0.36.
     parts = [_without_zeros(part) for part in text.removeprefix("v").split(".", 2)]
     if len(parts) < 3:
@@ -91,7 +91,7 @@ def _uint(text: str) -> int:
 
 
 def _identifier(text: str) -> _Identifier:
-    """Return the sort key of a prerelease identifier: numbers come first."""
+    """Return the sort key of a prerelease identifier. Numeric identifiers sort first."""
     if not text:
         raise ValueError("Prerelease is empty")
     if _DIGITS.issuperset(text):

@@ -1,8 +1,8 @@
 """Syntax trees of CEL expressions.
 
 ``parsing`` creates a tree, ``macros`` expands it, ``checker`` adds types and overloads,
-``estimate`` computes its cost, and ``running`` turns it into a function. A tree is not changed
-after that.
+``estimate`` computes its cost, and ``planning`` turns it into a program. After that, the tree
+does not change.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False, kw_only=True)
 class Node:
-    """Node of a syntax tree."""
+    """Node of a syntax tree, with its position, and its type once it is checked."""
 
     position: int
-    """Offset in the text, in characters; -1 for a node that a macro made."""
+    """Offset in the source, in characters; -1 for a node created by a macro."""
     type: Type = DYN
     """Type, set by the checker."""
     overloads: tuple[Overload, ...] = ()
-    """Overloads of a call that the checker found applicable."""
+    """Overloads that the checker found for a call."""
 
     def children(self) -> list[Node]:
         """Return the child nodes in the order of their evaluation."""
@@ -51,7 +51,7 @@ class Ident(Node):
 
 @attrs.define(eq=False, kw_only=True)
 class Select(Node):
-    """``operand.field``, or ``has(operand.field)`` if it is a test."""
+    """``operand.field``; or ``has(operand.field)`` if ``is_test`` is True."""
 
     operand: Node
     field: str
@@ -64,7 +64,7 @@ class Select(Node):
 
 @attrs.define(eq=False, kw_only=True)
 class Call(Node):
-    """Call of a function, a method or an operator; operators have names such as ``_+_``."""
+    """Call of a function, method or operator. Operators have names such as ``_+_``."""
 
     function: str
     target: Node | None = None
@@ -77,11 +77,12 @@ class Call(Node):
 
 @attrs.define(eq=False, kw_only=True)
 class ListLiteral(Node):
-    """``[a, ?b]``."""
+    """List literal ``[a, ?b]``."""
 
     elements: list[Node]
     optional: frozenset[int] = frozenset()
-    """Indices of the elements that are left out if they are ``optional.none()``."""
+    """Indices of optional elements such as ``?b``, which are omitted if they are
+    ``optional.none()``."""
 
     def children(self) -> list[Node]:
         """Return the elements."""
@@ -99,7 +100,7 @@ class Entry:
 
 @attrs.define(eq=False, kw_only=True)
 class MapLiteral(Node):
-    """``{k: v, ?k: v}``."""
+    """Map literal ``{k: v, ?k: v}``."""
 
     entries: list[Entry]
 
@@ -110,7 +111,7 @@ class MapLiteral(Node):
 
 @attrs.define(eq=False, kw_only=True)
 class Message(Node):
-    """``name{field: value}``."""
+    """Message literal ``name{field: value}``."""
 
     name: str
     fields: list[tuple[int, str, Node]]
@@ -123,14 +124,14 @@ class Message(Node):
 
 @attrs.define(eq=False, kw_only=True)
 class Loop(Node):
-    """Loop that a macro such as ``all`` expands to."""
+    """Loop of a macro such as ``all``."""
 
     var: str
     var2: str
-    """Variable of the value in a macro with two variables, else ``""``."""
+    """In a macro with two variables, the variable of the value; else ``""``."""
     range: Node
     accu: str
-    """Variable of the result so far."""
+    """Name of the variable with the result so far."""
     init: Node
     condition: Node
     step: Node
@@ -138,7 +139,7 @@ class Loop(Node):
 
     @property
     def is_binding(self) -> bool:
-        """True for ``cel.bind`` and the like, which only name a value."""
+        """True for a loop that only binds a value to a name, as ``cel.bind`` does."""
         # ``isBind`` in checker/cost.go of cel-go v0.26.
         return (
             isinstance(self.range, ListLiteral)
@@ -155,11 +156,11 @@ class Loop(Node):
 
 ACCUMULATOR = "@result"
 ACCUMULATORS = frozenset({ACCUMULATOR, "__result__"})
-"""Names of the variable for the result of a loop; no expression can write the first."""
+"""Names of the result variable of a loop. Expressions cannot contain the first."""
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield ``node`` and all its descendants, parents before children."""
+    """Yield ``node`` and its descendants; parents come before children."""
     stack = [node]
     while stack:
         node = stack.pop()
@@ -168,7 +169,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def qualified_name(node: Node) -> str | None:
-    """Return ``a.b.c`` for a chain of field selections on a variable; None for another node."""
+    """Return ``a.b.c`` if a node is a variable or selects fields of one; else None."""
     names: list[str] = []
     while isinstance(node, Select):
         if node.is_test:
@@ -181,5 +182,5 @@ def qualified_name(node: Node) -> str | None:
 
 
 def literal(node: Node) -> str | None:
-    """Return the text of a string literal; None for another node."""
+    """Return the value of a string literal; None for other nodes."""
     return node.value if isinstance(node, Const) and isinstance(node.value, str) else None

@@ -1,6 +1,6 @@
-"""Types of CEL expressions, and the rules for assigning one to another.
+"""Types of CEL expressions, and the rules by which one is assignable to another.
 
-The rules and the text of types are those of cel-go (checker/types.go and format.go, v0.26).
+The rules and the text forms are those of cel-go (checker/types.go and format.go, v0.26).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Type(NamedTuple):
-    """A type: its name, and its parameters.
+    """A type with its name and parameters.
 
     Type variables have names such as ``A`` in a declaration, and ``_var0`` in an expression.
     """
@@ -21,13 +21,13 @@ class Type(NamedTuple):
     params: tuple[Type, ...] = ()
 
     def __str__(self) -> str:
-        """Return the text in error messages, such as ``map(string, dyn)``."""
+        """Return the text form of error messages, such as ``map(string, dyn)``."""
         name = _SHORT.get(self.name, self.name)
         return f"{name}({', '.join(map(str, self.params))})" if self.params else name
 
     @property
     def full_name(self) -> str:
-        """Text as ``cel.Type.String`` writes it, such as ``google.protobuf.Duration``."""
+        """Text form of Go's ``cel.Type.String``, such as ``google.protobuf.Duration``."""
         if not self.params:
             return "null" if self == NULL else self.name
         return f"{self.name}({', '.join(each.full_name for each in self.params)})"
@@ -39,7 +39,7 @@ class Type(NamedTuple):
 
     @property
     def is_dyn(self) -> bool:
-        """True for the types whose values are only known at run time."""
+        """True for dyn and Any: the types of their values are known only at run time."""
         return self.name in ("dyn", ANY.name)
 
 
@@ -49,7 +49,7 @@ _SHORT = {
     "google.protobuf.Timestamp": "timestamp",
     "null_type": "null",
 }
-"""Names that error messages write differently."""
+"""Types that error messages name differently."""
 
 DYN, ERROR = Type("dyn"), Type("!error!")
 ANY = Type("google.protobuf.Any")
@@ -61,9 +61,9 @@ URL, FORMAT = Type("kubernetes.URL"), Type("kubernetes.NamedFormat")
 IP, CIDR = Type("net.IP"), Type("net.CIDR")
 
 SCALARS = frozenset({BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT})
-"""Types whose values have a constant size, for the cost."""
+"""Types whose values have a fixed size in the cost estimate."""
 MESSAGES = frozenset({QUANTITY, SEMVER, URL, FORMAT})
-"""Types that are messages to the type checker, although no field can be read."""
+"""Types that the type checker treats as messages without fields."""
 _NULLABLE = MESSAGES | {ANY, DURATION, TIMESTAMP, IP, CIDR}
 
 
@@ -104,13 +104,13 @@ _ALIASES = {
 
 @lru_cache(maxsize=1024)
 def parse_type(text: str) -> Type:
-    """Parse the text of a type in a declaration, such as ``list(A)``."""
+    """Parse the text form of a type in a declaration, such as ``list(A)``."""
     (found,) = parse_types(text)
     return found
 
 
 def parse_types(text: str) -> list[Type]:
-    """Parse a list of types that are separated by commas."""
+    """Parse types separated by commas."""
     tokens = _TOKEN.findall(text)[::-1]
     types: list[Type] = []
     while tokens:
@@ -132,11 +132,11 @@ def _next_type(tokens: list[str]) -> Type:
 
 
 Bindings = dict[Type, Type]
-"""Types of type variables."""
+"""Types by type variable."""
 
 
 class Inference:
-    """The types of type variables that a check has found so far."""
+    """Infer the types of the type variables of one expression."""
 
     def __init__(self) -> None:
         """Start without type variables."""
@@ -144,13 +144,15 @@ class Inference:
         self._count = 0
 
     def new_variable(self) -> Type:
-        """Return a type variable that no expression uses yet."""
+        """Return an unused type variable."""
         self._count += 1
         return Type(f"_var{self._count - 1}")
 
     def assign(self, targets: Sequence[Type], values: Sequence[Type]) -> bool:
-        """Return True if each type can be assigned to the other, and store the types of
-        variables."""
+        """Try to make each value's type assignable to its target. Return True if that works.
+
+        If so, store the types of their type variables.
+        """
         trial = dict(self._bindings)
         if not _assignable_all(trial, targets, values):
             return False
@@ -158,9 +160,9 @@ class Inference:
         return True
 
     def resolve(self, type_: Type, free_is_dyn: bool = False) -> Type:
-        """Return a type with its type variables replaced.
+        """Replace the type variables in a type.
 
-        Variables without a type become ``dyn`` if ``free_is_dyn`` is set.
+        Variables without a known type become ``dyn`` if ``free_is_dyn`` is True; else they stay.
         """
         return _resolve(self._bindings, type_, free_is_dyn)
 
@@ -178,7 +180,7 @@ def _resolve(bindings: Bindings, type_: Type, free_is_dyn: bool) -> Type:
 
 
 def instantiate(type_: Type, variables: Bindings) -> Type:
-    """Return a declared type with the type variables of one call."""
+    """Replace the type variables of a declared type by those of one call."""
     return _resolve(variables, type_, free_is_dyn=False)
 
 
@@ -206,8 +208,10 @@ def _assignable(bindings: Bindings, one: Type, other: Type) -> bool:
 
 
 def _bind(bindings: Bindings, variable: Type, type_: Type) -> tuple[bool, bool]:
-    """Assign the type to ``variable``. Return whether the type fits, and whether it had one
-    before."""
+    """Bind ``variable`` to ``type_``.
+
+    Return two booleans: whether the type fits, and whether the variable already had a type.
+    """
     if variable == type_:
         return True, True
     bound = bindings.get(variable)
@@ -235,7 +239,7 @@ def _occurs(bindings: Bindings, variable: Type, type_: Type) -> bool:
 
 
 def most_general(one: Type, other: Type) -> Type:
-    """Return the type that also covers the values of the other."""
+    """Return that of two assignable types which covers the values of both."""
     return one if _covers(one, other) else other
 
 

@@ -1,11 +1,14 @@
-"""Constraints of ``devmgmtproto.k8s.io/v1alpha1``: CEL expressions with coercion.
+"""Constraints of ``devmgmtproto.k8s.io/v1alpha1``: CEL expressions that convert operands.
 
 In:  the text of a constraint; the attributes of a device.
 Out: an ``Expression``; or CompileError at admission, EvaluationError for a device.
 
-Three things differ from the selectors of DRA (``dra``). The variable ``device`` is a flat map of
-attributes. ``device.memory >= '10Gi'`` parses a string that is compared with a quantity or
-version. Values of different types are unequal without an error.
+They differ from DRA selectors (``dra``) in three ways:
+
+* The variable ``device`` is a flat map of attributes.
+* A string that is compared with a quantity or version is parsed as one, as in
+  ``device.memory >= '10Gi'``.
+* ``==`` of values of different types is False, not an error.
 """
 
 from __future__ import annotations
@@ -19,13 +22,13 @@ from devicemanager.claims.attributes import AttributeType, AttributeValue
 from devicemanager.claims.cel import declarations, types
 from devicemanager.claims.cel.checker import Environment
 from devicemanager.claims.cel.compiling import Compiled, Fault, compile_expression
-from devicemanager.claims.cel.estimate import Sized
-from devicemanager.claims.cel.functions import amounts, lists
+from devicemanager.claims.cel.dispatch import Dialect
+from devicemanager.claims.cel.functions import IMPLEMENTATIONS, Implementation, amounts, lists
 from devicemanager.claims.cel.limits import MAX_COST, Spend
 from devicemanager.claims.cel.parsing import NotSupported
 from devicemanager.claims.cel.reading import Setting, keys_read
-from devicemanager.claims.cel.running import IMPLEMENTATIONS, Dialect, Implementation
 from devicemanager.claims.cel.semver import Version
+from devicemanager.claims.cel.sizes import Sized
 from devicemanager.claims.cel.values import (
     COMPARABLE,
     MISSING,
@@ -41,24 +44,24 @@ from devicemanager.claims.cel.values import (
 from devicemanager.claims.errors import CompileError, EvaluationError, one_line
 
 MAX_LENGTH = 10 * 1024
-"""Maximum length of an expression, in bytes."""
+"""Maximum length of a constraint, in bytes."""
 _VARIABLE = "device"
 
 
 @attrs.frozen
 class Expression:
-    """Compiled constraint. It has no state, so threads can share it."""
+    """Compiled constraint. It is immutable, so threads can share it."""
 
     text: str
     reads: frozenset[str] | None
-    """The names of the attributes that the constraint can read; None is all attributes."""
+    """Names of the attributes that the constraint can read; None means all."""
     _compiled: Compiled = attrs.field(repr=False)
 
     def matches(self, attributes: Mapping[str, AttributeValue], spend: Spend | None = None) -> bool:
         """True if a device with these attributes satisfies the constraint.
 
-        ``spend`` is called with the cost units of the evaluation while it runs. Raises
-        EvaluationError for a runtime error, and for a result that is not a bool.
+        ``spend`` is called with cost units during the evaluation. Raises EvaluationError for a
+        runtime error, and for a result that is not a bool.
         """
         try:
             device = Map([(name, _cel_value(value)) for name, value in attributes.items()])
@@ -82,8 +85,8 @@ def _cel_value(attribute: AttributeValue) -> Value:
 def compile_v1alpha1(text: str) -> Expression | None:
     """Compile a constraint of ``devmgmtproto.k8s.io/v1alpha1``.
 
-    Return None for an empty constraint, which every device satisfies. Raises CompileError with
-    one line (position and error), and ClaimsUnavailable if the CEL library is not installed.
+    Return None for an empty constraint: every device satisfies it. Raises CompileError with one
+    line (position and error), and ClaimsUnavailable if the CEL library is not installed.
     """
     if not text:
         return None
@@ -103,7 +106,7 @@ def compile_v1alpha1(text: str) -> Expression | None:
 
 
 def _first_error(text: str) -> str:
-    """Return the first of Go's errors, on one line."""
+    """Return the first of cel-go's errors, on one line."""
     first = text.partition("ERROR: <input>:")[2].partition("\n")[0]
     line, _, rest = first.partition(":")
     column, _, fault = rest.partition(": ")
@@ -140,7 +143,7 @@ def _setting() -> Setting:
         ordered=(*COMPARABLE, Quantity, Version),
     )
     device = types.map_of(types.STRING, types.DYN)
-    # The sizes do not matter: only the cost at run time is limited.
+    # The sizes only affect the cost estimate. v1alpha1 limits only the cost at run time.
     environment = Environment({_VARIABLE: device}, {}, library)
     return Setting(environment, dialect, {_VARIABLE: Sized(0)}, allows_mixed=True)
 
@@ -152,7 +155,8 @@ _PARSERS: dict[type, Callable[[str], Value]] = {
 
 
 def _coerced(one: Value, other: Value) -> tuple[Value, Value]:
-    """Parse a string as the type of the quantity or version on the other side."""
+    """If one operand is a string and the other a quantity or version, parse the string as that
+    type."""
     if type(other) is str and type(one) in _PARSERS:
         return one, _PARSERS[type(one)](other)
     if type(one) is str and type(other) in _PARSERS:

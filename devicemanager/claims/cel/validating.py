@@ -1,4 +1,4 @@
-"""Check the constants of an expression after its types: texts of times, patterns, formats.
+"""Check the constants of a type-checked expression: times, regular expressions, formats.
 
 Kubernetes enables these checks of cel-go (cel/validator.go and ext/formatting.go, v0.26).
 """
@@ -17,9 +17,9 @@ from devicemanager.claims.cel.values import CelError, Value
 
 
 def validate(root: Node, allows_mixed: bool) -> list[Issue]:
-    """Return the errors in the constants of a checked tree, in the order of the text.
+    """Return the errors in the constants of a checked tree, in source order.
 
-    ``allows_mixed``: True if literals can have elements of different types.
+    ``allows_mixed``: True if elements of a list or map literal may differ in type.
     """
     issues = [issue for node in walk(root) for issue in _of_node(node)]
     return in_order([*issues, *_mixed(root, is_exempt=allows_mixed)])
@@ -61,16 +61,16 @@ _CHECKS: dict[str, Callable[[Value], object]] = {
     "timestamp": _conversion("timestamp"),
     "matches": _pattern,
 }
-"""Function to the check of its first argument, if that is a constant.
+"""Checks of constant first arguments, by function.
 
-The first argument of ``matches(text, pattern)`` is the text. Kubernetes checks it nevertheless.
+For ``matches(text, pattern)`` this checks the text instead of the pattern, as Kubernetes does.
 """
 
 
 def _mixed(node: Node, is_exempt: bool) -> Iterator[Issue]:
-    """Yield the literals whose elements differ in type, such as ``[1, dyn(1)]``.
+    """Yield an error for each literal whose elements differ in type, such as ``[1, dyn(1)]``.
 
-    The arguments of ``format`` are exempt.
+    ``is_exempt``: True inside the arguments of ``format``, which may differ.
     """
     is_exempt = is_exempt or (isinstance(node, Call) and node.function == "format")
     if not is_exempt:
@@ -138,7 +138,7 @@ def _format(call: Call, target: Node) -> Iterator[Issue]:
 
 
 def _wrong_element(letter: str, node: Node) -> tuple[Node, Type] | None:
-    """Return the node whose type a clause does not accept; None if there is none."""
+    """Return the first node whose type a clause does not accept, with its type; None if all fit."""
     accepted = formatting.ACCEPTED[letter]
     if node.type == types.DYN:
         return None

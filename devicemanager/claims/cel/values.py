@@ -1,12 +1,12 @@
 """Values of CEL expressions: their classes, equality, order and size.
 
-Values of built-in types are Python's: int, float, bool, str, bytes, None and list. The other
-types have a class here. Errors of an evaluation are exceptions, as ``CelError``.
+int, double, bool, string, bytes, null and list values are Python objects. All other types have a
+class here. Evaluation errors are exceptions such as ``CelError``.
 """
 
-# Equality follows cel-go (common/types, v0.26): numbers of different types compare by value,
-# other values of different types are unequal. A quantity or version compared with another type
-# is an error, but only if it is on the left side.
+# Equality follows cel-go (common/types, v0.26): numbers of different types compare by value; other
+# values of different types are unequal. If the left side is a quantity or version, a right side of
+# another type is an error.
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ NO_OVERLOAD = "no such overload"
 
 
 class CelError(Exception):
-    """Error of an evaluation, which ``||`` and ``&&`` can absorb."""
+    """Evaluation error. ``||`` and ``&&`` can absorb it."""
 
 
 class EvaluationStopped(Exception):
-    """Error that ends the whole evaluation. No operator absorbs it."""
+    """Error that ends the evaluation. No operator absorbs it."""
 
 
 class CostExceeded(EvaluationStopped):
-    """The evaluation reached its limit of cost."""
+    """The evaluation exceeded its cost limit."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
 class InternalError(EvaluationStopped):
-    """A bug of cel-go, which panics in this place."""
+    """cel-go panics here because of a bug."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f"internal error: {text}")
@@ -60,22 +60,22 @@ class Duration(NamedTuple):
 
 
 class Timestamp(NamedTuple):
-    """Point in time, in nanoseconds since 1970, with the time zone of its text."""
+    """Point in time in nanoseconds since 1970, and the UTC offset of its text form."""
 
     nanos: int
     offset: int = 0
-    """Seconds east of UTC. They only affect the text."""
+    """Offset in seconds east of UTC. It affects only the text form."""
 
 
 class TypeName(NamedTuple):
-    """Type as a value, such as the result of ``type(1)``."""
+    """Type used as a value, such as the result of ``type(1)``."""
 
     name: str
 
 
 @attrs.frozen
 class Optional:
-    """Optional value; ``NONE`` is the one without a value."""
+    """Optional value. ``NONE`` is the empty one."""
 
     value: Value
     has_value: bool = True
@@ -86,22 +86,23 @@ NONE = Optional(None, has_value=False)
 
 @attrs.frozen(eq=False)
 class Quantity:
-    """Quantity in nano-units."""
+    """Resource quantity in nano-units."""
 
     nanos: int
     integer: int | None = None
-    """The value if Kubernetes stores it as a whole number, else None (``AsInt64``)."""
+    """Value if Kubernetes stores the quantity as an integer (``AsInt64``); else None."""
     is_computed: bool = False
-    """True for a result of add and sub, which Kubernetes cannot compare as the right side."""
+    """True for results of ``add`` and ``sub``. Kubernetes cannot compare these as the right
+    operand."""
 
 
 @attrs.frozen(eq=False)
 class Format:
-    """Named format, such as that of ``format.uuid()``."""
+    """Named format, the result of a function such as ``format.uuid()``."""
 
     name: str
     regex_size: int
-    """Length of the regular expression that the cost assumes."""
+    """Length of the format's regular expression, which determines the cost."""
 
 
 @attrs.frozen(eq=False)
@@ -117,7 +118,7 @@ class Url:
 
 @attrs.frozen
 class IPAddress:
-    """IP address: version 4 or 6, and number."""
+    """IP address: its family (4 or 6), and its value as an integer."""
 
     family: int
     number: int
@@ -125,7 +126,7 @@ class IPAddress:
 
     @property
     def bits(self) -> int:
-        """Number of bits of an address of this family."""
+        """Length of an address of this family, in bits: 32 or 128."""
         return 32 if self.family == 4 else 128
 
 
@@ -138,13 +139,13 @@ class Network:
 
     @property
     def masked(self) -> int:
-        """The number of the address without the bits behind the prefix."""
+        """Value of the address with all bits after the prefix cleared."""
         host_bits = self.address.bits - self.prefix
         return self.address.number >> host_bits << host_bits
 
 
 class Map:
-    """CEL map. Numbers of different types are equal keys if their values are equal."""
+    """CEL map. Numbers of different types are the same key if their values are equal."""
 
     __slots__ = ("_default", "_entries", "_has_texts")
 
@@ -154,10 +155,10 @@ class Map:
         default: Value = None,
         has_texts: bool = False,
     ) -> None:
-        """Create a map; a lookup of a missing key returns ``default`` unless that is None.
+        """Create a map. A lookup of a missing key returns ``default`` unless that is None.
 
-        ``has_texts``: True if all keys are strings, so that any value can be looked up. Raises
-        InternalError for a key that cannot be one.
+        ``has_texts``: True if all keys are strings; then values of any type can be looked up.
+        Raises InternalError for an invalid key.
         """
         self._entries = {_key(key): (key, value) for key, value in pairs}
         self._default = default
@@ -199,14 +200,14 @@ def _key(key: Value) -> object:
         raise InternalError(f"runtime error: hash of unhashable type {name}")
     if type(key) in (int, UInt, float, str):
         return key
-    # True == 1 in Python but not in CEL. Other values are pointers or structures in Go.
+    # In Python, True == 1; in CEL they differ. Classes below are pointers or structs in Go.
     return (type(key), key if type(key) in _HASHED else id(key))
 
 
 _UNHASHABLE = {bytes: "types.Bytes", Version: "cel.Semver", Format: "cel.Format"}
-"""Classes whose values cannot be keys in Go."""
+"""Classes that cannot be keys in Go."""
 _HASHED = (bool, type(None), Duration, Timestamp, TypeName, IPAddress, Network)
-"""Classes whose equal values are equal keys."""
+"""Classes whose equal values are the same key."""
 _NAMES: dict[type, str] = {
     bool: "bool",
     int: "int",
@@ -241,7 +242,7 @@ def is_number(value: Value) -> bool:
 
 
 def equality(one: Value, other: Value) -> bool | None:
-    """Return True if two values are equal; None if comparing them is an error."""
+    """Return True if two values are equal, False if not; None if comparing them is an error."""
     kind = type(one)
     if kind is str or one is None:
         return type(other) is kind and bool(one == other)
@@ -256,7 +257,7 @@ def equality(one: Value, other: Value) -> bool | None:
 
 
 def _equal_lists(one: list[Value], other: Value) -> bool:
-    # Elements whose comparison is an error count as equal, as in Go.
+    # cel-go treats elements whose comparison fails as equal.
     return (
         type(other) is list
         and len(one) == len(other)
@@ -307,7 +308,7 @@ COMPARABLE = (*_ORDERED, int, UInt, float)
 
 
 def compare(one: Value, other: Value) -> int:
-    """Return -1, 0 or 1. Raises CelError for values of different types, and for NaN."""
+    """Return -1, 0 or 1 for less, equal, greater. Raises CelError for different types and NaN."""
     if is_number(one) and is_number(other):
         if math.isnan(one) or math.isnan(other):
             raise CelError("NaN values cannot be ordered")
@@ -320,14 +321,14 @@ def compare(one: Value, other: Value) -> int:
 
 
 def _compare_numbers(one: Value, other: Value) -> int | None:
-    """Return -1, 0 or 1; None if a number is NaN. A double makes both sides doubles."""
+    """Return -1, 0 or 1; None if a number is NaN. If one is a double, convert both to double."""
     if type(one) is float or type(other) is float:
         one, other = float(one), float(other)
     return int(one > other) - int(one < other) if one == one and other == other else None
 
 
 def size_of(value: Value) -> int:
-    """Return the size that the cost counts: of a text in characters, of a scalar 1."""
+    """Return the size for the cost: characters of a string, elements of a list, 1 for a scalar."""
     kind = type(value)
     if kind in (str, bytes, list, Map):
         return len(value)
@@ -339,7 +340,7 @@ def size_of(value: Value) -> int:
 
 
 def text_of(value: Value) -> str:
-    """Return the text of a map key or index in error messages (``%v`` in Go)."""
+    """Return the text of a map key or index as error messages show it (``%v`` in Go)."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

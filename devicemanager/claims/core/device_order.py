@@ -1,31 +1,30 @@
-"""First fit in the order of the devices: the search of ``resource.k8s.io``.
+"""First fit in device order: the search for ``resource.k8s.io``.
 
 In:  an ``OrderedProblem``: a ``LedgerView``, the claims of one call with their options, and the
      step budget. An option is one alternative of a request, with functions that check a device.
-Out: the option and the devices of each request, in the order of the requests; None means that
-     there is no answer. The functions of an option can raise an error, which ends the search.
+Out: the option and the devices of each request, in the order of the requests; None if there is no
+     answer. A check can raise an error. This ends the search.
 
-The order of the answers. Requests are filled in the order of the claims, each with the first option
-that leads to an answer. An option takes devices with ascending numbers, and tries lower numbers
-first. The first answer in this order is the result.
+The order of answers. Requests are filled in the order of the claims. For each request, the first
+option that leads to an answer is used. An option takes devices in ascending order of their numbers,
+and tries lower numbers first. The result is the first answer in this order.
 """
 
-# ``first_fit`` answers another question: its requests accept sets of devices that are known
-# before the search, and share amounts over several devices. Here each device is checked only
-# when the search reaches it. That matters, because an error in a check fails the call: a device
-# behind the answer must not be checked (``allocateOne`` of structured/internal/incubating, v1.37).
+# Unlike ``first_fit``, this search checks a device only when it reaches it. An error in a check
+# fails the call, so devices after the answer must not be checked (``allocateOne`` of
+# structured/internal/incubating, v1.37). In ``first_fit``, the matching devices are known before
+# the search, and a request can divide amounts among several devices.
 #
-# The search runs twice at most:
+# The search runs at most twice:
 #
-# 1. As upstream, device by device, until it reaches its limit of picks. Nearly all calls end
-#    here, and check only the devices that they need.
-# 2. With ``_Pruning``. It checks all devices first. If no check fails, parts of the tree that
-#    cannot contain an answer can be skipped: no error can be hidden in them.
+# 1. As upstream, device by device, up to a limit of picks. Nearly all calls end here.
+# 2. With ``_Pruning``, which checks all devices first. If no check raises an error, the search can
+#    skip parts of the tree without an answer: they cannot contain an error either.
 #
 # The recursion over claims, requests and devices is a stack of generators (``_Search.run``),
-# because a pod with many claims exceeds Python's limit of recursion. A generator yields the
-# generator for the next part, and receives its failure. While it is suspended, its pick is in
-# effect; when it resumes, it undoes the pick.
+# because a pod with many claims exceeds Python's recursion limit. A generator yields the generator
+# of the next part, and receives its failure. While a generator is suspended, its pick is in effect.
+# When it resumes, it undoes the pick.
 
 from __future__ import annotations
 
@@ -42,14 +41,14 @@ from devicemanager.claims.core.step_budget import FirstFitCutOffError, StepBudge
 from devicemanager.core import bitset
 
 Values = frozenset[Hashable]
-"""Values of one attribute of a device: one element, or those of a list."""
+"""Values of an attribute of a device: one, or several for a list."""
 
 
 class Constraint(Protocol):
-    """Rule about the devices of several requests of one claim. It knows the devices so far."""
+    """Rule about the devices of several requests of one claim. It stores the devices so far."""
 
     def add(self, request: int, number: int) -> bool:
-        """Add a device, if the devices still satisfy the rule. Return False if they would not."""
+        """Add a device if the devices then satisfy the rule. Return False if they do not."""
 
     def remove(self, request: int, number: int) -> None:
         """Undo the latest ``add`` that returned True."""
@@ -57,15 +56,16 @@ class Constraint(Protocol):
 
 @attrs.define(eq=False)
 class Match:
-    """All devices have a value of the attribute in common (``matchAttribute``)."""
+    """All devices share a value of the attribute (``matchAttribute``)."""
 
     values: Callable[[int], Values | None]
     """Values of a device; None if it lacks the attribute."""
     common: list[Values] = attrs.field(factory=list)
-    """Common values after each device that was added."""
+    """Shared values after each added device."""
 
     def add(self, request: int, number: int) -> bool:
-        """Add a device that has a common value with all devices so far."""
+        """Add a device if it shares a value with all devices so far. Return False if it does
+        not."""
         values = self.values(number)
         if values is None:
             return False
@@ -77,21 +77,22 @@ class Match:
         return True
 
     def remove(self, request: int, number: int) -> None:
-        """Restore the common values before the latest device."""
+        """Restore the shared values before the latest device."""
         self.common.pop()
 
 
 @attrs.define(eq=False)
 class Distinct:
-    """No two devices have a value of the attribute in common (``distinctAttribute``)."""
+    """No two devices share a value of the attribute (``distinctAttribute``)."""
 
     values: Callable[[int], Values | None]
     """Values of a device; None if it lacks the attribute."""
     seen: list[Values] = attrs.field(factory=list)
-    """Values of each device that was added."""
+    """Values of each added device."""
 
     def add(self, request: int, number: int) -> bool:
-        """Add a device whose values differ from those of all devices so far."""
+        """Add a device if its values differ from those of all devices so far. Return False if
+        not."""
         values = self.values(number)
         if values is None or not are_distinct(values, self.seen):
             return False
@@ -99,12 +100,12 @@ class Distinct:
         return True
 
     def remove(self, request: int, number: int) -> None:
-        """Forget the latest device."""
+        """Remove the latest device."""
         self.seen.pop()
 
 
 def are_distinct(values: Values, others: Sequence[Values]) -> bool:
-    """True if values differ from all others. Values of an unknown type (empty) do not."""
+    """True if ``values`` differ from all others. No values (an unknown type) do not differ."""
     return not others or (bool(values) and all(values.isdisjoint(each) for each in others))
 
 
@@ -115,15 +116,16 @@ class Option:
     count: int
     """Number of devices."""
     accepts: Callable[[int], bool]
-    """True if a device, given by its number, is a candidate. Can raise the error of the call."""
+    """True if a device, given by its number, is a candidate. Can raise an error that ends the
+    call."""
     permits: Callable[[int], bool]
-    """True if the use of a candidate is permitted: for example, its taints are tolerated."""
+    """True if the option may use a candidate: for example, its taints are tolerated."""
     consumes: Callable[[int], Amounts]
-    """Amount of each capacity of a device that this option consumes."""
+    """Amounts of each capacity of a device that this option consumes."""
     constraints: tuple[int, ...] = ()
-    """Indexes of the constraints of its claim that concern this option."""
+    """Indexes of the constraints that apply to this option."""
     every: tuple[int, ...] | None = None
-    """The exact devices, for an option that needs all of them; ``accepts`` is not called."""
+    """Devices of an option that needs all of these; then ``accepts`` is not called. Else None."""
     is_admin: bool = False
     """True to ignore the allocations of other calls."""
 
@@ -135,9 +137,10 @@ class OrderedClaim:
     requests: tuple[tuple[Option, ...], ...]
     """The options of each request, in order of preference."""
     constraints: tuple[Callable[[], Constraint], ...] = ()
-    """Makers of the constraints: each search starts with constraints that know no devices."""
+    """Functions that create the constraints. Each search starts with constraints without
+    devices."""
     attributes: tuple[Callable[[int], Values | None], ...] = ()
-    """For each constraint, the values that it compares."""
+    """For each constraint, the values that it compares, by device number."""
 
 
 @attrs.frozen(eq=False)
@@ -152,19 +155,19 @@ class OrderedProblem:
     shareable: int = 0
     """The set of devices that any number of claims can share."""
     shared: int = 0
-    """The shareable devices that other claims use: their counters are charged already."""
+    """The set of shareable devices that other claims use. Their counters are already charged."""
     totals: Callable[[int], Amounts] = lambda number: {}
     """Capacity of a device in nano-units."""
     budget_of: Callable[[int], Hashable] = lambda pool: pool
-    """The budget that a pool (by index) uses: its own. Quirks can merge budgets."""
+    """Index of the budget that a pool uses, normally its own. Quirks can merge budgets."""
     keeps_reservations: bool = False
-    """Quirk: a rejected device, and a shared one that is undone, keep their reserved counters."""
+    """Quirk: rejected devices and undone shares keep their counters reserved."""
 
     def answer(self, picks: int) -> list[list[Pick]] | None:
         """Return the picks of each claim; None if there is no answer.
 
-        ``picks``: number of picks after which the search prunes. Raises OutOfStepsError, and
-        EveryError for an option that needs a device against a constraint.
+        ``picks``: number of picks after which the search prunes. Raises OutOfStepsError. Raises
+        EveryError if an option needs a device that violates a constraint.
         """
         self.steps.begin_first_fit(None if self.keeps_reservations else picks)
         try:
@@ -178,12 +181,12 @@ class OrderedProblem:
         return _Search(self, pruning).run()
 
     def _fits_alone(self, claim: int) -> bool:
-        """True if one claim fits without the others: otherwise the claims do not fit together."""
+        """True if one claim fits without the others. If not, the claims do not fit together."""
         alone = attrs.evolve(self, claims=self.claims[claim : claim + 1])
         try:
             return _Search(alone, _Pruning.of(alone)).run() is not None
         except EveryError:
-            return True  # the search must find this error itself, or another one before it
+            return True  # the search must find this error, or an earlier one
 
 
 class Pick(NamedTuple):
@@ -198,7 +201,7 @@ class Pick(NamedTuple):
 
 
 class EveryError(Exception):
-    """An option needs every candidate, but a constraint excludes one of them."""
+    """An option needs all its candidates, but a constraint excludes one of them."""
 
     def __init__(self, claim: int, request: int, option: int, number: int) -> None:
         super().__init__(claim, request, option, number)
@@ -206,25 +209,25 @@ class EveryError(Exception):
 
 
 class _Failure(enum.Enum):
-    """Why a part of the search has no answer."""
+    """Reason why a part of the search has no answer."""
 
     NONE_LEFT = enum.auto()
     """No devices are left to try."""
     TOO_MANY = enum.auto()
-    """The claim would have too many devices, whichever devices earlier requests take."""
+    """The claim has too many devices for any choice of devices for earlier requests."""
 
 
 _Part = Generator["_Part | None", _Failure | None, _Failure]
-"""Part of the search. It yields the part that comes next, or None for a complete answer."""
+"""Part of the search. It yields the next part, or None if the answer is complete."""
 
 
 @attrs.frozen(eq=False)
 class _Taken:
-    """Device that the search has taken, with the changes to undo."""
+    """Device that the search has picked, with the changes to undo."""
 
     number: int
     constraints: int
-    """Number of constraints that know the device."""
+    """Number of constraints to which the device was added."""
     charges: bool
     """True if its counters are reserved."""
     amounts: Amounts
@@ -266,9 +269,9 @@ class _Search:
         return None
 
     def _claim(self, claim: int) -> _Part:
-        """Fill a claim and those after it."""
+        """Fill a claim and all later claims."""
         yield self._request(claim, 0) if claim < len(self._claims) else None
-        # Too many devices for this claim: with other options of earlier claims, it can be fewer.
+        # The claim has too many devices. With other options in earlier claims, it can have fewer.
         return _Failure.NONE_LEFT
 
     def _request(self, claim: int, request: int) -> _Part:
@@ -296,7 +299,7 @@ class _Search:
         return self._every(claim, request, index, 0)
 
     def _some(self, claim: int, request: int, index: int, count: int, start: int) -> _Part:
-        """Take ``count`` more devices, whose numbers are ``start`` or higher."""
+        """Pick ``count`` more devices with numbers from ``start`` on."""
         if not count:
             return (yield self._request(claim, request + 1)) or _Failure.NONE_LEFT
         if count > self._problem.limit - len(self._picks[claim]):
@@ -316,7 +319,7 @@ class _Search:
         return _Failure.NONE_LEFT
 
     def _every(self, claim: int, request: int, index: int, place: int) -> _Part:
-        """Take the exact devices of an option, from the one at ``place`` on."""
+        """Pick all devices of an option that needs all of them, from index ``place`` on."""
         every = self._claims[claim].requests[request][index].every or ()
         if place == len(every):
             return (yield self._request(claim, request + 1)) or _Failure.NONE_LEFT
@@ -330,7 +333,7 @@ class _Search:
         return failure or _Failure.NONE_LEFT
 
     def _blocked(self) -> int:
-        """Return the set of devices in use by other calls, or taken by this search."""
+        """Return the set of devices that other calls use or this search has picked."""
         return self._view.exclusive | self._taken_by_any
 
     def _candidates(
@@ -350,7 +353,7 @@ class _Search:
             rest ^= low
 
     def _is_like(self, number: int, tried: set[int]) -> bool:
-        """True if an interchangeable device was tried without success."""
+        """True if an interchangeable device has already failed."""
         return (
             self._pruning is not None
             and self._pruning.kind_of[number] in tried
@@ -365,7 +368,7 @@ class _Search:
         return not self._taken_by_any >> number & 1 and number not in self._shares
 
     def _take(self, claim: int, request: int, index: int, number: int) -> _Taken | None:
-        """Take a device; return None, and change nothing, if that is impossible."""
+        """Pick a device. Return None, without a change, if that is impossible."""
         problem, option = self._problem, self._claims[claim].requests[request][index]
         problem.steps.pick()
         bit = 1 << number
@@ -394,7 +397,8 @@ class _Search:
         return None
 
     def _add(self, claim: int, request: int, option: Option, number: int) -> int:
-        """Add a device to constraints, up to the first that it violates; return how many."""
+        """Add a device to the constraints, up to the first violation. Return the number of
+        additions."""
         own = self._constraints[claim]
         for place, constraint in enumerate(option.constraints):
             if not own[constraint].add(request, number):
@@ -431,7 +435,7 @@ class _Search:
             self._release(number)
 
     def _has_room(self, number: int, amounts: Amounts) -> bool:
-        """True if a device has these amounts of its capacity left."""
+        """True if a device has these amounts of capacity left."""
         if not amounts:
             return True
         used = [self._view.allocated.get(number, {}), *self._shares.get(number, ())]
@@ -442,10 +446,10 @@ class _Search:
         )
 
     def _reserve(self, number: int) -> bool:
-        """Charge a device to its budget; return False if the budget is too small."""
+        """Charge a device to its budget. Return False if the budget is too small."""
         budget = self._budget(number)
         charge = self._devices[number].charge
-        # An overdrawn budget blocks every device that is charged to it.
+        # An overdrawn budget blocks all devices that charge it.
         if budget is None or any(
             budget.get(name, amount) < amount for name, amount in charge.items()
         ):
@@ -463,7 +467,7 @@ class _Search:
                     budget[name] += amount
 
     def _budget(self, number: int) -> dict[str, int] | None:
-        """Return the rest of a device's budget; None if other calls have overdrawn it."""
+        """Return the headroom of a device's budget; None if other calls have overdrawn it."""
         pool = self._kinds[number].pool
         key = self._problem.budget_of(pool)
         if key not in self._budgets:
@@ -479,15 +483,15 @@ def _fail() -> _Part:
 
 @attrs.frozen(eq=False)
 class _Pruning:
-    """Parts of the search that contain neither an answer nor an error."""
+    """Knowledge of parts of the search that contain neither an answer nor an error."""
 
     problem: OrderedProblem
     accepted: tuple[tuple[tuple[int, ...], ...], ...]
-    """The permitted candidates of each option, by claim, request and option."""
+    """Permitted candidates of each option: index claim, request, option."""
     kind_of: Sequence[int]
-    """Kind of each device. Devices of one kind are interchangeable for all options."""
+    """Kind of each device. Devices of one kind are interchangeable for every option."""
     last_error: tuple[int, int]
-    """Claim and request after which no option can raise an EveryError."""
+    """Claim and request from which no option can raise an EveryError."""
     impossible: set[int] = attrs.field(factory=set)
     """Claims that do not fit even alone."""
 
@@ -528,7 +532,7 @@ class _Pruning:
     def is_hopeless(self, claim: int, request: int, index: int, blocked: int) -> bool:
         """True if an option leads neither to an answer nor to an error.
 
-        ``blocked``: the devices that are taken already.
+        ``blocked``: the set of devices that are already picked.
         """
         option = self.problem.claims[claim].requests[request][index]
         if (claim, request) < self.last_error or _can_fail(option):
@@ -554,9 +558,10 @@ class _Pruning:
     def _demand(
         self, claim: int, request: int, only: int | None, blocked: int
     ) -> max_flow.Demand | None:
-        """Return the devices that a request can use, and how many it needs at least.
+        """Return the devices that a request can use, and the minimum number that it needs.
 
-        ``only``: the option to consider; None is all. Return None if none has enough devices.
+        ``only``: index of the option to consider; None means all. Return None if no option has
+        enough devices.
         """
         options = self.problem.claims[claim].requests[request]
         devices, counts = 0, list[int]()
@@ -568,18 +573,18 @@ class _Pruning:
             if usable.bit_count() < option.count or (option.every is not None and not accepted):
                 continue
             devices |= usable
-            # Admin access needs no device for itself.
+            # Admin access does not use up a device.
             counts.append(0 if option.is_admin else option.count)
         return (devices, min(counts)) if counts else None
 
 
 def _can_fail(option: Option) -> bool:
-    """True if an option needs exact devices, and a constraint can exclude one of them."""
+    """True if an option needs all its devices and a constraint can exclude one of them."""
     return option.every is not None and bool(option.constraints)
 
 
 def _kinds(problem: OrderedProblem, accepted: tuple[tuple[tuple[int, ...], ...], ...]) -> list[int]:
-    """Return the kind of each device: an equal number for interchangeable devices."""
+    """Return the kind of each device. Interchangeable devices have the same kind."""
     inventory, view = problem.view.inventory, problem.view
     flat = [
         (each, option)
@@ -597,7 +602,7 @@ def _kinds(problem: OrderedProblem, accepted: tuple[tuple[tuple[int, ...], ...],
             problem.shareable >> number & 1,
             problem.shared >> number & 1,
             view.exclusive >> number & 1,
-            # The exact devices of an option are not interchangeable.
+            # Devices of an option that needs all of them are not interchangeable.
             number if own >> number & 1 or number in view.allocated else -1,
             tuple([each >> number & 1 for each, _ in flat]),
             frozenset(problem.totals(number).items()),

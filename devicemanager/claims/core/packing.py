@@ -1,19 +1,20 @@
-"""Choose devices of one pool whose budgets pay for one device each, if that is possible.
+"""Choose devices of one pool if each budget pays for only one device.
 
-In:  the charged budgets of each device, and demands for devices (``Vertex`` and counts).
-Out: one device for each unit of demand, no two of which charge the same budget; or None.
+In:  the budgets that each device charges, and the demands for devices.
+Out: one device for each unit of demand; no two of them charge the same budget. None if there is no
+     such choice.
 """
 
-# Two devices that charge the same budget exclude each other, so this asks for an independent set
-# of a graph whose cliques are the budgets. With three budgets for each device, it is the problem
-# of three-dimensional matching. Counting the devices that all budgets can still pay for prunes far
-# more than trying the devices in their order.
+# Two devices that charge the same budget exclude each other. So this is the search for an
+# independent set of a graph whose cliques are the budgets. With three budgets per device, it is
+# three-dimensional matching. Counting the devices that the budgets can still pay for prunes more
+# than trying devices in order.
 #
 # 1. ``_cover`` divides the usable devices into parts. The devices of a part share a budget, so a
 #    part serves one device. With fewer parts than wanted devices, there is no answer.
 # 2. With exactly as many parts as wanted devices, each part must serve one. The part with the
-#    fewest devices comes first. A part with one device leaves nothing to choose, and a part without
-#    one is a dead end.
+#    fewest devices comes first. A part with one device leaves no choice. A part without devices is
+#    a dead end.
 # 3. Otherwise, that part may also serve none.
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from devicemanager.claims.core.step_budget import StepBudget
 from devicemanager.core import bitset
 
 Picks = tuple[tuple[int, int], ...]
-"""The picked devices: the index of each, and of the demand that gets it."""
+"""Pairs: number of the picked device, and index of the demand that gets it."""
 
 
 class Packing:
-    """Search for one call of ``pack``."""
+    """Search for devices, for one call of ``budgets.assign``."""
 
     def __init__(
         self, budgets: Sequence[int], users: Sequence[int], devices: int, steps: StepBudget
@@ -48,7 +49,7 @@ class Packing:
 
         Return None if there are none. Raises OutOfStepsError if the step budget is spent.
         """
-        # Each round picks no device of one part; a pick is a deeper call.
+        # Each round picks no device of one part. A pick is a recursive call.
         while any(missing):
             usable = [
                 free & users if count else 0
@@ -91,7 +92,8 @@ class Packing:
         """Divide devices into parts whose devices charge a common budget, largest parts first."""
         parts = []
         while free:
-            # Counted here, not at once: the caller's function must be called often.
+            # Counted for each part, not once at the end: the budget's callback must be called
+            # often.
             self._steps.spend(1 + len(self._budgets) // 128)
             part = (
                 max([each & free for each in self._budgets], key=int.bit_count, default=0)

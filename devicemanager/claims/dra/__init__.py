@@ -1,28 +1,31 @@
-"""Allocation of ``resource.k8s.io`` claims (Dynamic Resource Allocation), as the scheduler does it.
+"""Allocate ``resource.k8s.io`` claims (Dynamic Resource Allocation) as the scheduler does.
 
 In:  ResourceSlices, DeviceClasses and ResourceClaims as JSON; a node; the devices in use.
-Out: an AllocationResult for each claim, the same that the scheduler would write; None if the
-     claims do not fit on the node; or an error with the scheduler's message.
+Out: the AllocationResult that the scheduler would write, for each claim; None if the claims do not
+     fit on the node; or an error with the scheduler's message.
 
 This package is a front end of ``claims.core``. It translates objects into an inventory, a ledger
-and options; ``core.device_order`` searches. The reference is the structured allocator of
-k8s.io/dynamic-resource-allocation, v0.37.2, and v0.36.3 for 1.36.
+and options, and ``core.device_order`` searches. The reference is the structured allocator of
+k8s.io/dynamic-resource-allocation, v0.37.2, and v0.36.3 for 1.36. The texts below call it
+*upstream*.
 
 * ``allocation``: the entry points ``allocate`` and ``Allocator``.
-* ``slices``, ``pools``, ``nodes``: what a node can use: newest generation, complete pools.
-* ``requests``, ``selectors``, ``capacity``, ``taints``: which devices a request can have.
+* ``slices``, ``pools``, ``nodes``: the devices that a node can use: those of complete pools, in
+  their newest generation.
+* ``requests``, ``selectors``, ``capacity``, ``taints``: the devices that satisfy a request.
 * ``results``: devices, configs and node selector of an allocation.
-* ``profile``, ``quirks``: differences between versions, feature gates, and bugs of the original.
+* ``profile``, ``quirks``: differences between versions, feature gates, and upstream bugs.
 
-Not supported: derived attributes and compatibility groups, which are alpha in 1.37. As in the
-original with these gates off, a claim with derived attributes is an error, and a pool with
-compatibility groups is not used.
+Not supported: derived attributes and compatibility groups, which are alpha in 1.37. As upstream
+with these gates off, a claim with derived attributes is an error, and a pool with compatibility
+groups is not used.
 
 Invariants:
 
-* A search that reaches its limit of steps raises ``TryAgain``; it never returns "does not fit".
-* Equal arguments give equal results, except for share IDs. Nothing is changed.
-* Slices are read once, however many nodes and claims there are (``Allocator``).
+* A search that reaches its step limit raises ``TryAgain``. It never returns None ("does not
+  fit").
+* Equal arguments give equal results, except for share IDs. Arguments are not changed.
+* ``Allocator`` reads slices once, for any number of nodes and claims.
 
 Start reading with ``allocation``.
 """

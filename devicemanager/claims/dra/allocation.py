@@ -47,7 +47,7 @@ from devicemanager.core import bitset
 
 @attrs.frozen
 class Share:
-    """Share of a device that a claim uses."""
+    """Share of a device: the part of its capacity that one claim uses."""
 
     device: DeviceKey
     consumed: Amounts = attrs.field(factory=dict)
@@ -56,15 +56,15 @@ class Share:
 
 @attrs.frozen
 class InUse:
-    """Devices that allocated claims use."""
+    """Devices and shares that are allocated to claims."""
 
     devices: frozenset[DeviceKey] = frozenset()
-    """Devices that belong to one claim."""
+    """Devices that are allocated to one claim exclusively."""
     shares: tuple[Share, ...] = ()
 
     @classmethod
     def of(cls, claims: Iterable[Object]) -> InUse:
-        """Return what claims use according to their status. Admin access uses nothing."""
+        """Return the devices in the statuses of claims. Admin access does not use a device."""
         devices, shares = set[DeviceKey](), list[Share]()
         for claim in claims:
             allocation = (claim.get("status") or {}).get("allocation") or {}
@@ -80,9 +80,9 @@ class InUse:
 
 
 MAX_STEPS = DEFAULT_LIMITS.total
-"""Default limit of steps of one call, at about 8 µs a step."""
+"""Default step limit of one call. A step takes about 8 µs."""
 _PICKS = DEFAULT_LIMITS.first_fit
-"""Number of picks after which the search prunes."""
+"""Number of picked devices after which the search begins to prune."""
 NOTHING = InUse()
 """No device is in use."""
 
@@ -98,19 +98,19 @@ def allocate(
     max_steps: int = MAX_STEPS,
     new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
 ) -> list[AllocationResult] | None:
-    """Allocate claims together on a node, with the devices that the scheduler would choose.
+    """Allocate claims together on a node. Choose the same devices as the scheduler.
 
-    The objects are those of resource.k8s.io/v1 as the API server stores them, that is with
-    defaults set (``with_defaults``). Return a result for each claim, or None if they do not fit.
-    Raises AllocationError for an error in an object, with the scheduler's message; InvalidPools
-    if they do not fit and a pool is invalid; TryAgain if the search needs more than ``max_steps``.
+    The objects are of resource.k8s.io/v1, with the defaults that the API server sets
+    (``with_defaults``). Return a result for each claim, or None if they do not fit. Raises
+    AllocationError for an error in an object, with the scheduler's message; InvalidPools if they do
+    not fit and a pool is invalid; TryAgain if the search needs more than ``max_steps``.
     """
     allocator = Allocator(slices, classes, profile=profile, max_steps=max_steps)
     return allocator.allocate(claims, node, in_use, new_share_id=new_share_id)
 
 
 class Allocator:
-    """Allocator for many calls with the same slices and classes."""
+    """Allocate claims in many calls with the same slices and classes."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Allocator:
         profile: Profile | None = None,
         max_steps: int = MAX_STEPS,
     ) -> None:
-        """Read the slices. Raises AllocationError for an object without its required fields."""
+        """Read the slices. Raises AllocationError for a slice without a required field."""
         self._profile = profile or Profile.of()
         self._max_steps = max_steps
         self._slices = [Slice.of(each) for each in slices]
@@ -129,10 +129,12 @@ class Allocator:
         self._interning = Interning()
         self._offers: dict[tuple[str, tuple[tuple[str, str], ...]], Offer] = {}
         self._views: dict[int, tuple[InUse, LedgerView]] = {}
-        """By identity of an offer: the devices in use in the last call, and the view of them."""
+        """For each ``Offer``, by its ``id``: the devices in use at the last call, and their ledger
+        view."""
 
     def _offer(self, node: Node) -> Offer:
-        """Return what a node can use. Raises AllocationError for an invalid node selector."""
+        """Return the pools that a node can use. Raises AllocationError for an invalid node
+        selector."""
         key = node.name, tuple(sorted(node.labels.items()))
         if key not in self._offers:
             self._offers[key] = offer(self._slices, node, self._profile, self._interning)
@@ -176,10 +178,10 @@ class Allocator:
     def explain(
         self, claims: Sequence[Object], node: Node, in_use: InUse = NOTHING
     ) -> tuple[str, ...]:
-        """Return lines with the reasons why claims do not fit on a node: for each request and
-        device, the first rule that excludes the device.
+        """Return the reasons why claims do not fit on a node, as lines of text.
 
-        Raises AllocationError, and TryAgain if the selectors need too many steps.
+        For each request and device, this is the first rule that excludes the device. Raises
+        AllocationError, and TryAgain if the selectors need too many steps.
         """
         call = self._call(node, in_use)
         try:
@@ -193,8 +195,10 @@ class Allocator:
         return Call(self._profile, node, offered, view, self._classes, self._selectors, steps)
 
     def _view(self, offered: Offer, in_use: InUse) -> LedgerView:
-        """Return a view of the devices in use. The next call reuses it, and applies only the
-        changes."""
+        """Return the ledger view of the devices in use.
+
+        Change the view of the last call instead of creating a new one.
+        """
         before, view = self._views.get(id(offered), (None, None))
         if before is None or view is None or before.shares != in_use.shares:
             view = LedgerView.of(offered.inventory, self._ledger(offered, in_use))
@@ -205,14 +209,15 @@ class Allocator:
         return view
 
     def _ledger(self, offered: Offer, in_use: InUse) -> Ledger:
-        """Return a ledger of the devices in use, charged by the current slices."""
+        """Return a ledger of the devices in use, with the charges of the current slices."""
         allocations, charges = list[Allocation](), dict[DeviceKey, Amounts]()
         for key in in_use.devices:
             _record(allocations, [Grant(key, 0, 0, "", AccessMode.EXCLUSIVE)])
             charges[key] = offered.charges.get(key, {})
         uncharged = Quirk.SHARES_WITHOUT_COUNTERS in self._profile.quirks
         for share in in_use.shares:
-            # A device in use by one claim has no shares, unless a status is wrong.
+            # A device has either one exclusive claim or shares. If a status contradicts this,
+            # ignore the shares.
             if self._profile.is_stable or share.device in in_use.devices:
                 continue
             _record(
@@ -246,7 +251,11 @@ class Allocator:
 
 
 def _reject_invalid_pools(offered: Offer, read: Sequence[ClaimRequests]) -> None:
-    """Raise the error of 1.34 for an invalid pool, unless all requests ask for all devices."""
+    """Raise the error of 1.34 for an invalid pool.
+
+    In 1.34, the error does not occur if every request asks for all devices (``allocationMode:
+    All``).
+    """
     options = [option for each in read for found in each.requests for option in found]
     for pool in offered.pools:
         if pool.invalid and any(each.option.every is None for each in options):
@@ -258,8 +267,10 @@ def _record(allocations: list[Allocation], grants: Sequence[Grant]) -> None:
 
 
 def with_defaults(claim: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a ResourceClaim as the API server stores it: with a mode and count per request, and
-    an operator per toleration."""
+    """Return a ResourceClaim with the defaults that the API server sets.
+
+    These are the mode and count of each request, and the operator of each toleration.
+    """
     devices = (claim.get("spec") or {}).get("devices") or {}
     requests = []
     for request in devices.get("requests") or ():

@@ -1,7 +1,7 @@
 """Consumable capacity: how much of a device a request consumes (``consumable_capacity.go``, v1.37).
 
-In:  the amounts that a request names, and the capacities of a device with their policies.
-Out: the consumed amount of each capacity; None if a policy excludes the request.
+In:  the amounts in a request, and the capacities of a device with their request policies.
+Out: the amount consumed of each capacity; None if a policy does not allow the request.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _LARGEST = 2**63 - 1
 
 @attrs.frozen
 class Arithmetic:
-    """How a version computes amounts."""
+    """Version-dependent rules for computing amounts."""
 
     fractional: bool = False
-    """True to count ranges in thousandths where possible (DRAFractionalCapacityRange)."""
+    """True to compute ranges in thousandths where possible (DRAFractionalCapacityRange)."""
     binary: bool = False
-    """True to write rounded amounts in binary units, not in those of the step (1.36)."""
+    """True to format rounded amounts in binary units (1.36); False for the format of the step."""
 
 
 class CapacityError(Exception):
-    """A request that the arithmetic of a policy cannot represent; it ends the allocation."""
+    """A policy cannot represent the requested amount. This error ends the allocation."""
 
 
 @attrs.frozen
 class Amount:
-    """Quantity with the text that a user wrote."""
+    """Quantity, with the text that the user wrote."""
 
     nanos: int
     format: Format
     text: str = ""
-    """Empty for a computed amount. Upstream compares amounts with a default by their text."""
+    """Empty for a computed amount. Upstream compares an amount with the default value by text."""
 
     @classmethod
     def parse(cls, text: str | int) -> Amount:
@@ -60,14 +60,14 @@ class Amount:
 
 @attrs.frozen
 class Range:
-    """``validRange`` of a policy."""
+    """``validRange`` of a request policy."""
 
     min: Amount | None
     max: Amount | None
     step: Amount | None
 
     def in_milli(self, is_enabled: bool) -> bool:
-        """True if the range counts in thousandths (``useMilli``)."""
+        """True if the range is computed in thousandths (``useMilli``)."""
         bounds = [each for each in (self.min, self.max, self.step) if each is not None]
         if not is_enabled or not all(_is_milli(each) for each in bounds):
             return False
@@ -83,7 +83,7 @@ class Capacity:
     default: Amount | None = None
     range: Range | None = None
     values: tuple[Amount, ...] | None = None
-    """Valid values, in ascending order."""
+    """Valid values in ascending order; empty if the policy does not list any."""
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> Capacity:
@@ -105,10 +105,11 @@ class Capacity:
         )
 
     def consumed(self, wanted: Amount | None, arithmetic: Arithmetic) -> Amount:
-        """Return the amount that a request consumes, rounded up as the policy says.
+        """Return the amount that a request consumes: the requested amount, rounded up by the
+        policy.
 
-        ``wanted``: the requested amount; None if the request does not name this capacity.
-        Raises CapacityError.
+        ``wanted``: the requested amount; None if the request does not name this capacity. Raises
+        CapacityError.
         """
         if wanted is None:
             return self.default or self.value
@@ -130,9 +131,9 @@ class Capacity:
 def consumption(
     wanted: Mapping[str, Amount], capacities: Mapping[str, Capacity], arithmetic: Arithmetic
 ) -> dict[str, Amount] | None:
-    """Return how much a request consumes of each capacity of a device.
+    """Return the amount that a request consumes of each capacity of a device.
 
-    Return None if the device lacks a requested capacity, or if a policy excludes the request.
+    Return None if the device lacks a requested capacity, or if a policy does not allow the request.
     Raises CapacityError.
     """
     if not wanted.keys() <= capacities.keys():

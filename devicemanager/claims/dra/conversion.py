@@ -1,8 +1,8 @@
-"""Write objects of resource.k8s.io for structured claims (``devmgmtproto.k8s.io/v1alpha1``).
+"""Convert objects of structured claims (``devmgmtproto.k8s.io/v1alpha1``) to resource.k8s.io.
 
-In:  pools, classes, claims and configs of the earlier model.
-Out: ResourceSlices, DeviceClasses and ResourceClaims, and a note for everything without an
-     equivalent. A note names the object, the field and what to do.
+In:  pools, classes, claims and configs of v1alpha1.
+Out: ResourceSlices, DeviceClasses and ResourceClaims, and a note for each part without an
+     equivalent. A note names the object and the field, and says what to do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from devicemanager.core.quantity import NANOS, Quantity, round_down, round_up
 
 API_VERSION = "resource.k8s.io/v1"
 _COUNTERS = "pool"
-"""Name of the counter set for the resources of a pool."""
+"""Name of the counter set that replaces the resources of a pool."""
 _PER_SLICE, _PER_CONSUMING_SLICE = 128, 64
 _ACCESS = re.compile(r"\bdevice\.([A-Za-z_]\w*)\b(?!\s*[.(\[])")
 _COMPARISON = re.compile(r"\bdevice\.([A-Za-z_]\w*)\s*(==|!=|<=|>=|<|>)\s*('[^']*'|\"[^\"]*\")")
@@ -36,7 +36,7 @@ class Converted:
 
 
 def convert(objects: Sequence[v1alpha1.Object]) -> Converted:
-    """Convert objects of the earlier model, in the order pools, classes, claims."""
+    """Convert v1alpha1 objects, in the order pools, classes, claims."""
     return _Converter(objects).run()
 
 
@@ -69,7 +69,8 @@ class _Converter:
         return {each.driver for each in self._pools} | {each.driver for each in self._classes}
 
     def _types_of(self, driver: str) -> dict[str, str]:
-        """Return the type of each attribute of a driver: string, int, version or quantity."""
+        """Return the type of each attribute of a driver, by name: string, int, version or
+        quantity."""
         found = {}
         for pool in self._pools:
             if pool.driver == driver:
@@ -167,7 +168,8 @@ class _Converter:
         return _object("DeviceClass", {"name": class_.name}, spec)
 
     def _selector(self, what: str, constraints: str, drivers: set[str]) -> Iterator[str]:
-        """Yield the selector for constraints, and note what must be checked."""
+        """Yield a selector that replaces the constraints. Add notes for parts that the user must
+        check."""
         if not constraints:
             return
         if len(drivers) != 1:
@@ -244,7 +246,7 @@ class _Converter:
         ]
 
     def _options(self, what: str, detail: v1alpha1.ClaimDetail) -> list[Object]:
-        """Return one option for each class that serves the request."""
+        """Return one ``firstAvailable`` entry for each class that can serve the request."""
         classes = self._classes_of(detail)
         names = [each.name for each in classes] or [detail.device_class or detail.device_type]
         if not classes:
@@ -329,7 +331,7 @@ def _value(attribute: v1alpha1.Attribute) -> tuple[str, Any]:
 
 
 def _blocks(amount: Quantity, block: Quantity, *, up: bool = False) -> Quantity:
-    """Round an amount to whole blocks, as the earlier model counts it."""
+    """Round an amount to whole blocks, as v1alpha1 does."""
     rounded = (round_up if up else round_down)(amount.nanos, block.nanos)
     return Quantity(rounded, amount.format)
 

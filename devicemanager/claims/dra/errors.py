@@ -1,4 +1,4 @@
-"""Errors of the allocator. Their texts are those of the original, which users search for."""
+"""Errors of the allocator. They have upstream's messages, because users search for these."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from devicemanager.claims.errors import ClaimsError
 
 
 class AllocationError(ClaimsError):
-    """An error in a claim, class or slice that ends the allocation on every node."""
+    """A claim, class or slice is invalid. This ends the allocation on every node."""
 
 
 class InvalidPools(AllocationError):

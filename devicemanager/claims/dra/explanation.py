@@ -1,7 +1,7 @@
-"""Why claims do not fit on a node: for each device, the first rule that excludes it.
+"""Explain why claims do not fit on a node: for each device, the first rule that excludes it.
 
 In:  a call whose claims do not fit.
-Out: lines of text: each request with the rules, and the devices that each rule excludes.
+Out: lines of text. For each request: the rules, and the devices that each rule excludes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from devicemanager.claims.dra.pools import Source
 from devicemanager.claims.dra.requests import Call, ClaimRequests, RequestOption, key_of
 
 _SHOWN = 3
-"""Number of devices that a line names."""
+"""Maximum number of devices named in a line."""
 
 
 def lines(call: Call, read: Sequence[ClaimRequests]) -> Iterator[str]:
-    """Yield the reasons, request by request. Raises AllocationError and OutOfStepsError."""
+    """Yield the reasons for each request. Raises AllocationError and OutOfStepsError."""
     for pool in call.offer.pools:
         if not pool.is_usable:
             yield f"pool {pool.name} is not used: {pool.invalid or 'slices are missing'}"
@@ -50,7 +50,7 @@ def _of_option(call: Call, claim: str, option: RequestOption) -> Iterator[str]:
 
 
 def _rule(call: Call, option: RequestOption, number: int, source: Source) -> str | None:
-    """Return the first rule that excludes a device from an option."""
+    """Return the first rule that excludes a device; None if no rule does."""
     view, bit, candidate = call.view, 1 << number, option.candidate
     if view.exclusive & bit and not option.option.is_admin:
         return "allocated to another claim"

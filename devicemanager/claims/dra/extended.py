@@ -1,7 +1,7 @@
-"""Extended resources that DRA serves: the claim for them (``extendeddynamicresources.go``, v1.37).
+"""Claims for extended resources that DRA drivers serve (``extendeddynamicresources.go``, v1.37).
 
 In:  a pod with extended resources in its requests or limits, and the device classes.
-Out: requests of one claim for the whole pod, and the mapping from containers to these requests.
+Out: the requests of one claim for the whole pod, and the request that each container uses.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from devicemanager.core.quantity import NANOS, parse_quantity
 
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 NO_NAME = "<extended-resources>"
-"""Name of a claim for extended resources in messages, before it is created."""
+"""Placeholder for the name of a claim that is not created yet, in messages."""
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
 
 def classes_by_resource(classes: Iterable[Object]) -> dict[str, str]:
-    """Return the device class of each extended resource, by the name in its spec and by the
-    implicit name. If several classes have one name, the newest one is used."""
+    """Return the device class of each extended resource, by resource name.
+
+    A class serves the resource in its spec, and the implicit resource of its own name. If several
+    classes serve one resource, the newest is used.
+    """
     found: dict[str, str] = {}
     ordered = sorted(classes, key=lambda each: str(each["metadata"]["name"]))
     ordered.sort(
@@ -46,7 +49,7 @@ class ExtendedClaim:
     """``requestMappings`` of ``pod.status.extendedResourceClaimStatus``."""
 
     def claim(self, pod: Object) -> dict[str, Any]:
-        """Return the claim, which the pod owns. Its name is a placeholder (``NO_NAME``)."""
+        """Return the claim, owned by the pod. Its name is the placeholder ``NO_NAME``."""
         metadata = pod["metadata"]
         return {
             "metadata": {
@@ -61,7 +64,7 @@ class ExtendedClaim:
 
 
 def owner_reference(pod: Object) -> dict[str, Any]:
-    """Return a reference to the pod as the controller of a claim."""
+    """Return an owner reference that makes the pod the controller of a claim."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -72,10 +75,10 @@ def owner_reference(pod: Object) -> dict[str, Any]:
 
 
 def extended_claim(pod: Object, resources: Mapping[str, str]) -> ExtendedClaim:
-    """Return the requests for the named resources; ``resources`` has the class of each.
+    """Return the requests for a pod's extended resources.
 
-    Init containers run before the others, so they use the requests of later containers first, and
-    share one request for what they need beyond that.
+    ``resources``: device class by resource. Init containers run first, so they use the requests of
+    later containers. For devices beyond these, all init containers share one request.
     """
     spec = pod["spec"]
     initial = list(spec.get("initContainers") or ())
@@ -92,7 +95,7 @@ def extended_claim(pod: Object, resources: Mapping[str, str]) -> ExtendedClaim:
 
 
 class _Requests:
-    """Requests of one extended resource."""
+    """Requests for one extended resource, and the containers that use them."""
 
     def __init__(
         self, resource: str, class_: str, containers: Sequence[Object], short: frozenset[int]

@@ -12,7 +12,7 @@ import attrs
 from devicemanager.claims.dra.errors import AllocationError
 
 Object = Mapping[str, Any]
-"""Object of the API, as JSON."""
+"""API object as JSON."""
 
 _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _FIELD_OPERATORS = ("In", "NotIn")
@@ -26,7 +26,7 @@ class Node:
     name: str
     labels: Mapping[str, str] = attrs.field(factory=dict)
     declared_features: frozenset[str] = frozenset()
-    """Names in ``status.declaredFeatures``."""
+    """``status.declaredFeatures``: names of features."""
 
     @classmethod
     def of(cls, value: Object) -> Node:
@@ -40,11 +40,11 @@ class Node:
 
 
 class InvalidSelector(AllocationError):
-    """A node selector that cannot be evaluated on any node."""
+    """The node selector is invalid: it cannot be evaluated for any node."""
 
 
 def node_matches(node: Node, spec: Object) -> bool:
-    """True if a slice, or a device with a choice of nodes, can be used on a node.
+    """True if a node can use a slice, or a device with its own node selection.
 
     ``spec``: has ``nodeName``, ``allNodes`` or ``nodeSelector``. Raises InvalidSelector.
     """
@@ -58,7 +58,7 @@ def node_matches(node: Node, spec: Object) -> bool:
 
 
 def selects(selector: Object, node: Node) -> bool:
-    """True if a node satisfies one of the selector's terms. Raises InvalidSelector."""
+    """True if a node satisfies one term of the selector. Raises InvalidSelector."""
     terms = [
         (number, term)
         for number, term in enumerate(selector.get("nodeSelectorTerms") or ())

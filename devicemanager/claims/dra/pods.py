@@ -1,7 +1,7 @@
-"""Claims of a pod: made from templates, reserved for the pod, and released after it.
+"""Claims of a pod: create them from templates, reserve them, and release them.
 
-The functions take and return objects of the API as JSON, and change none of their arguments. The
-reference is the claim controller (``pkg/controller/resourceclaim``) and the scheduler plug-in
+The functions take and return API objects as JSON, and do not change their arguments. The reference
+is the claim controller (``pkg/controller/resourceclaim``) and the scheduler plug-in
 ``dynamicresources``, v1.37.
 """
 
@@ -16,19 +16,19 @@ from devicemanager.claims.dra.results import AllocationResult
 from devicemanager.claims.dra.slices import Object
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
-"""Annotation of a claim from a template: the name of the pod's entry."""
+"""Annotation of a claim from a template. Its value is the name of the pod's entry."""
 FINALIZER = "resource.kubernetes.io/delete-protection"
-"""Finalizer of a claim that the scheduler has allocated."""
+"""Finalizer that the scheduler adds when it allocates a claim."""
 MAX_RESERVED = 256
-"""Maximum number of pods that can use a claim together."""
+"""Maximum number of pods that can reserve one claim."""
 _LONGEST = 57
-"""Maximum length of a generated name without its random end."""
+"""Maximum length of a generated name, without its random suffix."""
 
 
 def claim_names(pod: Object) -> dict[str, str | None]:
     """Return the ResourceClaim of each entry of ``spec.resourceClaims``.
 
-    None stands for a claim that is not created yet. An entry that needs no claim is left out.
+    The claim is None if it is not created yet. Entries that need no claim are omitted.
     """
     known = {
         each["name"]: each.get("resourceClaimName")
@@ -56,7 +56,7 @@ def missing_templates(pod: Object) -> Iterator[tuple[str, str]]:
 
 
 def claim_from_template(pod: Object, entry: str, template: Object) -> dict[str, Any]:
-    """Return the claim that the claim controller creates for an entry of a pod."""
+    """Return the claim that the claim controller creates for a pod's entry."""
     spec = template.get("spec") or {}
     metadata = spec.get("metadata") or {}
     made: dict[str, Any] = {
@@ -74,30 +74,30 @@ def _base_name(pod: str, entry: str) -> str:
     name = f"{pod}-{entry}-"
     if len(name) <= _LONGEST:
         return name
-    # Shortened in proportion, so that both parts stay readable.
+    # Shorten both parts in proportion, so that both stay readable.
     return (
         f"{pod[: len(pod) * _LONGEST // len(name)]}-{entry[: len(entry) * _LONGEST // len(name)]}"
     )
 
 
 def is_allocated(claim: Object) -> bool:
-    """True if the claim has devices."""
+    """True if devices are allocated to the claim."""
     return bool((claim.get("status") or {}).get("allocation"))
 
 
 def allows_node(claim: Object, node: Node) -> bool:
-    """True if the devices of an allocated claim can be used on a node."""
+    """True if a node can use the devices of an allocated claim."""
     selector = claim["status"]["allocation"].get("nodeSelector")
     return selector is None or selects(selector, node)
 
 
 def is_reserved_for(claim: Object, pod: Object) -> bool:
-    """True if the pod can use the claim."""
+    """True if the claim is reserved for the pod."""
     return pod["metadata"]["uid"] in _reserved(claim)
 
 
 def has_room(claim: Object) -> bool:
-    """True if one more pod can use the claim."""
+    """True if the claim can be reserved for one more pod."""
     return len(_reserved(claim)) < MAX_RESERVED
 
 
@@ -126,7 +126,7 @@ def with_allocation(claim: Object, result: AllocationResult, now: str) -> dict[s
 
 
 def reserved(claim: Object, pod: Object) -> dict[str, Any]:
-    """Return a claim that is reserved for a pod."""
+    """Return the claim with a reservation for the pod."""
     metadata, status = pod["metadata"], claim.get("status") or {}
     user = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
     users = [*(status.get("reservedFor") or ()), user]
@@ -134,9 +134,9 @@ def reserved(claim: Object, pod: Object) -> dict[str, Any]:
 
 
 def released(claim: Object, gone: Iterable[str]) -> dict[str, Any]:
-    """Return a claim without reservations for the pods with these UIDs.
+    """Return the claim without reservations for the pods with the UIDs in ``gone``.
 
-    A claim that no pod uses any more loses its devices.
+    If no reservation remains, the claim is deallocated.
     """
     uids, status = {*gone}, dict(claim.get("status") or {})
     users = [each for each in status.get("reservedFor") or () if each["uid"] not in uids]
@@ -148,18 +148,18 @@ def released(claim: Object, gone: Iterable[str]) -> dict[str, Any]:
 
 
 def reserved_pods(claim: Object) -> list[Object]:
-    """Return the references to the pods that can use a claim."""
+    """Return the references to the pods for which a claim is reserved."""
     status = claim.get("status") or {}
     return [each for each in status.get("reservedFor") or () if each.get("resource") == "pods"]
 
 
 def entry_of(claim: Object) -> str | None:
-    """Return the pod's entry that a claim was made for; None for a claim of a user."""
+    """Return the pod's entry from which a claim was created; None if a user created the claim."""
     return (claim["metadata"].get("annotations") or {}).get(POD_CLAIM)
 
 
 def owning_pod(claim: Object) -> str | None:
-    """Return the UID of the pod that a claim was made for; None for a claim of a user."""
+    """Return the UID of the pod that owns a claim; None if a user created the claim."""
     for each in claim["metadata"].get("ownerReferences") or ():
         if each.get("controller") and each.get("kind") == "Pod":
             return str(each["uid"])

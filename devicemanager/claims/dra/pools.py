@@ -1,11 +1,11 @@
 """Resource pools of one node (``GatherPools`` of structured/internal/incubating, v1.37).
 
 In:  all ResourceSlices of a cluster, and a node.
-Out: an ``Offer``: the devices of complete and valid pools as an inventory, in the order in which
-     the search tries them, and the pools that are incomplete or invalid.
+Out: an ``Offer``: an inventory of the devices of complete and valid pools, in the order of the
+     search, and the pools that are incomplete or invalid.
 
-Of each pool, the newest generation counts that has a slice for the node. A pool is complete if
-it has as many slices as its driver states, over all nodes.
+Each pool is used in its newest generation with a slice for the node. A pool is complete if all its
+slices exist, on any node: the driver states their number in each slice.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from devicemanager.claims.dra.slices import Facts, Interning, Object, Slice, bud
 from devicemanager.core import bitset
 
 _NOTHING: Mapping[str, Any] = {}
-"""Shared by all devices, because an inventory groups devices by identity."""
+"""One object for all devices without a charge: an inventory groups devices by identity."""
 
 
 @attrs.define(eq=False)
 class Source:
-    """Where a device of the inventory comes from."""
+    """Slice and JSON of a device in the inventory."""
 
     slice: Slice
     device: Object
@@ -60,13 +60,13 @@ class GatheredPool:
 
     key: PoolKey
     slices: tuple[Slice, ...] = ()
-    """Slices with devices for the node, by name."""
+    """Slices that have devices for the node, by name."""
     elsewhere: tuple[Slice, ...] = ()
-    """Slices with devices for other nodes only."""
+    """Slices that have devices for other nodes only."""
     counter_sets: tuple[Object, ...] = ()
     is_incomplete: bool = False
     invalid: str = ""
-    """Why the pool is invalid; empty if it is valid."""
+    """Reason why the pool is invalid; empty if it is valid."""
 
     @property
     def name(self) -> str:
@@ -86,19 +86,21 @@ class GatheredPool:
 
 @attrs.frozen(eq=False)
 class Offer:
-    """What one node can use."""
+    """Pools and devices that one node can use."""
 
     pools: tuple[GatheredPool, ...]
-    """All pools of the node, in the order in which the search tries them."""
+    """All pools of the node, in the order of the search."""
     inventory: Inventory
-    """Devices of the usable pools. A device of a slice with a choice of nodes for each device is
-    in it even if the device is on another node."""
+    """Devices of the usable pools.
+
+    If each device of a slice selects its own nodes, devices of other nodes are included.
+    """
     sources: tuple[Source, ...]
-    """Source of each device, by its number in the inventory."""
+    """Source of each device; the index is the device number."""
     shareable: int
-    """The set of devices that allow multiple allocations."""
+    """The set of devices that allow multiple allocations (``bitset``)."""
     charges: Mapping[DeviceKey, Amounts]
-    """Charge of each device of the usable pools that has one, on all nodes."""
+    """Counters that each device consumes, for the devices of usable pools on all nodes."""
 
     @property
     def has_invalid_pool(self) -> bool:
@@ -107,7 +109,7 @@ class Offer:
 
 
 def offer(slices: Sequence[Slice], node: Node, profile: Profile, interning: Interning) -> Offer:
-    """Return what a node can use. Raises AllocationError for an invalid node selector."""
+    """Return the pools that a node can use. Raises AllocationError for an invalid node selector."""
     pools = _gather(slices, node, profile)
     built, sources, charges = [], list[Source](), dict[DeviceKey, Amounts]()
     for pool in pools:
@@ -118,7 +120,7 @@ def offer(slices: Sequence[Slice], node: Node, profile: Profile, interning: Inte
             for spec in each.devices:
                 consumed = charge(spec) if "consumesCounters" in spec else _NOTHING
                 key = DeviceKey(*pool.key, spec["name"])
-                # Attributes and capacities stay with the source, which reads them when needed.
+                # Leave out attributes and capacities: ``Source`` reads them when needed.
                 devices.append(Device(key, _NOTHING, consumed, _NOTHING))
                 sources.append(Source(each, spec, interning))
                 if consumed:
@@ -136,7 +138,7 @@ def offer(slices: Sequence[Slice], node: Node, profile: Profile, interning: Inte
 
 def _gather(slices: Sequence[Slice], node: Node, profile: Profile) -> list[GatheredPool]:
     found: dict[PoolKey, list[Slice]] = {}
-    # Upstream reads the slices of the node first, then at those of several nodes.
+    # Upstream reads slices with the node's name first, then slices for several nodes.
     for local in (True, False):
         for each in slices:
             if (each.spec.get("nodeName") == node.name) == local and _is_for(each, node, profile):
@@ -144,7 +146,7 @@ def _gather(slices: Sequence[Slice], node: Node, profile: Profile) -> list[Gathe
     pools = [
         pool for key, own in found.items() if (pool := _pool(key, own, slices, profile)) is not None
     ]
-    # The stable variant does not sort pools: their order is random there.
+    # The ``stable`` variant does not sort pools. Its order is random, so any order is correct here.
     last = not profile.is_stable
     return sorted(pools, key=lambda pool: (last and pool.binds, pool.key))
 
@@ -172,7 +174,7 @@ def _is_for(each: Slice, node: Node, profile: Profile) -> bool:
 
 
 def _is_ignored(each: Slice, profile: Profile) -> bool:
-    """True for a slice with compatibility groups, which this version must not use."""
+    """True for a slice with compatibility groups if the version must not use such slices."""
     return (
         profile.knows_alpha_fields
         and not profile.has(Feature.COMPATIBILITY_GROUPS)

@@ -1,7 +1,7 @@
 """Differences between versions of the allocator: feature gates, quirks and variants.
 
-A quirk is a bug of the original allocator. Without a version, an allocator has none. A version
-enables the quirks that its last patch release has.
+A quirk is an upstream bug. Without a version, an allocator has no quirks. With a version, it has
+those of the version's last patch release.
 """
 
 from __future__ import annotations
@@ -13,30 +13,33 @@ import attrs
 
 
 class Quirk(enum.Enum):
-    """Bug of the original allocator; the value is the name for users."""
+    """Upstream bug. Its value is the name that users see."""
 
     STALE_LIST_MATCH = "stale-list-match"
-    """A list that an undone device narrowed stays narrow for matchAttribute (k/k#140300)."""
+    """Undoing a device does not restore the common values of matchAttribute (k/k#140300)."""
     KEPT_RESERVATIONS = "kept-reservations"
-    """Rejected and undone devices keep their counters reserved (k/k#140431, k/k#140436)."""
+    """A device that is rejected or undone keeps its counters reserved (k/k#140431, k/k#140436)."""
     SHARES_CHARGED_AGAIN = "shares-charged-again"
-    """A share without consumed capacity is charged to counters again (k/k#140433)."""
+    """A share without consumed capacity consumes counters a second time (k/k#140433)."""
     COUNTERS_BY_POOL_NAME = "counters-by-pool-name"
-    """Pools of two drivers with one name share their counters (k/k#140434)."""
+    """Pools with the same name share their counters, even if their drivers differ (k/k#140434)."""
     SHARES_WITHOUT_COUNTERS = "shares-without-counters"
-    """Allocated shares are not charged to counters (k/k#139034)."""
+    """Allocated shares do not consume counters (k/k#139034)."""
     ALL_WITH_COUNTERS = "all-with-counters"
-    """The allocator crashes if All selects a device that consumes counters (k/k#138885)."""
+    """``allocationMode: All`` crashes if it selects a device that consumes counters
+    (k/k#138885)."""
     DISTINCT_PER_REQUEST = "distinct-per-request"
-    """distinctAttribute remembers only the latest device of each request (k/k#140438)."""
+    """distinctAttribute compares only with the latest device of each request (k/k#140438)."""
     ALL_SKIPS_FULL = "all-skips-full"
-    """All leaves out shareable devices that are too full, instead of failing."""
+    """``allocationMode: All`` skips a shareable device without enough free capacity, and
+    succeeds."""
     CONFIG_PER_REQUEST = "config-per-request"
-    """A config of a claim is repeated for each of its requests, and its requests are kept."""
+    """A result repeats a claim's config for each of its requests, and the config keeps its
+    requests."""
 
 
 class Feature(enum.Enum):
-    """Feature gate that the allocator reads; the value is its name."""
+    """Feature gate of the allocator. Its value is the gate's name."""
 
     ADMIN_ACCESS = "DRAAdminAccess"
     BINDING_CONDITIONS = "DRADeviceBindingConditions"
@@ -54,39 +57,43 @@ class Feature(enum.Enum):
 _STABLE = frozenset(
     {Feature.ADMIN_ACCESS, Feature.PARTITIONABLE, Feature.PRIORITIZED_LIST, Feature.TAINTS}
 )
-"""Gates of the original's variant ``stable``. Any other gate selects a newer variant."""
+"""Gates that the variant ``stable`` supports. With any other gate, upstream uses a newer
+variant."""
 
 _DEFAULT_FEATURES = _STABLE | {Feature.BINDING_CONDITIONS, Feature.CONSUMABLE_CAPACITY}
 
 
 @attrs.frozen
 class Profile:
-    """Version of the allocator, its enabled feature gates, and its quirks."""
+    """Version of the allocator with its enabled feature gates and quirks."""
 
     version: str
     features: frozenset[Feature]
     quirks: frozenset[Quirk] = frozenset()
     error_names_device: bool = True
-    """True if the error of a selector names the device, and may have a hint (since 1.37)."""
+    """True if a selector's error names the device and may have a hint (since 1.37)."""
     limit_per_request: bool = True
     """True if the error for too many devices names the request (since 1.37)."""
     keeps_step_format: bool = True
-    """True if rounded amounts have the format of the step, not BinarySI (since 1.37)."""
+    """True if rounded amounts have the format of the step; False for BinarySI (until 1.36)."""
     knows_alpha_fields: bool = True
-    """True if derived attributes and compatibility groups are rejected, not ignored (since
-    1.37)."""
+    """True to reject derived attributes and compatibility groups (since 1.37); False to ignore
+    them."""
     counters_of_any_node: bool = False
-    """True if slices with counters belong to the pool on every node (until 1.36)."""
+    """True if slices with counters belong to their pool on every node (until 1.36)."""
 
     pools_of_node_only: bool = False
-    """True if only slices for the node count for a pool, slices have both counters and devices, and
-    devices of an incomplete pool are used (until 1.34)."""
+    """True for the pools of 1.34 and earlier.
+
+    Only the node's slices count for a pool. One slice can have counters and devices. The devices of
+    an incomplete pool are used.
+    """
     every_taint_counts: bool = False
-    """True if a taint with any effect must be tolerated (until 1.34)."""
+    """True if a request must tolerate taints with any effect (until 1.34)."""
     writes_tolerations: bool = True
-    """True if results have the tolerations of their request (not in 1.34)."""
+    """True if results contain the tolerations of their request (since 1.36)."""
     known_features: frozenset[Feature] = frozenset(Feature)
-    """Gates that can be enabled: those of 1.34 are only those that are not alpha there."""
+    """Gates that can be enabled. For 1.34, these are only beta and stable gates."""
 
     @classmethod
     def of(
@@ -96,11 +103,11 @@ class Profile:
         features: Iterable[str] | None = None,
         quirks: Iterable[str] | None = None,
     ) -> Profile:
-        """Return the profile of a version; None is the newest one.
+        """Return the profile of a version; None means the newest.
 
-        ``features``: names of the enabled gates; None is the defaults of the version.
-        ``quirks``: names of the enabled quirks; None is those of the version.
-        Raises ValueError for an unknown version or name.
+        ``features``: names of the enabled gates; None means the version's defaults. ``quirks``:
+        names of the enabled quirks; None means the version's quirks. Raises ValueError for an
+        unknown version or name.
         """
         found = _BY_VERSION.get(version or VERSIONS[-1])
         if found is None:
@@ -120,7 +127,7 @@ class Profile:
 
     @property
     def is_stable(self) -> bool:
-        """True if the original uses its variant ``stable``, which lacks newer features."""
+        """True if upstream uses its variant ``stable``, which lacks newer features."""
         return self.features <= _STABLE
 
 
@@ -163,7 +170,7 @@ _BY_VERSION = {
     )
 }
 VERSIONS = tuple(_BY_VERSION)
-"""Versions whose allocator is known, oldest first."""
+"""Supported versions, oldest first."""
 
 
 def _feature(name: str) -> Feature:

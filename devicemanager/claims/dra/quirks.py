@@ -1,4 +1,4 @@
-"""Constraints with the bugs of the original; see ``profile.Quirk``."""
+"""Constraints with upstream's bugs (``profile.Quirk``)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from devicemanager.claims.core.device_order import Values, are_distinct
 
 @attrs.define(eq=False)
 class StaleMatch:
-    """``Match`` that does not restore the common values when a device is removed."""
+    """``Match`` with ``STALE_LIST_MATCH``: ``remove`` does not restore the common values."""
 
     values: Callable[[int], Values | None]
     common: Values = frozenset()
     count: int = 0
 
     def add(self, request: int, number: int) -> bool:
-        """Add a device that has a common value with all devices so far."""
+        """Add a device if it shares a value with all devices so far. Return False if it does
+        not."""
         values = self.values(number)
         if values is None:
             return False
@@ -31,20 +32,20 @@ class StaleMatch:
         return True
 
     def remove(self, request: int, number: int) -> None:
-        """Forget the device, but not its values."""
+        """Undo ``add``, but keep the narrowed values."""
         self.count -= 1
 
 
 @attrs.define(eq=False)
 class DistinctPerRequest:
-    """``Distinct`` that knows only the latest device of each request."""
+    """``Distinct`` with ``DISTINCT_PER_REQUEST``: it compares only each request's latest device."""
 
     values: Callable[[int], Values | None]
     latest: dict[int, Values] = attrs.field(factory=dict)
     count: int = 0
 
     def add(self, request: int, number: int) -> bool:
-        """Add a device whose values differ from the known ones."""
+        """Add a device if its values differ from those of each request's latest device."""
         values = self.values(number)
         if values is None:
             return False
@@ -55,6 +56,6 @@ class DistinctPerRequest:
         return True
 
     def remove(self, request: int, number: int) -> None:
-        """Forget the latest device of the request."""
+        """Remove the request's latest device."""
         self.latest.pop(request, None)
         self.count -= 1

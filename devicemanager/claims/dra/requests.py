@@ -1,8 +1,8 @@
-"""Requests of claims as input of the search (``validateDeviceRequest``, v1.37).
+"""Translate the requests of claims for the search (``validateDeviceRequest``, v1.37).
 
-In:  the claims of one call, the device classes, and what a node offers.
-Out: a ``CallRequests``: for each claim its requests, with options for ``core.device_order``; or
-     AllocationError for a claim that cannot be allocated as written.
+In:  the claims of one call, the device classes, and the pools that a node can use.
+Out: for each claim its requests, with options for ``core.device_order``; or AllocationError for a
+     claim that can never be allocated as written.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _VALUE_TYPES = {"int": "ints", "bool": "bools", "string": "strings", "version": 
 
 @attrs.frozen(eq=False)
 class RequestOption:
-    """One request, or one subrequest of a prioritized list."""
+    """A request, or a subrequest of a prioritized list (``firstAvailable``)."""
 
     name: str
-    """``request``, or ``request/subrequest``."""
+    """Name in results: ``request`` or ``request/subrequest``."""
     spec: Object
     device_class: Object
     option: Option
     candidate: Candidate
-    """The checks of devices."""
+    """Checks of devices for this option."""
 
     @property
     def class_name(self) -> str:
@@ -64,7 +64,7 @@ class RequestOption:
 
 @attrs.frozen(eq=False)
 class ClaimRequests:
-    """One claim with its requests."""
+    """A claim with its requests."""
 
     claim: Object
     requests: tuple[tuple[RequestOption, ...], ...]
@@ -84,12 +84,12 @@ class Call:
     steps: StepBudget
 
     def claims(self, claims: Sequence[Object]) -> tuple[ClaimRequests, ...]:
-        """Translate claims. Raises AllocationError, for the first error in the original's order."""
+        """Translate claims. Raises AllocationError for the error that upstream finds first."""
         return tuple([_Reader(self, claim).read() for claim in claims])
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """How amounts are computed."""
+        """Rules for computing amounts."""
         return Arithmetic(
             self.profile.has(Feature.FRACTIONAL_RANGE), not self.profile.keeps_step_format
         )
@@ -103,7 +103,7 @@ def key_of(claim: Object) -> str:
 
 
 class _Reader:
-    """Reader of one claim."""
+    """Translate one claim."""
 
     def __init__(self, call: Call, claim: Object) -> None:
         self._call = call
@@ -170,7 +170,7 @@ class _Reader:
                 raise AllocationError(f"claim {self._key}, subrequest {each['name']}: {text}")
 
     def _option(self, name: str, spec: Object, full: str, parent: str) -> RequestOption:
-        """Read a request or subrequest; ``full`` is its name in results."""
+        """Translate a request or subrequest. ``full`` is its name in results."""
         profile = self._call.profile
         if spec.get("derivedAttributes") and profile.knows_alpha_fields:
             raise self._fault(
@@ -228,7 +228,7 @@ class _Reader:
         return found
 
     def _every(self, name: str, candidate: Candidate) -> tuple[int, ...] | None:
-        """Return all candidates if the request asks for all devices, else None."""
+        """Return all candidates for ``allocationMode: All``; else None."""
         mode = candidate.spec.get("allocationMode", "")
         if mode == "ExactCount":
             return None
@@ -237,7 +237,8 @@ class _Reader:
         for pool in self._call.offer.pools:
             if not pool.is_usable:
                 state = "being updated" if pool.is_incomplete else "invalid"
-                # Devices of earlier pools are checked first, and their errors reported.
+                # Check the devices of earlier pools first, because upstream reports their errors
+                # first.
                 self._all_of_pools(candidate, before=pool.key)
                 raise self._fault(
                     name,
@@ -286,9 +287,9 @@ def _selectors(owner: str, spec: Object) -> Iterator[Selector]:
 
 
 def _attribute(source: Source, name: str, has_lists: bool) -> Values | None:
-    """Return the values of an attribute that a constraint names; None if the device lacks it.
+    """Return a device's values of an attribute; None if the device lacks it.
 
-    An unknown type, or a list while lists are disabled, gives no values.
+    The result is empty for an unknown type, and for a list while list attributes are disabled.
     """
     attributes = source.device.get("attributes") or {}
     value: Mapping[str, Any] | None = attributes.get(name)
@@ -309,18 +310,19 @@ def _attribute(source: Source, name: str, has_lists: bool) -> Values | None:
 
 @attrs.frozen(eq=False)
 class Candidate:
-    """Checks of devices for one request or subrequest."""
+    """Checks of devices for one request or subrequest. Devices are given by number."""
 
     call: Call
     spec: Object
     selectors: tuple[Selector, ...]
     where: str
-    """Claim and request, for messages."""
+    """Claim and request, as error messages name them."""
     _consumed: dict[int, dict[str, Amount] | None] = attrs.field(factory=dict)
     _amounts: dict[int, Amounts] = attrs.field(factory=dict)
 
     def accepts(self, number: int) -> bool:
-        """True if a device matches, is on the node, and its policies allow the amounts."""
+        """True if a device matches the selectors, the node can use it, and its policies allow the
+        amounts."""
         source = self.call.offer.sources[number]
         if not self._is_selectable(source):
             return False
@@ -328,7 +330,7 @@ class Candidate:
         return self._has_capacity(source, name)
 
     def is_one_of_all(self, number: int) -> bool:
-        """True if a device belongs to all devices of the request."""
+        """True if ``allocationMode: All`` includes a device."""
         source = self.call.offer.sources[number]
         if not self._is_selectable(source):
             return False
@@ -381,7 +383,7 @@ class Candidate:
         return self._consumed[key]
 
     def consumes(self, number: int) -> Amounts:
-        """Return what the request consumes of each capacity, in nano-units."""
+        """Return the amount that the request consumes of each capacity, in nano-units."""
         if not self.call.profile.has(Feature.CONSUMABLE_CAPACITY):
             return {}
         source = self.call.offer.sources[number]
@@ -392,7 +394,7 @@ class Candidate:
         return self._amounts[key]
 
     def consumes_as_one_of_all(self, number: int) -> Amounts:
-        """Return the same for one of all devices of the request."""
+        """Return the same for a request with ``allocationMode: All``."""
         crashes = Quirk.ALL_WITH_COUNTERS in self.call.profile.quirks
         if crashes and self.call.offer.inventory.devices[number].charge:
             raise AllocationError(
@@ -401,7 +403,7 @@ class Candidate:
         return self.consumes(number)
 
     def permits(self, number: int) -> bool:
-        """True if the gates and the tolerations of the request permit to use a device."""
+        """True if the feature gates and the request's tolerations permit using a device."""
         profile, source = self.call.profile, self.call.offer.sources[number]
         device = source.device
         if device.get("consumesCounters") and not profile.has(Feature.PARTITIONABLE):
@@ -420,7 +422,7 @@ class Candidate:
 
 
 def _uses_node_operations(profile: Profile) -> bool:
-    """True if the variant of the original reads ``skipNodeOperations`` (``experimental``)."""
+    """True if upstream's variant reads ``skipNodeOperations`` (``experimental``)."""
     return bool(
         profile.features
         & {

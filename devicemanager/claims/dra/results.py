@@ -1,4 +1,4 @@
-"""AllocationResults: the answer of the search as ``status.allocation`` of a claim (v1.37)."""
+"""Convert the devices that the search found to AllocationResults (``status.allocation``, v1.37)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from devicemanager.claims.dra.requests import ClaimRequests, RequestOption
 from devicemanager.claims.dra.slices import Object
 
 AllocationResult = Mapping[str, Any]
-"""``AllocationResult`` of resource.k8s.io/v1, as JSON, without ``allocationTimestamp``."""
+"""``AllocationResult`` of resource.k8s.io/v1 as JSON, without ``allocationTimestamp``."""
 
 
 @attrs.frozen(eq=False)
 class Writer:
-    """Writer of the results of one call."""
+    """Create the results of one call."""
 
     profile: Profile
     node: Node
     offer: Offer
     new_share_id: Callable[[], str]
-    """Returns the ID of the next share."""
+    """Function that returns the ID for a new share."""
 
     def result(self, claim: ClaimRequests, picks: Sequence[Pick]) -> AllocationResult:
         """Return the result of one claim. Raises AllocationError."""
@@ -95,7 +95,7 @@ class Writer:
                 yield _config("FromClaim", config, list(wanted))
 
     def _node_selector(self, claim: ClaimRequests, picks: Iterable[Pick]) -> dict[str, Any] | None:
-        """Return the nodes that can use the devices; None for all nodes."""
+        """Return a node selector for all nodes that can use the devices; None for any node."""
         fields: list[Object] = []
         labels: list[Object] = []
         for pick in picks:
@@ -146,18 +146,19 @@ def _is_same(one: Object, other: Object) -> bool:
 
 
 def _chosen(claim: ClaimRequests, picks: Iterable[Pick]) -> list[RequestOption]:
-    """Return the chosen option of each request; the first option if a request has no devices."""
+    """Return the chosen option of each request; for a request without devices, its first option."""
     options = {pick.request: pick.option for pick in picks}
     return [found[options.get(number, 0)] for number, found in enumerate(claim.requests)]
 
 
 def _names(option: RequestOption) -> tuple[str, str]:
-    """Return the names of the request and of the option."""
+    """Return the names that a config can use for an option: ``request`` and
+    ``request/subrequest``."""
     return option.name.partition("/")[0], option.name
 
 
 def _class_configs(chosen: Iterable[RequestOption]) -> list[dict[str, Any]]:
-    """Return the configs of each class once, with the requests that use the class."""
+    """Return the configs of each class once, with all requests that use the class."""
     found: dict[str, list[dict[str, Any]]] = {}
     for option in chosen:
         name = option.class_name
@@ -178,7 +179,7 @@ def _config(source: str, config: Object, requests: list[str]) -> dict[str, Any]:
 
 
 def _for_all(config: dict[str, Any], chosen: Iterable[RequestOption]) -> dict[str, Any]:
-    """Remove the requests of a config that applies to all requests."""
+    """If a config applies to all requests, remove its list of requests."""
     wanted = {*config.get("requests", ())}
     if all({*_names(each)} & wanted for each in chosen):
         config.pop("requests", None)

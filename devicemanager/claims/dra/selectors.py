@@ -1,4 +1,4 @@
-"""CEL selectors on devices: each is evaluated once for all devices with equal properties."""
+"""Evaluate CEL selectors, once for all devices with equal properties."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ _HINT = (
 )
 
 _RELEASES = {"1.34": Release.V1_36, "1.36": Release.V1_36}
-"""Release of the CEL environment by version of the allocator; others have the newest one."""
+"""Release of the CEL environment by allocator version. Other versions use the newest release."""
 _STEPS = 4
-"""Steps of the call's budget that the shortest evaluation costs."""
+"""Steps that every evaluation takes from the call's budget."""
 _UNITS = 4
-"""Cost units of an evaluation that cost one step of the call's budget."""
+"""Cost units per additional step."""
 
 _Key = tuple[str, int, bool]
-"""Driver, identity of the facts of a device, and whether claims can share it."""
+"""Driver, ``id`` of the device's facts, and True if claims can share the device."""
 
 
 @attrs.frozen
 class Selector:
-    """One CEL selector of a class or a claim."""
+    """CEL selector of a class or claim."""
 
     owner: str
-    """``class C`` or ``claim NS/NAME``."""
+    """``class NAME`` or ``claim NAMESPACE/NAME``."""
     index: int
     expression: str
 
 
 class Selectors:
-    """Evaluator of selectors, with a cache of results."""
+    """Evaluate selectors and cache the results."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -65,7 +65,7 @@ class Selectors:
     def match(self, selectors: Iterable[Selector], source: Source, steps: StepBudget) -> bool:
         """True if a device satisfies all selectors.
 
-        Raises AllocationError for a selector that does not compile, or fails on this device.
+        Raises AllocationError if a selector does not compile, or fails for this device.
         """
         return all(self._matches(each, source, steps) for each in selectors)
 
@@ -93,9 +93,10 @@ class Selectors:
         return device
 
     def _evaluate(self, expression: str, device: Device, steps: StepBudget) -> bool | str:
-        """Return the result of an expression, or the error.
+        """Return the result of an expression, or its error as text.
 
-        Devices that differ only in attributes that the expression does not read have one result.
+        Devices that differ only in attributes that the expression does not read share one
+        result.
         """
         try:
             selector = compile_selector(expression, features=self._features)
@@ -126,6 +127,6 @@ def _answer(selector: DraSelector, device: Device, steps: StepBudget) -> bool | 
 
 
 def _attribute(value: Object) -> Attribute:
-    """Read an attribute, which has exactly one field of a known type."""
+    """Convert an attribute. Raises AllocationError unless it has one field of a known type."""
     kind, found = next(iter(value.items()), ("", ""))
     return Attribute(kind, tuple(found) if isinstance(found, list) else found)

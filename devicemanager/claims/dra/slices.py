@@ -1,7 +1,7 @@
-"""ResourceSlices as the allocator reads them: pools, devices, counters.
+"""ResourceSlices: their pools, devices and counters.
 
-Only the parts that every allocation needs are read at once. A node can have thousands of devices,
-so the rest is read from a device's JSON when the search reaches it.
+A node can have thousands of devices. Therefore only the parts that every allocation needs are
+parsed at once. The rest of a device is parsed when the search reaches it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from devicemanager.claims.dra.errors import AllocationError
 from devicemanager.core.quantity import parse_quantity
 
 Object = Mapping[str, Any]
-"""Object of the API, as JSON."""
+"""API object as JSON."""
 
 
 @attrs.frozen(eq=False)
@@ -28,7 +28,7 @@ class Slice:
     pool: PoolKey
     generation: int
     count: int
-    """Number of slices of the pool, as the driver states it."""
+    """Number of slices of the pool, as stated by the driver."""
     spec: Object
 
     @classmethod
@@ -53,7 +53,7 @@ class Slice:
 
     @property
     def devices(self) -> Iterable[Object]:
-        """The devices in the published order."""
+        """The devices, in the published order."""
         return self.spec.get("devices") or ()
 
     @property
@@ -63,7 +63,7 @@ class Slice:
 
     @property
     def chooses_per_device(self) -> bool:
-        """True if each device has its own choice of nodes."""
+        """True if each device selects its own nodes (``perDeviceNodeSelection``)."""
         return bool(self.spec.get("perDeviceNodeSelection"))
 
     @property
@@ -82,7 +82,7 @@ class Slice:
 
 
 def charge(device: Object) -> dict[str, int]:
-    """Return what a device consumes of each counter while in use, as ``set/counter``."""
+    """Return the counters that a device consumes while it is in use, by ``set/counter``."""
     found: dict[str, int] = {}
     for consumed in device.get("consumesCounters") or ():
         for name, counter in consumed["counters"].items():
@@ -92,7 +92,7 @@ def charge(device: Object) -> dict[str, int]:
 
 
 def budget(counter_sets: Iterable[Object]) -> dict[str, int]:
-    """Return the value of each counter, as ``set/counter``."""
+    """Return the value of each counter, by ``set/counter``."""
     return {
         f"{each['name']}/{name}": parse_quantity(str(counter["value"]))
         for each in counter_sets
@@ -102,18 +102,18 @@ def budget(counter_sets: Iterable[Object]) -> dict[str, int]:
 
 @attrs.frozen(eq=False)
 class Facts:
-    """Attributes and capacities that many devices have in common."""
+    """Attributes and capacities of a device. Devices with equal ones share an object."""
 
     attributes: Object
     raw_capacity: Object
     capacities: Mapping[str, Capacity]
-    """By name; read from ``raw_capacity``."""
+    """Capacities by name, parsed from ``raw_capacity``."""
     totals: Amounts
-    """Value of each capacity in nano-units."""
+    """Capacities by name, in nano-units."""
 
 
 class Interning:
-    """Facts of devices: one object for all devices with equal attributes and capacities."""
+    """Cache of facts: one object for all devices with equal attributes and capacities."""
 
     def __init__(self) -> None:
         self._attributes: dict[str, Object] = {}
@@ -122,8 +122,8 @@ class Interning:
 
     def facts(self, device: Object) -> Facts:
         """Return the facts of a device. Raises ValueError for a malformed quantity."""
-        # The text of equal JSON is equal if the keys have the same order, as those of one driver
-        # have. A different order costs a second object, and changes no result.
+        # Compare by JSON text. The devices of one driver have their keys in the same order, so
+        # equal devices have equal texts. Another order only creates a second object.
         attributes = device.get("attributes") or {}
         attributes = self._attributes.setdefault(repr(attributes), attributes)
         raw = device.get("capacity") or {}
@@ -141,5 +141,5 @@ class Interning:
 
 
 def shared_amounts(consumed: Object) -> Amounts:
-    """Return the consumed capacity of a share in nano-units."""
+    """Return the consumed capacity of a share by name, in nano-units."""
     return {name: parse_quantity(str(text)) for name, text in consumed.items()}

@@ -14,7 +14,8 @@ def are_tolerated(
 ) -> bool:
     """True if no taint prevents the allocation.
 
-    ``every``: taints with other effects prevent it, too; otherwise they are ignored.
+    ``every``: True if taints with any effect prevent it; False to check only NoSchedule and
+    NoExecute.
     """
     return all(
         any(tolerates(each, taint) for each in tolerations)
@@ -24,7 +25,7 @@ def are_tolerated(
 
 
 def tolerates(toleration: Object, taint: Object) -> bool:
-    """True if a toleration matches a taint. An empty effect or key matches all."""
+    """True if a toleration matches a taint. An empty key or effect matches any."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):

@@ -3,18 +3,18 @@
 Theory of operation. Before a pod's sandbox is created, its ResourceClaims are prepared by the
 drivers of their devices. After its containers have stopped, they are unprepared. ``prepare`` and
 ``unprepare`` are generators, like the allocator: they yield an effect (``effects``) and get its
-answer. The caller holds its lock while a generator runs, and releases it while it carries out an
+result. The caller holds its lock while a generator runs, and releases it while it carries out an
 effect.
 
 In:   a pod's claims (``model.PodClaims``), the claims of the node (``cache.ClaimCache``), the
       registered drivers (``drivers.Drivers``), a version's rules (``rules.DraRules``).
-Out:  effects; changes of the cache and of the drivers; a container's CDI devices and PodResources
-      data (``containers``); health (``health``); ``errors.DraError`` with the kubelet's text.
+Out:  effects; changes in the cache and the drivers; a container's CDI devices and PodResources
+      data (``containers``); health (``health``); ``errors.DraError`` with the kubelet's message.
 
 Invariants:
 
-* The same input leads to the same effects in the same order. Where the kubelet goes through a Go
-  map, the order is sorted: drivers by name, claims by namespace and name.
+* The same input leads to the same effects in the same order. Where the kubelet
+  iterates over a Go map, the order is sorted: drivers by name, claims by namespace and name.
 * Objects in the cache are immutable; a change replaces them. So an effect that carries them stays
   valid while other generators run.
 * Time is a number of seconds, passed in by the caller.

@@ -1,4 +1,4 @@
-"""The claims that a node holds (``claimInfoCache``, pkg/kubelet/cm/dra/claiminfo.go)."""
+"""The claims of a node in memory (``claimInfoCache``, pkg/kubelet/cm/dra/claiminfo.go)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from devicemanager.core.dra.model import ClaimInfo, ClaimKey
 
 
 class ClaimCache:
-    """The claims of a node by namespace and name. Not thread-safe: the caller has the lock."""
+    """The claims of a node by namespace and name. Not thread-safe: the caller holds the lock."""
 
     def __init__(self, claims: Iterable[ClaimInfo] = ()) -> None:
-        """``claims`` are those of the state file; of two with one name, the last one counts."""
+        """``claims``: those of the state file. Of several claims with one name, the last counts."""
         self._claims: dict[ClaimKey, ClaimInfo] = {}
-        # Sorted. Both indexes keep the cost of a change independent of the number of claims.
+        # Sorted. With the two indexes, the cost of a change does not depend on the number of
+        # claims.
         self._keys: list[ClaimKey] = []
         self._of_pods: dict[str, set[ClaimKey]] = {}
         self._preparing: dict[ClaimKey, object] = {}
@@ -36,7 +37,7 @@ class ClaimCache:
         return self._claims.get(key)
 
     def put(self, claim: ClaimInfo) -> ClaimInfo:
-        """Add the claim, or replace the one with its name. Return it."""
+        """Add the claim, or replace the claim with its name. Return it."""
         key = claim.key
         held = self._claims.get(key)
         if held is None:
@@ -73,21 +74,21 @@ class ClaimCache:
         return tuple(self._claims[key] for key in sorted(self._of_pods.get(uid, ())))
 
     def might_need_unprepare(self, uid: str) -> bool:
-        """True if a claim names the pod (``PodMightNeedToUnprepareResources``, manager.go)."""
+        """True if a claim refers to the pod (``PodMightNeedToUnprepareResources``, manager.go)."""
         return uid in self._of_pods
 
-    # Claims that a generator prepares at the moment, with the generator's token.
+    # Claims that a generator is preparing now, with the generator's token.
 
     def is_preparing(self, key: ClaimKey) -> bool:
-        """True while a pod prepares the claim; always false with quirk Q37."""
+        """True while a pod prepares the claim; always False with quirk Q37."""
         return key in self._preparing
 
     def begin_preparing(self, keys: Iterable[ClaimKey], token: object) -> None:
-        """Note that the generator with ``token`` prepares the claims."""
+        """Record that the generator with ``token`` prepares the claims."""
         self._preparing.update(dict.fromkeys(keys, token))
 
     def end_preparing(self, token: object) -> None:
-        """Note that the generator with ``token`` no longer prepares claims."""
+        """Record that the generator with ``token`` no longer prepares claims."""
         self._preparing = {key: each for key, each in self._preparing.items() if each is not token}
 
 

@@ -1,4 +1,4 @@
-"""Calls to drivers: the claims of each call, and whether the response is complete."""
+"""Calls to drivers: the claims in each call, and the check of the response."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from devicemanager.core.dra.model import ClaimInfo, ClaimRef, DriverName
 from devicemanager.core.dra.rules import DraRules
 
 Target = Instance | DriverName
-"""An instance, or a driver whose instance is looked up right before the call."""
+"""An instance; or a driver, whose newest instance is looked up directly before the call."""
 Batches = dict[Target, list[ClaimInfo]]
-"""Map of a target to the claims that it is called with."""
+"""Claims of each call, by target."""
 
 
 class _Result(Protocol):
@@ -36,7 +36,7 @@ def calls_of(
 ) -> Iterator[tuple[Instance, list[ClaimInfo]]]:
     """Iterate over the calls, sorted by driver.
 
-    Raises DraError when it reaches a driver without an instance; ``wording`` has the placeholders
+    Raises DraError at a driver without an instance. ``wording``: its message, with the placeholders
     ``driver`` and ``error``.
     """
     for target in sorted(batches, key=_driver_of):
@@ -61,7 +61,7 @@ def checked_entries(
 ) -> Iterator[tuple[ClaimRef, _R]]:
     """Iterate over the entries of the response in the order of the request.
 
-    Raises DraError when it reaches an entry with an error, or for a claim that was not requested.
+    Raises DraError at an entry with an error, and at a claim that was not requested.
     """
     by_uid = {ref.uid: ref for ref in asked}
     known = [uid for uid in by_uid if uid in answer]

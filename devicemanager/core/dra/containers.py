@@ -1,4 +1,4 @@
-"""Claims of a container: its CDI devices, and what PodResources and the pod's status report."""
+"""CDI devices of a container, and its claims as PodResources and the pod's status show them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class _Use(NamedTuple):
 
     claim: str
     request: str | None
-    """Empty for all requests; None if the claim must be there, but gives no devices."""
+    """Name of the request; empty for all requests. None: the claim must exist, but gives no
+    devices."""
     extended: bool = False
     """True for the claim of the pod's extended resources."""
 
@@ -51,7 +52,7 @@ class ClaimDevice:
 
 @attrs.frozen
 class ClaimDevices:
-    """A claim of a container, as PodResources reports it: all of its devices."""
+    """A claim of a container with all its devices, as PodResources reports it."""
 
     namespace: str
     name: str
@@ -72,8 +73,8 @@ def container_cdi(
 ) -> tuple[str, ...]:
     """Return the CDI devices that a container gets, in order and with repeats (``GetResources``).
 
-    Whether the claims are prepared is not checked. Raises DraError for a claim that the cache does
-    not have, and for a claim of the pod that does not exist yet.
+    The claims need not be prepared. Raises DraError for a claim that is not in the cache, and for a
+    claim of the pod that does not exist yet.
     """
 
     wording = rules.wording
@@ -91,7 +92,7 @@ def container_cdi(
 
 
 def _gathered(uses: Iterable[_Use]) -> Iterator[_Use]:
-    """Iterate over the uses, with those of one claim together."""
+    """Yield the uses grouped by claim, in the order of their first use."""
     by_claim: dict[str, list[_Use]] = {}
     for use in uses:
         by_claim.setdefault(use.claim, []).append(use)
@@ -101,10 +102,11 @@ def _gathered(uses: Iterable[_Use]) -> Iterator[_Use]:
 def dynamic_resources(
     pod: PodClaims, container: str, cache: ClaimCache, rules: DraRules
 ) -> tuple[ClaimDevices, ...]:
-    """Return what PodResources lists for a container: all devices of each claim, not only those of
-    the container's requests (``GetContainerClaimInfos``).
+    """Return the claims of a container as PodResources lists them (``GetContainerClaimInfos``).
 
-    Raises DraError like ``container_cdi``; the kubelet then lists no claim for the container.
+    A claim has all its devices, not only those of the container's requests.
+
+    Raises DraError like ``container_cdi``. The kubelet then lists no claim for the container.
     """
 
     spec = _container(pod, container)
@@ -133,7 +135,7 @@ def _listed(claim: ClaimInfo, rules: DraRules) -> ClaimDevices:
     cdi: tuple[str, ...] = ()
     last = ""
     for driver, device in _devices(claim):
-        # Q26: the list of CDI devices is carried from device to device of a driver.
+        # Q26: a device also has the CDI devices of the same driver's preceding devices.
         grown = cdi if "Q26" in rules.quirks and driver == last else ()
         cdi, last = grown + (device.cdi or ()), driver
         listed.append(ClaimDevice(driver, device.pool, device.device, cdi, device.share_id))
@@ -143,11 +145,11 @@ def _listed(claim: ClaimInfo, rules: DraRules) -> ClaimDevices:
 def claims_status(
     pod: PodClaims, cache: ClaimCache, health: HealthCache, rules: DraRules, now: float
 ) -> Mapping[str, Mapping[str, Sequence[ClaimDeviceHealth]]]:
-    """Return ``allocatedResourcesStatus`` by container: map of ``claim:<name>`` or
-    ``claim:<name>/<request>`` to the health of its devices (``UpdateAllocatedResourcesStatus``).
+    """Return ``allocatedResourcesStatus`` by container (``UpdateAllocatedResourcesStatus``).
 
-    Init containers and the claims of extended resources have none. A device is named by its first
-    CDI device, and a name occurs once. Empty if the kubelet does not watch health.
+    Keys are ``claim:<name>`` or ``claim:<name>/<request>``, values the health of the devices. Init
+    containers and claims of extended resources are omitted. A device has the name of its first CDI
+    device. Each name occurs once. The result is empty if the kubelet does not watch health.
     """
     found: dict[str, dict[str, Sequence[ClaimDeviceHealth]]] = {}
     if not rules.behaviour.dra_health:
@@ -187,8 +189,10 @@ def _container(pod: PodClaims, name: str) -> ContainerClaims | None:
 
 
 def _uses(pod: PodClaims, container: str, rules: DraRules) -> Iterator[_Use]:
-    """Iterate over the claims that a container uses: in the order of the pod's spec, then that of
-    the container; the claim of extended resources last."""
+    """Iterate over the claims that a container uses.
+
+    Order: the pod's spec, then the container's spec, then the claim of extended resources.
+    """
     gathers = rules.behaviour.dra_gathers_requests
     spec = _container(pod, container)
     if spec is None:
@@ -225,7 +229,7 @@ def _extended_requests(
 
 
 def _held(cache: ClaimCache, pod: PodClaims, name: str, missing: str) -> ClaimInfo:
-    """Return the claim; raise DraError with the text ``missing`` if the cache lacks it."""
+    """Return the claim from the cache. Raises DraError with the message ``missing`` without it."""
     claim = cache.get(ClaimKey(pod.namespace, name))
     if claim is None:
         raise DraError(missing.format(claim=name, namespace=pod.namespace))

@@ -3,8 +3,8 @@
 Follows ``DRAPluginManager`` (pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, v1.36).
 """
 
-# A driver's ResourceSlices are deleted ("wiped") when none of its instances is usable for 30
-# seconds. The time starts with the first loss. An instance that never connected is not usable.
+# A driver's ResourceSlices are deleted ("wiped") if none of its instances is usable for 30 seconds
+# after it lost an instance. An instance that never connected is not usable.
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from devicemanager.core.dra.rules import DraRules
 from devicemanager.core.versions.table import WipeRule
 
 WIPE_DELAY = 30.0
-"""Seconds until the slices of a driver without usable instance are deleted."""
+"""Seconds until the slices of a driver without a usable instance are deleted."""
 
 _SERVICE_OF = {
     "v1.DRAPlugin": "v1",
@@ -39,14 +39,15 @@ class Instance:
     endpoint: str
     """Absolute path of the service socket."""
     service: str
-    """The service that is called: ``v1``, ``v1beta1`` or ``v1alpha4``."""
+    """Service version that the kubelet calls: ``v1``, ``v1beta1`` or ``v1alpha4``."""
     health_service: str | None
-    """The health service that is called: ``v1``, ``v1alpha1``, or None."""
+    """Health service version that the kubelet calls: ``v1``, ``v1alpha1``, or None."""
     connected: bool = False
 
 
 class Drivers:
-    """All registered instances. Not thread-safe: the caller has the lock. Times are seconds."""
+    """All registered instances. Not thread-safe: the caller holds the lock. Times are in
+    seconds."""
 
     def __init__(self, rules: DraRules) -> None:
         self._rules = rules
@@ -55,11 +56,11 @@ class Drivers:
         self._wipe_at: dict[DriverName, float] = {}
 
     def __iter__(self) -> Iterator[Instance]:
-        """Iterate over all instances, by driver and age."""
+        """Iterate over all instances, by driver, oldest first."""
         return (each for name in sorted(self._instances) for each in self._instances[name])
 
     def validate(self, driver: DriverName, endpoint: str, services: Sequence[str]) -> str:
-        """Return the service to call: ``v1``, ``v1beta1`` or ``v1alpha4``.
+        """Return the service version to call: ``v1``, ``v1beta1`` or ``v1alpha4``.
 
         Raises RegistrationRefused, with stage ``validate``, if the kubelet supports none.
         """
@@ -70,8 +71,8 @@ class Drivers:
     ) -> Instance:
         """Register an instance and return it; the caller then connects to it.
 
-        Raises RegistrationRefused, with stage ``register``, for services that ``validate`` refuses
-        and for an endpoint that the driver has registered already.
+        Raises RegistrationRefused, with stage ``register``, for services that ``validate`` rejects
+        and for an endpoint that the driver has already registered.
         """
         service = self._service(driver, endpoint, services, "register")
         instances = self._instances.setdefault(driver, [])
@@ -95,8 +96,8 @@ class Drivers:
     def deregister(self, driver: DriverName, endpoint: str, now: float) -> Instance | None:
         """Remove an instance and return it; None if it is not registered."""
         instances = self._instances.get(driver, [])
-        # Before v1.33, a kubelet compares only the name: the end of an old instance removes the
-        # new one.
+        # Before v1.33, the kubelet compares only the driver's name. The end of an old instance then
+        # removes the new one.
         by_name = not self._rules.behaviour.dra_several_instances
         for instance in instances:
             if by_name or instance.endpoint == endpoint:
@@ -108,7 +109,7 @@ class Drivers:
         return None
 
     def set_connected(self, instance: InstanceId, connected: bool, now: float) -> None:
-        """Note that the connection to an instance was made or lost."""
+        """Record that the connection to an instance was established or lost."""
         for each in self:
             if each.id == instance:
                 each.connected = connected
@@ -119,7 +120,7 @@ class Drivers:
         return next((each for each in self if each.id == instance), None)
 
     def lookup(self, driver: DriverName) -> Instance:
-        """Return the instance to call: the newest connected one, else the newest one (``get``).
+        """Return the instance to call: the newest connected one, or else the newest (``get``).
 
         Raises DraError if none is registered.
         """
@@ -134,11 +135,12 @@ class Drivers:
     # Wiping of ResourceSlices.
 
     def next_wipe(self) -> float | None:
-        """Return the time at which ``due_wipes`` next has a driver; None if it has none."""
+        """Return the time of the next deletion of slices; None if no driver waits for one."""
         return min(self._wipe_at.values(), default=None)
 
     def due_wipes(self, now: float) -> list[DriverName]:
-        """Return the drivers whose ResourceSlices must be deleted now, each one once."""
+        """Return the drivers whose ResourceSlices must be deleted now. Each is returned only
+        once."""
         due = sorted(name for name, at in self._wipe_at.items() if at <= now)
         for name in due:
             del self._wipe_at[name]
@@ -147,7 +149,7 @@ class Drivers:
     def _update_wipe(self, driver: DriverName, now: float) -> None:
         rule = self._rules.behaviour.dra_wipe
         instances = self._instances.get(driver, [])
-        # Before 1.34, an instance counts as usable while it is registered.
+        # Before 1.34, a registered instance counts as usable.
         connected = rule is not WipeRule.DISCONNECTED or any(each.connected for each in instances)
         if instances and connected:
             self._wipe_at.pop(driver, None)

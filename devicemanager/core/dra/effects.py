@@ -1,17 +1,15 @@
-"""What the DRA manager's generators need from their caller: the effects and their answers.
+"""Effects: requests of the DRA manager's generators to their caller.
 
 The caller runs a generator under its lock and carries out each effect without the lock:
 
-| effect | sent into the generator | or thrown into it |
-|---|---|---|
-| ``FetchClaim`` | ``ResourceClaim`` | ``ClaimFetchError`` |
-| ``CallDriver`` for prepare | map of uid to ``PrepareResult`` | ``RpcError`` |
-| ``CallDriver`` for unprepare | map of uid to ``UnprepareResult`` | ``RpcError`` |
-| ``WriteState`` | None | ``StateWriteError`` |
-| ``AwaitClaims`` | None, once ``ClaimCache.is_preparing`` is false for all of its claims | - |
+| effect | sent into the generator | or thrown into it | |---|---|---| | ``FetchClaim`` |
+``ResourceClaim`` | ``ClaimFetchError`` | | ``CallDriver`` for prepare | map of uid to
+``PrepareResult`` | ``RpcError`` | | ``CallDriver`` for unprepare | map of uid to
+``UnprepareResult`` | ``RpcError`` | | ``WriteState`` | None | ``StateWriteError`` | |
+``AwaitClaims`` | None, once ``ClaimCache.is_preparing`` is false for all of its claims | - |
 
-If a generator is closed instead, such as by an interrupt, the references to the pod stay in the
-cache, as after a killed call.
+If the caller closes a generator, for example after an interrupt, the references to the pod stay in
+the cache.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ CALL_TIMEOUT = 45.0
 
 
 class Operation(StrEnum):
-    """A call to a driver."""
+    """Calls that a driver serves."""
 
     PREPARE = "NodePrepareResources"
     UNPREPARE = "NodeUnprepareResources"
@@ -55,8 +53,8 @@ class FetchClaim:
 class CallDriver:
     """Request to call one driver instance, once, with all claims.
 
-    The deadline is ``CALL_TIMEOUT``. An instance that was deregistered in the meantime fails the
-    call with ``Canceled`` and ``grpc: the client connection is closing``.
+    The deadline is ``CALL_TIMEOUT``. If the instance was deregistered in the meantime, the call
+    fails with ``Canceled`` and ``grpc: the client connection is closing``.
     """
 
     operation: Operation
@@ -69,10 +67,10 @@ class CallDriver:
 
 @attrs.frozen
 class WriteState:
-    """Request to write the state file; it must be on disk when the generator continues.
+    """Request to write the state file. It must be on disk before the generator continues.
 
-    ``claims`` is the content: all claims, sorted by namespace and name. If generators run at the
-    same time, the file may be written with the newest claims of the cache instead.
+    ``claims`` is the content: all claims, sorted by namespace and name. If other generators have
+    changed the cache since, its newest claims may be written instead.
     """
 
     claims: tuple[ClaimInfo, ...]
@@ -80,8 +78,7 @@ class WriteState:
 
 @attrs.frozen
 class AwaitClaims:
-    """Request to wait until no other pod prepares one of the claims. Never yielded with quirk
-    Q37."""
+    """Request to wait until no other pod prepares these claims. Never yielded with quirk Q37."""
 
     claims: tuple[ClaimKey, ...]
 

@@ -1,4 +1,4 @@
-"""Errors of the DRA manager, and those that the caller throws into its generators."""
+"""Errors of the DRA manager, and errors that the caller throws into its generators."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from devicemanager.core.errors import DeviceManagerError
 
 
 class DraError(DeviceManagerError):
-    """Error of prepare, unprepare, a container or PodResources; the text is the kubelet's."""
+    """Error of prepare, unprepare, a container or PodResources, with the kubelet's message."""
 
 
 class RegistrationRefused(DraError):
-    """Error for a driver that the kubelet does not register.
+    """The kubelet does not register a driver.
 
     ``stage`` is ``validate`` or ``register``. The plugin watcher adds its own prefix for each.
     """
@@ -21,8 +21,11 @@ class RegistrationRefused(DraError):
 
 
 class ClaimFetchError(DeviceManagerError):
-    """Thrown into a generator if the API server does not return a ResourceClaim; the text is the
-    one of the API server, such as ``resourceclaims.resource.k8s.io "c1" not found``."""
+    """The API server did not return a ResourceClaim. The caller throws it into a generator.
+
+    The message is that of the API server, such as ``resourceclaims.resource.k8s.io "c1" not
+    found``.
+    """
 
     @classmethod
     def not_found(cls, name: str) -> ClaimFetchError:
@@ -31,5 +34,7 @@ class ClaimFetchError(DeviceManagerError):
 
 
 class StateWriteError(DeviceManagerError):
-    """Thrown into a generator if the state file cannot be written; the text is the reason, such as
-    ``no space left on device``."""
+    """The state file could not be written. The caller throws it into a generator.
+
+    The message is the reason, such as ``no space left on device``.
+    """

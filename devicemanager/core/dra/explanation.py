@@ -1,6 +1,6 @@
-"""Why the claims of a pod are not prepared: for each claim, the first step that fails.
+"""Explain why the claims of a pod are not prepared: for each claim, the first step that fails.
 
-The steps and their order are those of ``prepare``.
+``prepare`` takes the same steps in the same order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from devicemanager.core.dra.rules import DraRules
 __all__ = ["Fetched", "explain"]
 
 Fetched = ResourceClaim | str
-"""A ResourceClaim, or the API server's error."""
+"""ResourceClaim, or the API server's error."""
 
 
 def explain(
@@ -31,8 +31,8 @@ def explain(
 ) -> tuple[ClaimExplanation, ...]:
     """Return the state of each claim of a pod.
 
-    ``fetch`` returns the ResourceClaim with a name in the pod's namespace. ``absent`` says since
-    when drivers are not registered.
+    ``fetch`` returns the ResourceClaim with a name in the pod's namespace. ``absent`` has a text
+    for each driver that deregistered, such as ``it deregistered 5 s ago``.
     """
 
     def entries() -> Iterator[ClaimExplanation]:

@@ -1,4 +1,4 @@
-"""The health of DRA devices, as drivers report it (``healthInfoCache``,
+"""Health of DRA devices, as reported by drivers (``healthInfoCache``,
 pkg/kubelet/cm/dra/healthinfo.go)."""
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from devicemanager.core.dra.rules import DraRules
 from devicemanager.core.status import Health
 
 DEFAULT_TIMEOUT = 30.0
-"""Seconds after which a health without own timeout becomes unknown."""
+"""Seconds after which a health report without its own timeout becomes unknown."""
 MAX_DEVICES = 16384
-"""Devices of one driver whose health is stored, since v1.37; further new ones are ignored."""
+"""Maximum number of devices per driver whose health is stored (since v1.37). More are ignored."""
 MAX_MESSAGE = 1024
-"""Longest message, in bytes; a longer one is cut to 1021 bytes and ``...``."""
+"""Maximum length of a message in bytes. A longer one is cut to 1021 bytes and ``...``."""
 RETRY_PERIOD = 5.0
 """Seconds between the end of a health stream and the next attempt to open it."""
 UPDATE_CHANNEL = 100
-"""Pods that wait for an update of their status; further ones are dropped and logged."""
+"""Maximum number of pods that wait for a status update. More are dropped and logged."""
 
 
 class DeviceKey(NamedTuple):
@@ -41,7 +41,7 @@ class DeviceHealth:
     timeout: float = DEFAULT_TIMEOUT
     """Seconds after ``updated`` until the health is unknown."""
     updated: float = attrs.field(default=0.0, eq=False)
-    """Time of the report on the kubelet's clock, in seconds; not compared."""
+    """Time of the report on the kubelet's clock, in seconds. Comparisons of objects ignore it."""
 
 
 @attrs.frozen
@@ -51,7 +51,7 @@ class ReportedDevice:
     pool: str
     device: str
     health: Health = Health.UNKNOWN
-    """Values that the kubelet does not know are ``UNKNOWN``."""
+    """Reported health. Values that the kubelet does not know become ``UNKNOWN``."""
     message: str = ""
     timeout: int = 0
     """``health_check_timeout_seconds``; 0 and negative values mean ``DEFAULT_TIMEOUT``."""
@@ -61,14 +61,14 @@ _UNKNOWN = DeviceHealth(Health.UNKNOWN)
 
 
 class HealthCache:
-    """Health of all devices by driver. Not thread-safe: the caller has the lock."""
+    """Health of all devices by driver. Not thread-safe: the caller holds the lock."""
 
     def __init__(
         self,
         rules: DraRules,
         devices: Mapping[DriverName, Mapping[DeviceKey, DeviceHealth]] | None = None,
     ) -> None:
-        """``devices`` are those of the file ``dra_health_state``."""
+        """``devices``: the contents of the file ``dra_health_state``."""
         self._rules = rules
         self._devices = {name: dict(each) for name, each in (devices or {}).items()}
 
@@ -77,7 +77,7 @@ class HealthCache:
         return {name: dict(each) for name, each in self._devices.items()}
 
     def get(self, driver: DriverName, pool: str, device: str, now: float) -> DeviceHealth:
-        """Return the health of a device at a time; unknown without a report within its timeout.
+        """Return the health of a device at time ``now``. Without a recent report it is unknown.
 
         The message is empty if this kubelet version does not show messages.
         """
@@ -89,13 +89,13 @@ class HealthCache:
         return found
 
     def clear(self, driver: DriverName) -> None:
-        """Forget the driver's devices, because one of its streams has ended."""
+        """Remove the health of the driver's devices, because one of its streams has ended."""
         self._devices.pop(driver, None)
 
     def report(
         self, driver: DriverName, reported: Iterable[ReportedDevice], now: float
     ) -> frozenset[DeviceKey]:
-        """Store a driver's report, and return the devices that have changed."""
+        """Store a driver's report. Return the devices whose health changed."""
         known = self._devices.setdefault(driver, {})
         forgets = self._rules.behaviour.dra_health_forgets
         changed: set[DeviceKey] = set()
@@ -123,7 +123,7 @@ class HealthCache:
 def holders(
     cache: ClaimCache, driver: DriverName, changed: Collection[DeviceKey]
 ) -> tuple[str, ...]:
-    """Return the uids of the pods that hold one of the devices, sorted: they get an update."""
+    """Return the sorted UIDs of the pods that use a changed device: they need a status update."""
     found: set[str] = set()
     if changed:
         for claim in cache:

@@ -1,7 +1,7 @@
-"""The kubelet's messages about claims and drivers, character by character.
+"""The exact messages of the kubelet about claims and drivers.
 
 Source: pkg/kubelet/cm/dra and k8s.io/dynamic-resource-allocation/resourceclaim. ``Wording`` has the
-texts of one version; the other texts are the same in all versions.
+messages that differ between versions.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ NO_COMMON_SERVICE = (
 )
 ENDPOINT_TAKEN = "endpoint {endpoint} already registered for DRA driver plugin {driver}"
 INVALID_SERVICES_BEFORE = "invalid versions of plugin {driver}: {error}"
-"""Up to v1.33."""
+"""Until v1.33."""
 
 CONNECTION_CLOSING = "grpc: the client connection is closing"
-"""Description of the code Canceled for a call whose instance was deregistered."""
+"""Message for the code Canceled, if an instance was deregistered during a call."""
 
 
 @attrs.frozen(eq=False, repr=False, kw_only=True)
 class Wording:
-    """The texts that differ between kubelet versions. The defaults are those since v1.36."""
+    """Messages that differ between kubelet versions. The defaults are those since v1.36."""
 
     prepare: str = "prepare dynamic resources: {error}"
-    """Wraps all errors of prepare."""
+    """Prefix of all errors of prepare."""
     unprepare: str = "unprepare dynamic resources: {error}"
-    """Wraps all errors of unprepare."""
+    """Prefix of all errors of unprepare."""
     prepare_name: str = "{error}"
     unprepare_name: str = "{error}"
     container_name: str = "{error}"
     podresources_name: str = "{error}"
-    """These four wrap the errors of claim names."""
+    """Prefixes for errors of claim names, in the four situations."""
     fetch: str = "fetch ResourceClaim {claim}: {error}"
     not_owner: str = "ResourceClaim {key} was not created for Pod {pod} (Pod is not owner)"
     not_reserved: str = (
@@ -74,29 +74,29 @@ class Wording:
     no_driver_name: str = DRIVER_NAME_EMPTY
     prepare_driver: str = "{error}"
     unprepare_driver: str = "{error}"
-    """These two wrap the errors of drivers; they have the placeholder ``driver``, too."""
+    """Prefixes for errors of drivers. They also have the placeholder ``driver``."""
     call: str = "{method}: {error}"
     entry: str = "{method} failed for ResourceClaim {claim}: {error}"
     skipped: str = "{method} skipped {count} ResourceClaims"
     write_before: str = "checkpoint ResourceClaim cache: {error}"
-    """The state file could not be written before the drivers were called."""
+    """The state file could not be written before the calls to drivers."""
     write_after: str = "checkpoint ResourceClaim state: {error}"
-    """The state file could not be written after the drivers were called."""
+    """The state file could not be written after the calls to drivers."""
     read: str = (
         "create ResourceClaim cache: GetOrCreate() on checkpoint state: "
         "failed to get checkpoint dra_manager_state: {error}"
     )
-    """The kubelet does not start, because its state file is corrupt."""
+    """The kubelet does not start: its state file is corrupt."""
     entries: str = "create ResourceClaim cache: GetEntries() on checkpoint: {error}"
-    """The kubelet does not start, because the inner text of its state file is not valid JSON."""
+    """The kubelet does not start: the inner text of its state file is not valid JSON."""
     no_info: str = (
         "internal error: unable to get claim info for ResourceClaim {claim} "
         "in namespace {namespace}"
     )
     no_info_extended: str = no_info
-    """The claim of a pod's extended resources."""
+    """For the claim of a pod's extended resources."""
     no_information: str = "unable to get information for ResourceClaim {claim}"
-    """PodResources does not list a claim that the node does not hold (GetContainerClaimInfos)."""
+    """PodResources does not list a claim that is not in the cache (GetContainerClaimInfos)."""
 
 
 _LOWER_NOT_OWNER = "ResourceClaim {key} was not created for pod {pod} (pod is not owner)"
@@ -141,10 +141,13 @@ WORDINGS: Mapping[DraWording, Wording] = {
         no_information=f"locked cache operation: {NO_INFORMATION_EXTENDED}",
     ),
 }
-"""Map of a wording to its texts."""
+"""Messages by wording; ``Behaviour.dra_wording`` selects the wording of a version."""
 
 
 def start_error(part: str, error: str, wording: Wording) -> str:
-    """Return the error of a kubelet that does not start; ``part`` of the state file, ``file`` or
-    ``data``, has Go's error (``checkpoint.dra.kubelet_error``)."""
+    """Return the error of a kubelet that does not start.
+
+    ``part``: the part of the state file with Go's error, ``file`` or ``data``
+    (``checkpoint.dra.kubelet_error``).
+    """
     return (wording.entries if part == "data" else wording.read).format(error=error)

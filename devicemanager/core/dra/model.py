@@ -1,4 +1,4 @@
-"""Claims in the DRA manager: from pods, the API server and drivers, and in its cache."""
+"""Claims as pods, the API server, drivers, and the DRA manager's cache represent them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ InstanceId = NewType("InstanceId", int)
 """Number of one registration of a driver instance. Numbers are never reused."""
 
 DriverName = str
-"""Name of a driver such as ``gpu.example.com``."""
+"""Name of a driver, such as ``gpu.example.com``."""
 
 
 class ClaimKey(NamedTuple):
@@ -41,7 +41,7 @@ class ContainerClaim(NamedTuple):
     name: str
     """``PodClaim.name``."""
     request: str = ""
-    """The request of the claim whose devices the container gets; empty means all."""
+    """Request of the claim whose devices the container gets; empty for all requests."""
 
 
 class RequestMapping(NamedTuple):
@@ -81,8 +81,10 @@ class PodClaims:
     claims: tuple[PodClaim, ...] = ()
     """``spec.resourceClaims``, in order."""
     statuses: Mapping[str, str | None] = attrs.field(factory=dict)
-    """``status.resourceClaimStatuses``: map of ``PodClaim.name`` to the name of the claim made
-    from its template; None if the pod needs no claim."""
+    """``status.resourceClaimStatuses``: names of claims from templates, by ``PodClaim.name``.
+
+    The name is None if the pod needs no claim for the entry.
+    """
     extended: ExtendedClaim | None = None
     pod_group: str | None = None
     """Name of the pod's PodGroup, if it has one."""
@@ -119,13 +121,13 @@ class ResourceClaim:
     results: tuple[AllocationResult, ...] | None = None
     """``status.allocation.devices.results``; None if the claim is not allocated."""
     reserved: tuple[str, ...] = ()
-    """The uids in ``status.reservedFor``."""
+    """UIDs in ``status.reservedFor``."""
     reserved_groups: tuple[str, ...] = ()
-    """The names of PodGroups in ``status.reservedFor``."""
+    """Names of PodGroups in ``status.reservedFor``."""
     owner: str | None = None
-    """The uid of the Pod that is the controlling owner."""
+    """UID of the Pod that is the controlling owner."""
     owner_group: str | None = None
-    """The name of the PodGroup that is the controlling owner."""
+    """Name of the PodGroup that is the controlling owner."""
 
 
 # Requests to drivers, and their responses.
@@ -141,28 +143,29 @@ class ClaimRef(NamedTuple):
 
 @attrs.frozen
 class PreparedDevice:
-    """A prepared device: in a driver's answer, and in the cache.
+    """A prepared device, in a driver's response and in the cache.
 
-    ``requests`` and ``cdi`` are None where Go has a nil slice: an answer without entries, and
-    ``null`` in the state file.
+    ``requests`` and ``cdi`` are None where Go has a nil slice: for no entries in a response, and
+    for ``null`` in the state file.
     """
 
     pool: str
     device: str
     share_id: str | None = None
     requests: tuple[str, ...] | None = None
-    """The requests of the claim that the device serves; None and empty mean all."""
+    """Requests of the claim that the device serves; None or empty for all."""
     cdi: tuple[str, ...] | None = None
-    """The CDI device names that a container gets."""
+    """CDI device names for containers."""
 
     def serves(self, request: str) -> bool:
-        """True if a container that names ``request`` gets the device; empty means all requests."""
+        """True if a container that names ``request`` gets the device. An empty name means all
+        requests."""
         return not request or not self.requests or request in self.requests
 
 
 @attrs.frozen
 class PrepareResult:
-    """A driver's answer for one claim. The devices of an answer with an error are ignored."""
+    """A driver's response for one claim. If it has an error, its devices are ignored."""
 
     devices: tuple[PreparedDevice, ...] = ()
     error: str = ""
@@ -170,7 +173,7 @@ class PrepareResult:
 
 @attrs.frozen
 class UnprepareResult:
-    """A driver's answer for one claim."""
+    """A driver's response for one claim."""
 
     error: str = ""
 
@@ -180,12 +183,12 @@ class UnprepareResult:
 
 @attrs.frozen
 class DriverState:
-    """What the kubelet stores about one driver of a claim."""
+    """Stored state of one driver of a claim."""
 
     devices: tuple[PreparedDevice, ...] | None = None
-    """None before the first answer."""
+    """None before the first response."""
     skips: tuple[str, ...] = ()
-    """The calls that no device of the driver needs, sorted; ``("*",)`` means all calls."""
+    """Calls that no device of the driver needs, sorted; ``("*",)`` means all calls."""
 
     def skipped(self, operation: str) -> bool:
         """True if the driver is not called for ``operation``, such as NodePrepareResources."""
@@ -200,13 +203,13 @@ class ClaimInfo:
     name: str
     uid: str
     pods: frozenset[str] = frozenset()
-    """The uids of the pods that hold the claim."""
+    """UIDs of the pods for which the claim is prepared."""
     drivers: Mapping[DriverName, DriverState] = attrs.field(factory=dict)
     """The state of each driver, sorted by name."""
     prepared: bool = False
-    """True if all drivers have prepared the claim. Not stored in the file."""
+    """True if all drivers have prepared the claim. Not in the state file."""
     unpreparing: bool = False
-    """True while drivers unprepare the claim (since v1.37). Not stored in the file."""
+    """True while drivers unprepare the claim (since v1.37). Not in the state file."""
 
     @property
     def key(self) -> ClaimKey:
@@ -215,5 +218,5 @@ class ClaimInfo:
 
     @property
     def ref(self) -> ClaimRef:
-        """The claim as drivers get it."""
+        """The claim as it is sent to drivers."""
         return ClaimRef(self.namespace, self.name, self.uid)

@@ -12,11 +12,11 @@ from devicemanager.core.dra.rules import DraRules
 
 
 class ClaimName(NamedTuple):
-    """The ResourceClaim behind an entry of a pod."""
+    """The ResourceClaim for an entry of a pod."""
 
     name: str
     owned: bool
-    """True if the claim is made from a template, so that the pod must own it."""
+    """True if the claim is created from a template. Then the pod must own it."""
 
 
 def claim_name(
@@ -24,8 +24,8 @@ def claim_name(
 ) -> ClaimName | None:
     """Return the claim behind an entry of the pod; None if the pod needs no claim for it.
 
-    Raises DraError if the claim does not exist yet (``resourceclaim.Name``). ``wording`` wraps the
-    error, by default that of prepare; it has the placeholder ``error``.
+    Raises DraError if the claim does not exist yet (``resourceclaim.Name``). ``wording`` is the
+    message around the error, with the placeholder ``error``; by default that of prepare.
     """
     wording = wording or rules.wording.prepare_name
     if claim.claim is not None:
@@ -41,9 +41,9 @@ def claim_name(
 
 
 def claim_names(pod: PodClaims, rules: DraRules, wording: str | None = None) -> Iterator[ClaimName]:
-    """Iterate over all claims of the pod, the one of its extended resources last.
+    """Iterate over all claims of the pod. The claim of its extended resources is last.
 
-    Raises DraError when it reaches a claim that does not exist yet.
+    Raises DraError at a claim that does not exist yet.
     """
     for claim in pod.claims:
         name = claim_name(pod, claim, rules, wording)

@@ -2,15 +2,15 @@
 
 The steps since v1.34:
 
-1. Validate all claims: name, fetch, owner, reservation, allocation, drivers. Nothing has changed
-   when one of these fails.
-2. For each claim: add a reference to the pod, and write the state file. So a kubelet that is killed
-   later knows what it must unprepare.
-3. Call each driver once, with all claims that are not prepared. The first error ends this; nothing
-   is rolled back, and the next try calls every driver again.
+1. Validate all claims: name, fetch, owner, reservation, allocation, drivers. An error
+   here changes nothing.
+2. For each claim: add a reference to the pod, and write the state file. Even if
+   the kubelet is killed later, it then knows what to unprepare.
+3. Call each driver once, with all claims that are not prepared. The first error ends this
+   step. Nothing is rolled back. The next attempt calls every driver again.
 4. Mark the claims as prepared, and write the state file.
 
-Before v1.34, steps 1 and 2 are taken for one claim after the other.
+Before v1.34, steps 1 and 2 are repeated for each claim.
 """
 
 from __future__ import annotations
@@ -65,13 +65,14 @@ class _Valid:
     claim: ClaimInfo
     instances: tuple[Instance, ...]
     problem: DraError | None = None
-    """Error of a claim that is not allocated; before v1.34, only if the cache does not have it."""
+    """Error of a claim that is not allocated. Before v1.34, it only counts for a claim not in the
+    cache."""
 
 
 def prepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules) -> Steps:
-    """Prepare all claims of the pod, and yield the effects that this needs.
+    """Prepare all claims of the pod. Yield the necessary effects.
 
-    Raises DraError if a claim cannot be prepared; the pod is then tried again later.
+    Raises DraError if a claim cannot be prepared. The kubelet then retries the pod later.
     """
     try:
         yield from _prepare(pod, cache, drivers, rules)
@@ -131,7 +132,8 @@ def _prepare_as(
 
 
 def write_state(cache: ClaimCache, wording: str) -> Steps:
-    """Write the state file. Raises DraError with ``wording``, whose placeholder is ``error``."""
+    """Write the state file. Raises DraError with ``wording``, which has the placeholder
+    ``error``."""
     try:
         yield WriteState(cache.snapshot())
     except StateWriteError as error:
@@ -140,8 +142,8 @@ def write_state(cache: ClaimCache, wording: str) -> Steps:
 
 
 def _reserve(keys: Iterable[ClaimKey], cache: ClaimCache, token: object) -> Steps:
-    """Wait until no other pod prepares the claims, then note that this one does."""
-    # All or none, so that two pods that share two claims can never block each other.
+    """Wait until no other pod prepares the claims. Then record that this pod does."""
+    # Reserve all claims or none: otherwise two pods that share two claims could block each other.
     keys = tuple(keys)
     while busy := tuple(key for key in keys if cache.is_preparing(key)):
         yield AwaitClaims(busy)
@@ -214,7 +216,7 @@ def _states(claim: ResourceClaim, rules: DraRules) -> dict[DriverName, DriverSta
 
 
 def _common_skips(skips: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the calls that none of the devices needs; ``*`` counts for each call."""
+    """Return the calls that no device needs; ``*`` stands for all calls."""
     skips = list(skips)
     if all("*" in each for each in skips):
         return ("*",)
@@ -248,7 +250,7 @@ def _enter(
     if info.prepared or (info.key in pending and "Q34" not in rules.quirks):
         return
     pending[info.key] = info
-    # Before v1.34, a driver is looked up right before its call, also one of an older claim.
+    # Before v1.34, a driver is looked up directly before its call, even for an older claim.
     first = rules.behaviour.dra_validates_first
     add_to_batches(batches, info, valid.instances if first else info.drivers)
 

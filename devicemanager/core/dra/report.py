@@ -1,6 +1,6 @@
 """Reports about DRA for users and programs: drivers, claims, and what a pod waits for.
 
-Only values: a program that shows reports imports nothing else of the DRA manager.
+The module has only values. Programs that show reports import nothing else from ``core.dra``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = [
 
 
 class ClaimState(StrEnum):
-    """What a claim of a pod waits for."""
+    """State of a claim: the first thing that is missing before it is prepared."""
 
     PREPARED = "prepared"
     NOT_NEEDED = "not-needed"
     """The pod needs no claim for this entry."""
     NOT_CREATED = "not-created"
-    """The claim of a template was not created yet."""
+    """The claim has not been created from its template yet."""
     NOT_FOUND = "not-found"
     """The API server does not return the claim."""
     NOT_OWNED = "not-owned"
@@ -48,7 +48,7 @@ class ClaimState(StrEnum):
     UNPREPARING = "unpreparing"
     """A driver still unprepares the claim for another pod."""
     NOT_PREPARED = "not-prepared"
-    """Nothing is missing: a driver failed, or was not called yet."""
+    """Nothing is missing, but a driver failed or was not called yet."""
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -66,19 +66,19 @@ class ClaimExplanation:
 
 @attrs.frozen(kw_only=True, slots=False)
 class ClaimsExplanation:
-    """Why a pod has no sandbox, or cannot end."""
+    """Explanation why a pod has no sandbox, or cannot terminate."""
 
     pod: str
     """``namespace/name``."""
     phase: str
     sandbox: bool
-    """True if the pod's sandbox was created: its claims were prepared before."""
+    """True if the pod's sandbox was created, so its claims were prepared before."""
     ending: bool
-    """True if the pod ends when its claims are unprepared."""
+    """True if the pod terminates as soon as its claims are unprepared."""
     error: str = ""
-    """The error of the last attempt to prepare or unprepare the claims; empty if none failed."""
+    """Error of the last attempt to prepare or unprepare the claims; empty if there is none."""
     retry_in: float | None = None
-    """Seconds until the kubelet tries again; null if it does not."""
+    """Seconds until the kubelet retries; null if it does not."""
     claims: tuple[ClaimExplanation, ...] = ()
 
 
@@ -105,19 +105,19 @@ class ClaimDevice:
     device: str
     share_id: str | None
     requests: tuple[str, ...]
-    """The requests of the claim that the device serves; empty for all."""
+    """Requests of the claim that the device serves; empty for all."""
     cdi_devices: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True, slots=False)
 class HeldClaim:
-    """A ResourceClaim that pods of the node hold."""
+    """A ResourceClaim that is prepared for pods of the node."""
 
     namespace: str
     name: str
     uid: str
     pods: tuple[str, ...]
-    """The UIDs of the pods."""
+    """UIDs of these pods."""
     prepared: bool
     """True if all drivers have prepared the claim since the kubelet started."""
     unpreparing: bool
@@ -127,7 +127,7 @@ class HeldClaim:
 
 @attrs.frozen(kw_only=True, slots=False)
 class DraStatus:
-    """The registered drivers, and the claims that the node holds."""
+    """The node's registered drivers and prepared claims."""
 
     drivers: tuple[DriverInstance, ...] = ()
     """Sorted by driver, the oldest instance first."""

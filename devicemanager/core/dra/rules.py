@@ -1,4 +1,4 @@
-"""Rules of one kubelet version, with the enabled quirks."""
+"""DRA rules of one kubelet version with its enabled quirks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class DraRules:
     """Rules of the DRA manager."""
 
     behaviour: Behaviour
-    """The ``dra_*`` fields are used."""
+    """Behaviour of the version. Only fields ``dra_*`` are read."""
     quirks: frozenset[str] = frozenset()
     """Enabled quirks, such as ``Q34``."""
 

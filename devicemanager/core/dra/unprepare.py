@@ -1,8 +1,8 @@
-"""Unprepare the claims of a pod, and of pods that are gone (pkg/kubelet/cm/dra/manager.go).
+"""Unprepare the claims of a pod, and of deleted pods (pkg/kubelet/cm/dra/manager.go).
 
-For each claim of the pod that the cache has: if other pods hold it, too, only the reference to the
-pod is removed. Otherwise each driver is called once, with all claims. Then the claims are removed
-from the cache, and the state file is written.
+If other pods also use a claim, only its reference to the pod is removed. For all other claims of
+the pod in the cache, each driver is called once. Then these claims are removed from the cache, and
+the state file is written.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _UNPREPARE = Operation.UNPREPARE.value
 
 
 def unprepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules) -> Steps:
-    """Unprepare all claims of the pod, and yield the effects that this needs.
+    """Unprepare all claims of the pod. Yield the necessary effects.
 
-    Raises DraError if a claim cannot be unprepared. The pod then cannot end, and unprepare is tried
-    again later.
+    Raises DraError if a claim cannot be unprepared. The pod then cannot terminate, and the kubelet
+    retries later.
     """
     try:
         yield from unprepare_claims(
@@ -56,7 +56,7 @@ def _names(pod: PodClaims, cache: ClaimCache, rules: DraRules) -> list[str]:
     except DraError:
         if "Q39" in rules.quirks:
             raise
-        # A claim that was never created needs no driver.
+        # A claim that was never created has no driver to call.
         return [claim.name for claim in cache.of_pod(pod.uid)]
     return names if "Q34" in rules.quirks else list(dict.fromkeys(names))
 
@@ -69,7 +69,7 @@ def unprepare_claims(
     drivers: Drivers,
     rules: DraRules,
 ) -> Steps:
-    """Unprepare the named claims for the pod with this uid (``unprepareResources``).
+    """Unprepare the named claims of the pod with this UID (``unprepareResources``).
 
     Raises DraError without the prefix ``unprepare dynamic resources``.
     """
@@ -114,8 +114,8 @@ def _begin(
     if rules.behaviour.dra_unprepares_own and uid not in info.pods:
         return
     if len(info.pods) > 1:
-        # Not written until the end: if a call for another claim fails, a restarted kubelet has the
-        # reference again.
+        # Write the file only at the end: if a call for another claim fails, a restarted kubelet
+        # then still has the reference.
         cache.put(without_pod(info, uid))
         return
     if rules.behaviour.dra_refuses_unpreparing:
@@ -133,7 +133,7 @@ def _unmark(ending: Collection[ClaimKey], cache: ClaimCache) -> None:
 
 
 class InactivePod(NamedTuple):
-    """A pod that holds claims but is not active any more."""
+    """A pod with claims that is no longer active."""
 
     uid: str
     namespace: str
@@ -141,10 +141,10 @@ class InactivePod(NamedTuple):
 
 
 def inactive_pods(cache: ClaimCache, active: Collection[str]) -> list[InactivePod]:
-    """Return the pods for which the reconcile loop must run ``unprepare_claims``, sorted by uid.
+    """Return the pods whose claims the reconcile loop must unprepare, sorted by UID.
 
-    ``active`` has the uids of all pods that are active. The kubelet does this every 60 seconds
-    (``reconcileLoop``), once it knows all pods. It logs errors and tries again.
+    ``active``: UIDs of all active pods. Once the kubelet knows all pods, it runs ``reconcileLoop``
+    every 60 seconds. It logs errors and retries.
     """
     found: dict[str, list[ClaimKey]] = {}
     for claim in cache:

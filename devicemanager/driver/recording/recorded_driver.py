@@ -1,4 +1,4 @@
-"""One recorded driver: the recorder's two sockets in front of the driver's."""
+"""One recorded driver: two sockets of the recorder that forward to the driver's sockets."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _SERVED_SECONDS = 5.0
 
 
 class RecordedDriver:
-    """Proxies of one driver, from construction until ``close``."""
+    """Proxies in front of one driver, from construction until ``close``."""
 
     def __init__(self, path: Path, info: pr.PluginInfo, begin: Begin) -> None:
-        """Replace the registration socket at ``path``. ``info`` is the driver's.
+        """Replace the registration socket at ``path``. ``info``: the driver's response to GetInfo.
 
         Raises OSError if a socket cannot be created.
         """
@@ -90,7 +90,7 @@ class RecordedDriver:
         return not (self._registration.is_reachable() and is_alive(self._aside))
 
     def close(self) -> None:
-        """Give the driver's socket its name back if the driver still runs."""
+        """Restore the name of the driver's socket if the driver still runs."""
         if self._registration.is_reachable() and is_alive(self._aside):
             self._aside.replace(self._path)
         else:
@@ -105,7 +105,7 @@ class RecordedDriver:
 
 
 def restore_after_crash(directory: Path) -> None:
-    """Give the sockets of drivers their names back if an earlier recorder was killed."""
+    """Restore the names of drivers' sockets if an earlier recorder was killed."""
     for aside in directory.glob(f"{_ASIDE_PREFIX}*{_ASIDE_SUFFIX}"):
         path = aside.with_name(aside.name.removeprefix(_ASIDE_PREFIX).removesuffix(_ASIDE_SUFFIX))
         if is_alive(aside) and not is_alive(path):

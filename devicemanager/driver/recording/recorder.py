@@ -1,7 +1,7 @@
-"""Recorder: follows the drivers of a kubelet, and puts a proxy in front of each.
+"""Recorder: puts a proxy in front of each driver of a kubelet.
 
-One thread follows ``plugins_registry``. File events only wake this thread; it also checks the
-sockets every two seconds. Calls run on gRPC's threads.
+One thread watches ``plugins_registry``. File events wake it, and it also checks the sockets every
+two seconds. Calls run on gRPC's threads.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 _RECHECK, _RETRY = 2.0, 0.1
 _INFO_SECONDS = 1.0
-"""Timeout of the kubelet for GetInfo."""
+"""The kubelet's timeout for GetInfo, in seconds."""
 _SOCKET_CHANGES = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
 
 
@@ -80,11 +80,11 @@ class DriverRecorder:
 
     @property
     def calls(self) -> int:
-        """Number of recorded calls, reports and ends of streams so far."""
+        """Number of recorded calls, reports and stream ends so far."""
         return self._writer.calls
 
     def start(self) -> Self:
-        """Start to record. Raises RecordingError if the file exists or cannot be created."""
+        """Start recording. Raises RecordingError if the file exists or cannot be created."""
         self._stream = self._open()
         self._writer = RecordingWriter(
             self._stream, str(self._directory), Redaction(()), self._cannot_write
@@ -104,7 +104,7 @@ class DriverRecorder:
             raise RecordingError(f"cannot write {self._file}: {error.strerror}") from error
 
     def stop(self) -> None:
-        """Stop recording, and give all sockets their names back. Idempotent.
+        """Stop recording, and restore the names of all sockets. Idempotent.
 
         Raises RecordingError if the recording is incomplete.
         """
@@ -114,7 +114,8 @@ class DriverRecorder:
         self._changed.notify()
         self._thread.join()
         self._watch.stop()
-        # First: calls that the kubelet makes because the recorder stops must not be recorded.
+        # Do this first: calls that the kubelet makes because the recorder stops must not be
+        # recorded.
         self._writer.close()
         for driver in self._recorded.values():
             driver.close()
@@ -157,7 +158,7 @@ class DriverRecorder:
             return
         info = _info(path)
         if info is None:
-            # The socket is not served yet, or no longer.
+            # The socket is not served yet, or not any more.
             return
         if info.type != DRA_PLUGIN or (self._drivers and info.name not in self._drivers):
             self._ignored[path] = identity
@@ -173,7 +174,7 @@ class DriverRecorder:
 
 
 def _info(path: Path) -> pr.PluginInfo | None:
-    """Return what a registration socket reports; None if nothing responds."""
+    """Return a registration socket's response to GetInfo; None without a response."""
     with grpc.insecure_channel(target(path), options=CHANNEL_OPTIONS) as channel:
         stub = pluginregistration_v1_grpc.RegistrationStub(channel)
         with contextlib.suppress(grpc.RpcError):

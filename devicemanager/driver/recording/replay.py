@@ -1,4 +1,4 @@
-"""A driver that responds as in a recording."""
+"""A driver that repeats recorded responses."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["ReplayDriver", "recorded_drivers"]
 
 _PREPARE, _UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 _Key = tuple[str, str, str]
-"""Method, namespace and name of a claim."""
+"""Method, claim namespace and claim name."""
 
 
 @attrs.frozen
 class _Outcome:
-    """Result of a recorded call for one claim: its entry, no entry, or a failed call."""
+    """Result of a recorded call for one claim: an entry, no entry, or a failed call."""
 
     call: RecordedCall
     entry: Any = None
@@ -40,12 +40,13 @@ class _Outcome:
 class ReplayDriver:
     """Driver that repeats the responses of a recorded driver. A context manager. Thread-safe.
 
-    A claim gets its recorded results one after another, then always the last one. Neither the order
-    of claims nor their grouping into calls matters. The health reports are sent without pauses, and
-    the last one stays. ``driver`` is optional if the recording has only one.
+    A claim gets its recorded results one after another, and then the last one each time. Neither
+    the order of claims nor their grouping into calls matters. Recorded health reports are sent
+    without pauses; the last one remains valid. ``driver`` is optional if the recording has only
+    one.
 
-    The constructor raises RecordingError for an invalid recording, and SocketPathError if the
-    path of a socket is too long.
+    The constructor raises RecordingError for an invalid recording, and SocketPathError if the path
+    of a socket is too long.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class ReplayDriver:
         on_miss: Callable[[str], object] = lambda text: None,
     ) -> None:
         """``root`` is the kubelet's directory, such as ``/var/lib/kubelet``. ``on_miss`` is called
-        with a line for each claim that was not recorded."""
+        with a line of text for each requested claim that was not recorded."""
         if not isinstance(recording, Recording):
             recording = Recording.load(recording)
         self.name = driver or _only_driver(recording)
@@ -83,7 +84,7 @@ class ReplayDriver:
         self._is_running = False
 
     def start(self) -> Self:
-        """Start to serve. Raises OSError if a socket cannot be created."""
+        """Start serving. Raises OSError if a socket cannot be created."""
         self._is_running = True
         self.sockets.start()
         return self
@@ -107,12 +108,12 @@ class ReplayDriver:
 
     @property
     def misses(self) -> tuple[str, ...]:
-        """A line for each claim of a request that was not recorded."""
+        """Lines of text, one for each requested claim that was not recorded."""
         with self._changed:
             return tuple(self._misses)
 
     def check(self) -> None:
-        """Raise NotRecorded if there was a request that was not recorded."""
+        """Raise NotRecorded if a requested claim was not recorded."""
         if misses := self.misses:
             raise NotRecorded("\n".join(misses))
 
@@ -152,7 +153,7 @@ class ReplayDriver:
         response: Any,
         context: grpc.ServicerContext,
     ) -> None:
-        """Fill a response with the recorded entry of each claim, under its present UID."""
+        """Fill a response with the recorded entry of each claim, under the claim's current UID."""
         for claim in claims:
             outcome = self._take((rpc, claim.namespace, claim.name))
             if outcome is None:

@@ -34,7 +34,7 @@ __all__ = ["DriverCall", "HasClaims", "SimulatedDriver"]
 
 
 class HasClaims(Protocol):
-    """The attributes of a mock kubelet that the driver needs."""
+    """Attributes of a mock kubelet that the driver uses."""
 
     @property
     def root(self) -> Path: ...
@@ -44,8 +44,7 @@ class HasClaims(Protocol):
 
 
 ClaimSource = Callable[[str, str], Mapping[str, Any] | None]
-"""Function that returns the ResourceClaim (v1) with a namespace and a name; None if it does not
-exist."""
+"""Function that returns a ResourceClaim (v1) by namespace and name; None if it does not exist."""
 
 
 @attrs.frozen
@@ -93,13 +92,13 @@ class SimulatedDriver:
         cdi_dir: str | os.PathLike[str] | None = None,
         faults: DriverFaults | None = None,
     ) -> None:
-        """``kubelet`` sets ``root``, its directory, and ``claims``, from which the driver reads
-        allocations. ``services`` is reported to the kubelet, and all services in it are served.
-        With ``uid``, the sockets are those of a rolling update. ``cdi_dir`` is ``<root>/cdi`` by
-        default.
+        """``root``: the kubelet's directory. ``claims``: function that returns ResourceClaims, from
+        which the driver reads allocations. ``kubelet`` sets both. ``services``: services to report
+        to the kubelet and to serve. ``uid``: the pod's UID, for the socket names of a rolling
+        update. ``cdi_dir``: by default ``<root>/cdi``.
 
-        Raises ValueError for a number of devices below 1 or a missing root, and SocketPathError
-        if the path of a socket is too long.
+        Raises ValueError for a number of devices below 1 or a missing root, and SocketPathError if
+        the path of a socket is too long.
         """
         if devices < 1:
             raise ValueError(f"invalid number of devices {devices}: use 1 or more")
@@ -112,7 +111,7 @@ class SimulatedDriver:
         self.root = Path(root)
         prefix = name.partition(".")[0]
         self.devices = tuple(f"{prefix}-{number}" for number in range(devices))
-        """Names of the devices."""
+        """Device names."""
         self.faults = faults or DriverFaults()
         self.cdi_dir = Path(cdi_dir) if cdi_dir is not None else self.root / "cdi"
         if claims is None and kubelet is not None:
@@ -138,7 +137,7 @@ class SimulatedDriver:
     # -- life ------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start to serve. Raises OSError if a socket cannot be created."""
+        """Start serving. Raises OSError if a socket cannot be created."""
         self._is_running = True
         try:
             self.sockets.start()
@@ -148,14 +147,15 @@ class SimulatedDriver:
         return self
 
     def stop(self) -> None:
-        """Stop as after SIGTERM: wait ``faults.stop_delay``, and remove the sockets. Idempotent."""
+        """Stop as after SIGTERM: wait ``faults.stop_delay``, then remove the sockets.
+        Idempotent."""
         if self._is_running and self.faults.stop_delay:
             time.sleep(self.faults.stop_delay)
         self._end()
         self.sockets.stop()
 
     def kill(self) -> None:
-        """Stop as after SIGKILL: immediately, and leave the sockets."""
+        """Stop as after SIGKILL: immediately, without removing the sockets."""
         self._end()
         self.sockets.stop(leave_sockets=True)
 
@@ -183,7 +183,8 @@ class SimulatedDriver:
             return tuple(self._calls)
 
     def wait_for_call(self, rpc: str, count: int = 1, timeout: float = 10.0) -> bool:
-        """Wait until this RPC was called ``count`` times; return False after ``timeout``."""
+        """Wait until this RPC has been called ``count`` times. Return False after ``timeout``
+        seconds."""
 
         def is_done() -> bool:
             return sum(call.rpc == rpc for call in self._calls) >= count
@@ -193,7 +194,7 @@ class SimulatedDriver:
 
     @property
     def prepared(self) -> dict[str, tuple[str, ...]]:
-        """The prepared claims: UID → devices."""
+        """Names of prepared devices, by claim UID."""
         with self._changed:
             return {
                 uid: tuple(each.device for each in devices)
@@ -223,7 +224,7 @@ class SimulatedDriver:
             self._changed.notify_all()
 
     def end_health_stream(self) -> None:
-        """End the health streams that are open."""
+        """End all open health streams."""
         with self._changed:
             self._stream_ends += 1
             self._changed.notify_all()
@@ -298,7 +299,7 @@ class SimulatedDriver:
         claims: Sequence[dra_v1.Claim],
         context: grpc.ServicerContext,
     ) -> None:
-        """Record a call, and apply the faults that fail it before its work is done."""
+        """Record a call, and apply faults that fail it before its work."""
         names = tuple((claim.namespace, claim.name, claim.uid) for claim in claims)
         with self._changed:
             self._calls.append(DriverCall(rpc, version, names))
@@ -309,7 +310,7 @@ class SimulatedDriver:
             context.abort(grpc.StatusCode.UNKNOWN, self.faults.call_error)
 
     def _finish(self, context: grpc.ServicerContext, *, prepared: bool) -> None:
-        """Apply the faults that fail a call after its work was done."""
+        """Apply faults that fail a call after its work."""
         if prepared and self.faults.crash_after_prepare:
             threading.Thread(target=self.kill, daemon=True).start()
             self._hang(context)
@@ -359,7 +360,7 @@ class SimulatedDriver:
                 devices = self._prepared[claim.uid] = self._select(claim)
                 self._changed.notify_all()
         try:
-            # Written again for a repeated call: after a reboot, CDI files are gone.
+            # Write it again for a repeated call: CDI files are gone after a reboot.
             edits = {each.cdi: _edits(each.device) for each in devices}
             write_files(self._cdi.contents(claim.uid, edits))
         except OSError as error:

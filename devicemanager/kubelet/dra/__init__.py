@@ -4,8 +4,8 @@ Theory of operation. ``devicemanager.core.dra`` decides. ``DraManager`` runs its
 holds its lock while a generator runs, and releases it while it carries out an effect. So a driver
 that does not respond delays only the pods that use it.
 
-In:   drivers that the plugin watcher finds (``registration``), ResourceClaims (``claim_source``),
-      and the pods of ``kubelet.pods``, which prepare claims before a pod's sandbox is created.
+In:   drivers that the plugin watcher finds (``registration``), ResourceClaims (``claim_source``);
+      calls of the pod workers (``kubelet.pods``): prepare claims before a sandbox is created.
 Out:  calls to drivers (``connection``), the file ``dra_manager_state`` (``state_file``), deletions
       of ResourceSlices (``wiping``), health of devices (``health``), events.
 
@@ -13,10 +13,11 @@ Invariants:
 
 * No lock is held during a call, a file write, an event or a request to the API server.
 * The state file is on disk before the first driver is called, and again before a pod starts.
-* A registration is identified by its number, so a late end of an old connection does no harm.
+* A registration is identified by its number. The end of an old connection does not affect a new
+  registration.
 
-Nothing of this package is imported before DRA is used: before a driver registers, or a pod or the
-caller names a ResourceClaim. ``kubelet.pods.dra`` has the facade that loads it.
+The package is imported when DRA is first used: when a driver registers, or a pod or the caller
+names a ResourceClaim. The facade ``kubelet.pods.dra`` imports it.
 
 Where to start reading: ``manager``.
 """

@@ -1,11 +1,11 @@
 """Allocation of a pod's ResourceClaims in memory, as the scheduler and the claim controller do.
 
-In:  ResourceSlices, DeviceClasses and ResourceClaimTemplates that the test offers; a pod.
-Out: the pod's claims, created from templates, allocated and reserved for it. They are released
-     when the drivers have unprepared them, and those from templates are deleted.
+In:  ResourceSlices, DeviceClasses and ResourceClaimTemplates (``ResourceClaims.offer``); a pod.
+Out: the pod's claims: created from templates, allocated, and reserved for the pod. Once drivers
+     have unprepared them, they are released, and claims from templates are deleted.
 
-Claims that the test has allocated are not changed. Claims of this module have the scheduler's
-finalizer.
+Claims that a test allocates itself do not change. Claims that this module allocates have the
+scheduler's finalizer.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from devicemanager.objects.manifests.resource_claims import JsonClaim
 from devicemanager.objects.manifests.sources import client_object, text_of
 
 _SUFFIX = 5
-"""Number of characters that end a generated name."""
+"""Number of random characters at the end of a generated name."""
 
 
 class ClaimAllocation:
-    """Allocation of the claims of a node's pods, from what ``ResourceClaims.offer`` got."""
+    """Allocate the claims of a node's pods from the objects of ``ResourceClaims.offer``."""
 
     def __init__(self, claims: ResourceClaims, node: str, events: EventStream) -> None:
         self._claims = claims
@@ -41,10 +41,10 @@ class ClaimAllocation:
         events.subscribe(self._release)
 
     def allocate(self, pod: Pod, manifest: object) -> Pod:
-        """Return the pod with the names of its claims, which are allocated and reserved for it.
+        """Allocate and reserve the pod's claims. Return the pod with the names of its claims.
 
         Raises DoesNotFit if the claims do not fit on the node, AllocationError for an error in an
-        object, and RequestError for a missing template. Then nothing has changed.
+        object, and RequestError for a missing template. An error changes nothing.
         """
         made = self._from_templates(pod, template_names(manifest))
         statuses = {
@@ -60,7 +60,7 @@ class ClaimAllocation:
         return pod if statuses == pod.claim_statuses else attrs.evolve(pod, claim_statuses=statuses)
 
     def _from_templates(self, pod: Pod, templates: Mapping[str, str]) -> dict[str, JsonClaim]:
-        """Return a claim for each entry of the pod that has none yet."""
+        """Create the missing claims of the pod from templates. Return them by the pod's entry."""
         found = {}
         for entry, name in pod.resource_claims.items():
             if name is not None or entry in pod.claim_statuses or entry not in templates:
@@ -101,7 +101,7 @@ class ClaimAllocation:
         ]
 
     def _release(self, event: Event) -> None:
-        """Release the claims of a pod that the drivers have unprepared."""
+        """Release the claims of a pod after drivers have unprepared them."""
         if event.kind is not EventKind.CLAIMS_UNPREPARED:
             return
         for claim in self._claims.list():
@@ -117,7 +117,7 @@ class ClaimAllocation:
 
 
 def template_names(manifest: object) -> dict[str, str]:
-    """Return the template of each entry of ``spec.resourceClaims`` that has one."""
+    """Return the template of each entry of ``spec.resourceClaims`` that names one."""
     spec = _pod_of(manifest).get("spec") or {}
     return {
         each["name"]: each["resourceClaimTemplateName"]

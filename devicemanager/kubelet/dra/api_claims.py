@@ -1,4 +1,4 @@
-"""ResourceClaims and ResourceSlices of an API server, through ``devicemanager.client``."""
+"""Claim source that uses an API server, through ``devicemanager.client``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ApiClaims"]
 
 _GROUP = "/apis/resource.k8s.io"
 _VERSIONS = ("v1", "v1beta2", "v1beta1")
-"""Versions of the API in the order in which they are tried: their claims have the same status."""
+"""API versions in the order to try. A claim has the same status in each."""
 
 
 class ApiClaims:
@@ -35,8 +35,8 @@ class ApiClaims:
             raise StartError(str(error)) from error
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return a ResourceClaim. Raises ClaimFetchError with the API server's text."""
-        # Like the kubelet, one attempt: the pod is tried again later.
+        """Return a ResourceClaim. Raises ClaimFetchError with the API server's message."""
+        # Try only once, as the kubelet: it retries the pod later.
         try:
             return self._any_version(f"namespaces/{namespace}/resourceclaims/{name}")
         except ApiError as error:
@@ -45,14 +45,15 @@ class ApiClaims:
             raise ClaimFetchError(str(error) or "the kubelet is stopping") from error
 
     def _any_version(self, path: str) -> Mapping[str, Any]:
-        """Get an object in the version that the server has."""
+        """Get an object in the first API version that the server has."""
         first = self._version
         others = [each for each in _VERSIONS if each != first]
         for version in (first, *others):
             try:
                 found = self._client.attempt("GET", f"{_GROUP}/{version}/{path}")
             except NotFound as error:
-                # Only a server that has the version names the missing object.
+                # A server without this version does not name the object in its error. Then try the
+                # next version.
                 if error.reason == "NotFound" and "resourceclaims" in error.message:
                     raise
                 missing = error
@@ -62,7 +63,8 @@ class ApiClaims:
         raise missing
 
     def wipe(self, selector: str) -> None:
-        """Delete the ResourceSlices that match a field selector. 404 counts as done."""
+        """Delete the ResourceSlices that match a field selector. The status 404 counts as
+        success."""
         path = f"{_GROUP}/{self._version}/resourceslices"
         try:
             self._client.attempt("DELETE", path, query={"fieldSelector": selector})
@@ -72,5 +74,5 @@ class ApiClaims:
             return
 
     def close(self) -> None:
-        """Send no more requests."""
+        """Cancel requests in progress, and reject new ones."""
         self._client.close()

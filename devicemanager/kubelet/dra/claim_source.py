@@ -1,7 +1,7 @@
-"""Where the kubelet gets ResourceClaims from: the API server, or memory.
+"""Sources of ResourceClaims for the kubelet: an API server, or memory.
 
-``ClaimSource`` is what the DRA manager needs of an API server. ``ResourceClaims`` implements it in
-memory, for tests that pass claims to the kubelet. ``api_claims`` gets them from an API server.
+``ClaimSource`` is the interface that the DRA manager uses. ``ResourceClaims`` implements it in
+memory, for tests. ``api_claims`` implements it with an API server.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from devicemanager.objects.manifests.resource_claims import (
 __all__ = ["ClaimSource", "ResourceClaims", "claim_of"]
 
 _POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
-"""Annotation of a ResourceClaim that was made from a template: the pod's name for the claim."""
+"""Annotation of a ResourceClaim from a template. Its value is the name of the pod's entry."""
 
 
 _OFFERED = ("ResourceSlice", "DeviceClass", "ResourceClaimTemplate")
@@ -41,14 +41,14 @@ class ClaimSource(Protocol):
     """Source of ResourceClaims, such as an API server. Thread-safe."""
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return a ResourceClaim in v1. Raises ClaimFetchError with the API server's text."""
+        """Return a ResourceClaim in v1. Raises ClaimFetchError with the API server's message."""
 
     def wipe(self, selector: str) -> None:
         """Delete all ResourceSlices that match the field selector. Raises DeviceManagerError if the
         caller must retry."""
 
     def close(self) -> None:
-        """Give up requests in progress."""
+        """Cancel requests in progress."""
 
 
 class ResourceClaims:
@@ -80,10 +80,10 @@ class ResourceClaims:
         return claim
 
     def wipe(self, selector: str) -> None:
-        """Internal: do nothing, because this source has no ResourceSlices of drivers."""
+        """Internal: do nothing. This source has no ResourceSlices of drivers."""
 
     def close(self) -> None:
-        """Internal: do nothing: no request waits."""
+        """Internal: do nothing. No request can wait."""
 
     # -- for tests -------------------------------------------------------------------
 
@@ -102,7 +102,8 @@ class ResourceClaims:
 
         A source is a dict, YAML text, a path, an object of the package ``kubernetes``, or an
         iterable of these, in v1, v1beta2 or v1beta1. A claim without a namespace gets
-        ``namespace``, and one without a UID gets the same UID each time. Raises ManifestError.
+        ``namespace``. A claim without a UID gets a UID derived from its name. Raises
+        ManifestError.
         """
         for claim in read_resource_claims(source):
             self._put(claim, namespace)
@@ -150,14 +151,13 @@ class ResourceClaims:
     def adopt(self, pod: Pod, source: ClaimSources) -> Pod:
         """Internal: add the claims of a pod, as the scheduler and the claim controller do.
 
-        Each claim is reserved for the pod. A claim that the pod does not name counts as created
-        from one of the pod's templates: by the annotation
-        ``resource.kubernetes.io/pod-claim-name``, otherwise in order. It gets the pod as its owner,
-        and the pod gets its name in ``status.resourceClaimStatuses``. Return the pod with these
-        names.
+        Reserve each claim for the pod. A claim that the pod's spec does not name is assigned to one
+        of the pod's template entries: by its annotation ``resource.kubernetes.io/pod-claim-name``,
+        otherwise in order. Such a claim gets the pod as its owner. Return the pod with the claim's
+        name in ``status.resourceClaimStatuses``.
 
         Raises ManifestError for an invalid claim, and RequestError for a claim that the pod cannot
-        use. Then nothing has changed.
+        use. An error changes nothing.
         """
         claims = read_resource_claims(source)
         statuses = {**pod.claim_statuses}
@@ -192,7 +192,7 @@ class ResourceClaims:
         return _with_statuses(pod, statuses)
 
     def add(self, pod: Pod, source: ClaimSources) -> None:
-        """Internal: add claims as they are, in the pod's namespace if they name none."""
+        """Internal: add claims unchanged. A claim without a namespace gets the pod's namespace."""
         self.apply(source, namespace=pod.namespace)
 
     def deallocate(self, namespace: str, name: str) -> None:
@@ -221,7 +221,7 @@ class ResourceClaims:
         )
 
     def replace(self, namespace: str, name: str, uid: str) -> None:
-        """Replace a claim by an equal one with another UID, as if it was deleted and recreated."""
+        """Replace a claim by an equal one with a new UID, as if it was deleted and recreated."""
         with self._lock:
             claim = self._known(namespace, name)
             self._claims[namespace, name] = {**claim, "metadata": {**claim["metadata"], "uid": uid}}
@@ -233,7 +233,8 @@ class ResourceClaims:
             del self._claims[namespace, name]
 
     def fail(self, namespace: str, name: str, error: str = "") -> None:
-        """Make requests for a claim fail with this text; an empty text ends the fault."""
+        """Make requests for a claim fail with the message ``error``. An empty message ends the
+        fault."""
         with self._lock:
             self._errors[namespace, name] = error
 
@@ -283,7 +284,7 @@ def _reserved(status: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 
 def _reserve(claim: JsonClaim, pod: Pod) -> None:
     status = claim.get("status") or {}
-    # A claim that is not allocated has no reservations.
+    # A claim without an allocation has no reservations.
     if status.get("allocation") is None:
         return
     if any(each.get("uid") == pod.uid for each in _reserved(status)):

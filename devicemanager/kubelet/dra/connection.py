@@ -1,7 +1,7 @@
-"""The connection to one instance of a driver: calls, health streams, and whether it is connected.
+"""The connection to one instance of a driver: calls, health streams, connection state.
 
 Each instance has one gRPC channel, which is connected from its registration until it is
-deregistered. When the connection breaks, the channel connects again by itself, as in the kubelet
+deregistered. When the connection breaks, the channel reconnects, as in the kubelet
 (pkg/kubelet/cm/dra/plugin/dra_plugin.go, v1.36). A call on a broken connection fails at once.
 """
 
@@ -33,12 +33,14 @@ from protos import dra_v1, dra_v1_grpc, dra_v1beta1_grpc, drahealth_v1_grpc, dra
 __all__ = ["DriverConnection"]
 
 _RECONNECT_PAUSE = 0.05
-"""Pause before reconnecting, in seconds. Without it, a driver that accepts connections and closes
-them at once would keep a thread busy."""
+"""Pause before reconnecting, in seconds.
+
+Without it, a driver that closes each connection at once would keep a thread busy.
+"""
 
 _BEGIN_SECONDS = 1.0
 
-# The versions have the same messages and numbers; only v1 has the field share_id.
+# All versions have the same messages and field numbers. Only v1 has the field share_id.
 _PATHS: Mapping[tuple[str, Operation], str] = {
     ("v1", Operation.PREPARE): dra_v1_grpc.NODE_PREPARE_RESOURCES,
     ("v1", Operation.UNPREPARE): dra_v1_grpc.NODE_UNPREPARE_RESOURCES,
@@ -94,13 +96,13 @@ class DriverConnection:
             self._connected = is_ready
             self._on_change(is_ready)
         if state is grpc.ChannelConnectivity.IDLE and not self._closed.wait(_RECONNECT_PAUSE):
-            # gRPC does not leave this state by itself: the connection broke, or nothing was called
-            # for 30 minutes.
+            # gRPC does not leave this state by itself. It follows a broken connection, and 30
+            # minutes without calls.
             self._connect()
 
     def _connect(self) -> None:
-        # Not ``subscribe`` with ``try_to_connect``: gRPC's thread would do that later, and end with
-        # an exception if the channel was closed meanwhile.
+        # Do not use ``subscribe`` with ``try_to_connect``: gRPC's thread connects later, and ends
+        # with an exception if the channel was closed in between.
         channel: Any = self._channel
         with contextlib.suppress(ValueError):  # the channel was closed
             channel._channel.check_connectivity_state(True)
@@ -123,7 +125,7 @@ class DriverConnection:
     def watch_health(self, service: str) -> Iterator[bytes]:
         """Open the health stream, and yield its messages as bytes until it ends.
 
-        Raises RpcError with the reason of its end; the code is OK if the driver ended it.
+        Raises RpcError when the stream ends. The code is OK if the driver ended it.
         """
         path = _HEALTH_PATHS[service]
         call = self._calls.begin(path, b"")
@@ -146,7 +148,7 @@ class DriverConnection:
     def close(self) -> None:
         """Close the connection: calls in flight fail with Canceled, and health streams end."""
         self._closed.set()
-        # gRPC's thread must not find a closed channel when it begins: it would raise an exception.
+        # A gRPC thread that starts after the channel was closed would raise an exception.
         self._is_watched.wait(_BEGIN_SECONDS)
         self._channel.unsubscribe(self._changed)
         self._channel.close()
@@ -177,7 +179,7 @@ def _device(device: Any, service: str) -> PreparedDevice:
         device.pool_name,
         device.device_name,
         device.share_id if has_share else None,
-        # An empty list is Go's nil.
+        # In Go, an empty list is nil.
         tuple(device.request_names) or None,
         tuple(device.cdi_device_ids) or None,
     )

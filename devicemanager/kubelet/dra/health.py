@@ -41,9 +41,9 @@ _HEALTH = {
 }
 _NANOSECONDS = 1_000_000_000
 _LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
-"""Latest time that is written, in seconds since the epoch: later ones have no text."""
+"""Latest time in the file, in seconds since the epoch. Later times cannot be formatted."""
 _INVALID = ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError
-"""What the parsers of JSON and of times raise for a file with any contents."""
+"""Exceptions of the JSON and time parsers for arbitrary file contents."""
 Devices = Mapping[DriverName, Mapping[DeviceKey, DeviceHealth]]
 
 
@@ -54,11 +54,11 @@ class HealthSink(Protocol):
         """Store a report of an instance."""
 
     def stream_ended(self, instance: Instance) -> None:
-        """Forget the health of the instance's driver."""
+        """Remove the health of the instance's driver."""
 
 
 class HealthStream:
-    """Health stream of one instance, opened again 5 s after its end. Thread-safe."""
+    """Health stream of one instance. It is opened again 5 s after its end. Thread-safe."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class HealthStream:
         self._cancel: Cancel | None = None
 
     def start(self) -> None:
-        """Open the stream, and read it on a thread of its own."""
+        """Open the stream, and read it on a new thread."""
         with self._lock:
             self._cancel = None
             if self._closed:
@@ -105,14 +105,14 @@ class HealthStream:
             self._start_later()
 
     def _follow(self) -> bool:
-        """Read the stream to its end. Return True if it is not to be opened again."""
+        """Read the stream to its end. Return False if it must be opened again."""
         try:
             for message in self._connection.watch_health(self._service):
                 self._sink.report(self._instance, _devices(message))
         except RpcError as error:
             return self._stops and error.code == "Unimplemented"
         except (DecodeError, UnicodeDecodeError):
-            # As in gRPC for Go, a message that cannot be decoded ends the stream.
+            # As in gRPC for Go, an undecodable message ends the stream.
             return False
         return False
 
@@ -155,17 +155,18 @@ class HealthFile:
         )
         self._clock = clock
         self._lock = threading.Lock()
-        """Orders the writes, so that the file ends with the newest state."""
+        """Serializes writes: the last write has the newest state."""
 
     def load(self) -> dict[DriverName, dict[DeviceKey, DeviceHealth]]:
-        """Return the contents of the file; nothing if it is missing or invalid, as the kubelet."""
+        """Return the contents of the file. As in the kubelet, a missing or invalid file is
+        empty."""
         try:
             return _parsed(json.loads(self._store.read()), self._offset())
         except (checkpoint.CheckpointError, *_INVALID):
             return {}
 
     def write(self, devices: Callable[[], Devices]) -> None:
-        """Replace the contents of the file by what ``devices`` returns. Thread-safe.
+        """Replace the contents of the file with the result of ``devices``. Thread-safe.
 
         Raises CheckpointWriteError.
         """
@@ -186,7 +187,7 @@ class HealthFile:
         return json.dumps(content, separators=(",", ":")).encode()
 
     def _offset(self) -> float:
-        """Seconds between the clock's monotonic time, which the cache has, and the file's time."""
+        """File time minus cache time, in seconds. The cache uses the clock's monotonic time."""
         return self._clock.time() - self._clock.monotonic()
 
 

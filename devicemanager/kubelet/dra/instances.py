@@ -31,7 +31,7 @@ __all__ = ["Instances"]
 
 @attrs.frozen(eq=False, repr=False)
 class _Open:
-    """A registered instance with what the kubelet holds for it."""
+    """A registered instance with its connection and health stream."""
 
     instance: Instance
     connection: DriverConnection
@@ -63,18 +63,19 @@ class Instances:
         self._wiper = wiper
         self._health = health
         self._on_error = on_error
-        # Closing a connection and callbacks of events can block; the event loop must not.
+        # Runs blocking work, such as closing connections and event callbacks, outside the event
+        # loop.
         self._background = ThreadPoolExecutor(1, thread_name_prefix="dra")
         # Guards the fields below.
         self._lock = threading.Lock()
         self._open: dict[InstanceId, _Open] = {}
         self._cancel_wipe: Cancel | None = None
         self._gone: dict[str, float] = {}
-        """When the last instance of a driver was deregistered, in seconds of the clock."""
+        """Time at which the last instance of a driver deregistered, in seconds of the clock."""
         self._closed = False
 
     def absent(self) -> dict[str, str]:
-        """Return since when each unregistered driver is not registered, as text by driver."""
+        """Return for each driver that was deregistered since when, as text."""
         now = self._clock.monotonic()
         with self._lock:
             return {
@@ -84,8 +85,8 @@ class Instances:
     def register(self, driver: str, endpoint: str, services: tuple[str, ...], pid: int) -> Instance:
         """Register an instance and connect to it in the background.
 
-        Raises RegistrationRefused with the kubelet's text, and RegistrationRejected if the process
-        has too many registrations.
+        Raises RegistrationRefused with the kubelet's message, and RegistrationRejected if the
+        process has too many registrations.
         """
         self._check_limit(pid)
         with self._state.lock:
@@ -106,8 +107,8 @@ class Instances:
         return instance
 
     def _check_limit(self, pid: int) -> None:
-        # Each instance needs a connection and threads. Drivers in the kubelet's own process, as in
-        # tests, are not limited, and neither are those of other PID namespaces.
+        # Each instance needs a connection and threads, so limit them. Exempt are drivers in the
+        # kubelet's own process, as in tests, and drivers in other PID namespaces.
         limit = self._settings.max_registrations_per_process
         if limit is None or pid in (0, os.getpid()):
             return
@@ -163,9 +164,9 @@ class Instances:
         self._follow_wipes()
 
     def deregister(self, instance: Instance) -> None:
-        """Remove an instance, because its registration socket has vanished. Does not block."""
+        """Remove an instance whose registration socket is gone. Does not block."""
         with self._state.lock:
-            # By number: the same endpoint can have been registered again.
+            # Compare by number: the same endpoint can have been registered again.
             if self._state.drivers.get(instance.id) is not None:
                 now = self._clock.monotonic()
                 self._state.drivers.deregister(instance.driver, instance.endpoint, now)
@@ -208,7 +209,7 @@ class Instances:
     # -- wiping ----------------------------------------------------------------------
 
     def _follow_wipes(self) -> None:
-        """Wipe the slices of drivers that are due, and set a timer for the next one."""
+        """Delete the slices of drivers whose wait is over. Set a timer for the next driver."""
         with self._state.lock:
             due = self._state.drivers.due_wipes(self._clock.monotonic())
             when = self._state.drivers.next_wipe()

@@ -9,8 +9,8 @@ each effect without it:
 * ``AwaitClaims``: wait until another pod has prepared a shared claim.
 
 The pod workers call ``prepare`` before they create a sandbox, and ``unprepare`` after the last
-container has stopped. They retry failures. The reconcile loop unprepares the claims of pods that
-the workers do not know, such as those that were deleted while the kubelet was down.
+container has stopped. They retry failures. The reconcile loop unprepares the claims of pods without
+a worker, for example of pods that were deleted while the kubelet was down.
 
 Follows pkg/kubelet/cm/dra/manager.go, v1.37.
 """
@@ -92,8 +92,8 @@ class DraManager:
         updates: HealthUpdates,
         on_error: Callable[[BaseException], None],
     ) -> None:
-        """``active`` returns the UIDs of all active pods; None while not all pods are known.
-        ``updates`` gets the UIDs of pods whose devices changed health."""
+        """``active`` returns the UIDs of all active pods; None until all pods are known.
+        ``updates`` receives the UIDs of pods whose devices changed health."""
         rules = DraRules(settings.behaviour, settings.quirks)
         self._rules = rules
         self._settings = settings
@@ -122,7 +122,7 @@ class DraManager:
         self._preparing: set[str] = set()
         """The UIDs of pods whose claims are being prepared."""
         self._canceled: set[str] = set()
-        """Those of them that end."""
+        """UIDs in ``_preparing`` of pods that are terminating."""
 
     # -- life ------------------------------------------------------------------------
 
@@ -162,11 +162,12 @@ class DraManager:
 
     @property
     def is_sources_ready(self) -> bool:
-        """True if the kubelet knows all pods that the state file can name."""
+        """True if the kubelet knows all pods that can be in the state file."""
         return self._is_sources_ready
 
     def sources_ready(self) -> None:
-        """Declare that all pods are known: the reconcile loop unprepares the claims of others."""
+        """Declare that all pods are known. The reconcile loop then unprepares the claims of other
+        pods."""
         self._is_sources_ready = True
 
     def pods(self) -> frozenset[str]:
@@ -177,7 +178,7 @@ class DraManager:
     # -- pods ------------------------------------------------------------------------
 
     def prepare(self, pod: Pod) -> None:
-        """Prepare all claims of a pod. Raises DraError with the kubelet's text."""
+        """Prepare all claims of a pod. Raises DraError with the kubelet's message."""
         claims, begun = pod_claims(pod), time.monotonic()
         try:
             self._prepare(claims)
@@ -200,7 +201,7 @@ class DraManager:
                 self._canceled.discard(pod.uid)
 
     def unprepare(self, pod: Pod) -> None:
-        """Unprepare all claims of a pod. Raises DraError with the kubelet's text."""
+        """Unprepare all claims of a pod. Raises DraError with the kubelet's message."""
         claims, begun = pod_claims(pod), time.monotonic()
         state, names = self._state, ", ".join(each.name for each in self.held(pod.uid))
         try:
@@ -216,16 +217,16 @@ class DraManager:
         self._events.publish(kind, f"pod {pod.label}: {text}", pod=pod.uid, seconds=seconds)
 
     def cancel(self, uid: str) -> None:
-        """Make no further calls to prepare the claims of a pod, because the pod ends.
+        """Stop preparing the claims of a pod, because it is terminating.
 
-        As in the kubelet, the pod does not wait for a call in flight; its answer is ignored.
+        As in the kubelet, the pod does not wait for a call in flight. Its response is ignored.
         """
         with self._lock:
             if uid in self._preparing:
                 self._canceled.add(uid)
 
     def held(self, uid: str) -> tuple[ClaimInfo, ...]:
-        """Return the claims that a pod holds, sorted by namespace and name."""
+        """Return the claims that are prepared for a pod, sorted by namespace and name."""
         with self._state.lock:
             return self._state.cache.of_pod(uid)
 
@@ -245,7 +246,7 @@ class DraManager:
     # -- reports ---------------------------------------------------------------------
 
     def explain(self, pod: Pod) -> tuple[ClaimExplanation, ...]:
-        """Return what each claim of a pod waits for."""
+        """Return the state of each claim of a pod: what it waits for."""
         claims = pod_claims(pod)
         names = {*pod.resource_claims.values(), *pod.claim_statuses.values(), pod.extended_claim}
         fetched = {name: self._fetched(pod.namespace, name) for name in names if name is not None}
@@ -315,7 +316,7 @@ class DraManager:
                 cache = self._state.cache
                 return of_containers.dynamic_resources(claims, container, cache, self._rules)
             except DraError:
-                return ()  # the kubelet logs it, and lists none for the container
+                return ()  # the kubelet logs the error, and lists no claims
 
     # -- health ----------------------------------------------------------------------
 
@@ -338,7 +339,7 @@ class DraManager:
         )
 
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...]) -> None:
-        """Store a health report of an instance, and report changes to the pods concerned."""
+        """Store a health report of an instance. Report changes to the affected pods."""
         with self._state.lock:
             health = self._state.health
             changed = health.report(instance.driver, devices, self._clock.monotonic())
@@ -358,7 +359,7 @@ class DraManager:
             )
 
     def stream_ended(self, instance: Instance) -> None:
-        """Forget the health of a driver's devices, because one of its streams has ended."""
+        """Remove the health of a driver's devices, because one of its streams has ended."""
         with self._state.lock:
             self._state.health.clear(instance.driver)
 
@@ -393,7 +394,7 @@ class DraManager:
             finally:
                 steps.close()
                 self._changed(pod)
-                # Other pods can wait for claims that this one has prepared.
+                # Other pods can wait for claims that this generator has prepared.
                 lock.notify_all()
 
     def _without_lock(self, effect: Effect, pod: PodClaims) -> Answer:
@@ -424,7 +425,8 @@ class DraManager:
 
     @staticmethod
     def _check_canceled(effect: FetchClaim | CallDriver | WriteState) -> None:
-        """Fail what a pod that ends would do to prepare its claims, as Go's context does."""
+        """Raise an error for an effect of a pod that is terminating, as Go's canceled context
+        does."""
         match effect:
             case FetchClaim():
                 raise ClaimFetchError("context canceled")
@@ -448,7 +450,7 @@ class DraManager:
                 self._cancel = self._clock.call_at(when, self._reconcile_in_background)
 
     def _reconcile_in_background(self) -> None:
-        # On its own thread, because a driver can take 45 s to respond.
+        # A driver can take 45 s to respond, so use a separate thread.
         threading.Thread(target=self._reconcile_and_repeat, name="reconcile", daemon=True).start()
 
     def _reconcile_and_repeat(self) -> None:
@@ -459,7 +461,7 @@ class DraManager:
         self._reconcile_later()
 
     def reconcile(self) -> None:
-        """Unprepare the claims of pods that are not active any more."""
+        """Unprepare the claims of inactive pods."""
         active = self._active() if self._is_sources_ready else None
         if active is None:
             return

@@ -1,4 +1,4 @@
-"""The claims in a pod's spec and status, converted for ``core.dra``."""
+"""Convert the claims in a pod's spec and status for ``core.dra``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pod_claims(pod: Pod) -> PodClaims:
         str(pod.uid),
         pod.name,
         pod.namespace,
-        # The name of a template does not matter: the claim's name is in the pod's status.
+        # The template's name is not needed: the claim's name is in the pod's status.
         tuple(
             PodClaim(name, claim, name if claim is None else None)
             for name, claim in pod.resource_claims.items()
@@ -39,7 +39,7 @@ def pod_claims(pod: Pod) -> PodClaims:
 def _container(pod: Pod, container: Container, is_init: bool) -> ContainerClaims:
     requests = {str(name): amount for name, amount in container.requests.items()}
     for name, resource, _ in pod.extended_requests:
-        # The admission has removed requests for resources that the claim provides.
+        # The admission has removed requests for resources that a claim provides.
         if name == container.name:
             requests.setdefault(resource, 1)
     return ContainerClaims(

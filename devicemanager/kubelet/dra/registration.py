@@ -10,6 +10,7 @@ import asyncio
 import threading
 from pathlib import Path
 
+from devicemanager.core import messages
 from devicemanager.core.dra.drivers import Instance
 from devicemanager.core.dra.errors import RegistrationRefused
 from devicemanager.core.ids import ResourceName
@@ -25,14 +26,11 @@ from protos import pluginregistration_v1 as pr
 __all__ = ["DraPluginHandler"]
 
 _NODE_ROOT = Path("/var/lib/kubelet")
-_STAGES = {
-    "validate": "RegisterPlugin error -- plugin validation failed with err: {error}",
-    "register": "RegisterPlugin error -- plugin registration failed with err: {error}",
-}
+_STAGES = {"validate": messages.WATCHED_INVALID, "register": messages.WATCHED_FAILED}
 
 
 class DraPluginHandler:
-    """Handler of plugins of the type ``DRAPlugin``."""
+    """Handle plugins of the type ``DRAPlugin``."""
 
     def __init__(self, registrar: Registrar, instances: Instances, root: Path) -> None:
         """``root`` is the kubelet's directory."""
@@ -41,7 +39,7 @@ class DraPluginHandler:
         self._root = root
 
     async def register(self, path: Path, info: pr.PluginInfo, pid: int) -> Registration:
-        # A driver can serve its calls on another socket than the registration.
+        # A driver can serve its calls and its registration on different sockets.
         driver = _Driver(self._instances, info, self._endpoint(info) or str(path), pid)
         try:
             await self._registrar.in_thread(driver.register)
@@ -70,13 +68,13 @@ class _Driver:
         self._info = info
         self._endpoint = endpoint
         self._pid = pid
-        # Guards the fields below: the socket can vanish while the driver is registered.
+        # Guards the fields below: the socket can vanish during the registration.
         self._lock = threading.Lock()
         self._instance: Instance | None = None
         self._is_gone = False
 
     def register(self) -> None:
-        """Register the instance. Raises RegistrationRejected with the text for the driver."""
+        """Register the instance. Raises RegistrationRejected with the message for the driver."""
         info = self._info
         try:
             instance = self._instances.register(
@@ -84,7 +82,7 @@ class _Driver:
             )
         except RegistrationRefused as refused:
             text = _STAGES[refused.stage].format(error=refused)
-            # Kubelets before 1.36 do not retry a plugin that has passed the validation.
+            # Before 1.36, the kubelet does not retry a plugin that has passed the validation.
             kind = RegistrationRejected if refused.stage == "validate" else NotConnected
             raise kind(text) from refused
         with self._lock:
@@ -93,7 +91,7 @@ class _Driver:
             self._instances.deregister(instance)
 
     def answered(self) -> None:
-        """Do nothing: the connection was opened at the registration."""
+        """Do nothing: ``register`` has opened the connection."""
 
     def deregister(self) -> None:
         with self._lock:

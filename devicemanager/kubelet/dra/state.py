@@ -23,9 +23,9 @@ class DraState:
     drivers: Drivers
     health: HealthCache
     lock: threading.Condition = attrs.field(factory=lambda: threading.Condition(threading.Lock()))
-    """Guards all fields; notified when a pod no longer prepares claims."""
+    """Guards all fields. It is notified when a pod has finished preparing claims."""
 
     @classmethod
     def empty(cls, rules: DraRules) -> DraState:
-        """Return the state of a node that holds no claims."""
+        """Return the state of a node without claims."""
         return cls(rules, ClaimCache(), Drivers(rules), HealthCache(rules))

@@ -1,4 +1,4 @@
-"""The file ``dra_manager_state`` of one kubelet: read at its start, written with every change."""
+"""The file ``dra_manager_state`` of one kubelet: read at start, written after every change."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class StateFile:
         self._writer: Writer | None = None
 
     def load(self, claims: Callable[[], Sequence[ClaimInfo]]) -> tuple[ClaimInfo, ...]:
-        """Return the claims of the file; ``claims`` returns those of each later write.
+        """Return the claims in the file. If there is no file, write one without claims.
 
-        Without a file, one without claims is written. A corrupt file is set aside, or, with quirk
-        Q38, is a StartError with the kubelet's text. Raises StartError also if the file cannot be
+        ``claims``: returns the claims for each later write. A corrupt file is set aside; with quirk
+        Q38, it is a StartError with the kubelet's message. Raises StartError if the file cannot be
         read, and StateWriteError if it cannot be written.
         """
         self._writer = Writer(self._store, lambda: self._document.render(claims()))
@@ -62,7 +62,7 @@ class StateFile:
         return tuple(map(_claim_info, found))
 
     def _create(self) -> None:
-        # The kubelet writes a list that is null, until the first claim (``GetOrCreate``,
+        # Until the first claim, the kubelet writes null instead of a list (``GetOrCreate``,
         # pkg/kubelet/cm/dra/state/state_checkpoint.go, v1.32).
         self._write(lambda: self._store.write(self._document.render(None)))
 
@@ -80,7 +80,7 @@ class StateFile:
         )
 
     def write(self) -> None:
-        """Write all changes of the claims that were made before. Raises StateWriteError."""
+        """Write all changes made so far. Raises StateWriteError."""
         assert self._writer is not None
         self._write(self._writer.flush)
 
@@ -89,7 +89,7 @@ class StateFile:
             write()
         except checkpoint.CheckpointWriteError as error:
             cause = error.__cause__
-            # The text of the operating system in Go's spelling.
+            # The operating system's error message, as Go writes it.
             reason = cause.strerror if isinstance(cause, OSError) else None
             text = (reason or error.reason).lower()
             self._events.publish(EventKind.DRA_STATE_FAILED, str(error))

@@ -1,4 +1,5 @@
-"""Delete ResourceSlices: of the node at each start, and of a driver without usable instance.
+"""Delete ResourceSlices: those of the node at each start, and those of drivers without a usable
+instance.
 
 ``core.dra.drivers`` decides when. A failed deletion is retried with exponential backoff, until an
 instance of the driver is usable again (``wipeResourceSlices``,
@@ -18,16 +19,16 @@ from devicemanager.io.clock import Cancel, Clock
 __all__ = ["Wiper"]
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 300.0
-"""The first and the longest wait before a retry of a failed deletion, in seconds."""
+"""First and maximum wait before a failed deletion is retried, in seconds."""
 
 
 class Wiper:
-    """Deletes ResourceSlices on threads of its own. Thread-safe."""
+    """Deletes ResourceSlices on separate threads. Thread-safe."""
 
     def __init__(
         self, node: str, wipe: Callable[[str], None], clock: Clock, events: EventStream
     ) -> None:
-        """``wipe`` deletes the slices that match a field selector; it can block."""
+        """``wipe`` deletes the slices that match a field selector. It can block."""
         self._node = node
         self._wipe = wipe
         self._clock = clock
@@ -38,7 +39,8 @@ class Wiper:
         self._closed = False
 
     def wipe(self, driver: str | None = None) -> None:
-        """Delete the slices of a driver, or all of the node, in the background."""
+        """Delete the slices of a driver in the background; without a driver, all slices of the
+        node."""
         self._start(driver, _FIRST_WAIT)
 
     def _start(self, driver: str | None, wait: float) -> None:
@@ -70,14 +72,14 @@ class Wiper:
                 self._retries[driver] = self._clock.call_at(self._clock.monotonic() + wait, again)
 
     def cancel(self, driver: str) -> None:
-        """Give up the retries for a driver, because one of its instances is usable again."""
+        """Stop retrying for a driver, because one of its instances is usable again."""
         with self._lock:
             cancel = self._retries.pop(driver, None)
         if cancel is not None:
             cancel()
 
     def close(self) -> None:
-        """Give up all retries."""
+        """Stop all retries."""
         with self._lock:
             self._closed = True
             cancels = list(self._retries.values())

@@ -10,8 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from devicemanager.core import messages
 from devicemanager.core.ids import EndpointId, ResourceName
-from devicemanager.kubelet.registration.registrar import Registrar
+from devicemanager.kubelet.registration.registrar import Registrar, Texts
 from protos import pluginregistration_v1 as pr
 
 
@@ -47,11 +48,14 @@ class DevicePluginHandler:
         resource = ResourceName(info.name)
         # A plugin can serve the device plugin API on another socket than the registration API.
         socket = Path(info.endpoint) if info.endpoint else path
-        await self._registrar.check(resource, tuple(info.supported_versions), socket)
-        dial_failed = self._registrar.behaviour.watcher_dial_failed
-        endpoint = await self._registrar.connect(
-            resource, socket, str(socket), dial_failed=dial_failed
+        texts = Texts(
+            messages.WATCHED_BAD_VERSION,
+            messages.WATCHED_BAD_RESOURCE_NAME,
+            self._registrar.behaviour.watcher_dial_failed,
+            messages.WATCHED_FAILED,
         )
+        await self._registrar.check(resource, tuple(info.supported_versions), socket, texts)
+        endpoint = await self._registrar.connect(resource, socket, str(socket), texts=texts)
         return _RegisteredPlugin(self._registrar, endpoint)
 
 

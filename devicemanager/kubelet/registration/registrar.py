@@ -34,6 +34,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+import attrs
+
 from devicemanager.core import messages
 from devicemanager.core.api.deviceplugin import VERSION
 from devicemanager.core.api.names import is_extended_resource_name
@@ -82,6 +84,24 @@ class RegistrationRejected(EndpointError):
 
 class NotConnected(RegistrationRejected):
     """Error of a registration that passed the checks but could not connect to the plugin."""
+
+
+@attrs.frozen
+class Texts:
+    """Error texts for a plugin. They depend on who registers it.
+
+    The defaults are those of the Registration service; ``handlers`` has those of the plugin
+    watcher.
+    """
+
+    bad_version: str = messages.BAD_VERSION
+    bad_resource_name: str = messages.BAD_RESOURCE_NAME
+    dial_failed: str = messages.DIAL_FAILED
+    failed: str = "{error}"
+    """Text for every error after the checks."""
+
+
+_OF_SERVICE = Texts()
 
 
 class Registrar:
@@ -162,15 +182,21 @@ class Registrar:
 
     # -- registration ----------------------------------------------------------------
 
-    async def check(self, resource: ResourceName, versions: tuple[str, ...], socket: Path) -> None:
+    async def check(
+        self,
+        resource: ResourceName,
+        versions: tuple[str, ...],
+        socket: Path,
+        texts: Texts = _OF_SERVICE,
+    ) -> None:
         """Count a registration, and check its API version and its resource name.
 
         Raises RegistrationRejected with the kubelet's text if one is invalid
-        (pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32).
+        (pkg/kubelet/cm/devicemanager/plugin/v1beta1, server.go and handler.go, v1.32).
         """
         self._count(resource)
         try:
-            _check(resource, versions)
+            _check(resource, versions, texts)
         except RegistrationRejected as rejected:
             await self._report(resource, socket, rejected)
             raise
@@ -182,19 +208,20 @@ class Registrar:
         name: str,
         *,
         options: PluginOptions | None = None,
-        dial_failed: str = messages.DIAL_FAILED,
+        texts: Texts = _OF_SERVICE,
     ) -> EndpointId:
         """Connect to a plugin that passed the checks, and read its lists in the background.
 
         Returns the number of the registration. ``name`` distinguishes plugins of the same
-        resource. Without ``options``, GetDevicePluginOptions is called. ``dial_failed`` is the
-        error text for a plugin that cannot be dialed. Raises NotConnected with the kubelet's text.
+        resource. Without ``options``, GetDevicePluginOptions is called. Raises NotConnected with
+        the kubelet's text.
         """
         try:
-            return await self._connect(resource, socket, name, options, dial_failed)
+            return await self._connect(resource, socket, name, options, texts.dial_failed)
         except RegistrationRejected as rejected:
-            await self._report(resource, socket, rejected)
-            raise NotConnected(str(rejected), rejected.reason) from rejected
+            failed = NotConnected(texts.failed.format(error=rejected), rejected.reason)
+            await self._report(resource, socket, failed)
+            raise failed from rejected
 
     async def reject(
         self, resource: ResourceName, rejected: RegistrationRejected
@@ -458,11 +485,12 @@ def shown(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
 
 
-def _check(resource: ResourceName, versions: tuple[str, ...]) -> None:
+def _check(resource: ResourceName, versions: tuple[str, ...], texts: Texts) -> None:
     # The order of the checks decides the text: the kubelet checks the version first.
     if VERSION not in versions:
-        version = messages.go_quoted(shown(",".join(versions)))[1:-1]
-        raise RegistrationRejected(messages.BAD_VERSION.format(version=version))
+        quoted = messages.go_quoted(shown(",".join(versions)))[1:-1]
+        listed = shown(" ".join(versions))
+        raise RegistrationRejected(texts.bad_version.format(version=quoted, versions=listed))
     if not is_extended_resource_name(resource):
         quoted = messages.go_quoted(shown(resource))[1:-1]
-        raise RegistrationRejected(messages.BAD_RESOURCE_NAME.format(resource=quoted))
+        raise RegistrationRejected(texts.bad_resource_name.format(resource=quoted))

@@ -34,6 +34,7 @@ from pathlib import Path
 import attrs
 import grpc
 
+from devicemanager.core import messages
 from devicemanager.core.errors import EndpointError, StartError
 from devicemanager.core.ids import ResourceName
 from devicemanager.events.stream import EventKind, EventStream
@@ -242,7 +243,7 @@ class PluginWatcher:
         handler = self._handlers.get(info.type)
         if handler is None:
             # The mock has no handler for other types, such as CSIPlugin.
-            text = f"no handler registered for plugin type: {shown(info.type)} at socket {path}"
+            text = messages.WATCHED_NO_HANDLER.format(type=shown(info.type), socket=path)
             rejected = RegistrationRejected(text)
             raise await self._registrar.reject(ResourceName(info.name), rejected)
         # On the pool, because the first plugin of a type can load modules.

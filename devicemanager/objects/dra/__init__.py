@@ -1,15 +1,15 @@
-"""Objects of resource.k8s.io: the rules that the API server applies, without an API server.
+"""Rules for objects of resource.k8s.io, as the API server applies them.
 
 In:  an object of resource.k8s.io/v1 as plain data, whose fields have the types of the API. For an
      update, also the object that it replaces.
-Out: one ``FieldError`` for each broken rule, with the path and the text of a real API server.
+Out: one ``FieldError`` for each broken rule, with the field path and message of a real API server.
 
 Invariants:
 * Nothing here performs I/O. The compiler of CEL expressions is an argument.
-* A value of a wrong type is the caller's error: ``apiserver.structure`` finds it first, as the
+* Values must have the right types. The caller checks this first (``apiserver.structure``), as the
   decoder of a real API server does.
-* Rules, limits and texts are those of Kubernetes v1.37.2, whose API server answers the requests
-  of ``tests/apiserver/real_answers`` in the same way.
+* Rules, limits and messages are those of Kubernetes v1.37.2. Its API server gives the same
+  responses to the requests in ``tests/apiserver/real_answers``.
 
 Start reading with ``broken_rules``.
 """
@@ -46,7 +46,7 @@ __all__ = [
 
 _Object = Mapping[str, Any]
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
-"""Label of a namespace whose claims may have admin access; its value must be ``true``."""
+"""Label of a namespace whose claims may have admin access. Its value must be ``true``."""
 
 
 def _accept(_: str) -> None:
@@ -64,10 +64,9 @@ def broken_rules(
 ) -> list[FieldError]:
     """Return the rules that an object breaks, in the order of the API server.
 
-    ``old``: the object that ``new`` replaces; None for a new object.
-    ``is_status``: only the status is replaced.
-    ``compile_``: compiler of CEL expressions; by default, all are accepted.
-    ``is_admin_namespace``: the namespace has the label ``ADMIN_LABEL``.
+    ``old``: the object that ``new`` replaces; None for a new object. ``is_status``: True if only
+    the status is replaced. ``compile_``: function that checks a CEL expression; by default, all are
+    accepted. ``is_admin_namespace``: True if the namespace has the label ``ADMIN_LABEL``.
     """
     if is_status:
         found = _status(kind, new, old or {}, is_admin_namespace)
@@ -80,7 +79,7 @@ def _object(
     kind: str, new: _Object, old: _Object | None, compile_: Compile, is_admin_namespace: bool
 ) -> Errors:
     if old is None:
-        # Upstream's path for a template is that of a claim, too.
+        # Upstream uses the path of a claim for a template, too.
         wanted = _admin_requests(kind, new.get("spec") or {})
         yield from admin_access("spec.devices.requests", wanted, is_allowed=is_admin_namespace)
     given = new.get("metadata") or {}

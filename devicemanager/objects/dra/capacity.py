@@ -1,4 +1,4 @@
-"""Rules for the capacity of a device and its request policy (``validateRequestPolicy``, v1.37)."""
+"""Rules for a device's capacity and its request policy (``validateRequestPolicy``, v1.37)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _ZERO: Final = Quantity(0)
 
 
 def device_capacity(*, is_shared: bool) -> Callable[[str, _Object], Errors]:
-    """Return the check of one capacity; ``is_shared``: the device allows several allocations."""
+    """Return the check of one capacity. ``is_shared``: True if the device allows several
+    allocations."""
     return _shared if is_shared else _exclusive
 
 
@@ -86,7 +87,7 @@ def _key(option: Quantity) -> str:
 
 
 def _whole(amount: Quantity) -> int:
-    """Return an amount, rounded up to a whole number (``Quantity.Value``).
+    """Round an amount up to a whole number (``Quantity.Value``).
 
     Upstream compares fractions only with the gate DRAFractionalCapacityRange, which is off by
     default.

@@ -31,7 +31,7 @@ __all__ = [
 
 _Object = Mapping[str, Any]
 Compile = Callable[[str], "str | None"]
-"""Compiles a CEL expression. Returns why the API server rejects it; None if it accepts it."""
+"""Function that checks a CEL expression: why the API server rejects it; None if it accepts it."""
 
 MAX_RESULTS: Final = 32
 _MAX_REQUESTS: Final = 32
@@ -49,7 +49,7 @@ _REFERENCE_RULE: Final = (
 
 
 class RequestNames:
-    """The names of the requests and subrequests of a claim."""
+    """Names of a claim's requests and subrequests."""
 
     def __init__(self, devices: _Object) -> None:
         self._names = {
@@ -63,7 +63,7 @@ class RequestNames:
         return below is not None and all(each in below for each in subrequests)
 
     def reference(self, at: str, name: str) -> Errors:
-        """Check a reference to a request, or to a subrequest, ``request/subrequest``."""
+        """Check a reference to a request or a subrequest (``request/subrequest``)."""
         parts = name.split("/")
         if len(parts) > 2:
             yield invalid(at, name, _REFERENCE_RULE)
@@ -182,7 +182,7 @@ def _constraint(at: str, constraint: _Object, names: RequestNames) -> Errors:
         if (attribute := constraint.get(name)) is not None:
             yield from formats.fully_qualified_name(f"{at}.{name}", attribute)
     if all(constraint.get(each) is None for each in ("matchAttribute", "distinctAttribute")):
-        # The text is upstream's, also for a constraint with neither of them.
+        # Upstream has this message even if neither field is set.
         rule = (
             'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple '
             "fields are set"
@@ -205,7 +205,7 @@ def configuration(at: str, config: _Object) -> Errors:
 
 
 def raw_object(at: str, value: Any, most: int) -> Errors:
-    """Check a JSON object of any content, of at most ``most`` bytes."""
+    """Check an arbitrary JSON object of at most ``most`` bytes."""
     if value is None:
         yield required(at)
     elif formats.length(json.dumps(value, separators=(",", ":"), ensure_ascii=False)) > most:
@@ -235,7 +235,7 @@ def _accept(_: str) -> None:
 
 
 def admin_access(at: str, wanted: Iterable[tuple[int, Any]], *, is_allowed: bool) -> Errors:
-    """Check that admin access is requested only in a namespace with the label for it.
+    """Check that admin access is requested only in a namespace with the label ``ADMIN_LABEL``.
 
     ``wanted``: index and value of ``adminAccess`` of each request or result, below ``at``.
     """

@@ -1,6 +1,6 @@
 """Errors of objects of resource.k8s.io, as the API server reports them.
 
-``FieldError`` has the parts of ``field.Error`` in k8s.io/apimachinery (v1.37), and its text.
+``FieldError`` has the fields of ``field.Error`` in k8s.io/apimachinery (v1.37), and its message.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 OMITTED: Final = object()
-"""Value of an error that does not show its value."""
+"""Value of an error whose message does not show the value."""
 
 _NAMES: Final = {
     "FieldValueNotFound": "Not found",
@@ -47,22 +47,24 @@ _NAMES: Final = {
 
 @attrs.frozen
 class FieldError:
-    """A broken rule: a field, and the reason."""
+    """A broken rule: field, value and reason."""
 
     reason: str
     """Reason as in ``causes`` of a Status, such as ``FieldValueInvalid``."""
     field: str
     """Path of the field, such as ``spec.devices[0].name``."""
     value: Any = OMITTED
-    """The value in the form of JSON, or ``OMITTED``."""
+    """Value as JSON data, or ``OMITTED``."""
     detail: str = ""
     declared: bool = False
-    """True if the rule is declared in the API's types. Such errors follow all others, and their
-    paths are those of the version of the request (``ValidateDeclaratively``)."""
+    """True if the rule is declared in the API's types (``ValidateDeclaratively``).
+
+    Such errors come after all others. Their paths are those of the request's version.
+    """
 
     @property
     def text(self) -> str:
-        """The text without the path (``ErrorBody``)."""
+        """Message without the path (``ErrorBody``)."""
         parts = [_NAMES[self.reason]]
         if self.value is not OMITTED:
             parts.append(_shown(self.value))
@@ -78,7 +80,8 @@ Errors = Iterator[FieldError]
 
 
 def message(errors: Iterable[FieldError]) -> str:
-    """Return the text for one or more errors: equal texts once, several in brackets."""
+    """Return the message for one or more errors. Equal messages appear once; several are in
+    brackets."""
     texts = list(dict.fromkeys(str(each) for each in errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
@@ -100,7 +103,7 @@ def unsupported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    """Return the error for a value that is not permitted here."""
+    """Return the error for a value that is not allowed here."""
     return FieldError("FieldValueForbidden", field, detail=detail)
 
 
@@ -110,12 +113,12 @@ def duplicate(field: str, value: Any) -> FieldError:
 
 
 def not_found(field: str, value: Any) -> FieldError:
-    """Return the error for a reference to something that does not exist."""
+    """Return the error for a reference to an object that does not exist."""
     return FieldError("FieldValueNotFound", field, value)
 
 
 def too_long(field: str, most: int, unit: str = "bytes") -> FieldError:
-    """Return the error for a text of more than ``most`` bytes or characters."""
+    """Return the error for a text longer than ``most``. ``unit``: bytes or characters."""
     return FieldError("FieldValueTooLong", field, detail=f"may not be more than {most} {unit}")
 
 
@@ -167,7 +170,7 @@ def _escaped(character: str) -> str:
 
 
 def go_json(value: Any) -> str:
-    """Return a value as Go's ``json.Marshal`` prints it, with the signs of HTML escaped."""
+    """Return a value as Go's ``json.Marshal`` prints it, with HTML characters escaped."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")

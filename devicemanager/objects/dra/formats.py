@@ -1,7 +1,7 @@
-"""Formats of names and values in resource.k8s.io, with the API server's texts.
+"""Checks of names and values in resource.k8s.io, with the API server's messages.
 
-They follow ``k8s.io/apimachinery/pkg/api/validate/content`` and
-``pkg/apis/resource/validation`` (v1.37). Lengths are in bytes of UTF-8.
+They follow ``k8s.io/apimachinery/pkg/api/validate/content`` and ``pkg/apis/resource/validation``
+(v1.37). Lengths are in bytes of UTF-8.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _IDENTIFIER_RULE: Final = (
 
 
 def length(text: str) -> int:
-    """Return the number of bytes of a text in UTF-8."""
+    """Return the length of a text in bytes of UTF-8."""
     return len(text.encode(errors="surrogatepass"))
 
 
@@ -146,7 +146,7 @@ def _value_faults(text: str) -> Iterator[str]:
 
 
 _UNIT: Final = "characters"
-"""Unit of length in the texts of rules that are not declared."""
+"""Unit of lengths in the messages of rules that are not declared."""
 
 # -- errors of fields --------------------------------------------------------------------
 
@@ -157,17 +157,17 @@ def short_name(at: str, text: str) -> Errors:
 
 
 def declared_short_name(at: str, text: str) -> Errors:
-    """Check a DNS label in a field with a declared rule, such as the name of a counter."""
+    """Check a DNS label in a field with a declared rule, such as a counter name."""
     return declared(invalid(at, text, each) for each in _label_faults(text))
 
 
 def long_name(at: str, text: str) -> Errors:
-    """Check a DNS subdomain, such as the name of an object."""
+    """Check a DNS subdomain, such as an object name."""
     return (invalid(at, text, each) for each in _subdomain_faults(text, _UNIT))
 
 
 def declared_long_name(at: str, text: str) -> Errors:
-    """Check a DNS subdomain in a field with a declared rule, such as the name of a class."""
+    """Check a DNS subdomain in a field with a declared rule, such as a class name."""
     return declared(invalid(at, text, each) for each in _subdomain_faults(text))
 
 
@@ -175,17 +175,17 @@ node_name = long_name
 
 
 def label_key(at: str, text: str) -> Errors:
-    """Check the key of a label, ``[domain/]name``."""
+    """Check a label key (``[domain/]name``)."""
     return (invalid(at, text, each) for each in _key_faults(text))
 
 
 def label_value(at: str, text: str) -> Errors:
-    """Check the value of a label."""
+    """Check a label value."""
     return (invalid(at, text, each) for each in _value_faults(text))
 
 
 def driver_name(at: str, text: str) -> Errors:
-    """Check the name of a driver (``ValidateCSIDriverName``)."""
+    """Check a driver name (``ValidateCSIDriverName``)."""
     if not text:
         yield required(at)
         return
@@ -195,7 +195,7 @@ def driver_name(at: str, text: str) -> Errors:
 
 
 def declared_driver_name(at: str, text: str) -> Errors:
-    """Check the name of a driver in a field with a declared rule."""
+    """Check a driver name in a field with a declared rule."""
     if not text:
         yield from declared([required(at)])
         return
@@ -206,7 +206,7 @@ def declared_driver_name(at: str, text: str) -> Errors:
 
 
 def pool_name(at: str, text: str) -> Errors:
-    """Check the name of a pool: DNS subdomains, separated by ``/``."""
+    """Check a pool name: DNS subdomains, separated by ``/``."""
     if not text:
         yield required(at)
         return
@@ -217,7 +217,7 @@ def pool_name(at: str, text: str) -> Errors:
 
 
 def declared_pool_name(at: str, text: str) -> Errors:
-    """Check the name of a pool in a field with a declared rule."""
+    """Check a pool name in a field with a declared rule."""
     if not text:
         yield from declared([required(at)])
         return
@@ -231,7 +231,7 @@ def declared_pool_name(at: str, text: str) -> Errors:
 
 
 def c_identifier(at: str, text: str) -> Errors:
-    """Check the name of an attribute or capacity without its domain."""
+    """Check the name of an attribute or capacity, without a domain."""
     if length(text) > _MAX_IDENTIFIER:
         yield too_long(at, _MAX_IDENTIFIER)
     if not _matches(_IDENTIFIER, text):
@@ -240,9 +240,9 @@ def c_identifier(at: str, text: str) -> Errors:
 
 
 def qualified_name(at: str, text: str) -> Errors:
-    """Check the name of an attribute or capacity, ``[domain/]name``.
+    """Check the name of an attribute or capacity (``[domain/]name``).
 
-    The API server accepts every name with more than one ``/``.
+    The API server accepts any name with more than one ``/``.
     """
     *domains, name = text.split("/")
     if len(domains) > 1:
@@ -259,7 +259,7 @@ def qualified_name(at: str, text: str) -> Errors:
 
 
 def fully_qualified_name(at: str, text: str) -> Errors:
-    """Check the name of an attribute with its domain."""
+    """Check the name of an attribute, including its domain."""
     yield from declared(_fully_qualified_name(at, text))
 
 
@@ -337,7 +337,7 @@ def interface_address(at: str, text: str) -> Errors:
 
 
 def quantity(value: Any) -> Quantity | None:
-    """Return a quantity; None for a value that is not one."""
+    """Parse a quantity; None for an invalid value."""
     try:
         return Quantity.parse(value if isinstance(value, str) else str(value))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Fields that the API server drops because their feature gate is off (v1.37)."""
+"""Remove fields whose feature gate is off, as the API server does (v1.37)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _Object = dict[str, Any]
 
 _LISTS: Final = "DRAListTypeAttributes"
 GATES: Final = frozenset({_LISTS})
-"""Feature gates that can be enabled; they are off by default."""
+"""Feature gates that can be enabled. They are off by default."""
 
 
 def drop_disabled(kind: str, value: _Object, gates: Iterable[str] = ()) -> None:
-    """Remove fields of features that are off, or that only an alpha version has.
+    """Remove fields of disabled features, and fields that only an alpha version has.
 
-    ``gates``: the feature gates of ``GATES`` that are on.
+    ``gates``: names of the enabled feature gates (``GATES``).
     """
     spec, is_listed = value.get("spec") or {}, _LISTS in gates
     match kind:

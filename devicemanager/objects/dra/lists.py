@@ -42,7 +42,8 @@ def unique(
 ) -> Errors:
     """Check the length of a list, its items, and that no two items have the same key.
 
-    A declared rule shows the whole duplicate item; other rules show its key.
+    The error of a declared rule shows the whole duplicate item; that of other rules shows its
+    key.
     """
     values = values or ()
     if most is not None and len(values) > most:
@@ -71,7 +72,7 @@ def each_entry(
 ) -> Errors:
     """Check the keys and values of a map, sorted by key.
 
-    ``longest``: number of bytes to which a key is shortened in the path of its value.
+    ``longest``: maximum length of a key in a field path, in bytes. Longer keys are shortened.
     """
     for key in sorted(values or ()):
         yield from check_key(at, key)

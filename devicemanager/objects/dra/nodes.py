@@ -135,7 +135,7 @@ def _operator(at: str, operator: str, value: str) -> Errors:
 
 
 def conditions(at: str, values: list[_Object] | None, most: int) -> Errors:
-    """Check the conditions of a status, of which there can be ``most``."""
+    """Check the conditions of a status. ``most``: maximum number of conditions."""
     values = values or []
     seen: set[str] = set()
     for number, each in enumerate(values):

@@ -23,7 +23,7 @@ _Object = Mapping[str, Any]
 
 _MAX_DEVICES: Final = 128
 _MAX_SPECIAL_DEVICES: Final = 64
-"""Most devices of a slice if one has taints, counters or lists of values."""
+"""Maximum number of devices in a slice if one has taints, counters or lists of values."""
 _MAX_ENTRIES: Final = 32
 _MAX_VALUES: Final = 48
 _MAX_VALUE: Final = 64
@@ -33,13 +33,13 @@ _MAX_CONSUMED_SETS: Final = 2
 _MAX_TAINTS: Final = 16
 _MAX_CONDITIONS: Final = 4
 MAX_KEY: Final = 63 + 1 + 32
-"""Longest name of an attribute: domain, ``/`` and name."""
+"""Maximum length of an attribute name: domain, ``/`` and name."""
 _IMMUTABLE: Final = "field is immutable"
 _TRUE: Final = "must be either unset or set to true"
 
 
 def resource_slice(spec: _Object, old: _Object | None) -> Errors:
-    """Check the spec of a slice; ``old`` is the spec that it replaces."""
+    """Check the spec of a slice. ``old``: the spec that it replaces."""
     yield from formats.driver_name("spec.driver", spec.get("driver", ""))
     yield from _pool(spec.get("pool") or {})
     if old is not None:
@@ -85,7 +85,7 @@ def _immutable(spec: _Object, old: _Object) -> Errors:
 
 
 def _selection(spec: _Object) -> Errors:
-    """Check that exactly one field selects the nodes with access."""
+    """Check that exactly one field selects nodes."""
     yield from _node_name(spec, "spec", "must be either unset or set to a non-empty string")
     if (selector := spec.get("nodeSelector")) is not None:
         yield from nodes.node_selector("spec.nodeSelector", selector)
@@ -103,7 +103,7 @@ def _selection(spec: _Object) -> Errors:
 
 
 def _internal(term: _Object) -> dict[str, Any]:
-    """Return a term in the form of upstream's internal type, which the error shows."""
+    """Return a term in the form of upstream's internal type, as the error message shows it."""
     return {
         f"{name[0].upper()}{name[1:]}": [
             {key.capitalize(): each.get(key) for key in ("key", "operator", "values")}
@@ -124,8 +124,8 @@ def _node_name(value: _Object, at: str, rule: str) -> Errors:
 
 
 def _one(at: str, value: _Object, names: tuple[str, ...], none: str, several: str) -> Errors:
-    # A selector counts if it is present; a name or a boolean counts only if it is not empty or
-    # false.
+    # A selector counts if it exists. A name counts only if it is not empty, a boolean if it is
+    # true.
     found = [
         each
         for each in names
@@ -221,7 +221,7 @@ _UNION: Final = ("int", "bool", "string", "version", "ints", "bools", "strings",
 
 
 def _lists(attribute: _Object) -> Iterator[list[Any]]:
-    """Yield the lists of values of an attribute."""
+    """Yield the value lists of an attribute."""
     return (attribute[each] for each in _LISTS if attribute.get(each) is not None)
 
 
@@ -278,7 +278,7 @@ def _counters(at: str, counters: _Object | None) -> Errors:
     if not counters:
         yield from declared([required(at)])
         return
-    # Unlike that of lists, this limit is not declared.
+    # Unlike the limits of lists, this limit is not a declared rule.
     yield from bounded(at, sorted(counters), _MAX_COUNTERS, _none, is_declared=False)
     if len(counters) <= _MAX_COUNTERS:
         for name in sorted(counters):

@@ -41,7 +41,7 @@ _DeviceID = tuple[str, str, str, str]
 
 
 def claim_status(status: _Object, old: _Object, spec: _Object, *, is_deleted: bool) -> Errors:
-    """Check a new status of a claim; ``is_deleted``: the claim has a deletion timestamp."""
+    """Check a new status of a claim. ``is_deleted``: True if the claim has a deletion timestamp."""
     users = status.get("reservedFor")
     yield from unique(
         "status.reservedFor", users, _MAX_USERS, _user, lambda each: each.get("uid", "")
@@ -79,7 +79,7 @@ def _id(value: _Object) -> _DeviceID:
 
 
 def _complete(entry: _Object) -> dict[str, Any]:
-    """Return an entry of ``devices`` with the fields that it always has, in upstream's order."""
+    """Return an entry of ``devices`` with the fields that upstream always writes, in its order."""
     named = {each: entry.get(each, "") for each in ("driver", "pool", "device")}
     share = {"shareID": entry["shareID"]} if "shareID" in entry else {}
     conditions = {"conditions": entry.get("conditions")}
@@ -91,9 +91,9 @@ def _allocated(status: _Object) -> set[_DeviceID]:
 
 
 def drop_deallocated(status: dict[str, Any], old: _Object) -> None:
-    """Remove the entries of ``devices`` whose device is no longer allocated.
+    """Remove entries of ``devices`` whose device is no longer allocated.
 
-    The API server does so at each update (``dropDeallocatedStatusDevices``).
+    The API server does this in each update (``dropDeallocatedStatusDevices``).
     """
     gone = _allocated(old) - _allocated(status)
     kept = [each for each in status.get("devices") or () if _id(each) not in gone]

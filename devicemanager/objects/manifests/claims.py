@@ -1,4 +1,4 @@
-"""Parse the resource claims in a Pod: of the pod, of its containers, for extended resources."""
+"""Parse resource claims of a Pod: in its spec, in its containers, and for extended resources."""
 
 # Rules follow ``validatePodResourceClaims`` and ``validateResourceClaimNames``
 # (pkg/apis/core/validation/validation.go, v1.32).
@@ -12,7 +12,7 @@ from devicemanager.core.ids import ContainerName, ResourceName
 from devicemanager.objects.manifests.errors import FieldError, invalid, required, wrong_type
 
 CheckName = Callable[[str, object], None]
-"""Function that checks a name, given field and value, and raises FieldError if it is invalid."""
+"""Function that checks a name. Arguments: field, value. Raises FieldError for an invalid name."""
 
 _ONE, _TEMPLATE = "resourceClaimName", "resourceClaimTemplateName"
 _EXTENDED = "extendedResourceClaimStatus"
@@ -21,9 +21,9 @@ _EXTENDED = "extendedResourceClaimStatus"
 def read_pod_claims(
     items: object, check_label: CheckName, check_subdomain: CheckName
 ) -> dict[str, str | None]:
-    """Parse ``spec.resourceClaims``: each entry's name in the pod to the name of its ResourceClaim.
+    """Parse ``spec.resourceClaims``. Return the ResourceClaim names by the pod's entry.
 
-    The value is None for a claim template. Raises FieldError with a path below ``spec``.
+    The name is None for an entry with a template. Raises FieldError with a path below ``spec``.
     """
     found: dict[str, str | None] = {}
     for index, item in enumerate(_items("resourceClaims", items)):

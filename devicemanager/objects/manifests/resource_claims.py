@@ -1,8 +1,8 @@
-"""ResourceClaims of ``resource.k8s.io``, given as dict, YAML, path or object of a client.
+"""Read ResourceClaims of ``resource.k8s.io`` from a dict, YAML, a path or a client's object.
 
-v1, v1beta2 and v1beta1 are accepted and returned as v1. The versions have the same status; in
-v1beta1, the fields of a request for devices of one kind are beside its name instead of below
-``exactly`` (``pkg/apis/resource/v1beta1``, v1.36).
+v1, v1beta2 and v1beta1 are accepted and converted to v1. All versions have the same status. In
+v1beta1, the fields of ``exactly`` are directly in the request (``pkg/apis/resource/v1beta1``,
+v1.36).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from devicemanager.objects.manifests.sources import client_object, text_of
 __all__ = ["ClaimSources", "JsonClaim", "read_resource_claims"]
 
 JsonClaim = dict[str, Any]
-"""A ResourceClaim of v1 as JSON values."""
+"""ResourceClaim of v1, as JSON data."""
 
 ClaimSources = Mapping[str, Any] | str | Path | Iterable[Any] | object
-"""A ResourceClaim, or several of them: a dict, YAML text, a path, an object of the package
-``kubernetes``, or an iterable of these."""
+"""One or more ResourceClaims: a dict, YAML text, a path, or an object of the package
+``kubernetes``; or an iterable of these."""
 
 _GROUP = "resource.k8s.io/"
 _VERSIONS = ("v1", "v1beta2", "v1beta1")
@@ -60,7 +60,7 @@ def is_claim(document: Mapping[Any, Any]) -> bool:
 
 
 def _version_of(claim: object) -> dict[str, str]:
-    """Return kind and API version of a client's object, such as a ``V1beta1ResourceClaim``."""
+    """Return kind and apiVersion of a client's object, such as ``V1beta1ResourceClaim``."""
     name = type(claim).__name__
     for version in _VERSIONS:
         if name == f"{version.capitalize()}ResourceClaim":

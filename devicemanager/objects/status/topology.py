@@ -26,7 +26,7 @@ _POLICIES = {
     ("single-numa-node", "container"): "SingleNUMANodeContainerLevel",
     ("single-numa-node", "pod"): "SingleNUMANodePodLevel",
 }
-"""Policy and scope to the value of ``topologyPolicies``, which older schedulers read."""
+"""Value of ``topologyPolicies`` by policy and scope. Older schedulers read this field."""
 
 
 @attrs.frozen

@@ -104,7 +104,8 @@ def test_r8_status_sent_to_a_watched_plugin(kubelet: Make, version: str, text: s
     path = node.plugins_registry_dir / "p.sock"
     with hostile.RawPlugin(path, info=info("/missing.sock")) as plugin:
         node.wait_for(lambda: bool(plugin.notified))
-    assert plugin.notified[0].error == text
+    prefix = "RegisterPlugin error -- plugin registration failed with err: "
+    assert plugin.notified[0].error == prefix + text
 
 
 GIVEN_UP = "plugin p.sock: not retried until its socket is replaced"

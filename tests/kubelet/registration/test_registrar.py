@@ -17,7 +17,12 @@ from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.registration.connection import Connection
 from devicemanager.kubelet.registration.dialer import Dialer
-from devicemanager.kubelet.registration.registrar import Registrar, RegistrationRejected, _check
+from devicemanager.kubelet.registration.registrar import (
+    Registrar,
+    RegistrationRejected,
+    Texts,
+    _check,
+)
 from devicemanager.kubelet.settings import Settings
 from tests.hostile import hostile, residue
 
@@ -278,6 +283,6 @@ def test_version_is_checked_before_the_name(
     resource: str, versions: tuple[str, ...], text: str
 ) -> None:
     with pytest.raises(RegistrationRejected) as raised:
-        _check(ResourceName(resource), versions)
+        _check(ResourceName(resource), versions, Texts())
     assert str(raised.value) == text
-    _check(ResourceName("vendor.com/gpu"), ("v1beta1",))
+    _check(ResourceName("vendor.com/gpu"), ("v1beta1",), Texts())

@@ -1,4 +1,4 @@
-"""Count what scenarios reach: operations, and texts of the kubelet."""
+"""Count what scenarios reach: operations, and the kubelet's messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIELDS: Final = ("blocked_in", "cdi", "dynamic_resources", "updates", "status",
 
 
 def reached(scenario: Plain, answer: Plain) -> frozenset[str]:
-    """Return the names of what the reference reaches in any run."""
+    """Return the names of everything that the reference reaches in any run."""
     return frozenset(_reached(scenario, answer))
 
 
@@ -43,7 +43,7 @@ def _texts(error: str) -> Iterator[str]:
 
 
 def listed(version: str) -> tuple[str, ...]:
-    """Return everything that a long run at a version must reach."""
+    """Return everything that a long run of a version must reach."""
     kubelet = KubeletVersion.parse(version)
     behaviour = resolve(kubelet)
     ops = [*_OPS, *(_HEALTH_OPS if kubelet.minor >= 36 else ())]
@@ -59,14 +59,14 @@ def listed(version: str) -> tuple[str, ...]:
 
 
 def table(counts: Mapping[str, int], scenarios: int, version: str) -> Iterator[str]:
-    """Yield a line for everything that is listed, and what it was reached in."""
+    """Yield a line for each name: the number of scenarios that reach it."""
     for name in listed(version):
         yield f"  {counts.get(name, 0):6}  {name}"
     yield f"  {scenarios:6}  scenarios"
 
 
 def missing(counts: Mapping[str, int], version: str) -> list[str]:
-    """Return what no scenario has reached."""
+    """Return the required names that no scenario has reached."""
     return [name for name in listed(version) if not counts.get(name)]
 
 

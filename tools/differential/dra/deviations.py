@@ -1,6 +1,6 @@
-"""Intended differences from the kubelet's DRA manager, the only ones that a comparison accepts.
+"""Intended differences from the kubelet's DRA manager. A comparison accepts no others.
 
-Each says which value ours has instead of which.
+Each deviation defines which value of the mock is accepted for which value of the reference.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tools.differential.versions import minor
 
 
 def _is_another_order(fact: Fact) -> bool:
-    """Ours has another order of the same items, where the reference's order is random.
+    """The mock has the same items in another order, where the reference's order is random.
 
-    An error ends the calls, so in another order other instances are called. The calls of each
-    instance are facts of their own.
+    An error ends the calls. Therefore another order leads to calls of other instances. The calls of
+    each instance are separate facts.
     """
     if not fact.is_random or not fact.path.startswith("order "):
         return False
@@ -39,7 +39,7 @@ def _flat(value: Any) -> Iterator[str]:
 
 
 def _is_panic_of_pod_resources(fact: Fact) -> bool:
-    """Ours lists no claim where the reference panics at a claim that the pod does not need."""
+    """The mock lists no claim where the reference panics: at a claim that the pod does not need."""
     return (
         fact.path == "panic"
         and minor(fact.version) < 34

@@ -1,7 +1,8 @@
 """Divide the result of a step into facts.
 
-Where the kubelet goes through a Go map and the order has no meaning, a value is sorted. Where a
-driver or a container sees the order, it is a fact of its own, whose path begins with ``order``.
+If the kubelet iterates over a Go map and the order has no meaning, the value is sorted. If a driver
+or a container sees the order, the order is a separate fact with a path that begins with
+``order``.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ Step = Mapping[str, Any]
 
 _SHARES: Final = '\\"ShareID\\"'
 _TRANSPORT: Final = re.compile(r"(code = Unavailable desc = )(?!driver: ).*", re.DOTALL)
-"""gRPC's own texts differ between versions; those of a driver begin with ``driver: ``."""
+"""gRPC's own messages differ between versions. Messages of a driver begin with ``driver: ``."""
 _DEADLINE: Final = re.compile(r"(code = DeadlineExceeded desc = ).*", re.DOTALL)
 
 
 def with_known_changes(steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """Return the steps with the file's claims sorted, and without files that differ in order
-    only."""
+    """Return the steps with the file's claims sorted.
+
+    If a file differs from the previous one only in order, omit it.
+    """
     found = []
     before: str | None = None
     for step in steps:
@@ -78,8 +81,7 @@ def _facts(step: Step) -> Iterator[tuple[str, Any]]:
 
 
 def _file(text: str | None) -> Iterator[tuple[str, Any]]:
-    """Yield the checksum and a summary of a file that has the kubelet's form; of others the
-    text."""
+    """Yield the checksum and a summary of a file; if it is not in the kubelet's form, its text."""
     share_ids = _SHARES in (text or "")
     try:
         state = checkpoint.dra.loads((text or "").encode())
@@ -90,7 +92,7 @@ def _file(text: str | None) -> Iterator[tuple[str, Any]]:
     if document.render(state.claims).decode() != text:
         yield "file", text
         return
-    # An equal checksum means equal bytes.
+    # An equal checksum means that the bytes are equal.
     yield "file", checkpoint.dra.checksum(state, share_ids=share_ids)
     yield "claims", [_summary(claim) for claim in state.claims or ()]
 
@@ -119,7 +121,7 @@ def _calls(calls: Sequence[Step]) -> Iterator[tuple[str, Any]]:
 
 
 def _claim(listed: Step) -> dict[str, Any]:
-    # Not the order of a driver's devices: they have an order.
+    # Do not sort a driver's devices: their order has a meaning.
     devices = sorted(listed["claim_resources"], key=lambda device: device["driver_name"])
     return {**listed, "claim_resources": devices}
 

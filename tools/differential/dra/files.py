@@ -1,4 +1,4 @@
-"""Random contents of ``dra_manager_state``: good ones, old ones and damaged ones."""
+"""Random contents of ``dra_manager_state``: valid, old and damaged files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from checkpoint.dra import ClaimState, Device, DriverState, State
 def state_file(
     random: Random, claims: Collection[Mapping[str, Any]], pods: Sequence[str], *, share_ids: bool
 ) -> str | None:
-    """Return the text of a file, or None for no file."""
+    """Return the contents of a file; None for no file."""
     made = [_claim(random, claim, pods) for claim in claims if random.random() < 0.7]
     if random.random() < 0.1:
         return None

@@ -1,7 +1,8 @@
 """Random scenarios of the DRA manager.
 
 A scenario has claims, pods that use them, drivers and operations. Most claims are allocated and
-reserved, and most drivers answer correctly, so that scenarios get past the first error.
+reserved, and most drivers respond correctly. Otherwise scenarios would not get past the first
+error.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _DRIVERS: Final = ("fpga.example.com", "gpu.example.com", "net.example.com")
 _CODES: Final = ("ABORTED", "FAILED_PRECONDITION", "INTERNAL", "UNAVAILABLE")
 _HEALTHS: Final = ("HEALTHY", "UNHEALTHY", "UNKNOWN")
 _LONG: Final = "ä" * 513
-"""A message that the kubelet must cut within a character."""
+"""Message whose limit in bytes falls inside a character."""
 
 
 def scenarios(seed: int, count: int, minor: int) -> Iterator[Plain]:
@@ -30,7 +31,7 @@ def scenarios(seed: int, count: int, minor: int) -> Iterator[Plain]:
 
 
 def scenario(name: str, minor: int) -> Plain:
-    """Return the scenario with this name; it depends on nothing else than the arguments."""
+    """Return the scenario with this name. It depends only on the arguments."""
     return _Maker(Random(f"{name} {minor}"), minor).scenario(name)
 
 
@@ -64,7 +65,8 @@ class _Maker:
 
     @property
     def _has_health(self) -> bool:
-        # In 1.34 it is alpha, and its status differs in many ways; ours has that of 1.36.
+        # In 1.34, the feature is alpha and its status differs in many ways. The mock has that of
+        # 1.36.
         return self.minor >= 36
 
     def _chance(self, chance: float) -> bool:
@@ -416,14 +418,14 @@ class _Maker:
         }
 
     def _replace_claim(self) -> Iterator[Plain]:
-        """A claim that a pod holds is deleted, and made again with its name."""
+        """Delete a claim that a pod uses, and create another one with its name."""
         claim = self._some(*self.claims.values())
         yield from self._prepare()
         yield {"op": "claim", "claim": {**claim, "uid": f"{claim['name']}-new-uid"}}
         yield from self._prepare()
 
     def _lose_driver(self) -> Iterator[Plain]:
-        """An instance is gone for a time, during which its driver may be called."""
+        """Stop an instance for some time, during which its driver may be called."""
         key = self._some(*self.instances)
         if "health" in str(self.instances[key]["serves"]):
             yield {"op": "deregister", "instance": key}
@@ -436,7 +438,7 @@ class _Maker:
         yield {"op": "advance", "seconds": self._some(12, 17, 22)}
 
     def _overlap(self) -> Iterator[Plain]:
-        """An operation of one pod, while that of another one waits in a driver."""
+        """Start an operation of one pod while a driver still handles that of another pod."""
         key = self._some(*self.instances)
         method = self._some("prepare", "prepare", "unprepare")
         driver = self.instances[key]["driver"]
@@ -451,5 +453,5 @@ class _Maker:
 
 
 def used(scenario: Mapping[str, Any]) -> set[str]:
-    """Return the operations of a scenario."""
+    """Return the names of the operations in a scenario."""
     return {op["op"] for op in scenario["ops"]}

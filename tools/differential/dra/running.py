@@ -1,4 +1,4 @@
-"""Run scenarios in the real DRA manager and in ours."""
+"""Run scenarios in the real DRA manager and in the mock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tools.differential.subject import Subject
 from tools.replay.dra_kubelet import DraKubelet
 
 RELEASES: Final = ("1.32.13", "1.34.4", "1.36.3", "1.37.2")
-"""Releases to compare with: those whose DRA managers differ."""
+"""Releases to compare with: one for each version of the DRA manager."""
 SOURCES: Final = Path(__file__).parent / "go"
 CACHE: Final = building.CACHE.parent / "differential-dra"
 
@@ -37,7 +37,7 @@ def build(release: str, *, jobs: int = 2) -> Path:
 
 
 class DraReference(Reference):
-    """Process of the Go program; its directory has the state file and the drivers' sockets."""
+    """Process of the Go program. Its directory contains the state file and the drivers' sockets."""
 
     def _launch(self) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
@@ -49,16 +49,16 @@ class DraReference(Reference):
 
 
 def play(scenario: Scenario, version: str) -> Plain:
-    """Run a scenario in our manager, with all quirks of the version."""
+    """Run a scenario in the mock, with all quirks of the version."""
     kubelet = DraKubelet(scenario, KubeletVersion.parse(version))
     return {"runs": [{"steps": [kubelet.step(op) for op in scenario["ops"]]}]}
 
 
 class DraComparison(Comparison):
-    """Comparison of the DRA managers."""
+    """Compare the DRA managers."""
 
     def _repeats(self, scenario: Scenario) -> int:
-        # A driver that does not answer in time makes each run slow.
+        # A driver that does not respond in time makes each run slow.
         return 4 if '"hang": true' in json.dumps(scenario) else super()._repeats(scenario)
 
     def _play(self, scenario: Scenario) -> Plain:
@@ -78,14 +78,14 @@ class DraComparison(Comparison):
 
 
 def differences_of(recorded: Recorded) -> list[Disagreement]:
-    """Run a recorded scenario in our manager and return unexplained disagreements."""
+    """Run a recorded scenario in the mock. Return unexplained disagreements."""
     played = play(recorded.scenario, recorded.version)
     found = compare(recorded.scenario, recorded.version, recorded.expected, played)
     return [each for each in found if each.deviation is None]
 
 
 def expected_of(answer: Mapping[str, Any]) -> Expected:
-    """Divide the facts of the reference's runs into constant and random ones."""
+    """Divide the reference's results into constant and random facts."""
     runs = [
         {**run, "steps": with_known_changes(run["steps"] or ())} for run in answer.get("runs") or ()
     ]
@@ -95,7 +95,7 @@ def expected_of(answer: Mapping[str, Any]) -> Expected:
 def compare(
     scenario: Scenario, version: str, wanted: Expected, played: Plain
 ) -> list[Disagreement]:
-    """Return all disagreements, each with the deviation that explains it, if any."""
+    """Return all disagreements. If a deviation explains one, it is set."""
     steps = with_known_changes(played["runs"][0]["steps"])
     run = {"steps": steps, "panic": None}
     return [

@@ -1,4 +1,4 @@
-"""Smaller scenarios of the DRA manager."""
+"""Reduce scenarios of the DRA manager."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.differential.shrinking import Plain, slices, without
 
 
 def smaller(scenario: Plain) -> Iterator[Plain]:
-    """Yield candidates, the smallest first. A candidate can be invalid."""
+    """Yield smaller scenarios, the smallest first. A scenario can be invalid."""
     yield from slices(scenario, ("ops",))
     for kind in ("instances", "pods", "gates"):
         for key in scenario.get(kind) or ():
@@ -23,7 +23,7 @@ def smaller(scenario: Plain) -> Iterator[Plain]:
 
 
 def _lists(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield the places of all lists that are not empty, from the outside in."""
+    """Yield the paths of all lists that are not empty; outer lists first."""
     if isinstance(value, list) and value:
         yield path
     for key, each in _items(value):
@@ -37,7 +37,7 @@ _OPTIONAL = frozenset(
 
 
 def _entries(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield the places of what can be left out."""
+    """Yield the paths of entries that can be omitted."""
     for key, each in _items(value):
         if key in _OPTIONAL and isinstance(value, dict):
             yield (*path, key)

@@ -41,7 +41,7 @@ def problems(seed: int, count: int, minor: int) -> Iterator[Json]:
 
 
 class _Maker:
-    """Maker of one problem."""
+    """Generator of one problem."""
 
     def __init__(self, random: Random, minor: int) -> None:
         self._random = random
@@ -54,7 +54,7 @@ class _Maker:
 
     def problem(self) -> Json:
         features = self._features()
-        # The variant ``stable`` takes pools and slices in random order.
+        # The variant ``stable`` reads pools and slices in random order.
         is_stable = not {*features} - {*_STABLE}
         pools = 1 if is_stable else self._int(1, 3)
         slices = [each for number in range(pools) for each in self._pool(number)]
@@ -83,7 +83,7 @@ class _Maker:
             found.append("DRAListTypeAttributes")
         if self._minor >= 37 and self._chance(0.7):
             found.append("DRAFractionalCapacityRange")
-        # Without one of these, ``stable`` would be used.
+        # Without one of these, upstream would use ``stable``.
         found.append("DRADeviceBindingConditions")
         return sorted({*found})
 
@@ -97,7 +97,7 @@ class _Maker:
         prefix = f"{driver[:3]}-{name}-{number}"
         made = [self._slice(f"{prefix}-{each}", driver, pool) for each in range(count)]
         if self._partitions and self._minor < 36:
-            # The counters of 1.34 stand beside the devices.
+            # In 1.34, one slice has both counters and devices.
             counters = self._counters(prefix, driver, pool)["spec"]["sharedCounters"]
             made, pool["resourceSliceCount"] = made[:1], 1
             made[0]["spec"]["sharedCounters"] = counters
@@ -266,7 +266,8 @@ class _Maker:
     def _details(self, *, in_list: bool = False) -> Json:
         name = self._pick(("gpu", "any", "any", "net")) if self._chance(0.995) else "missing"
         made: Json = {"deviceClassName": name}
-        # In 1.34, All in a list continues with the first option of the list.
+        # In 1.34, an All request in a prioritized list always continues with the list's first
+        # option.
         if self._chance(0.08) and (self._minor >= 36 or not in_list):
             made["allocationMode"] = "All"
         else:
@@ -320,7 +321,7 @@ class _Maker:
         name = f"{self._pick(_DRIVERS)}/{self._pick(names)}"
         if self._chance(0.4):
             name = "topo.io/root"
-        # 1.34 knows distinctAttribute only with alpha gates.
+        # 1.34 supports distinctAttribute only with alpha gates.
         distinct = 0.35 if self._minor >= 36 else 0.02
         made: Json = {"distinctAttribute" if self._chance(distinct) else "matchAttribute": name}
         if self._chance(0.35):

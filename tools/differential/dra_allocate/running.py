@@ -1,4 +1,4 @@
-"""Solve random problems with the real allocator and with ours, and print the differences."""
+"""Solve random problems with the real allocator and with this project's. Print the differences."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tools.replay.dra_allocate import Problem, replay_problem
 
 _SOURCES: Final = Path(__file__).parent / "go"
 RELEASES: Final = ("1.34.4", "1.36.3", "1.37.2")
-"""Releases with which problems are compared."""
+"""Releases with which to compare."""
 
 
 @attrs.frozen
 class Finding:
-    """Problem that both sides solve differently."""
+    """Problem with different results."""
 
     problem: Json
     differences: list[str]
@@ -36,10 +36,10 @@ class Finding:
 
 @attrs.define
 class Tally:
-    """Outcomes of the real allocator, and the problems that differ."""
+    """Results of the real allocator by kind, and the problems with different results."""
 
     outcomes: Counter[str] = attrs.field(factory=Counter)
-    """``fit``, ``no fit``, ``error`` and ``slow``: the real allocator took more than 3 s."""
+    """Number of results: ``fit``, ``no fit``, ``error``, or ``slow`` (it took more than 3 s)."""
     findings: list[Finding] = attrs.field(factory=list)
 
 
@@ -67,7 +67,7 @@ def program_of(release: str, *, jobs: int = 2) -> Path:
 
 
 def solved(program: Path, made: list[Json], *arguments: str) -> Iterator[dict[str, Any]]:
-    """Yield the answers of the program. Raises ReferenceError."""
+    """Yield the program's results. Raises ReferenceError."""
     with tempfile.TemporaryFile("w+") as file:
         file.writelines(f"{json.dumps(each)}\n" for each in made)
         file.seek(0)
@@ -92,7 +92,7 @@ def _differences(problem: Json, outcome: Json, release: str) -> list[str]:
 
 
 def run(release: str, count: int, seed: int, shown: int, *, jobs: int) -> bool:
-    """Compare, print the result, and return True if all problems agree."""
+    """Compare and print the result. Return True if all problems agree."""
     begin = time.monotonic()
     tally = compare(release, count, seed, jobs=jobs)
     for finding in tally.findings[:shown]:

@@ -1,12 +1,12 @@
-"""Generate random scenarios in which pods are admitted, started and live on.
+"""Generate random scenarios: pods are admitted, run and end, and plugins come and go.
 
-Input:  a seed, a number and a minor version of Kubernetes.
-Output: scenarios: a node, its plugins, and what happens on it step by step.
+Input:  a seed, a number and a minor version of Kubernetes. Output: scenarios: a node, its plugins,
+and what happens on it step by step.
 
-``state`` knows what was generated so far. ``machines`` makes the node, ``devices`` plugins and
-their lists, ``pods`` pods, ``saved`` checkpoint files. ``steps`` makes single steps that are
-possible now, and ``stories`` short sequences that lead to a rare state. ``scenario`` puts them
-together.
+``state`` stores what was generated so far. ``machines`` makes nodes, ``devices`` plugins and their
+device lists, ``pods`` pods, and ``saved`` checkpoint files. ``steps`` makes single steps that are
+possible in the current state. ``stories`` makes short sequences that lead to a rare state.
+``scenario`` combines all of them.
 
 Invariant: a scenario depends only on its name and the version. Start with ``scenario``.
 """

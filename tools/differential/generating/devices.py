@@ -1,4 +1,4 @@
-"""Plugins, their responses and their device lists."""
+"""Make plugins, their responses and their device lists."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def plugin(state: State, resource: str) -> Plain:
 
 
 def _response(state: State, resource: str) -> bytes:
-    """Return a response with one entry per map: some versions write more in random order."""
+    """Return a response with one entry per map: some kubelet versions write more in random
+    order."""
     rng = state.rng
     short = resource.rpartition("/")[2]
     return wire.settings_to_bytes(
@@ -62,7 +63,7 @@ def _response(state: State, resource: str) -> bytes:
 
 
 def device_list(state: State, resource: str) -> list[Plain]:
-    """Return a device list; most are large enough for several pods."""
+    """Return a device list. Most lists are long enough for several pods."""
     rng = state.rng
     count = rng.choice((0, 1, 2, 3, 4, 4, 5, 6, 8, 8, 12))
     short = resource.rpartition("/")[2]
@@ -92,7 +93,7 @@ def _numa(state: State, topology: str) -> list[int] | None:
 
 
 def _odd(state: State, devices: list[Plain]) -> list[Plain]:
-    """Sometimes make a list odd: an ID twice, an odd health, only a negative node."""
+    """Sometimes change a list: a duplicate ID, an unknown health, or only a negative NUMA node."""
     rng = state.rng
     if not devices or not state.chance(0.2):
         return devices
@@ -112,7 +113,7 @@ def _odd(state: State, devices: list[Plain]) -> list[Plain]:
 
 
 def changed_list(state: State, devices: list[Plain], resource: str) -> list[Plain]:
-    """Return the list with some changes, or sometimes a new one."""
+    """Return the list with some changes, or sometimes a new list."""
     if state.chance(0.1):
         return device_list(state, resource)
     flips, drops = state.rng.choice(((0.3, 0.0), (0.1, 0.1), (0.0, 0.25), (0.0, 0.0)))

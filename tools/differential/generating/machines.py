@@ -1,4 +1,4 @@
-"""Machines: NUMA nodes, policies, options, gates and other resources."""
+"""Make machines: NUMA nodes, policies, options, gates and other resources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NODES: Final = ((0,), (0, 1), (0, 1), (0, 1, 2, 3), (0, 1, 2, 3), (0, 2, 5), tu
 
 
 def machine(state: State) -> Plain:
-    """Return the part of a scenario that does not change, without plugins."""
+    """Return the constant part of a scenario, without plugins."""
     rng = state.rng
     state.numa = rng.choice(_NODES)
     made: Plain = {
@@ -21,7 +21,7 @@ def machine(state: State) -> Plain:
         "policy_options": _options(state),
     }
     if state.chance(0.02):
-        # One error: a kubelet checks its configuration before the topology manager does, in
+        # Only one error: a kubelet checks its configuration before the topology manager does, in
         # another order.
         wrong = rng.choice(({"policy": "odd"}, {"scope": "odd"}, {"numa_nodes": list(range(9))}))
         made |= {"policy": "restricted", "policy_options": {}} | wrong
@@ -30,7 +30,7 @@ def machine(state: State) -> Plain:
     if has_distances and state.chance(0.9):
         made["numa_distances"] = _distances(state)
     elif state.chance(0.9):
-        # Without distances this option is an error.
+        # Without distances, this option is an error.
         made["policy_options"].pop("prefer-closest-numa-nodes", None)
     gates = _gates(state)
     if gates:
@@ -40,7 +40,7 @@ def machine(state: State) -> Plain:
     if state.chance(0.15):
         made["node"] = rng.choice(({"cpu": "3"}, {"memory": "1Gi"}, {"pods": "2"}))
         state.node = made["node"]
-    # The reference has no CPUs and memory of whole pods, which 1.37 lists.
+    # Unlike 1.37, the reference lists no CPUs and memory of whole pods.
     if state.chance(0.15) and not (state.version >= 37 and state.has_pod_level):
         made["other"] = _other(state)
         state.has_other = True
@@ -51,7 +51,7 @@ def _options(state: State) -> Plain:
     rng = state.rng
     if state.version < 26:
         return {}
-    # At most one is wrong: of two, the reference reports one at random.
+    # At most one wrong option: of two, the reference reports one at random.
     if state.chance(0.04):
         return rng.choice(
             (
@@ -79,7 +79,7 @@ def _gates(state: State) -> dict[str, bool]:
     if state.version >= 31 and state.chance(0.7):
         gates["ResourceHealthStatus"] = state.chance(0.75)
     if 26 <= state.version < 28 and state.chance(0.7):
-        # Otherwise every option is a configuration error.
+        # Otherwise each option is a configuration error.
         names = ("Options", "AlphaOptions")
         gates |= {f"TopologyManagerPolicy{each}": True for each in names}
     if state.version >= 36 and state.chance(0.15):

@@ -1,4 +1,4 @@
-"""Pods: their containers and what they request."""
+"""Make pods with containers and requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tools.differential.generating.state import RESOURCES, Plain, State
 
 
 def pod(state: State, uid: str | None = None) -> Plain:
-    """Return a pod that most often fits the plugins that are there."""
+    """Return a pod that usually fits the registered plugins."""
     rng = state.rng
     inits = [
         container(state, f"init-{number}") | {"restartable": state.chance(0.4)}
@@ -14,14 +14,14 @@ def pod(state: State, uid: str | None = None) -> Plain:
     ]
     apps = [container(state, f"main-{number}") for number in range(rng.choice((1, 1, 1, 2)))]
     made: Plain = {"uid": uid or state.new_uid(), "containers": apps, "init_containers": inits}
-    # With more requests of its own than of its containers, it would be refused by the node.
+    # If the pod requested more than its containers, the node would reject it.
     if state.version >= 32 and not state.node and state.chance(0.15):
         made["pod_level"] = True
     return made
 
 
 def container(state: State, name: str) -> Plain:
-    """Return a container. It requests few devices, mostly of resources that exist."""
+    """Return a container. It requests few devices, usually of existing resources."""
     rng = state.rng
     known = sorted(state.plugins) or list(RESOURCES[:1])
     if state.chance(0.08):

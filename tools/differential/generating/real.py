@@ -1,9 +1,9 @@
-"""Random histories of a node whose plugins are programs that others wrote.
+"""Random histories of a node whose plugins are third-party programs.
 
-A program decides what it lists and prefers, so the histories have only what a node does to it:
-pods come, run and go, the program is killed and comes back, and the kubelet restarts. A container
-requests all devices of a resource. Otherwise nearly every fact would be the kubelet's random
-choice.
+A program decides which devices it lists and prefers. So a history has only events of the node: pods
+are admitted, run and end; the program is killed and restarts; the kubelet restarts. A container
+requests all devices of a resource. Otherwise nearly every fact would be a random choice of the
+kubelet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tools.differential.generating import machines
 from tools.differential.generating.state import Plain, State
 
 RESOURCES: Final[Mapping[str, int]] = {"one": 1, "two": 2, "three": 3, "eight": 8}
-"""Resource, without its domain, to its number of devices."""
+"""Number of devices by resource name, without its domain."""
 DOMAIN: Final = "real.example"
 
 

@@ -1,4 +1,4 @@
-"""Checkpoint files: whole, damaged, or of other formats."""
+"""Make checkpoint files: valid, damaged, or of other formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.replay.scenario import RESPONSE
 
 
 def saved(state: State, pods: list[Plain]) -> str:
-    """Return a checkpoint, as base64, that names these pods or unknown ones."""
+    """Return a checkpoint in base64 with entries of these pods or of unknown pods."""
     text = checkpoint.dumps(_checkpoint(state, pods))
     return base64.b64encode(_damaged(state, text)).decode()
 
@@ -57,7 +57,7 @@ def _damaged(state: State, text: bytes) -> bytes:
     elif kind == "null":
         return b'{"Data":null,"Checksum":0}'
     elif kind == "old":
-        # As kubelets before 1.20 wrote it: IDs without NUMA nodes.
+        # As kubelets before 1.20 wrote it: device IDs without NUMA nodes.
         for entry in data["Data"]["PodDeviceEntries"] or ():
             entry["DeviceIDs"] = [id_ for ids in entry["DeviceIDs"].values() for id_ in ids]
     elif kind == "more":

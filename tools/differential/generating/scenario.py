@@ -1,4 +1,4 @@
-"""Whole scenarios: a machine, its plugins, and steps that are random or belong to a story."""
+"""Make whole scenarios: a machine, its plugins, and steps, either random or from a story."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MOST_STEPS: Final = 18
 
 
 def scenarios(seed: int, count: int, version: int) -> Iterator[Plain]:
-    """Yield scenarios for a minor version; each depends only on the seed and its number."""
+    """Yield scenarios for a minor version. Each depends only on the seed and its number."""
     for number in range(count):
         yield scenario(f"{seed}-{number}", version)
 
 
 def scenario(name: str, version: int) -> Plain:
-    """Return the scenario of this name, which seeds all random choices."""
+    """Return the scenario with this name, which is the seed of all random choices."""
     state = State(random.Random(name), version)
     made: Plain = {"id": name, **machines.machine(state)}
     if state.chance(0.16):
@@ -37,10 +37,10 @@ def scenario(name: str, version: int) -> Plain:
 
 
 def _seeded(state: State, made: Plain) -> None:
-    """Let a checkpoint lie there when the kubelet starts."""
+    """Sometimes add a checkpoint that exists when the kubelet starts."""
     pod = pods.simple("vendor.com/gpu", "old-pod", state.rng.choice((1, 2)))
     made["checkpoint"] = saved.saved(state, [pod])
-    # Only the device manager knows such a pod: the node must not count pods.
+    # Only the device manager knows such a pod, so the node must not count its pods.
     if "pods" not in state.node and state.chance(0.5):
         made["active_pods"] = ["old-pod"]
 
@@ -53,7 +53,7 @@ def _steps(state: State) -> list[Plain]:
             found += stories.story(state)
         else:
             found.append(steps.step(state))
-    # List frees devices of ended pods (Q10), so some scenarios ask it rarely.
+    # List frees the devices of ended pods (Q10), so some scenarios call List rarely.
     often = state.rng.choice((0.1, 0.3, 0.8))
     for step in found:
         if state.chance(often):

@@ -1,4 +1,4 @@
-"""What a scenario has so far, as far as the generator needs it."""
+"""State of a scenario after the steps generated so far."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ class State:
     version: int
     numa: tuple[int, ...] = (0,)
     node: Plain = attrs.field(factory=dict)
-    """Resources other than devices of which the node has little."""
+    """Resources other than devices of which the node has only a few."""
     has_pod_level: bool = False
-    """True if resources of pods are on in the topology manager."""
+    """True if the topology manager considers pod-level resources."""
     has_other: bool = False
     """True if a provider gives hints for CPUs."""
     plugins: dict[str, Plain] = attrs.field(factory=dict)
-    """Resource to the plugin that registered last."""
+    """Plugin that registered last, by resource."""
     replaced: dict[str, int] = attrs.field(factory=dict)
-    """Resource to the number of replaced plugins that still run."""
+    """Number of replaced plugins that still run, by resource."""
     away: dict[str, Plain] = attrs.field(factory=dict)
-    """Resource to the plugin that served it and has ended."""
+    """Plugin that served a resource and has ended, by resource."""
     watched: set[str] = attrs.field(factory=set)
     """Resources whose plugin registered through the watched directory."""
     pods: dict[str, Plain] = attrs.field(factory=dict)
     """Every pod so far, by UID."""
     active: list[str] = attrs.field(factory=list)
-    """Pods that were not ended; some of them were rejected."""
+    """Pods that have not ended. Some of them were rejected."""
     started: list[str] = attrs.field(factory=list)
     ended: list[str] = attrs.field(factory=list)
-    """Pods that have finished and are still known."""
+    """Pods that have finished, but that the kubelet still knows."""
     deleted: list[str] = attrs.field(factory=list)
     retiring: list[str] = attrs.field(factory=list)
     count: int = 0
@@ -54,7 +54,7 @@ class State:
         return f"pod-{self.count - 1}"
 
     def admitted(self, pod: Plain) -> None:
-        """Note that a pod comes."""
+        """Record that a pod is admitted."""
         self.pods[pod["uid"]] = pod
         for uids in (self.deleted, self.ended, self.started, self.active):
             if pod["uid"] in uids:
@@ -62,7 +62,7 @@ class State:
         self.active.append(pod["uid"])
 
     def registered(self, resource: str, plugin: Plain) -> None:
-        """Note that a plugin serves a resource from now on."""
+        """Record that a plugin serves a resource from now on."""
         if resource in self.plugins:
             self.replaced[resource] = self.replaced.get(resource, 0) + 1
         self.away.pop(resource, None)
@@ -70,19 +70,19 @@ class State:
         self.plugins[resource] = plugin
 
     def left(self, resource: str) -> None:
-        """Note that the latest plugin of a resource has ended."""
+        """Record that the latest plugin of a resource has ended."""
         self.away[resource] = self.plugins.pop(resource)
         self.watched.discard(resource)
 
     def gone(self, uid: str) -> None:
-        """Note that a pod is not there any more."""
+        """Record that a pod no longer exists."""
         for uids in (self.active, self.started, self.ended, self.retiring):
             if uid in uids:
                 uids.remove(uid)
         self.deleted.append(uid)
 
     def restarted(self) -> None:
-        """Note that all plugins have ended with the kubelet."""
+        """Record that all plugins have ended with the kubelet."""
         self.away |= self.plugins
         self.plugins.clear()
         self.replaced.clear()

@@ -1,4 +1,4 @@
-"""Single steps that are possible now. Each function returns a step, or None if it is not."""
+"""Make single steps. Each function returns a step; None if it is not possible in this state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def admit(state: State, pod: Plain | None = None) -> Plain:
     """Admit a pod."""
     pod = pod or pods.pod(state)
     if state.chance(0.04):
-        # Both keep their devices during the call, so this is decided, not random.
+        # Both pods keep their devices during the call, so the result is not random.
         pod["meanwhile"] = pods.simple(_any(state), state.new_uid())
         state.admitted(pod["meanwhile"])
     state.admitted(pod)
@@ -33,7 +33,7 @@ def admit(state: State, pod: Plain | None = None) -> Plain:
 
 
 def again(state: State, *, changed: bool = False) -> Plain | None:
-    """Admit a pod with the UID of one that was deleted."""
+    """Admit a pod with the UID of a deleted pod."""
     if not state.deleted:
         return None
     uid = state.rng.choice(state.deleted)
@@ -53,7 +53,7 @@ def _any(state: State) -> str:
 
 
 def start(state: State) -> Plain | None:
-    """Start the containers of a pod that is there, most often one that never started."""
+    """Start the containers of a pod, usually of one that has never started."""
     waiting = [uid for uid in state.active if uid not in state.started]
     if not state.active:
         return None
@@ -64,7 +64,7 @@ def start(state: State) -> Plain | None:
 
 
 def finish(state: State) -> Plain | None:
-    """End a pod that stays known."""
+    """End a pod; the kubelet still knows it."""
     if not state.active:
         return None
     uid = state.rng.choice(state.active)
@@ -76,7 +76,7 @@ def finish(state: State) -> Plain | None:
 
 
 def delete(state: State) -> Plain | None:
-    """Remove a pod, whether it has ended or not."""
+    """Delete a pod, ended or not."""
     there = [*state.active, *state.ended]
     if not there:
         return None
@@ -120,11 +120,11 @@ def change_old_list(state: State) -> Plain | None:
 
 
 def register(state: State) -> Plain | None:
-    """Register a plugin: one that was away, another one of a resource, or a wrong one."""
+    """Register a plugin: an ended one again, another one for a resource, or an invalid one."""
     rng = state.rng
     if state.chance(0.08):
         version = rng.choice(("v9", "v1beta1 "))
-        # The version is checked before the name.
+        # The kubelet checks the version before the name.
         name = rng.choice((RESOURCES[0], RESOURCES[0], "gpu"))
         return {"register": {"resource": name, "version": version}}
     if state.chance(0.05):
@@ -134,14 +134,14 @@ def register(state: State) -> Plain | None:
     described = returned(state, resource)
     same = {"same_socket": True} if resource in state.plugins and state.chance(0.25) else {}
     if same and state.version >= 37:
-        # Refused: the plugin before it stays.
+        # Rejected: the previous plugin still serves the resource.
         return {"register": {"resource": resource, **described, **same}}
     state.registered(resource, described)
     return {"register": {"resource": resource, **copy.deepcopy(described), **same}}
 
 
 def returned(state: State, resource: str) -> Plain:
-    """Return a plugin for a resource: most often the one it had, with its list."""
+    """Return a plugin for a resource, usually its previous plugin with the same device list."""
     before = state.away.get(resource) or state.plugins.get(resource)
     if before is None or state.chance(0.3):
         made = devices.plugin(state, resource)
@@ -190,15 +190,15 @@ def stop_old(state: State) -> Plain | None:
 
 
 def grace(state: State) -> Plain | None:
-    """Let time pass for plugins that are away: sometimes not enough to end their grace period."""
+    """Advance the time for ended plugins, sometimes by less than their grace period."""
     if not state.away and not state.chance(0.2):
         return None
     return {"grace": state.rng.choice((200, 299, 301, 360, 360))}
 
 
 def restart(state: State) -> Plain | None:
-    """Restart the kubelet or the node; often plugins are back before pods are admitted again."""
-    # When a pod that is being deleted goes after a restart is not the device manager's decision.
+    """Restart the kubelet or the node. Often plugins register before pods are admitted again."""
+    # The device manager does not decide when a terminating pod is removed after a restart.
     if state.retiring:
         return None
     how: Plain = {"reboot": state.chance(0.5)}

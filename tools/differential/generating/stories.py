@@ -54,7 +54,7 @@ def _start(state: State, uid: str) -> Plain:
 
 
 def _life(state: State, resource: str) -> Iterator[Plain]:
-    """A pod is admitted, started, loses a device's health, and ends."""
+    """Admit and start a pod. One of its devices becomes unhealthy, then the pod ends."""
     yield _healthy(state, resource)
     admitted = _pod(state, resource, state.rng.choice((1, 2, 3)))
     yield admitted
@@ -71,7 +71,7 @@ def _life(state: State, resource: str) -> Iterator[Plain]:
 
 
 def _same_uid(state: State, resource: str) -> Iterator[Plain]:
-    """A pod is deleted and its UID comes again, with the same or another request."""
+    """Delete a pod, and admit another with its UID and the same or another request."""
     yield _healthy(state, resource)
     admitted = _pod(state, resource, 2)
     yield admitted
@@ -93,7 +93,7 @@ def _same_uid(state: State, resource: str) -> Iterator[Plain]:
 
 
 def _away(state: State, resource: str) -> Iterator[Plain]:
-    """A plugin leaves while its pod lives; its pod starts, and another pod comes."""
+    """End a plugin while its pod runs. Start the pod, and admit another one."""
     yield _healthy(state, resource)
     admitted = _pod(state, resource)
     yield admitted
@@ -115,7 +115,7 @@ def _away(state: State, resource: str) -> Iterator[Plain]:
 
 
 def _reboot(state: State, resource: str) -> Iterator[Plain]:
-    """A pod lives through a restart or reboot; its plugin is back before it, perhaps changed."""
+    """Restart or reboot with a running pod. Its plugin returns before it, perhaps changed."""
     if state.retiring:
         return
     yield _healthy(state, resource)
@@ -144,7 +144,7 @@ def _reboot(state: State, resource: str) -> Iterator[Plain]:
 
 
 def _silent(state: State, resource: str) -> Iterator[Plain]:
-    """A plugin registers without a list; pods come before and after its first list."""
+    """Register a plugin without a list. Admit pods before and after its first list."""
     if resource in state.watched:
         return
     state.left(resource)
@@ -163,7 +163,8 @@ def _silent(state: State, resource: str) -> Iterator[Plain]:
 
 
 def _init(state: State, resource: str) -> Iterator[Plain]:
-    """Init containers make their devices reusable; a sidecar keeps its own."""
+    """Admit a pod whose init containers make their devices reusable and whose sidecar keeps its
+    own."""
     yield _healthy(state, resource, state.rng.choice((3, 4, 6)))
     pod = pods.simple(resource, state.new_uid(), state.rng.choice((1, 2, 3)))
     pod["init_containers"] = [
@@ -186,7 +187,7 @@ def _init(state: State, resource: str) -> Iterator[Plain]:
 
 
 def _full(state: State, resource: str) -> Iterator[Plain]:
-    """Pods use up the devices; one ends, and its devices are used again."""
+    """Admit pods until no device is free. End one, and allocate its devices again."""
     yield _healthy(state, resource, 4)
     first = _pod(state, resource, 3)
     yield first
@@ -215,7 +216,7 @@ def _back(state: State) -> list[Plain]:
 
 
 def _two_plugins(state: State, resource: str) -> Iterator[Plain]:
-    """Two plugins serve a resource; both send lists, and one of them leaves."""
+    """Let two plugins serve a resource. Both send lists, and one ends."""
     if resource in state.watched:
         return
     yield _healthy(state, resource)
@@ -239,7 +240,7 @@ def _two_plugins(state: State, resource: str) -> Iterator[Plain]:
 
 
 def _wide(state: State, resource: str) -> Iterator[Plain]:
-    """Pods need devices of several NUMA nodes, while others use some of these."""
+    """Admit pods that need devices of several NUMA nodes, while others use some of these."""
     per_node = state.rng.choice((2, 2, 3))
     short = resource.rpartition("/")[2]
     listed: list[Plain] = [
@@ -255,7 +256,8 @@ def _wide(state: State, resource: str) -> Iterator[Plain]:
 
 
 def _init_elsewhere(state: State, resource: str) -> Iterator[Plain]:
-    """An init container has devices of the last NUMA node, because the first is nearly full."""
+    """Admit a pod whose init container gets devices of the last NUMA node: the first is nearly
+    full."""
     short = resource.rpartition("/")[2]
     nodes = [state.numa[0]] * 3 + [state.numa[-1]] * 3
     listed: list[Plain] = [
@@ -273,7 +275,7 @@ def _init_elsewhere(state: State, resource: str) -> Iterator[Plain]:
 
 
 def _survives(state: State, resource: str) -> Iterator[Plain]:
-    """A running pod survives a restart without its plugin; it also has a limit of 0."""
+    """Restart with a running pod but without its plugin. The pod also has a limit of 0."""
     if state.retiring:
         return
     yield _healthy(state, resource)
@@ -289,7 +291,7 @@ def _survives(state: State, resource: str) -> Iterator[Plain]:
 
 
 def _watched(state: State, resource: str) -> Iterator[Plain]:
-    """A plugin comes and goes through the watched directory."""
+    """Register and remove a plugin through the watched directory."""
     if resource in state.watched:
         return
     described = copy.deepcopy(state.plugins[resource])
@@ -310,7 +312,7 @@ def _watched(state: State, resource: str) -> Iterator[Plain]:
 
 
 def _crowd(state: State, resource: str) -> Iterator[Plain]:
-    """More pods come than the node has CPUs or memory for."""
+    """Admit more pods than the node has CPUs or memory for."""
     yield _healthy(state, resource)
     for _ in range(3):
         made = _pod(state, resource)
@@ -319,7 +321,7 @@ def _crowd(state: State, resource: str) -> Iterator[Plain]:
 
 
 def _pod_level(state: State, resource: str) -> Iterator[Plain]:
-    """A pod with resources of its own comes, sometimes when no hints are possible."""
+    """Admit a pod with pod-level resources, sometimes when no hints are possible."""
     yield _healthy(state, resource)
     if state.chance(0.6):
         for device in state.plugins[resource]["devices"]:

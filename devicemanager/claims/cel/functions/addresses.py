@@ -1,4 +1,4 @@
-"""Functions of IP addresses and networks, which are parsed as Go's package net/netip does."""
+"""Functions of IP addresses and networks. Parsing follows Go's package net/netip."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALL_ONES = 2**32 - 1
 
 
 def parse_address(text: str) -> IPAddress:
-    """Parse an address, which may have a zone. Raises ValueError with Go's text."""
+    """Parse an IP address, with or without a zone. Raises ValueError with Go's message."""
     for char in text:
         if char == ".":
             return _ipv4(text)
@@ -64,7 +64,7 @@ def _ipv6(text: str) -> IPAddress:
 
 
 def _with_zone(address: IPAddress, zone: str) -> IPAddress:
-    """Return an address whose text has a zone."""
+    """Return the address with its zone."""
     return IPAddress(address.family, address.number, f"{address.text}%{zone}") if zone else address
 
 
@@ -75,7 +75,7 @@ def _address(parsed: ipaddress.IPv4Address | ipaddress.IPv6Address) -> IPAddress
 
 
 def _ip(text: str) -> IPAddress:
-    """Evaluate ``ip('10.0.0.1')``, which rejects zones and mapped addresses."""
+    """Evaluate ``ip('10.0.0.1')``. Zones and IPv4-mapped IPv6 addresses are errors."""
     try:
         address = parse_address(text)
     except ValueError as error:
@@ -120,7 +120,7 @@ def _cidr(text: str) -> Network:
     try:
         network = _parse_network(text)
     except ValueError as error:
-        # Go's function adds the prefix twice.
+        # Go's function puts this prefix before the message twice.
         raise CelError(f"{prefix}{prefix}{error}") from None
     if _is_mapped(network.address):
         raise CelError(f"{prefix}IPv4-mapped IPv6 address {quote(text)} is not allowed")
@@ -176,7 +176,7 @@ def _is_multicast(address: IPAddress) -> bool:
 def _is_link_local_multicast(address: IPAddress) -> bool:
     if address.family == 4:
         return _within(address, "224.0.0.0/24")
-    # ff?2::/16: any flags, scope 2.
+    # An IPv6 multicast address is ff, flags, scope: match any flags with scope 2 (link-local).
     return address.number >> 112 & 0xFF0F == 0xFF02
 
 

@@ -20,7 +20,7 @@ _LARGEST = 2**63 - 1
 
 @lru_cache(maxsize=4096)
 def quantity(text: str) -> Quantity:
-    """Evaluate ``quantity('1Gi')``. Raises CelError with the text of Go's ``ParseQuantity``."""
+    """Evaluate ``quantity('1Gi')``. Raises CelError with the message of Go's ``ParseQuantity``."""
     try:
         # A quantity without digits, such as "Gi", is zero in Go.
         nanos = parse_quantity(_with_digits(text))
@@ -68,7 +68,7 @@ def _exponent(text: str) -> int:
 
 
 def of_nanos(nanos: int) -> Quantity:
-    """Return the value of an attribute or capacity in nano-units."""
+    """Return the quantity for an attribute or capacity in nano-units."""
     whole, rest = divmod(nanos, NANOS)
     return Quantity(nanos, None if rest or abs(whole) > _LARGEST else whole)
 
@@ -123,7 +123,7 @@ def _order(one: Any, other: Any) -> int:
 
 
 def version(text: str, normalize: bool = False) -> Version:
-    """Evaluate ``semver('1.2.3')``. Raises CelError with the text of the Go package."""
+    """Evaluate ``semver('1.2.3')``. Raises CelError with the message of the Go package."""
     try:
         return parse_tolerant(text) if normalize else parse_version(text)
     except ValueError as error:
@@ -131,7 +131,7 @@ def version(text: str, normalize: bool = False) -> Version:
 
 
 def _number(index: int) -> Callable[[Version], int]:
-    # The numbers of a version are unsigned in Go; the conversion to int wraps.
+    # A version number is an unsigned 64-bit integer in Go. Its conversion to int can overflow.
     return lambda value: (value.numbers[index] + 2**63) % 2**64 - 2**63
 
 

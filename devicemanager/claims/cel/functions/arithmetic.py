@@ -1,4 +1,7 @@
-"""Arithmetic operators. Integers have 64 bits; an overflow is an error (types/overflow.go)."""
+"""Arithmetic operators on 64-bit integers, doubles and times.
+
+An integer overflow is an error (types/overflow.go of cel-go).
+"""
 
 from __future__ import annotations
 
@@ -17,41 +20,42 @@ from devicemanager.claims.cel.values import (
 
 _INT_MIN, _INT_MAX, _UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 EARLIEST, LATEST = -62135596800, 253402300799
-"""First and last second of a timestamp, since 1970."""
+"""First and last second of the years 1 to 9999, since 1970."""
 SECOND = 10**9
-"""Nanoseconds."""
+"""Nanoseconds per second."""
 
 
 def checked_int(number: int) -> int:
-    """Return an int of 64 bits. Raises CelError if the number has more."""
+    """Return the number as an int. Raises CelError if it does not fit into 64 bits."""
     if not _INT_MIN <= number <= _INT_MAX:
         raise CelError("integer overflow")
     return number
 
 
 def checked_uint(number: int) -> UInt:
-    """Return a uint of 64 bits. Raises CelError if the number is not one."""
+    """Return the number as a uint. Raises CelError if it is negative or does not fit into 64
+    bits."""
     if not 0 <= number <= _UINT_MAX:
         raise CelError("unsigned integer overflow")
     return UInt(number)
 
 
 def checked_duration(nanos: int) -> Duration:
-    """Return a duration. Raises CelError if it exceeds 64 bits."""
+    """Return a duration. Raises CelError if ``nanos`` does not fit into 64 bits."""
     if not _INT_MIN <= nanos <= _INT_MAX:
         raise CelError("duration overflow")
     return Duration(nanos)
 
 
 def checked_timestamp(nanos: int, offset: int = 0) -> Timestamp:
-    """Return a timestamp. Raises CelError if it is not in the years 1 to 9999."""
+    """Return a timestamp. Raises CelError if it is outside the years 1 to 9999."""
     if not EARLIEST <= nanos // SECOND <= LATEST:
         raise CelError("timestamp overflow")
     return Timestamp(nanos, offset)
 
 
 def _same(one: Value, other: Value) -> type:
-    """Return the common class of two values."""
+    """Return the class of two values. Raises CelError if they differ in class."""
     if type(one) is not type(other):
         raise CelError(NO_OVERLOAD)
     return type(one)
@@ -102,7 +106,7 @@ def multiply(one: Value, other: Value) -> Value:
 
 
 def divide(one: Value, other: Value) -> Value:
-    """Evaluate ``one / other``; integers are rounded toward zero."""
+    """Evaluate ``one / other``. Integer division rounds toward zero."""
     kind = _same(one, other)
     if kind is float:
         return _divide_doubles(one, other)
@@ -123,7 +127,7 @@ def _divide_doubles(one: float, other: float) -> float:
 
 
 def modulo(one: Value, other: Value) -> Value:
-    """Evaluate ``one % other``; the result has the sign of ``one``."""
+    """Evaluate ``one % other``. The result has the sign of ``one``."""
     kind = _same(one, other)
     if other == 0:
         raise CelError("modulus by zero")
@@ -151,6 +155,6 @@ BINARY: dict[str, tuple[Callable[[Value, Value], Value], tuple[type, ...]]] = {
     "_/_": (divide, NUMBERS),
     "_%_": (modulo, (int, UInt)),
 }
-"""Operator to its function, and to the classes of the left side that have the operator."""
+"""Operators: the function, and the classes that its left operand can have."""
 NEGATABLE = (bool, float, Duration, int)
-"""Classes that have the operator ``-``."""
+"""Classes of values that can be negated."""

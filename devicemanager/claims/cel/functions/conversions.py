@@ -33,7 +33,7 @@ _DOUBLE = re.compile(
 )
 _HEX_DOUBLE = re.compile(r"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+\Z", re.I)
 _MISPLACED = re.compile(r"(?<![0-9])_|_(?![0-9])")
-"""Underscore that does not separate digits."""
+"""Matches an underscore that is not between two digits."""
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 _DURATION_PART = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 _UNITS = {
@@ -106,7 +106,7 @@ def _string_to_bool(text: str) -> bool:
 
 
 def _double_to_int(number: float) -> int:
-    # Doubles at the limits of int64 are rejected, because they are not exact.
+    # Doubles at the int64 limits are rejected: a double cannot represent them exactly.
     if not -(2.0**63) < number < 2.0**63:
         raise CelError("integer overflow")
     return checked_int(int(number))
@@ -168,7 +168,7 @@ def string_to_timestamp(text: str) -> Timestamp:
             raise _fails(text, "google.protobuf.Timestamp")
         offset = (hours * 3600 + minutes * 60) * (-1 if match[8] == "-" else 1)
     try:
-        # Year 0 exists in Go's calendar, but no timestamp can be in it.
+        # Go's calendar has a year 0, but timestamps start with year 1.
         moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         raise _fails(text, "google.protobuf.Timestamp") from None
@@ -189,7 +189,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _local(stamp: Timestamp, zone: str) -> datetime:
-    """Return the time of a timestamp in a zone, such as ``Europe/Berlin`` or ``-03:30``."""
+    """Return the local time of a timestamp in a time zone, such as ``Europe/Berlin`` or
+    ``-03:30``."""
     if ":" in zone:
         return _shifted(stamp, 60 * _offset(zone))
     try:
@@ -202,7 +203,7 @@ _YEARS = "not supported: a local time outside of the years 1 to 9999"
 
 
 def _shifted(stamp: Timestamp, offset: int) -> datetime:
-    """Return the time of a timestamp at an offset in seconds."""
+    """Return the local time of a timestamp at an offset from UTC, in seconds."""
     try:
         return _EPOCH + timedelta(seconds=stamp.nanos // SECOND + offset)
     except OverflowError:

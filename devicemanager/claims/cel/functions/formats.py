@@ -1,6 +1,6 @@
-"""Named formats, such as ``format.uuid()``, and the texts of their violations.
+"""Named formats, such as ``format.uuid()``, and the messages for values that violate them.
 
-The rules and texts are those of apimachinery/pkg/util/validation and kube-openapi/strfmt.
+The rules and messages are those of apimachinery/pkg/util/validation and kube-openapi/strfmt.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _qualified_name(text: str) -> list[str]:
 
 
 def _prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """Return the check for a prefix of a name, which may end with a dash."""
+    """Return a check for a prefix of a name. Unlike a name, a prefix may end with a dash."""
 
     def checked(text: str) -> list[str]:
         if len(text) > 1 and text.endswith("-"):
@@ -131,7 +131,7 @@ def _uri(text: str) -> list[str]:
 def _is_date(text: str) -> bool:
     if not _fits("[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
         return False
-    # Year 0 is a leap year in Go's calendar, and unknown to Python.
+    # Year 0 is a leap year in Go's calendar. Python has no year 0.
     year = int(text[:4]) or 2000
     try:
         date(year, int(text[5:7]), int(text[8:]))
@@ -167,7 +167,7 @@ _FORMATS: dict[str, tuple[str, int, Callable[[str], Iterable[str]]]] = {
     "date": ("date", 70, _or_fault(_is_date, "invalid date")),
     "datetime": ("datetime", 70, _or_fault(_is_datetime, "invalid datetime")),
 }
-"""Format to its name in Kubernetes, the size of its regular expression, and its check."""
+"""Formats by name: Kubernetes' name, length of the regular expression (for the cost), check."""
 _CHECKS = {name: check for name, _, check in _FORMATS.values()}
 
 

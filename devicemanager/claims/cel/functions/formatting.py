@@ -1,4 +1,4 @@
-"""``format``: texts with clauses such as ``%d``, and their check at compile time."""
+"""``string.format``: replace clauses such as ``%d``, and check formats at compile time."""
 
 from __future__ import annotations
 
@@ -43,11 +43,15 @@ ACCEPTED = {
     "X": ("int", "uint", "string", "bytes"),
     "o": ("int", "uint"),
 }
-"""Clause to the names of the types that its check accepts; None is those with a text."""
+"""Type names that the compile-time check of each clause accepts; None: all types with a text
+form."""
 
 
 class FormatFault(Exception):
-    """Error in a format or in one of its arguments. ``index`` is that of the argument, if any."""
+    """Error in a format or in one of its arguments.
+
+    ``index`` is the index of the argument; None for an error in the format itself.
+    """
 
     def __init__(self, text: str, index: int | None = None) -> None:
         self.index = index
@@ -55,19 +59,19 @@ class FormatFault(Exception):
 
 
 def wrong_type(letter: str, found: str, index: int | None = None) -> FormatFault:
-    """Return the error for an argument of a type that a clause does not accept."""
+    """Return the error for an argument whose type a clause does not accept."""
     return FormatFault(f"error during formatting: {_FAULTS[letter].format(found)}", index)
 
 
 Show = Callable[[str, int, int], str]
-"""Writer of one argument: letter of the clause, precision, index of the argument."""
+"""Function that formats one argument. It gets the clause's letter, precision, argument index."""
 
 
 def run(text: str, count: int, show: Show, is_checked: bool = False) -> tuple[str, int]:
     """Replace the clauses of a format that has ``count`` arguments.
 
-    ``is_checked``: True for the check at compile time, which finds an unfinished clause first.
-    Return the text and the number of arguments used. Raises FormatFault.
+    ``is_checked``: True for the compile-time check, which reports an unfinished clause before other
+    errors. Return the text and the number of arguments used. Raises FormatFault.
     """
     parts: list[str] = []
     end, used = 0, 0
@@ -149,7 +153,7 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
 
 
 def _literal(value: Value) -> str:
-    """Return the text of a value inside of a list or map."""
+    """Return the text of a value inside a list or map."""
     match value:
         case str():
             return gotext.quote(value)
@@ -191,7 +195,8 @@ def _as_double(value: Value) -> float | None:
 
 
 def _special(number: float) -> str | None:
-    """Return the text of a number that is not finite, as golang.org/x/text writes it."""
+    """Return the text of an infinity or NaN as golang.org/x/text writes it; None for other
+    numbers."""
     if number != number:
         return "NaN"
     if number in (float("inf"), float("-inf")):
@@ -210,7 +215,7 @@ def _scientific(value: Value, precision: int) -> str | None:
         return None
     if special := _special(number):
         return special
-    # The English locale writes the exponent as a power of ten.
+    # golang.org/x/text writes an exponent in the English locale as a power of ten.
     mantissa, _, exponent = f"{number:.{precision}e}".partition("e")
     return f"{mantissa}\u202f\u00d7\u202f10{_superscript(f'{int(exponent):03d}')}"
 

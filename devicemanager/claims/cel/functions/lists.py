@@ -25,9 +25,9 @@ from devicemanager.claims.cel.values import (
 )
 
 MAX_RANGE = 1_000_000
-"""Maximum size of ``lists.range``; Kubernetes has it since 1.37."""
+"""Maximum size of a list from ``lists.range``. Kubernetes limits it since 1.37."""
 MAX_INCLUDES = 48
-"""Maximum number of values that ``includes`` reads in Kubernetes 1.36."""
+"""Maximum length of a list that ``includes`` accepts in Kubernetes 1.36."""
 
 
 def contains(values: list[Value], value: Value) -> bool:
@@ -44,7 +44,8 @@ def _sum(start: Value) -> Callable[[list[Value]], Value]:
 
 
 def _best(name: str, better: int) -> Callable[[list[Value]], Value]:
-    """Return ``min`` or ``max``; ``better`` is the order of a better value and the best so far."""
+    """Return ``min`` or ``max``. A value is better than the best so far if they compare as
+    ``better``."""
 
     def choose(values: list[Value]) -> Value:
         if not values:
@@ -129,20 +130,23 @@ def numbers_below(end: int) -> list[int]:
 
 
 def numbers_below_unchecked(end: int) -> list[int]:
-    """Evaluate ``lists.range`` as Kubernetes 1.36 does, but with a limit of the size."""
+    """Evaluate ``lists.range`` as Kubernetes 1.36 does, which has no maximum.
+
+    Raises TooMuchWork for a huge list.
+    """
     check_size(end)
     return list(range(end))
 
 
 def includes(value: Value, wanted: Value) -> bool:
-    """Evaluate ``includes``: True if a list has the value, or a scalar is the value."""
+    """Evaluate ``includes``: True if a list contains the value, or a scalar equals it."""
     if type(value) is not list:
         return equality(value, wanted) is True
     return any(equality(each, wanted) is True for each in value)
 
 
 def includes_in_few(value: Value, wanted: Value) -> bool:
-    """Evaluate ``includes`` as Kubernetes 1.36 does, which reads only the first values."""
+    """Evaluate ``includes`` as Kubernetes 1.36 does, which rejects long lists."""
     if type(value) is not list or len(value) <= MAX_INCLUDES:
         return includes(value, wanted)
     if not includes(value[:MAX_INCLUDES], wanted):

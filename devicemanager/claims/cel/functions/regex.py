@@ -1,4 +1,4 @@
-"""Regular expressions, by the library RE2, whose time grows linearly with the text."""
+"""Regular expressions, with the library RE2: its time is linear in the length of the text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_PROGRAM = 8 << 20
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
-    """Compile a pattern. Raises CelError with the text of Go's package regexp."""
+    """Compile a pattern. Raises CelError with the message of Go's package regexp."""
     try:
         re2 = importlib.import_module("re2")
     except ImportError as error:
@@ -37,7 +37,7 @@ def compiled(pattern: str) -> Any:
 
 
 _ANY_BYTE = "\\C"
-"""Escape for any byte, which RE2 knows and Go does not."""
+"""Escape that matches any byte. RE2 accepts it, Go does not."""
 _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(.)", re.DOTALL)
 
 
@@ -63,7 +63,7 @@ _GO_TEXTS = {
 
 
 def _go_text(text: str) -> str:
-    """Translate an error of RE2; Go quotes the faulty part in back quotes."""
+    """Translate an error message of RE2 to Go's, which shows the faulty part in back quotes."""
     what, _, part = text.partition(": ")
     return f"{_GO_TEXTS.get(what, what)}: `{part}`"
 
@@ -85,7 +85,7 @@ def _find_all(text: str, pattern: str, count: int = -1) -> list[str]:
     found: list[str] = []
     end = -1
     for match in _compiled_for_find(pattern).finditer(text):
-        # Go leaves out an empty match right behind the match before.
+        # Go omits an empty match directly after another match.
         if match.end() > match.start() or match.start() != end:
             found.append(match[0])
             if len(found) == count:

@@ -1,4 +1,4 @@
-"""Functions of texts: the strings extension (version 2) without ``format``."""
+"""String functions: version 2 of CEL's strings extension, except ``format``."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _join(parts: list[str], separator: str = "") -> str:
 
 
 def _unbounded(search: Callable[[str, str, int], int]) -> Callable[[str, str, int], int]:
-    """Return a search that finds an empty text at any offset, even outside of the text."""
+    """Wrap ``search``: an empty substring is found at any offset, even outside the text."""
     return lambda text, part, offset: search(text, part, offset) if part else offset
 
 
@@ -101,7 +101,7 @@ IMPLEMENTATIONS_1_36: dict[str, Callable[..., Any]] = {
     "string_index_of_string_int": _unbounded(_index_of),
     "string_last_index_of_string_int": _unbounded(_last_index_from),
 }
-"""Functions that differ in Kubernetes 1.36."""
+"""Functions that behave differently in Kubernetes 1.36."""
 
 IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     "contains_string": lambda text, part: part in text,

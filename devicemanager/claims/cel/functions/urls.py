@@ -1,4 +1,4 @@
-"""Functions of URLs, which are parsed as Go's package net/url does (Go 1.26)."""
+"""Functions of URLs. Parsing follows Go's package net/url (Go 1.26)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Invalid(Exception):
 
 
 def _unescape(text: str, in_host: bool = False, plus_is_space: bool = False) -> bytes:
-    """Return a text with its percent escapes replaced."""
+    """Replace the percent escapes of a text. Raises CelError for an invalid escape."""
     data = bytearray()
     at = 0
     while at < len(text):
@@ -60,7 +60,7 @@ def _scheme(text: str) -> tuple[str, str]:
 
 
 def parse_request_uri(text: str) -> Url:
-    """Parse an absolute URL or path (``ParseRequestURI``). Raises CelError."""
+    """Parse an absolute URL or an absolute path (``ParseRequestURI``). Raises CelError."""
     try:
         return _parse(text, is_request=True)
     except _Invalid as error:
@@ -92,7 +92,7 @@ def _parse(text: str, is_request: bool) -> Url:
 
 
 def _with_lower_scheme(scheme: str, text: str) -> str:
-    """Return the text that decides about equality."""
+    """Return the URL with its scheme in lower case. URLs with equal results are equal."""
     return scheme + text[len(scheme) :]
 
 
@@ -125,7 +125,7 @@ def _host(scheme: str, host: str) -> str:
     if host.startswith("["):
         return _bracketed(host)
     if ":" in host:
-        # Only http and https reject a second colon.
+        # Other schemes accept a second colon in the host.
         is_strict = scheme in ("http", "https")
         _check_port(host[host.index(":") if is_strict else host.rindex(":") :])
     return _unescape(host, in_host=True).decode(errors="replace")
@@ -153,7 +153,7 @@ def _url(text: str) -> Url:
     """Evaluate ``url('https://example.com')``."""
     try:
         parse_request_uri(text)
-        # Parse again without the fragment, which the first pass takes for a part of the path.
+        # The first pass treated the fragment as part of the path. Parse again without it.
         return _parse(text.partition("#")[0], is_request=False)
     except CelError as error:
         raise CelError(f"URL parse error during conversion from string: {error}") from None

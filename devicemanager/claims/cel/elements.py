@@ -1,0 +1,132 @@
+"""Read elements of lists, maps and optional values, with the errors of cel-go.
+
+The texts are those of interpreter/attributes.go and common/types (v0.26). Some of them name the
+class of a value in Go (``GO_CLASSES``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from devicemanager.claims.cel.functions import arithmetic
+from devicemanager.claims.cel.semver import Version
+from devicemanager.claims.cel.values import (
+    MISSING,
+    NONE,
+    CelError,
+    Duration,
+    Format,
+    IPAddress,
+    Map,
+    Network,
+    Optional,
+    Quantity,
+    Timestamp,
+    TypeName,
+    UInt,
+    Url,
+    Value,
+    text_of,
+    type_name,
+)
+
+GO_CLASSES: dict[type, str] = {
+    bool: "types.Bool",
+    int: "types.Int",
+    UInt: "types.Uint",
+    float: "types.Double",
+    str: "types.String",
+    bytes: "types.Bytes",
+    type(None): "types.Null",
+    list: "*types.baseList",
+    Map: "*types.baseMap",
+    Duration: "types.Duration",
+    Timestamp: "types.Timestamp",
+    TypeName: "*types.Type",
+    Optional: "*types.Optional",
+    Quantity: "cel.Quantity",
+    Version: "cel.Semver",
+    Url: "cel.URL",
+    Format: "cel.Format",
+    IPAddress: "cel.IP",
+    Network: "cel.CIDR",
+    CelError: "*types.Err",
+}
+"""Names of the Go classes of values. Some error messages contain them."""
+
+
+def checked_key(key: Value) -> Value:
+    """Return the key of an index. Raises CelError if its type cannot be a key."""
+    if type(key) not in (bool, int, UInt, float, str):
+        raise CelError(f"invalid qualifier type: {GO_CLASSES[type(key)]}")
+    return key
+
+
+def select_from(value: Value, key: Value) -> Value:
+    """Evaluate ``value[key]`` and ``value.key``."""
+    if type(value) is Optional:
+        return select_optional(value, key)
+    found = _look_up(value, key)
+    if found is MISSING:
+        what = "index out of bounds" if type(value) is list else "no such key"
+        raise CelError(f"{what}: {text_of(key)}")
+    return found
+
+
+def _look_up(value: Value, key: Value) -> Value:
+    """Return the element of a list or map; MISSING if there is none."""
+    if type(value) is Map:
+        return value.find(key)
+    if type(value) is not list:
+        return MISSING
+    if type(key) not in arithmetic.NUMBERS:
+        raise CelError(f"unsupported index type '{type_name(key)}' in list")
+    if key != int(key):
+        raise CelError(f"unsupported index value {text_of(key)} in list")
+    return value[int(key)] if 0 <= key < len(value) else MISSING
+
+
+def select_optional(value: Value, key: Value) -> Value:
+    """Evaluate ``value[?key]`` and ``value.?key``: an optional value."""
+    if type(value) is Optional:
+        if not value.has_value:
+            return NONE
+        value = value.value
+    found = _look_up(value, checked_key(key))
+    return NONE if found is MISSING else Optional(found)
+
+
+def is_present(value: Value, field: str) -> bool:
+    """Evaluate ``has(value.field)``."""
+    if type(value) is Optional:
+        return value.has_value and is_present(value.value, field)
+    return _look_up(value, field) is not MISSING
+
+
+def present(found: tuple[Value, bool]) -> Value:
+    """Return the value of an element of a literal; MISSING if it is omitted.
+
+    ``found``: the value, and True for an optional element (``?value``).
+    """
+    value, is_optional = found
+    if not is_optional:
+        return value
+    if type(value) is not Optional:
+        raise CelError(f"cannot initialize optional list element from non-optional value {value}")
+    return value.value if value.has_value else MISSING
+
+
+def pairs(values: Value, with_keys: bool) -> Iterable[tuple[Value, Value]]:
+    """Return the values of a loop's variables in each iteration.
+
+    ``with_keys``: True for macros with two variables, such as ``exists(i, v, …)``. With one
+    variable, ignore the second value. Raises CelError if ``values`` is not a list or map.
+    """
+    if type(values) is list:
+        return enumerate(values) if with_keys else ((each, None) for each in list(values))
+    if type(values) is Map:
+        return list(values.items())
+    name = GO_CLASSES[type(values)]
+    if with_keys:
+        raise CelError(f"unsupported comprehension range type: {name}")
+    raise CelError(f"got '{name}', expected iterable type")

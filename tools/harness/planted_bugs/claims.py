@@ -1,0 +1,21 @@
+"""Resource claims, and the objects of users that they refer to."""
+
+from __future__ import annotations
+
+from tools.harness.planted import on_undo, planted, set_to
+
+
+@planted("constraints have no bound")
+def _constraints() -> None:
+    from devicemanager.claims.cel import limits, v1alpha1
+
+    on_undo(v1alpha1.compile_v1alpha1.cache_clear)
+    set_to(v1alpha1, "MAX_COST", 1 << 60)
+    set_to(limits, "MAX_WORK", 1 << 60)
+
+
+@planted("claims of a state file are trusted")
+def _state() -> None:
+    from devicemanager.claims import state_file
+
+    set_to(state_file, "_MALFORMED", ())
