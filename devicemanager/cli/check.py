@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from devicemanager.conformance import (
         Check,
         Hardware,
+        Limits,
         Profile,
         Report,
         Verdict,
@@ -90,6 +91,18 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         "FORMAT=FILE",
         "also write a report; formats: " + ", ".join(FORMS),
         type=_report,
+    )
+    add(
+        "--write-tests",
+        metavar="DIR",
+        help="write a test for each failed check into this directory, for the fixture "
+        "plugin_process or the package clients/go",
+    )
+    add(
+        "--language",
+        choices=("python", "go"),
+        default="python",
+        help="language of --write-tests (default: python)",
     )
     add_repeated(
         parser,
@@ -220,6 +233,8 @@ def _run(args: argparse.Namespace) -> int:
     # Checked before the conformance checks run, which takes minutes.
     for form, path in args.report:
         check_place(form, Path(path))
+    if args.write_tests is not None and not Path(args.write_tests).is_dir():
+        raise CommandError(f"--write-tests: {args.write_tests} is not a directory")
     plugin = PluginUnderTest(
         command=args.command,
         env=dict(args.env),
@@ -246,11 +261,28 @@ def _run(args: argparse.Namespace) -> int:
     report = _report_of(args, start, len(chosen), settings, show.verdict)
     for form, path in args.report:
         write(report, form, Path(path))
+    if args.write_tests is not None:
+        _write_tests(report, limits, Path(args.write_tests), args.language)
     if args.output == "json":
         print(json.dumps(report.data(), indent=2))
     else:
         show.end(report)
     return report.exit_status(profile)
+
+
+def _write_tests(report: Report, limits: Limits, directory: Path, language: str) -> None:
+    """Write the tests of failed checks to a new file, and name it on standard error."""
+    from devicemanager.cli.files import write_new
+    from devicemanager.conformance.written_tests import package_in, written_tests
+
+    tests = written_tests(report, language, limits, package_in(directory))
+    if not tests.ids:
+        print("check: no check failed, so there are no tests to write", file=sys.stderr)
+        return
+    path = directory / tests.name
+    write_new(str(path), tests.text.encode())
+    text = f"check: {path}: tests of {', '.join(tests.ids)}"
+    print(clean(text), file=sys.stderr)
 
 
 def _report_unused_hooks(hooks: Iterable[str], chosen: Sequence[Check]) -> None:
@@ -311,8 +343,12 @@ def _on_every_version(
     status."""
     from devicemanager.core.versions.version import ANCHORS
 
-    if args.report:
-        raise CommandError("--report cannot be used with --kubelet-version all: use one version")
+    for name in ("report", "write_tests"):
+        if getattr(args, name):
+            option = f"--{name.replace('_', '-')}"
+            raise CommandError(
+                f"{option} cannot be used with --kubelet-version all: use one version"
+            )
     reports = []
     for version in ANCHORS:
         args.kubelet_version = version
