@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from devicemanager.cluster.options import NodeOptions
     from devicemanager.cluster.shard import Shard
     from devicemanager.core.quantity import Quantity
+    from devicemanager.fleet import Fleet
     from devicemanager.kubelet.telemetry import NodeInfo
     from devicemanager.observe.web.nodes import NodesServer
 
@@ -93,6 +94,12 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="name the nodes NAME-0, NAME-1 and so on (default: virtual-HOST, or virtual with "
         "--demo, --shard and --shards)",
+    )
+    add_file(
+        group,
+        "--fleet",
+        "create the nodes and pods in an archive of `devicemanager snapshot cluster` instead; "
+        "flags of the topology and the version override those of the nodes",
     )
     group.add_argument(
         "--take-over",
@@ -335,10 +342,12 @@ def identity() -> str:
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{secrets.token_hex(4)}"
 
 
-def node_kinds(args: argparse.Namespace) -> tuple[NodeSpecs, ...]:
+def node_kinds(args: argparse.Namespace, fleet: Fleet | None = None) -> tuple[NodeSpecs, ...]:
     """Return the specifications of the requested nodes, by kind. Raises CommandError."""
     if args.file is None:
-        return (node_specs(args),)
+        return (node_specs(args, fleet),)
+    if fleet is not None:
+        raise CommandError("-f and --fleet exclude each other: use one of them")
     if args.full or args.simulate:
         raise CommandError("-f and --full or --simulate exclude each other: remove the flags")
     from devicemanager.cli.join_kinds import kinds_of
@@ -359,8 +368,9 @@ def node_kinds(args: argparse.Namespace) -> tuple[NodeSpecs, ...]:
     return kinds_of(args, make)
 
 
-def node_specs(args: argparse.Namespace) -> NodeSpecs:
-    """Return the specifications of nodes of one kind. Raises CommandError."""
+def node_specs(args: argparse.Namespace, fleet: Fleet | None = None) -> NodeSpecs:
+    """Return the specifications of the requested nodes, or of those of a fleet. Raises
+    CommandError."""
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.kubelet.inmemory.devices import numbered
 
@@ -371,7 +381,7 @@ def node_specs(args: argparse.Namespace) -> NodeSpecs:
     }
     # A node has the NUMA nodes of its devices, unless flags define others.
     numa = {node for option in args.simulate for node in option.nodes if node is not None}
-    return NodeSpecs.numbered(
+    numbered_specs = NodeSpecs.numbered(
         args.prefix or _default_prefix(args),
         args.nodes,
         simulate,
@@ -382,6 +392,20 @@ def node_specs(args: argparse.Namespace) -> NodeSpecs:
         root=None if args.root is None else Path(args.root).absolute(),
         kubeconfig=None if args.kubeconfig is None else Path(args.kubeconfig),
     )
+    return numbered_specs if fleet is None else _fleet_specs(args, fleet, numbered_specs)
+
+
+def _fleet_specs(args: argparse.Namespace, fleet: Fleet, base: NodeSpecs) -> NodeSpecs:
+    from devicemanager.fleet.joining import FleetSpecs
+    from devicemanager.rehearsal import Configure
+
+    for flag in ("nodes", "full", "simulate", "prefix"):
+        if getattr(args, flag) not in (None, [], 0, 1):
+            raise CommandError(f"--fleet has its own nodes: remove --{flag}")
+    changes = Configure(
+        args.kubelet_version, args.topology_policy, args.topology_scope, dict(args.topology_options)
+    )
+    return FleetSpecs.of(fleet, base, changes)
 
 
 def node_options(args: argparse.Namespace) -> NodeOptions:

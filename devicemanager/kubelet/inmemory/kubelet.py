@@ -195,6 +195,10 @@ class InMemoryKubelet:
         """Remove the stored checkpoint, so that the next start does not know any allocation."""
         self._checkpoint.clear()
 
+    def stored_checkpoint(self) -> Checkpoint | None:
+        """Return the stored checkpoint, which the next start loads; None if there is none."""
+        return self._checkpoint.load()
+
     def sources_ready(self) -> None:
         """Free the devices of unknown pods, as ``MockKubelet.sources_ready`` does."""
         self._pods.workers.sources_ready()
