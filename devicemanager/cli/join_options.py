@@ -9,7 +9,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli import join_slices, settings_options
 from devicemanager.cli.files import add_file, file_name
@@ -80,6 +80,13 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         default=1,
         metavar="N",
         help="number of nodes (default: 1)",
+    )
+    add_file(
+        group,
+        "-f",
+        "kinds of nodes in YAML, with the number of nodes, labels, taints, capacity, devices and "
+        "drivers of each kind; the other flags are defaults for all kinds",
+        dest="file",
     )
     group.add_argument(
         "--prefix",
@@ -163,7 +170,7 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         metavar="CIDR",
         help="range of the pods' addresses, which all nodes share (default: 198.18.0.0/15)",
     )
-    add_repeated(group, "--label", "KEY=VALUE", "label of the nodes", type=_label)
+    add_repeated(group, "--label", "KEY=VALUE", "label of the nodes", type=label_option)
     add_repeated(
         group,
         "--taint",
@@ -335,7 +342,33 @@ def identity() -> str:
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{secrets.token_hex(4)}"
 
 
-def node_specs(args: argparse.Namespace, fleet: Fleet | None) -> NodeSpecs:
+def node_kinds(args: argparse.Namespace, fleet: Fleet | None = None) -> tuple[NodeSpecs, ...]:
+    """Return the specifications of the requested nodes, by kind. Raises CommandError."""
+    if args.file is None:
+        return (node_specs(args, fleet),)
+    if fleet is not None:
+        raise CommandError("-f and --fleet exclude each other: use one of them")
+    if args.full or args.simulate:
+        raise CommandError("-f and --full or --simulate exclude each other: remove the flags")
+    from devicemanager.cli.join_kinds import kinds_of
+    from devicemanager.cluster.node_specs import NodeSpecs
+    from devicemanager.kubelet.inmemory.devices import places
+
+    prefix = args.prefix or _default_prefix(args)
+
+    def make(kind: Mapping[str, Any]) -> NodeSpecs:
+        numa = {node for text in kind["simulate"].values() for node in places(text) if node}
+        return NodeSpecs.numbered(
+            f"{prefix}-{kind['kind']}",
+            settings=settings_options.settings_from(args, numa),
+            behaviour=_container_behaviour(args),
+            **kind,
+        )
+
+    return kinds_of(args, make)
+
+
+def node_specs(args: argparse.Namespace, fleet: Fleet | None = None) -> NodeSpecs:
     """Return the specifications of the requested nodes, or of those of a fleet. Raises
     CommandError."""
     from devicemanager.cluster.node_specs import NodeSpecs
@@ -353,7 +386,7 @@ def node_specs(args: argparse.Namespace, fleet: Fleet | None) -> NodeSpecs:
         args.nodes,
         simulate,
         settings=settings_options.settings_from(args, numa),
-        options=_node_options(args),
+        options=node_options(args),
         behaviour=_container_behaviour(args),
         full=args.full,
         root=None if args.root is None else Path(args.root).absolute(),
@@ -375,7 +408,7 @@ def _fleet_specs(args: argparse.Namespace, fleet: Fleet, base: NodeSpecs) -> Nod
     return FleetSpecs.of(fleet, base, changes)
 
 
-def _node_options(args: argparse.Namespace) -> NodeOptions:
+def node_options(args: argparse.Namespace) -> NodeOptions:
     from devicemanager.cluster.options import (
         AMOUNTS,
         POD_CIDR,
@@ -440,7 +473,7 @@ def _prefix(text: str) -> str:
     return text
 
 
-def _label(text: str) -> tuple[str, str]:
+def label_option(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not _LABEL.fullmatch(key) or not _VALUE.fullmatch(value):
         raise argparse.ArgumentTypeError(f"invalid label {text!r}: expected KEY=VALUE")
