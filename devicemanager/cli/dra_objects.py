@@ -63,7 +63,7 @@ class DraObjects:
             self.claims.append(with_defaults({**claim, "metadata": metadata, "spec": spec}))
 
     def node(self, name: str | None) -> Node:
-        """Return the node with a name; None is the only node that the objects name.
+        """Return the node with a name; None means the only node that the objects name.
 
         Raises CommandError for an unknown node, and if there are several.
         """
