@@ -265,11 +265,11 @@ class Settings:
     """Number of reports of changed device health that are stored until they are read; further
     reports are dropped."""
     durability: Durability = attrs.field(default=Durability.KUBELET, converter=_as_durability)
-    """Events after which the checkpoint is still complete or valid:
+    """Level of durability of the checkpoint:
 
     * ``process``: if the kubelet gets a SIGKILL, no write is lost.
-    * ``kubelet``: after a power failure, the file is valid, but can lack the latest changes. The real
-      kubelet has this level.
+    * ``kubelet``: after a power failure, the file is valid, but can lack the latest changes. This
+      is the level of the real kubelet.
     * ``power``: a power failure loses no admission that has returned.
     """
     declared_resources: frozenset[ResourceName] = attrs.field(

@@ -129,8 +129,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q33": Quirk(
-            "the kubelet panics if a chosen device is no longer listed after Allocate; or if, after "
-            "a restart, a pod's device is no longer listed and other devices have a topology",
+            "the kubelet panics if a chosen device is no longer listed after Allocate; or if, "
+            "after a restart, a pod's device is no longer listed and other devices have a topology",
             (since("1.20", value=False), since("1.34", evidence="seen in 1.37.2")),
         ),
         "Q34": Quirk(
