@@ -7,8 +7,10 @@ type Admission struct {
 	Schema   string  `json:"schema"`
 	Pod      PodInfo `json:"pod"`
 	Admitted bool    `json:"admitted"`
-	Reason   string  `json:"reason"`
-	Message  string  `json:"message"`
+	// true if the pod was rejected because the search for its structured claims reached its limits: the claims may fit
+	Undecided *bool  `json:"undecided,omitempty"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message"`
 	// containers by name; empty for a rejected pod
 	Containers map[string]ContainerOutcome `json:"containers"`
 	// policy, steps, holders and text; see docs/json.md
@@ -105,7 +107,7 @@ type ClaimDevice struct {
 	Pool    string  `json:"pool"`
 	Device  string  `json:"device"`
 	ShareID *string `json:"share_id"`
-	// The requests of the claim that the device serves; empty for all.
+	// Requests of the claim that the device serves; empty for all.
 	Requests   []string `json:"requests"`
 	CDIDevices []string `json:"cdi_devices"`
 }
@@ -121,21 +123,21 @@ type ClaimExplanation struct {
 	Text string `json:"text"`
 }
 
-// ClaimState: What a claim of a pod waits for.
+// ClaimState: State of a claim: the first thing that is missing before it is prepared.
 type ClaimState string
 
-// ClaimsExplanation: Why a pod has no sandbox, or cannot end.
+// ClaimsExplanation: Explanation why a pod has no sandbox, or cannot terminate.
 type ClaimsExplanation struct {
 	// `namespace/name`.
 	Pod   string `json:"pod"`
 	Phase string `json:"phase"`
-	// True if the pod's sandbox was created: its claims were prepared before.
+	// True if the pod's sandbox was created, so its claims were prepared before.
 	Sandbox bool `json:"sandbox"`
-	// True if the pod ends when its claims are unprepared.
+	// True if the pod terminates as soon as its claims are unprepared.
 	Ending bool `json:"ending"`
-	// The error of the last attempt to prepare or unprepare the claims; empty if none failed.
+	// Error of the last attempt to prepare or unprepare the claims; empty if there is none.
 	Error string `json:"error"`
-	// Seconds until the kubelet tries again; null if it does not.
+	// Seconds until the kubelet retries; null if it does not.
 	RetryIn *float64           `json:"retry_in"`
 	Claims  []ClaimExplanation `json:"claims"`
 }
@@ -302,7 +304,7 @@ type DeviceStatus struct {
 	Container *string `json:"container"`
 }
 
-// DraStatus: The registered drivers, and the claims that the node holds.
+// DraStatus: The node's registered drivers and prepared claims.
 type DraStatus struct {
 	// Sorted by driver, the oldest instance first.
 	Drivers []DriverInstance `json:"drivers"`
@@ -426,12 +428,12 @@ type GetPreferred struct {
 // Health: Health of a device (`ResourceHealthStatus` in the Kubernetes API).
 type Health string
 
-// HeldClaim: A ResourceClaim that pods of the node hold.
+// HeldClaim: A ResourceClaim that is prepared for pods of the node.
 type HeldClaim struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	// The UIDs of the pods.
+	// UIDs of these pods.
 	Pods []string `json:"pods"`
 	// True if all drivers have prepared the claim since the kubelet started.
 	Prepared    bool          `json:"prepared"`
@@ -630,6 +632,8 @@ type Problem struct {
 	Report *string `json:"report,omitempty"`
 	// for invalid objects: one line per broken rule
 	Problems []string `json:"problems,omitempty"`
+	// for a search that reached its limits: what was not examined
+	Unexamined []string `json:"unexamined,omitempty"`
 	// status of a failed call to a plugin
 	RPCStatus RpcStatus `json:"rpc_status,omitempty"`
 }

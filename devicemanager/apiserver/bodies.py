@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from devicemanager.apiserver.errors import StatusError, undecodable
 from devicemanager.apiserver.kinds import Target
 from devicemanager.apiserver.protobuf import CONTENT_TYPE, ProtobufError, decode
 from devicemanager.apiserver.store import Object
-from devicemanager.apiserver.structure import StructureError, decoded, has_structure
+from devicemanager.apiserver.structure import StructureError, decoded, has_structure, mismatch
 
 __all__ = ["check_kind", "parsed", "typed"]
 
@@ -107,13 +108,13 @@ def check_kind(target: Target, body: Object) -> None:
 def typed(target: Target, value: Object, *, strict: bool) -> Object:
     """Return an object without unknown fields. If ``strict`` is True, they are an error.
 
-    Raises StatusError for a value of a wrong type. Outside of resource.k8s.io, only the metadata is
-    checked.
+    Raises StatusError for a value of a wrong type. Of objects of other groups than
+    resource.k8s.io, only the fields that the server or a kubelet of this project reads are checked.
     """
     kind, api_version = target.kind.name, target.api_version
     try:
         if not has_structure(api_version, kind):
-            return _with_metadata(value, kind)
+            return _checked(value, kind)
         return decoded(value, api_version, kind, strict=strict)
     except StructureError as error:
         version = api_version.rpartition("/")[2]
@@ -121,39 +122,75 @@ def typed(target: Target, value: Object, *, strict: bool) -> Object:
         raise StatusError(400, text) from None
 
 
-_TEXT, _TEXTS, _OBJECT = "string", "map[string]string", "v1.ObjectMeta"
+_TEXT, _TEXTS, _NUMBER = "string", "map[string]string", "int64"
 _METADATA: Final = {
-    **dict.fromkeys(("name", "generateName", "namespace", "uid", "resourceVersion"), _TEXT),
-    **dict.fromkeys(("labels", "annotations"), _TEXTS),
-    "finalizers": "[]string",
-    "ownerReferences": "[]v1.OwnerReference",
+    "metadata": "v1.ObjectMeta",
+    **dict.fromkeys(
+        (f"metadata.{name}" for name in ("name", "generateName", "namespace", "uid")), _TEXT
+    ),
+    "metadata.resourceVersion": _TEXT,
+    "metadata.labels": _TEXTS,
+    "metadata.annotations": _TEXTS,
+    "metadata.finalizers": "[]string",
+    "metadata.ownerReferences": "[]v1.OwnerReference",
 }
-"""Go type of each metadata field that the server reads."""
+_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Pod": {
+        "spec": "v1.PodSpec",
+        "spec.nodeName": _TEXT,
+        "spec.terminationGracePeriodSeconds": _NUMBER,
+        "spec.containers": "[]v1.Container",
+        "spec.initContainers": "[]v1.Container",
+        "spec.tolerations": "[]v1.Toleration",
+        "spec.resourceClaims": "[]v1.PodResourceClaim",
+        "status": "v1.PodStatus",
+        "status.phase": _TEXT,
+        "status.conditions": "[]v1.PodCondition",
+        "status.containerStatuses": "[]v1.ContainerStatus",
+        "status.initContainerStatuses": "[]v1.ContainerStatus",
+    },
+    "Node": {
+        "spec": "v1.NodeSpec",
+        "spec.taints": "[]v1.Taint",
+        "status": "v1.NodeStatus",
+        "status.conditions": "[]v1.NodeCondition",
+        "status.addresses": "[]v1.NodeAddress",
+    },
+    "Lease": {"spec": "v1.LeaseSpec"},
+}
+"""Types in Go of fields, by kind, in addition to ``_METADATA``. A field comes after the object that
+contains it."""
 
 
-def _with_metadata(value: Object, kind: str) -> Object:
-    """Return an object with valid metadata. Raises StructureError."""
+def _checked(value: Object, kind: str) -> Object:
+    """Return an object whose fields other requests can read. Raises StructureError."""
     if not isinstance(value, dict):
-        raise StructureError(_mismatch(kind, _OBJECT))
-    metadata = value.get("metadata")
-    if metadata is None:
-        return {**value, "metadata": {}}
-    if not isinstance(metadata, dict):
-        raise StructureError(_mismatch(f"{kind}.metadata", _OBJECT))
-    for name, type_ in _METADATA.items():
-        if metadata.get(name) is not None and not _is_of(type_, metadata[name]):
-            raise StructureError(_mismatch(f"{kind}.metadata.{name}", type_))
+        raise StructureError(mismatch(value, kind, f"v1.{kind}"))
+    value = {**value, "metadata": {} if value.get("metadata") is None else value["metadata"]}
+    types = {**_METADATA, **_FIELDS.get(kind, {})}
+    for path, type_ in types.items():
+        *parents, name = path.split(".")
+        owner: Any = value
+        for each in parents:
+            owner = owner.get(each) or {}
+        if owner.get(name) is not None:
+            within = types[".".join(parents)].removeprefix("v1.") if parents else kind
+            _check(owner[name], type_, f"{within}.{path}")
     return value
 
 
-def _is_of(type_: str, value: Any) -> bool:
-    if type_ == _TEXT:
-        return isinstance(value, str)
+def _check(value: Any, type_: str, field: str) -> None:
+    if not isinstance(value, _python_type(type_)) or isinstance(value, bool):
+        raise StructureError(mismatch(value, field, type_))
     if type_ == _TEXTS:
-        return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
-    inner = str if type_ == "[]string" else dict
-    return isinstance(value, list) and all(isinstance(each, inner) for each in value)
+        for each in value.values():
+            _check(each, _TEXT, field)
+    elif type_.startswith("[]"):
+        for each in value:
+            _check(each, type_.removeprefix("[]"), field)
 
 
-def _mismatch(field: str, type_: str) -> str:
-    return f"json: cannot unmarshal another type into Go struct field {field} of type {type_}"
+def _python_type(type_: str) -> type[Any]:
+    if type_.startswith("[]"):
+        return list
+    return {_TEXT: str, _NUMBER: int}.get(type_, dict)

@@ -35,6 +35,7 @@ from devicemanager.apiserver.kinds import Target
 from devicemanager.apiserver.list_options import (
     check_list,
     number,
+    start,
     version,
     wants_initial_events,
 )
@@ -221,9 +222,9 @@ class RequestHandler:
             found = store.all(request.target.kind, request.target.namespace)
         # Select objects before paging, because the continue token counts matching objects.
         found = [each for each in found if chosen(each.value)]
-        first = number(request.query, "continue")
-        limit = number(request.query, "limit")
-        last = first + limit if limit else len(found)
+        first, limit = start(request.query), number(request.query, "limit")
+        # As on a real server, a negative limit has no effect.
+        last = first + limit if limit > 0 else len(found)
         metadata = {"resourceVersion": str(version)}
         if last < len(found):
             metadata["continue"] = str(last)

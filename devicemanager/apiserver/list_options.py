@@ -7,10 +7,11 @@ from typing import Final
 
 from devicemanager.apiserver.errors import StatusError, invalid
 from devicemanager.apiserver.kinds import Kind, Target
+from devicemanager.core.printable import printable
 from devicemanager.objects.dra import FieldError
 from devicemanager.objects.dra.errors import forbidden, unsupported
 
-__all__ = ["check_list", "number", "version", "wants_initial_events"]
+__all__ = ["check_list", "number", "start", "version", "wants_initial_events"]
 
 _MATCH: Final = "resourceVersionMatch"
 _INITIAL: Final = "sendInitialEvents"
@@ -29,6 +30,15 @@ def number(query: _Query, name: str) -> int:
     except ValueError:
         reason = f'strconv.ParseInt: parsing "{text}": invalid syntax'
         raise StatusError(400, reason) from None
+
+
+def start(query: _Query) -> int:
+    """Return the position in the list at which a page starts, from the token ``continue``; 0 if it
+    is missing. Raises StatusError for a token that no list has returned."""
+    text = query.get("continue") or "0"
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    raise StatusError(400, f"continue key is not valid: {printable(text, 40)!r}")
 
 
 def version(query: _Query) -> int:

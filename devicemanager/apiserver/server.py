@@ -39,6 +39,12 @@ _MOST_READ: Final = 16 << 20
 """Bytes to read from a body that is too large, so that its client receives the response."""
 _PIECE: Final = 1 << 16
 _LENGTH_DIGITS: Final = 15
+_MOST_CONNECTIONS: Final = 2048
+"""Open connections, each of which has a thread."""
+_TOO_MANY: Final = (
+    b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
 # Paths that need no permission, as on a real server.
 _PLAIN: Final = {
     "/healthz": b"ok",
@@ -399,10 +405,23 @@ class _Server(ThreadingHTTPServer):
         return secure, address
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle a connection on a new thread. ``cut`` can end it."""
+        """Handle a connection on a thread, and let ``cut`` end it. Close it if there are too
+        many."""
         with self._lock:
-            self._open.add(request)
+            is_accepted = len(self._open) < _MOST_CONNECTIONS
+            if is_accepted:
+                self._open.add(request)
+        if not is_accepted:
+            self._reject(request)
+            return
         super().process_request(request, client_address)
+
+    def _reject(self, request: Any) -> None:
+        # Without TLS, whose handshake would block this thread.
+        if self._context is None:
+            with contextlib.suppress(OSError):
+                request.send(_TOO_MANY, socket.MSG_DONTWAIT)
+        self.shutdown_request(request)
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection."""

@@ -24,7 +24,7 @@ from devicemanager.apiserver.protobuf import (
 from devicemanager.apiserver.store import Object
 from devicemanager.core.quantity import Quantity
 
-__all__ = ["StructureError", "decoded", "has_structure", "pruned"]
+__all__ = ["StructureError", "decoded", "has_structure", "mismatch", "pruned"]
 
 
 class StructureError(ValueError):
@@ -147,10 +147,13 @@ _GO_TYPES: Final = {"Quantity": "resource.Quantity", "RawExtension": "runtime.Ra
 def _wrong(value: Any, wanted: str, at: str, owner: str) -> StructureError:
     # In its errors, Go's decoder omits list indexes.
     path = ".".join(part.partition("[")[0] for part in at.split("."))
+    return StructureError(mismatch(value, f"{owner}.{path}", wanted))
+
+
+def mismatch(value: Any, field: str, type_: str) -> str:
+    """Return the error of Go's decoder for a value of another type than the field's."""
     what = _described(value)
-    return StructureError(
-        f"json: cannot unmarshal {what} into Go struct field {owner}.{path} of type {wanted}"
-    )
+    return f"json: cannot unmarshal {what} into Go struct field {field} of type {type_}"
 
 
 def _described(value: Any) -> str:

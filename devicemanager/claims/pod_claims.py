@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping
 
 from devicemanager.claims.core.inventory import DeviceKey
 from devicemanager.claims.core.ledger import LedgerError
-from devicemanager.claims.errors import ClaimsError
+from devicemanager.claims.errors import ClaimsError, TryAgain
 from devicemanager.claims.manager import ClaimManager
 from devicemanager.claims.persistence import ClaimsFile, StateFile
 from devicemanager.claims.snapshot import Found
@@ -99,7 +99,9 @@ class PodClaims(ClaimManager):
         except ClaimsError as error:
             # Needed after a failed write: the claims are reserved, but not on disk.
             self.unreserve(pod.uid)
-            raise rejected_by_allocation(error) from error
+            rejected = rejected_by_allocation(error)
+            rejected.undecided = isinstance(error, TryAgain)
+            raise rejected from error
         with self._lock:
             new = self._allocated.newly_allocated(pod.uid)
         self._report_allocated(new, pod.uid)

@@ -137,7 +137,7 @@ def _parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
     with all subcommands."""
     parser = _Parser(
         prog="devicemanager",
-        description="Test Kubernetes device plugins against a mock kubelet, without a cluster.",
+        description="Test plugins and DRA drivers against a mock kubelet, without a cluster.",
         epilog="Exit status: 0: success; 1: negative result, such as a rejected pod; 2: wrong "
         "usage or error. Use `devicemanager COMMAND --help` for more about a command.",
     )

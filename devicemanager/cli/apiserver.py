@@ -6,13 +6,16 @@ import argparse
 import contextlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devicemanager.cli.files import add_directory, add_file
 from devicemanager.cli.options import CommandError, add_format, add_repeated, command
 from devicemanager.cli.output import clean
+from devicemanager.core.api.names import is_dns1123_subdomain
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from devicemanager.apiserver import FakeApiServer, LoggedRequest, Request
     from devicemanager.cli.options import Subparsers
 
@@ -49,7 +52,7 @@ def add(subparsers: Subparsers) -> None:
 def _add_content(parser: argparse.ArgumentParser) -> None:
     add_repeated(parser, "--file", "PATH", "create the objects in a file or directory")
     add_repeated(parser, "--crd", "PATH", "store the kinds that a CRD file names, unchecked")
-    add_repeated(parser, "--node", "NAME", "create a Node object")
+    add_repeated(parser, "--node", "NAME", "create a Node object", type=_node)
     add_repeated(
         parser, "--hide", "VERSION", "do not serve this version, such as resource.k8s.io/v1"
     )
@@ -78,6 +81,14 @@ def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > _MAX_PORT:
         raise argparse.ArgumentTypeError(f"invalid port {text!r}: use a number up to {_MAX_PORT}")
     return int(text)
+
+
+def _node(text: str) -> str:
+    if not is_dns1123_subdomain(text):
+        raise argparse.ArgumentTypeError(
+            f"invalid node name {text!r}: use lower-case letters, digits, - and ."
+        )
+    return text
 
 
 class _Failure(NamedTuple):
@@ -130,14 +141,16 @@ def _server(args: argparse.Namespace) -> FakeApiServer:
     from devicemanager.cli.dra_files import read_objects
 
     _check_versions(args.hide)
+    definitions = read_objects(args.crd)
     try:
+        _check_resources(args.fail, definitions)
         files = args.in_cluster and InCluster.create(Path(args.in_cluster), args.namespace)
         return FakeApiServer(
             port=args.port,
             in_cluster=files or None,
             hidden=args.hide,
             feature_gates=args.feature_gate,
-            definitions=read_objects(args.crd),
+            definitions=definitions,
         )
     except ValueError as error:
         raise CommandError(str(error)) from None
@@ -153,17 +166,30 @@ def _check_versions(hidden: list[str]) -> None:
             raise CommandError(f"--hide: unknown version {each!r}: use {', '.join(sorted(known))}")
 
 
+def _check_resources(failures: list[_Failure], definitions: Sequence[Mapping[str, Any]]) -> None:
+    from devicemanager.apiserver.kinds import Kinds
+
+    table = Kinds()
+    for each in definitions:
+        table.define(each)
+    known = {kind.plural for kind in table.all()}
+    for failure in failures:
+        if failure.resource not in ("", *known):
+            names = ", ".join(sorted(known))
+            raise CommandError(f"--fail: unknown resource {failure.resource!r}: use one of {names}")
+
+
 def _fill(server: FakeApiServer, args: argparse.Namespace) -> None:
     """Create the objects and faults that the options name."""
     from devicemanager.apiserver import StatusError
-    from devicemanager.cli.dra_files import read_objects
+    from devicemanager.cli.dra_files import located_objects
 
     nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": n}} for n in args.node]
-    for each in [*nodes, *read_objects(args.file)]:
+    for where, each in [*(("--node", node) for node in nodes), *located_objects(args.file)]:
         try:
             server.load(each)
         except (StatusError, ValueError) as error:
-            raise CommandError(f"--file: {error}") from None
+            raise CommandError(f"{where}: {error}") from None
     for fault in args.fail:
         server.faults.fail(fault.code, fault.matches, times=fault.times)
 

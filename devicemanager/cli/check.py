@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli import settings_options
+from devicemanager.cli import grpc_engine, settings_options
 from devicemanager.cli.checking import list_checks, print_verdict, report_or_end, run_until_signal
 from devicemanager.cli.files import add_directory, add_file
 from devicemanager.cli.options import CommandError, add_format, add_repeated, command
@@ -56,6 +56,8 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _complete(parser: argparse.ArgumentParser) -> None:
+    # First, because the conformance checks import gRPC. The plugin has a process of its own.
+    grpc_engine.use_calling_threads()
     from devicemanager.conformance import FORMS, HOOKS
 
     add = parser.add_argument

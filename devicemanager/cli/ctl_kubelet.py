@@ -223,8 +223,8 @@ def _group(subparsers: Subparsers, name: str, help_: str, metavar: str = "ACTION
 def _admit(client: MockKubeletClient, args: argparse.Namespace) -> int:
     check_one_standard_input(args.files)
     # Pods are admitted one by one: if a later file is invalid, earlier pods stay admitted.
-    # The exit status is 1 if any pod is rejected.
-    rejected = False
+    # The exit status is 1 if any pod is rejected, and 3 if the only cause are limits of searches.
+    status = 0
     for file in args.files:
         try:
             answer: Admission = client.ask(
@@ -232,12 +232,13 @@ def _admit(client: MockKubeletClient, args: argparse.Namespace) -> int:
             )
         except RequestError as error:
             raise CommandError(f"{file}: {error}") from error
-        rejected = rejected or not answer.admitted
+        if not answer.admitted:
+            status = 3 if answer.undecided and status != 1 else 1
         if args.output == "text":
             _print_admission(answer)
         else:
             show(answer, args.output)
-    return 1 if rejected else 0
+    return status
 
 
 def _print_admission(answer: Admission) -> None:

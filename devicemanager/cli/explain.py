@@ -64,7 +64,8 @@ def add(subparsers: Subparsers) -> None:
         _run,
         "explain why a pod gets its devices, or why it is rejected",
         description="Admit pods, one after another, on a simulated node, and explain the result "
-        "for the last one. The exit status is 0 if it is admitted, else 1.",
+        "for the last one. The exit status is 0 if it is admitted, 1 if rejected, and 3 if the "
+        "search for its claims reached its limits.",
     )
     # The generated usage would fill the screen with the flags of all settings.
     parser.usage = "%(prog)s MANIFEST... --devices RESOURCE=COUNT[@NUMA,...][,...] [options]"
@@ -168,7 +169,8 @@ def _run(args: argparse.Namespace) -> int:
         print("\n".join(map(_text, shown)), end="")
         for note in notes:
             print(f"\nnote: {clean(note)}")
-    return 0 if results[0][-1].admission.admitted else 1
+    admission = results[0][-1].admission
+    return 3 if admission.undecided else 0 if admission.admitted else 1
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import (
+    grpc_engine,
     join_options,
     live,
     server_options,
@@ -107,6 +108,9 @@ def _join(
     from devicemanager.cluster.cluster import Cluster
 
     log = display.log
+    # In-memory nodes do not use gRPC, so without full nodes it is not imported.
+    if args.full:
+        grpc_engine.use_calling_threads()
     specs = join_options.node_specs(args)
     join_options.check_sharing(args)
     join_options.check_http(args)

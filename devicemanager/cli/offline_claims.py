@@ -10,7 +10,7 @@ import attrs
 
 from devicemanager.claims.allocator import Allocator
 from devicemanager.claims.core.ledger import Ledger
-from devicemanager.claims.errors import ClaimsError
+from devicemanager.claims.errors import ClaimsError, TryAgain
 from devicemanager.claims.explanation import Explanation
 from devicemanager.claims.files import MAX_FILE, in_order, read_paths
 from devicemanager.claims.simulated import SimulatedHardware, simulated_classes
@@ -97,7 +97,10 @@ class OfflineClaims:
         # As in the kubelet, claims that do not fit reject the pod.
         except ClaimsError as error:
             rejected = rejected_by_allocation(error)
-            return explanation, Admission(pod, False, rejected.reason, rejected.message)
+            undecided = isinstance(error, TryAgain)
+            return explanation, Admission(
+                pod, False, rejected.reason, rejected.message, undecided=undecided
+            )
         return explanation, None
 
     def end(self, pod: Pod) -> None:

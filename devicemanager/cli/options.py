@@ -157,10 +157,6 @@ LIST_FORMATS = ("table", "wide", "json", "yaml", "name")
 """The output formats of every list."""
 
 
-LIST_FORMATS = ("table", "wide", "json", "yaml", "name")
-"""The output formats of every list."""
-
-
 def add_format(parser: argparse.ArgumentParser, *formats: str) -> None:
     """Add the option ``-o``. The first format is the default."""
     parser.add_argument(

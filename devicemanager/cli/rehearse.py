@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli.files import add_file
-from devicemanager.cli.options import add_format, command
+from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, failures, print_json, print_table
 from devicemanager.cli.settings_options import CHOICES, number
 from devicemanager.cli.snapshot import load_snapshot
@@ -203,6 +203,8 @@ def _admit(text: str) -> Step:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if not args.steps:
+        raise CommandError("no step is given: add one, such as --restart or --reboot")
     with failures(args.output, "rehearsal", file=args.file):
         snapshot = load_snapshot(args.file)
         from devicemanager.rehearsal import report

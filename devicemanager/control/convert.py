@@ -55,6 +55,7 @@ def admission(given: Admission, pod: PodInfo) -> shapes.Admission:
     return shapes.Admission(
         pod=pod,
         admitted=given.admitted,
+        undecided=given.undecided,
         reason=given.reason,
         message=given.message,
         containers={

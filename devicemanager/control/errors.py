@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import UNSET
 
-from devicemanager.claims.errors import ClaimsError, InvalidObject
+from devicemanager.claims.errors import ClaimsError, DoesNotFit, InvalidObject, TryAgain
 from devicemanager.control.shapes import Problem, RpcStatus
 from devicemanager.core.errors import (
     AllocationError,
@@ -53,6 +53,8 @@ _KINDS: Final[tuple[tuple[type[DeviceManagerError], HTTPStatus, str], ...]] = (
     (ManifestError, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-manifest"),
     (InvalidObject, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-object"),
     (FaultError, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-fault"),
+    (DoesNotFit, HTTPStatus.CONFLICT, "does-not-fit"),
+    (TryAgain, HTTPStatus.SERVICE_UNAVAILABLE, "undecided"),
     (ClaimsError, HTTPStatus.CONFLICT, "claims-conflict"),
     (AllocationError, HTTPStatus.CONFLICT, "allocation-failed"),
     (RequestError, HTTPStatus.CONFLICT, "conflict"),
@@ -84,7 +86,10 @@ def problem_of(error: Exception, *, missing: bool = False) -> Problem:
             first, _, events = str(error).partition("\n")
             report = f"{first}\n{events}" if events else UNSET
             problems = list(error.lines) if isinstance(error, InvalidObject) else UNSET
-            return _problem(http_status, reason, first, report=report, problems=problems)
+            left = list(error.unexamined) if isinstance(error, TryAgain) else UNSET
+            return _problem(
+                http_status, reason, first, report=report, problems=problems, unexamined=left
+            )
     if isinstance(error, DeviceManagerError):
         return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, "failed", " ".join(str(error).split()))
     text = f"unexpected {type(error).__name__}: {error} (a bug)"
@@ -105,6 +110,8 @@ def error_of(problem: Problem) -> Exception:
     """Return the error that ``MockKubelet`` raises for the same call."""
     if problem.problems is not UNSET:
         return InvalidObject(tuple(problem.problems))
+    if problem.unexamined is not UNSET:
+        return TryAgain(problem.detail, tuple(problem.unexamined))
     if problem.rpc_status is not UNSET:
         return RpcError(problem.rpc_status.code, problem.rpc_status.message)
     text = problem.report if problem.report is not UNSET else problem.detail

@@ -235,6 +235,11 @@ class RemoteAdmission:
         return self.shape.admitted
 
     @property
+    def undecided(self) -> bool:
+        """True if the search for the pod's structured claims reached its limits: they may fit."""
+        return self.shape.undecided
+
+    @property
     def reason(self) -> str:
         """The reason of the rejection; empty if the pod was admitted."""
         return self.shape.reason

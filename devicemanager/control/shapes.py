@@ -66,6 +66,10 @@ class Problem(Struct, kw_only=True, frozen=True):
     problems: Annotated[
         list[str] | UnsetType, Meta(description="for invalid objects: one line per broken rule")
     ] = UNSET
+    unexamined: Annotated[
+        list[str] | UnsetType,
+        Meta(description="for a search that reached its limits: what was not examined"),
+    ] = UNSET
     rpc_status: Annotated[
         RpcStatus | UnsetType, Meta(description="status of a failed call to a plugin")
     ] = UNSET
@@ -155,6 +159,13 @@ class Admission(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schem
 
     pod: PodInfo
     admitted: bool
+    undecided: Annotated[
+        bool,
+        Meta(
+            description="true if the pod was rejected because the search for its structured claims "
+            "reached its limits: the claims may fit"
+        ),
+    ] = False
     reason: str
     message: str
     containers: Annotated[

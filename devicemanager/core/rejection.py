@@ -25,6 +25,8 @@ class Rejected(RequestError):
         """If other kubelet versions would admit the pod: the name of the field of
         ``devicemanager.core.versions.behaviour.Behaviour`` that differs. Otherwise empty."""
         self.explanation: AdmissionExplanation | None = None
+        self.undecided = False
+        """True if the search for the pod's structured claims reached its limits: they may fit."""
         super().__init__(f"{reason}: {message}")
 
 

@@ -9,6 +9,7 @@ import attrs
 from devicemanager.core.devices import Device
 from devicemanager.core.errors import KubeletPanic
 from devicemanager.core.ids import DeviceId
+from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.topology import TopologyConfigError
 from devicemanager.core.versions.quirks import REFERENCE
@@ -191,9 +192,14 @@ _ENDED = (Phase.FAILED, Phase.SUCCEEDED)
 def check_resources(node: SnapshotNode, steps: Sequence[Step]) -> None:
     """Raise RehearsalError if a step names a resource that the node does not have."""
     known = {str(resource) for resource in node.inventory()}
+    # A new resource has an effect only on pods that request it. Any other is a typing error.
+    wanted = {each for step in steps if isinstance(step, Admit) for each in _requested(step.pod)}
     for step in steps:
-        if isinstance(step, SetDevices):
-            known.add(step.resource)
-        elif isinstance(step, WithoutPlugin) and step.resource not in known:
+        if isinstance(step, SetDevices | WithoutPlugin) and step.resource not in known | wanted:
             names = ", ".join(sorted(known)) or "no resource"
             raise RehearsalError(f"unknown resource {step.resource}: the node has {names}")
+
+
+def _requested(pod: Pod) -> set[str]:
+    containers = (*pod.init_containers, *pod.containers)
+    return {str(resource) for each in containers for resource in each.limits}

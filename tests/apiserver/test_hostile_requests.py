@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from devicemanager.apiserver import server
 from devicemanager.client.errors import Unavailable
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -117,3 +118,91 @@ def test_error_of_the_server_is_a_response(apiserver, api, monkeypatch):
     text = r"500 InternalError: this request caused the API server to panic: LookupError\('two\\nl"
     with pytest.raises(Unavailable, match=text):
         api.attempt("GET", PODS)
+
+
+POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"spec": 5}, "number into Go struct field Pod.spec of type v1.PodSpec"),
+        ({"spec": []}, "array into Go struct field Pod.spec of type v1.PodSpec"),
+        (
+            {"spec": {"containers": {"a": {}}}},
+            "object into Go struct field PodSpec.spec.containers of type []v1.Container",
+        ),
+        (
+            {"spec": {"containers": ["x"]}},
+            "string into Go struct field PodSpec.spec.containers of type v1.Container",
+        ),
+        ({"spec": {"nodeName": 1}}, "number into Go struct field PodSpec.spec.nodeName of type"),
+        ({"status": "x"}, "string into Go struct field Pod.status of type v1.PodStatus"),
+    ],
+)
+def test_fields_of_a_wrong_type_are_refused(send, api, fields, text):
+    code, status = send(request("POST", PODS, {**POD, **fields}))
+    assert (code, status["message"]) == (
+        400,
+        f'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal {text}'
+        + ("" if "of type v" in text or "of type [" in text else " string"),
+    )
+    assert api.request("GET", PODS)["items"] == []
+
+
+def test_node_without_a_spec_object_is_refused(send):
+    body = {"metadata": {"name": "n"}, "spec": {"taints": {"key": "k"}}}
+    code, status = send(request("POST", "/api/v1/nodes", body))
+    assert code == 400
+    assert "object into Go struct field NodeSpec.spec.taints of type []v1.Taint" in str(status)
+
+
+@pytest.mark.parametrize(
+    ("content", "patch"),
+    [
+        (STRATEGIC, {"spec": {"containers": {"a": 1}}}),
+        ("application/merge-patch+json", {"spec": {"containers": {"a": 1}}}),
+        (JSON_PATCH, [{"op": "replace", "path": "/spec/containers", "value": {"a": 1}}]),
+    ],
+)
+def test_patch_cannot_store_containers_as_a_mapping(send, api, content, patch):
+    assert send(request("POST", PODS, POD))[0] == 201
+    code, status = send(request("PATCH", f"{PODS}/p", patch, content))
+    assert (code, status["message"].rpartition(": ")[2]) == (
+        400,
+        "json: cannot unmarshal object into Go struct field PodSpec.spec.containers of type "
+        "[]v1.Container".removeprefix("json: "),
+    )
+    stored = api.request("GET", f"{PODS}/p")
+    assert [each["name"] for each in stored["spec"]["containers"]] == ["c"]
+
+
+def test_negative_limit_has_no_effect_and_an_unknown_token_is_refused(send, api):
+    for name in ("a", "b"):
+        assert send(request("POST", PODS, {**POD, "metadata": {"name": name}}))[0] == 201
+    listed = api.request("GET", f"{PODS}?limit=-5")
+    assert ([each["metadata"]["name"] for each in listed["items"]]) == ["a", "b"]
+    assert "continue" not in listed["metadata"]
+    for token in ("-1", "x"):
+        code, status = send(request("GET", f"{PODS}?limit=1&continue={token}", b""))
+        assert (code, status["message"]) == (400, f"continue key is not valid: {token!r}")
+
+
+def test_connections_are_limited(send, apiserver, monkeypatch):
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 3)
+    host, port = apiserver.url.removeprefix("http://").rsplit(":", 1)
+    with contextlib.ExitStack() as stack:
+
+        def connect():
+            return stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+
+        def asked(peer):
+            peer.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
+            return peer.recv(65536).split()[1]
+
+        first = connect()
+        assert [asked(each) for each in (first, connect(), connect())] == [b"200"] * 3
+        assert connect().recv(65536).startswith(b"HTTP/1.1 429 Too Many Requests\r\n")
+        first.shutdown(socket.SHUT_WR)
+        assert first.recv(65536) == b""  # the server has closed the connection
+        assert asked(connect()) == b"200"

@@ -77,6 +77,8 @@ def test_in_cluster_mode_prints_the_environment(tmp_path: Path) -> None:
         (("--hide", "resource.k8s.io/v7"), "--hide: unknown version 'resource.k8s.io/v7': use "),
         (("--feature-gate", "X"), "unknown feature gate 'X'"),
         (("--file", "/nosuch"), "No such file or directory"),
+        (("--fail", "409:list:resourceslice"), "--fail: unknown resource 'resourceslice': use one"),
+        (("--node", "No_de"), "invalid node name 'No_de': use lower-case letters, digits, - and ."),
     ],
 )
 def test_wrong_options_are_one_line(options: tuple[str, ...], error: str, capsys: object) -> None:
@@ -89,4 +91,5 @@ def test_invalid_object_is_one_line(tmp_path: Path, capsys: object) -> None:
     path.write_text(SLICE.replace("driver: gpu.example.com", "driver: ''"))
     assert main(["apiserver", "--file", str(path)]) == 2
     error = capsys.readouterr().err  # type: ignore[attr-defined]
+    assert error.startswith(f"devicemanager: error: {path}: ")
     assert "spec.driver: Required value" in error and error.count("\n") == 1

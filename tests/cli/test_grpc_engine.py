@@ -1,8 +1,11 @@
-"""``run`` uses gRPC without its event engine; the programs that it starts do not inherit this."""
+"""``run``, ``check`` and ``join --full`` use gRPC without its event engine; the programs that they
+start do not inherit this."""
 
 import os
 import subprocess
 import sys
+
+import pytest
 
 PROGRAM = """
 import os
@@ -46,3 +49,29 @@ def test_grpc_knows_the_experiments():
         [sys.executable, "-c", program + channel], env=environment, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+COMMAND = """
+import sys
+from devicemanager.cli import grpc_engine, main
+seen = []
+grpc_engine.use_calling_threads = lambda: seen.append("grpc" in sys.modules)
+main(sys.argv[1:])
+print("imported before:", seen)
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "imported"),
+    [
+        ("check --list", [False]),
+        ("run --root /dev/null/x", [False]),
+        ("join --full 1 --kubeconfig /nowhere", [False]),
+        ("join --kubeconfig /nowhere", []),
+    ],
+)
+def test_command_selects_the_engine_before_gRPC_is_imported(args, imported):
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *args.split()], capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == f"imported before: {imported}"

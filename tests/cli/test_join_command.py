@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -180,3 +181,18 @@ def test_flags_set_the_size_of_the_nodes_and_the_addresses_of_their_pods():
     assert amounts == {"cpu": "2", "memory": "500Mi", "pods": "3", "ephemeral-storage": "1Ti"}
     assert specs.options.pod_cidr == "10.0.0.0/16"
     assert specs.make(1).settings.node_allocatable == specs.options.amounts
+
+
+def test_http_without_an_address_serves_at_the_default(monkeypatch):
+    # The command's own default is a fixed port, which another test may use.
+    assert join_options.HTTP_DEFAULT == "127.0.0.1:10255"
+    monkeypatch.setattr(join_options, "HTTP_DEFAULT", "127.0.0.1:0")
+    parser = argparse.ArgumentParser()
+    join_options.add_http(parser)
+    assert join_options.http_server(parser.parse_args([]), None) is None
+    nodes = SimpleNamespace(nodes={})
+    with (
+        join_options.http_server(parser.parse_args(["--http"]), nodes) as server,
+        urllib.request.urlopen(f"http://{server.address}/healthz", timeout=20) as answer,
+    ):
+        assert (answer.status, answer.read()) == (200, b"ok")

@@ -34,6 +34,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("node.tar.gz").write_bytes(archive(WHOLE))
     Path("pod.yaml").write_text(MANIFEST)
+    Path("nic.yaml").write_text(MANIFEST.replace("vendor.com/gpu", "vendor.com/nic"))
 
 
 def run(capsys: Any, *argv: str) -> tuple[int, str, str]:
@@ -71,6 +72,7 @@ def test_python_example_of_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> Non
         (["--devices", f"{GPU}=3", "--restart"], 0),
         (["--without-plugin", GPU, "--reboot"], 1),
         (["--policy", "none", "--scope", "pod", "--admit", "pod.yaml"], 0),
+        (["--devices", "vendor.com/nic=1@0", "--admit", "nic.yaml"], 0),
         (["--option", "max-allowable-numa-nodes=x"], 1),
     ],
 )
@@ -116,6 +118,8 @@ def test_moved_devices_are_lines(capsys: Any) -> None:
         (["--kubelet-version", "2"], "invalid kubelet version '2': use a version such as"),
         (["--admit", "none.yaml"], "none.yaml"),
         (["--without-plugin", "x"], "unknown resource x: the node has vendor.com/gpu"),
+        (["--devices", "vendor.com/gqu=4"], "unknown resource vendor.com/gqu: the node has"),
+        ([], "no step is given: add one, such as --restart or --reboot"),
     ],
 )
 def test_invalid_step_is_one_line(argv: list[str], line: str, capsys: Any) -> None:

@@ -27,6 +27,8 @@ class Case:
     """Checks that the switch is made for: they fail or warn."""
     also: tuple[str, ...] = ()
     """Other checks that cannot pass with it; ``why`` gives the reason."""
+    may: tuple[str, ...] = ()
+    """Checks that fail in some runs, depending on the time of a thread or a restart."""
     why: str = ""
     base: tuple[str, ...] = ()
     """Switches without which the checks would not notice the switch."""
@@ -34,9 +36,23 @@ class Case:
 
 
 def case(
-    switch: str, *fails: str, also: str = "", why: str = "", base: str = "", **limits: float
+    switch: str,
+    *fails: str,
+    also: str = "",
+    may: str = "",
+    why: str = "",
+    base: str = "",
+    **limits: float,
 ) -> Case:
-    return Case(switch, fails, tuple(also.split()), why, tuple(base.split()), limits)
+    return Case(
+        switch,
+        fails,
+        tuple(also.split()),
+        tuple(may.split()),
+        why,
+        tuple(base.split()),
+        limits,
+    )
 
 
 CASES = (
@@ -64,6 +80,8 @@ CASES = (
         "third-fails",
         "K02",
         recover_seconds=3,
+        may="K03",
+        why="K03 restarts more than twice, and can begin before K02 has failed",
     ),
     case("deaf", "K03", recover_seconds=3, also="K02", why="it restarts in quick succession"),
     case("spin-when-away", "K04"),
@@ -90,8 +108,8 @@ CASES = (
         "K09",
         refresh_seconds=1.5,
         recover_seconds=3,
-        also="W15",
-        why="stale handlers are threads",
+        may="W15 L04",
+        why="stale handlers are threads, and the two checks count them at different times",
     ),
     case("no-unlink", "K10", start_seconds=8),
     case("unlink-by-name", "K11", also="K12", why="the name is the same for all instances"),

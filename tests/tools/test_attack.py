@@ -18,7 +18,7 @@ from tools.attack.running import running
 from tools.harness.process import HelperProcess, RequestFailed, short_directory
 from tools.harness.usage import Usage, Watch
 
-GOOD = Outcome(0.1, 0.1, 0.1, 10.0, 1.0, 1, 1)
+GOOD = Outcome(0.1, 0.1, 0.1, 0.1, 10.0, 1.0, 1, 1)
 
 
 def an_attack(outcome=GOOD, name="tiny"):

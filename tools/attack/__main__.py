@@ -17,7 +17,16 @@ from tools.attack.registry import attacks
 from tools.harness.command import Run, add_choice, choose, parser
 from tools.harness.planted import selected
 
-_HEADS = ("register s", "admit s", "start s", "memory MB", "kept MB", "threads", "descriptors")
+_HEADS = (
+    "register s",
+    "admit s",
+    "start s",
+    "stop s",
+    "memory MB",
+    "kept MB",
+    "threads",
+    "descriptors",
+)
 _WIDTH = 30
 Results = Mapping[str, Outcome]
 

@@ -103,16 +103,14 @@ def _waits(target: Target) -> None:
 
 @_control(
     "control-unread",
-    "100 clients that follow events and calls, and do not read",
+    "100 clients that follow calls with large lists, and do not read",
     _LARGE,
 )
 def _unread(target: Target) -> None:
     # The kubelet must not wait for a client that does not read, and must not store all events for
     # it.
     with _large_lists(target):
-        request = _request("GET", "/v1/events?follow=true") + _request(
-            "GET", "/v1/calls?follow=true"
-        )
+        request = _request("GET", "/v1/calls?follow=true&bytes=true")
         _stay(target, 100, request)
 
 
@@ -122,7 +120,7 @@ def _unread(target: Target) -> None:
     _LARGE,
 )
 def _calls(target: Target) -> None:
-    request = _request("GET", "/v1/calls")
+    request = _request("GET", "/v1/calls?bytes=true")
     with (
         _large_lists(target),
         http2.connections(target.control, 20, request) as clients,

@@ -96,7 +96,9 @@ def _manifest_beside(make: Make) -> Outcome:
             seconds = command.until(partial(_is_good_admitted, command), _TIMEOUT)
             problems = [*_admission_problems(command), *command.end(), *command.noise()]
         start = _TIMEOUT if seconds is None else seconds
-        return Outcome.measured(watch.peak, start=start, problems=tuple(problems))
+        return Outcome.measured(
+            watch.peak, start=start, stop=command.stop, problems=tuple(problems)
+        )
 
 
 @attack("manifest-hung", "Allocate of one pod never returns", _MANIFEST_LIMITS)
@@ -116,15 +118,17 @@ def _beside_hung() -> Outcome:
                 # when its manifest is removed.
                 begin = time.monotonic()
                 _write(manifests / "good.json", _RESOURCE)
-                command.until(partial(_is_good_admitted, command), 20.0)
+                command.until(partial(_is_good_admitted, command), _TIMEOUT)
                 seconds = time.monotonic() - begin
                 problems = _admission_problems(command)
                 (manifests / "good.json").unlink()
-                if command.until(lambda: bool(command.records("terminated")), 10.0) is None:
+                if command.until(lambda: bool(command.records("terminated")), _TIMEOUT) is None:
                     problems.append("the removal of a manifest had no effect")
                 problems += [*command.end(), *command.noise()]
                 released.set()
-        return Outcome.measured(watch.peak, start=seconds, problems=tuple(problems))
+        return Outcome.measured(
+            watch.peak, start=seconds, stop=command.stop, problems=tuple(problems)
+        )
 
 
 def _hang(released: threading.Event) -> bytes:

@@ -1,9 +1,8 @@
 """The bug that each attack guards against, and a planted bug with which the attack must fail.
 
 Entries are patterns of names; the first one that matches an attack counts. A planted bug (see
-``tools.harness.planted``) stands for the family of bugs that the text names. Without one, the
-entry's text says why: the guard is gRPC or the kernel, or the attack measures a cost that no single
-line of this project causes.
+``tools.harness.planted``) stands for the family of bugs that the text names. If gRPC or the kernel
+is the guard, the planted bug is code in front of it, as a careless server would have.
 """
 
 from __future__ import annotations
@@ -17,9 +16,12 @@ class Guard(NamedTuple):
 
     bug: str
     """The bug, as it would affect a user."""
-    planted: str = ""
-    """Name of a planted bug that turns the attack red; empty if there is none."""
+    planted: str
+    """Name of a planted bug that turns the attack red."""
 
+
+_COUNTED, _DIALED = "lists are counted with the lock held", "one plugin is dialed at a time"
+_SERVED, _STARTED = "each connection has a thread", "checkpoints are any JSON"
 
 GUARDS: Final[dict[str, Guard]] = {
     "escape-sequences": Guard("a plugin controls the terminal", "output is not escaped"),
@@ -27,9 +29,15 @@ GUARDS: Final[dict[str, Guard]] = {
     "names-4mb": Guard("texts of a plugin fill the memory", "texts are not cut"),
     "control-silent": Guard("silent clients keep all connections", "silent clients stay connected"),
     "control-slow": Guard("slow clients keep all connections", "silent clients stay connected"),
-    "control-*": Guard("one client stops the control API, or fills the memory"),
-    "http-*": Guard("one client stops the HTTP server, or fills the memory"),
-    "manifest-hung": Guard("one plugin delays the pods of others"),
+    "control-bodies": Guard("bodies of requests fill the memory", "bodies are not counted"),
+    "control-waits": Guard("waiting clients exhaust the threads", "each wait has a thread"),
+    "control-unread": Guard("unread streams fill the memory", "responses are buffered"),
+    "control-calls": Guard("large calls fill the memory", "each reader encodes the calls"),
+    "control-garbage": Guard("closed connections leave descriptors", "descriptors stay open"),
+    "http-pages": Guard("open pages exhaust the threads", "each page has a thread"),
+    "http-unread": Guard("unread responses fill the memory", "responses are buffered"),
+    "http-flood": Guard("readers delay admissions", "pods are listed with the lock held"),
+    "manifest-hung": Guard("one plugin delays the pods of others", "manifests wait for each other"),
     "manifest-bomb": Guard("references fill the memory", "references are expanded"),
     "manifest-nested": Guard("deep nesting crashes the parser", "YAML is not limited"),
     "manifest-*": Guard("a file blocks its reader, or fills the memory", "any file is read"),
@@ -38,39 +46,49 @@ GUARDS: Final[dict[str, Guard]] = {
     "cdi-fifo": Guard("a file blocks its reader", "any file is read"),
     "cdi-zero": Guard("an endless file fills the memory", "any file is read"),
     "cdi-sparse": Guard("a huge file fills the memory", "any file is read"),
-    "cdi-*": Guard("an unusual value stops the reading of all files"),
+    "cdi-*": Guard("an unusual value stops the reading of all files", "a bad CDI file is an error"),
     "checkpoint-fifo": Guard("the checkpoint blocks the start", "any checkpoint is read"),
     "checkpoint-zero": Guard("the checkpoint fills the memory", "any checkpoint is read"),
     "checkpoint-sparse": Guard("the checkpoint fills the memory", "any checkpoint is read"),
-    "checkpoint-*": Guard("a damaged checkpoint crashes the start"),
-    "link-itself": Guard("a link stops the start"),
+    "checkpoint-repeated-keys": Guard("the start takes minutes", _STARTED),
+    "checkpoint-*": Guard("a damaged checkpoint crashes the start", _STARTED),
+    "link-itself": Guard("the kubelet deletes files that are not sockets", "files are removed"),
     "link-*": Guard("the kubelet deletes files behind a link", "a link is followed"),
     "shared-directory": Guard("other users replace sockets", "any directory is used"),
     "leftover-sockets": Guard("sockets of killed kubelets accumulate", "leftovers stay"),
     "umask-0": Guard("any user can connect", "the mode follows the umask"),
     "descriptors-*": Guard("the start hangs without a cause", "descriptors are not checked"),
     "memory-120": Guard("gRPC aborts the process", "memory is not checked"),
-    "memory-*": Guard("gRPC aborts the process"),
+    "memory-*": Guard("a start with enough memory fails", "threads have large stacks"),
     "register-990*": Guard(
         "plugins exhaust threads and descriptors", "processes register without limit"
     ),
-    "register-*": Guard("plugins that do not respond delay others"),
-    "watcher-*": Guard("files in plugins_registry delay plugins"),
-    "plugins-flood": Guard("files in device-plugins delay plugins"),
+    "register-no-options": Guard(
+        "silent plugins exhaust the threads", "processes register without limit"
+    ),
+    "register-gzip": Guard("compressed requests fill the memory", "messages have no limit"),
+    "register-*": Guard("plugins that do not respond delay others", _DIALED),
+    "watcher-silent": Guard("plugins that do not respond delay others", _DIALED),
+    "watcher-deep": Guard(
+        "directories in plugins_registry delay plugins", "directories are searched"
+    ),
+    "watcher-flood": Guard("files in plugins_registry delay plugins", "any file is opened"),
+    "plugins-flood": Guard("files in device-plugins delay plugins", "any file is opened"),
     "list-unread*": Guard("unread responses fill the memory", "unread responses are not counted"),
-    "list-flood-clients": Guard("clients without a limit delay plugins"),
-    "list-*": Guard("a device list blocks the kubelet, or fills the memory"),
-    "answers-*": Guard("Allocate responses fill the memory or the checkpoint"),
+    "list-flood-clients": Guard("clients delay plugins", "pods are listed with the lock held"),
+    "list-gzip": Guard("compressed lists fill the memory", "messages have no limit"),
+    "list-*": Guard("a device list blocks the kubelet", _COUNTED),
+    "answers-*": Guard("Allocate responses fill the memory", "responses are copied"),
     "output-unread": Guard("a full pipe blocks the kubelet", "output blocks the kubelet"),
     "fork-exit": Guard("a child deletes its parent's directory", "a child stops its parent"),
-    "file-size": Guard("a failed write loses or forges an admission"),
-    "disk-full": Guard("a failed write loses or forges an admission"),
-    "half-open": Guard("half-open connections block a socket; gRPC's limits"),
-    "rst-storm": Guard("cancelled calls occupy the kubelet; gRPC's limits"),
-    "metadata-flood": Guard("metadata fills the memory; gRPC's limits"),
-    "clients-1000": Guard("connections need a thread each; gRPC's threads"),
-    "connections-flood": Guard("connections exhaust the descriptors"),
-    "garbage": Guard("other protocols crash a server; gRPC's parser"),
+    "file-size": Guard("a failed write loses or forges an admission", "failed writes are ignored"),
+    "disk-full": Guard("a failed write loses or forges an admission", "failed writes are ignored"),
+    "half-open": Guard("half-open connections exhaust the threads", _SERVED),
+    "rst-storm": Guard("cancelled calls fill the memory", "each call is remembered"),
+    "metadata-flood": Guard("metadata fills the memory", "metadata is stored"),
+    "clients-1000": Guard("clients exhaust the threads", _SERVED),
+    "connections-flood": Guard("connections exhaust the threads", _SERVED),
+    "garbage": Guard("closed connections leave descriptors", "descriptors stay open"),
 }
 """What the attacks guard against, by pattern of their names."""
 

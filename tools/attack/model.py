@@ -63,6 +63,8 @@ class Outcome:
     start: float | None = None
     """Time until the kubelet was serving or had exited, or until the reader of bad files had
     finished."""
+    stop: float | None = None
+    """Time from SIGTERM to the exit of the command."""
     memory: float | None = None
     """Maximum growth of resident memory during the attack."""
     kept: float | None = None
@@ -88,6 +90,7 @@ class Quiet:
     are rounded up to them, because very short times vary most."""
 
     start: float = 0.6
+    stop: float = 0.3
     registration: float = 0.03
     admission: float = 0.005
 
@@ -100,6 +103,7 @@ class Limits:
     registration: float = 50.0
     admission: float = 300.0
     start: float = 8.0
+    stop: float = 20.0
     memory: float = 100.0
     kept: float = 60.0
     threads: int = 80

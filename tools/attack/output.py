@@ -53,11 +53,13 @@ def _unread() -> Outcome:
         _served(target)
         with Watch(command.process.pid) as watch:
             rejected = _rejected(target)
-            seconds, problems = good_registration(root, 10.0)
+            seconds, problems = good_registration(root, _TIMEOUT)
             problems += command.end()
         if rejected < _EVENTS:
             problems.append(f"no response after {rejected} registrations")
-        return Outcome.measured(watch.peak, registration=seconds, problems=tuple(problems))
+        return Outcome.measured(
+            watch.peak, registration=seconds, stop=command.stop, problems=tuple(problems)
+        )
 
 
 def _served(target: Target) -> None:

@@ -28,6 +28,7 @@ def measure() -> Quiet:
         start = command.until(command.is_ready, _TIMEOUT)
         for _ in command.end():
             pass  # only attacks judge how the command exits
+        stop = _TIMEOUT if command.stop is None else command.stop
     with (
         short_directory() as root,
         HelperProcess("tools.attack.node", root, "{}") as node,
@@ -44,7 +45,8 @@ def measure() -> Quiet:
         def admit() -> float:
             return node.ask("admit", f"quiet-{next(numbers)}", RESOURCE, 1).seconds
 
-        found = Quiet(_TIMEOUT if start is None else start, _median(register), _median(admit))
+        start = _TIMEOUT if start is None else start
+        found = Quiet(start, stop, _median(register), _median(admit))
     return attrs.evolve(
         found,
         **{name: max(getattr(found, name), least) for name, least in attrs.asdict(Quiet()).items()},

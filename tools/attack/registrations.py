@@ -234,7 +234,15 @@ def _nested(target: Target, count: int) -> None:
     shutil.rmtree(top)
 
 
-beside("watcher-deep", "5,000 nested directories in plugins_registry")(partial(_nested, count=5000))
+beside(
+    "watcher-deep",
+    "5,000 nested directories in plugins_registry, where the good plugin registers, too",
+    comes="announce",
+)(partial(_nested, count=5000))
 _FILES = "files, directories, links and sockets are created and removed in"
-beside("watcher-flood", f"{_FILES} plugins_registry")(lambda target: _flood(target.registry))
+beside(
+    "watcher-flood",
+    f"{_FILES} plugins_registry, where the good plugin registers, too",
+    comes="announce",
+)(lambda target: _flood(target.registry))
 beside("plugins-flood", f"{_FILES} device-plugins")(lambda target: _flood(target.plugin_dir))

@@ -18,7 +18,7 @@ from typing import IO, Any, Final
 Record = dict[str, Any]
 # exec replaces the shell, so that signals reach the command and limits apply to it.
 _WITH_LIMITS: Final = '{limits}; exec "$@"'
-_END: Final = 20.0
+_END: Final = 90.0
 
 
 class Running:
@@ -36,6 +36,8 @@ class Running:
         self.process = subprocess.Popen(
             shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
         )
+        self.stop: float | None = None
+        """Seconds from SIGTERM to the exit; None if it was not sent or had no effect."""
         self.lines: list[str] = []
         self.errors: list[str] = []
         self._lines_read: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -80,10 +82,9 @@ class Running:
             except subprocess.TimeoutExpired:
                 yield f"SIGTERM had no effect for {_END:g} s"
                 return
+            self.stop = time.monotonic() - begin
             if code:
                 yield f"exited with {code} after SIGTERM"
-            if (seconds := time.monotonic() - begin) > 10.0:
-                yield f"took {seconds:.1f} s to exit after SIGTERM"
         self._drain()
 
     def noise(self) -> Iterator[str]:

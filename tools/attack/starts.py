@@ -66,6 +66,7 @@ def _run(start: Start) -> Outcome:
             return Outcome.measured(
                 watch.peak,
                 registration=registration,
+                stop=command.stop,
                 start=seconds if seconds is not None else _TIMEOUT,
                 problems=tuple(problems),
             )
@@ -81,6 +82,8 @@ def _judged(start: Start, command: Running, seconds: float | None) -> Iterator[s
         yield f"the command did not serve: {_last(command)}"
     elif len(command.errors) != 1:
         yield f"the command printed {len(command.errors)} error lines, expected 1: {_last(command)}"
+    elif "unexpected" in command.errors[0]:
+        yield f"the command failed with a bug: {_last(command)}"
     elif re.search(start.rejection or "", command.errors[0], re.IGNORECASE) is None:
         yield f"the error does not name the cause: {_last(command)}"
 
@@ -174,7 +177,7 @@ def _repeated(path: Path) -> None:
 
 
 def _of(make: Callable[[Path], object]) -> Start:
-    return Start(partial(_checkpoint, make), may_reject=True)
+    return Start(partial(_checkpoint, make), "checkpoint", may_reject=True)
 
 
 def _text(content: str) -> Start:

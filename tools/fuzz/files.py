@@ -22,6 +22,7 @@ _YAML: Final = ("- ", ": ", "&a ", "*a", "<<: ", "!!", "---\n", "{", "}", "[", "
     "a damaged checkpoint stops the start, or its repair changes intact entries",
     "checkpoint devicemanager.kubelet.manager devicemanager.core",
     words='"Data" "PodDeviceEntries" "RegisteredDevices" "DeviceIDs" "AllocResp"',
+    planted="checkpoints are any JSON",
 )
 def _checkpoint() -> Run:
     import checkpoint
@@ -56,6 +57,7 @@ def _checkpoint() -> Run:
     "a damaged state file hides claims, or its repair changes intact ones",
     "checkpoint.dra checkpoint.decode checkpoint.parse",
     words='"Data" "Checksum" "ClaimInfoStateList" "ClaimUID" "PodUIDs" "DriverState" "Devices"',
+    planted="checkpoints are any JSON",
 )
 def _dra_state() -> Run:
     import checkpoint
@@ -104,6 +106,7 @@ def _manifest() -> Run:
     "a CDI file stops the reader of all CDI files",
     "devicemanager.kubelet.runtime devicemanager.core.api",
     words=(*_YAML, "cdiVersion", "containerEdits", "deviceNodes", "mounts", "hooks", "env"),
+    planted="a bad CDI file is an error",
 )
 def _cdi() -> Run:
     from devicemanager.core.runoptions import RunOptions
@@ -136,6 +139,7 @@ def _cdi() -> Run:
     "a description of NUMA nodes stops the start without a cause",
     "devicemanager.kubelet.host",
     words=(*_YAML, "nodes", "distances", "cpus", "memory", "MemTotal:", " kB", "0-3"),
+    planted="texts of a file break lines",
 )
 def _numa() -> Run:
     from devicemanager.core.errors import RequestError
@@ -171,6 +175,7 @@ def _numa() -> Run:
     "a control file stops the plugin, or sets an unknown health",
     "devicemanager.plugin.simulated",
     words="Healthy Unhealthy gone #",
+    planted="any state of a device is accepted",
 )
 def _control() -> Run:
     import logging
@@ -193,6 +198,7 @@ def _control() -> Run:
     "a recording stops the replay without a cause",
     "devicemanager.plugin.recording",
     words=('"rpc": "', '"stream": ', '"code": "', '"redacted": [', "Register", "ListAndWatch"),
+    planted="recorded values have any type",
 )
 def _recording() -> Run:
     from devicemanager.plugin.recording import Recording
@@ -223,6 +229,7 @@ def _recording() -> Run:
     "an archive fills the memory, or stops the command without a cause",
     "devicemanager.snapshot",
     words='snapshot/ snapshot.json ustar numa.json "schema" "parts"',
+    planted="archives are trusted",
 )
 def _archive() -> Run:
     from devicemanager.snapshot import SnapshotError, read_snapshot
@@ -251,6 +258,7 @@ def _archive() -> Run:
         '"entries"',
         '{"PodUID":',
     ),
+    planted="texts are not cut",
 )
 def _part() -> Run:
     from devicemanager.snapshot import SnapshotError, archive, layout, read_snapshot, report
@@ -293,6 +301,7 @@ def _is_state(kind: str) -> bool:
     "pods of a cluster stop the report",
     "devicemanager.snapshot",
     words='"items" "metadata" "uid" "name" "annotations" kubernetes.io/config.hash',
+    planted="metadata of pods has any type",
 )
 def _kubectl() -> Run:
     from devicemanager.snapshot import SnapshotError
@@ -361,6 +370,7 @@ def _constraint() -> Run:
     "a damaged state file stops the start",
     "devicemanager.claims",
     words='"charges" "claims" "grants" "users" "prepared" "nanos" "shared"',
+    planted="claims of a state file are trusted",
 )
 def _state() -> Run:
     from devicemanager.claims.core.ledger import Ledger, LedgerError

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     "a device list stops the kubelet, or devices depend on earlier lists",
     "devicemanager.kubelet.wire devicemanager.core",
     words="Healthy Unhealthy",
+    planted="lists of one length are equal",
 )
 def _list() -> Run:
     from devicemanager.core.inventory import EMPTY, device_list_from
@@ -90,6 +91,7 @@ def _allocate() -> Run:
     "a registration stops the kubelet",
     "devicemanager.kubelet.registration devicemanager.core.api devicemanager.core.messages",
     words="v1beta1 example.com/d kubernetes.io/ requests.",
+    planted="an endpoint can be any path",
 )
 def _register() -> Run:
     from google.protobuf.message import DecodeError
@@ -121,6 +123,7 @@ def _register() -> Run:
     "requests of a PodResources client, and responses of a server",
     "a request stops the server, or a response stops the client",
     "podresources",
+    planted="requests are not checked",
 )
 def _podresources() -> Run:
     from google.protobuf.message import DecodeError
@@ -169,6 +172,7 @@ class _Query:
     "a request stops the control API without a cause",
     "devicemanager.control devicemanager.faults",
     words='"timeout" "spec" "kind" "options" since= follow=true & e9 []',
+    planted="any body is decoded",
 )
 def _request() -> Run:
     from devicemanager.control.errors import HttpError, problem_of

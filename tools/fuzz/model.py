@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import resource
 import shutil
 import tempfile
@@ -16,6 +17,11 @@ import attrs
 
 CORPUS: Final = Path(__file__).parent / "corpus"
 _MAX_TEXT: Final = 4000
+_TEXT: Final = json.dumps({f"key-{number}": [number] * 10 for number in range(100)})
+_UNIT: Final = 200
+"""Number of times that ``unit`` parses the text."""
+_LEAST: Final = 0.005
+"""Least time of the unit in seconds: shorter times vary most."""
 
 Run = Callable[[bytes], None]
 """Function that reads one input. Any exception is a finding."""
@@ -34,9 +40,9 @@ class Target:
     """The bug that the target guards against, as it would affect a user."""
     packages: tuple[str, ...]
     """Names of the packages whose branches guide the fuzzer."""
-    planted: str = ""
-    """Name of a planted bug (``tools.harness.planted``) with which the corpus must have a finding;
-    empty if there is none."""
+    planted: str
+    """Name of a planted bug (``tools.harness.planted``) with which the corpus must have a
+    finding."""
     words: tuple[str, ...] = ()
     """Words that the fuzzer inserts into inputs."""
 
@@ -59,8 +65,9 @@ def target(
     about: str,
     guards: str,
     packages: str,
+    *,
+    planted: str,
     words: str | tuple[str, ...] = (),
-    planted: str = "",
 ) -> Callable[[Callable[[], Run]], Callable[[], Run]]:
     """Register the decorated function as the ``load`` of a target.
 
@@ -107,16 +114,26 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1_000_000
 
 
+def unit() -> float:
+    """Return the CPU time of a fixed piece of work, in seconds: about 0.01 on an idle machine."""
+    begin = time.process_time()
+    for _ in range(_UNIT):
+        json.loads(_TEXT)
+    return max(time.process_time() - begin, _LEAST)
+
+
 @attrs.frozen
 class Guard:
     """Function that runs one input. It raises TooMuch if the input takes too much time or
     memory."""
 
     run: Run
-    seconds: float = 1.0
-    """Limit of CPU time for one input. Elapsed time would depend on other processes."""
+    times: float = 100.0
+    """Limit of CPU time for one input, as a multiple of ``unit``. Elapsed time would depend on
+    other processes, and seconds on the speed of the machine."""
     memory: float = 100.0
     """Limit by which one input may raise the peak memory of the process, in MB."""
+    _unit: float = attrs.field(factory=unit)
 
     def __call__(self, data: bytes) -> None:
         # The peak never falls. Therefore an input is only noticed if it uses more memory than all
@@ -124,9 +141,10 @@ class Guard:
         before, begin = peak(), time.process_time()
         self.run(data)
         seconds, memory = time.process_time() - begin, peak() - before
-        if seconds > self.seconds:
+        if seconds > self.times * self._unit:
             raise TooMuch(
-                f"an input of {len(data)} bytes took {seconds:.2f} s, limit {self.seconds:g} s"
+                f"an input of {len(data)} bytes took {seconds:.2f} s, {seconds / self._unit:.0f} "
+                f"times the unit of this machine; the limit is {self.times:g} times"
             )
         if memory > self.memory:
             raise TooMuch(

@@ -66,7 +66,7 @@ def planted_here(name: str) -> Iterator[None]:
             _UNDO.pop()()
 
 
-_UNDO: Final[list[Callable[[], None]]] = []
+_UNDO: Final[list[Callable[[], object]]] = []
 
 
 def undoable() -> int:
@@ -84,7 +84,7 @@ def replace(function: Any, by: Callable[..., Any]) -> None:
         set_to(function, name, getattr(by, name))
 
 
-def on_undo(act: Callable[[], None]) -> None:
+def on_undo(act: Callable[[], object]) -> None:
     """Call a function when the bug is removed."""
     _UNDO.append(act)
 

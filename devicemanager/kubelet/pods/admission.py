@@ -120,6 +120,9 @@ class Admission:
         default=None, repr=False, eq=False
     )
     """Builds the explanation on first use."""
+    undecided: bool = False
+    """True if the pod was rejected because the search for its structured claims reached its limits:
+    the claims may fit."""
 
     @property
     def uid(self) -> str:

@@ -330,6 +330,7 @@ class PodWorkers:
             explaining=None
             if explanation is None
             else LazyExplanation(lambda: self._named(explanation)),
+            undecided=rejected.undecided,
         )
 
     def _named(self, explanation: AdmissionExplanation) -> AdmissionExplanation:

@@ -12,3 +12,10 @@ def _constraints() -> None:
     on_undo(v1alpha1.compile_v1alpha1.cache_clear)
     set_to(v1alpha1, "MAX_COST", 1 << 60)
     set_to(limits, "MAX_WORK", 1 << 60)
+
+
+@planted("claims of a state file are trusted")
+def _state() -> None:
+    from devicemanager.claims import state_file
+
+    set_to(state_file, "_MALFORMED", ())

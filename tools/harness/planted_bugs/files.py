@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tools.harness.planted import planted, replace, set_to
@@ -58,3 +59,88 @@ def _visit(value: Any) -> None:
     for each in value.values() if isinstance(value, dict) else value:
         if isinstance(each, dict | list):
             _visit(each)
+
+
+@planted("checkpoints are any JSON")
+def _any_json() -> None:
+    from checkpoint import decode
+
+    # Without limits for nesting and digits, and with a search for duplicate keys in a list.
+    def decoded(text: str) -> Any:
+        import json
+
+        def pairs(found: list[tuple[str, Any]]) -> Any:
+            keys: list[str] = []
+            for key, _ in found:
+                keys += [] if key in keys else [key]
+            return dict(found)
+
+        return json.loads(text, object_pairs_hook=pairs)
+
+    replace(decode.decode_text, decoded)
+
+
+@planted("a bad CDI file is an error")
+def _bad_cdi() -> None:
+    from devicemanager.kubelet.runtime.cdi import files
+
+    def load(path: Path) -> Any:
+        return _spec(path, _document(path))  # type: ignore[name-defined]  # noqa: F821
+
+    replace(files.load_spec, load)
+
+
+@planted("texts of a file break lines")
+def _numa_error() -> None:
+    from devicemanager.kubelet.host import numa
+
+    set_to(numa.NumaError, "__init__", Exception.__init__)
+
+
+@planted("any state of a device is accepted")
+def _control_file() -> None:
+    from devicemanager.plugin.simulated import control
+
+    def parse(text: str, where: str) -> dict[str, str]:
+        lines = (line.split() for line in text.splitlines())
+        return {words[0]: words[1] for words in lines if len(words) > 1}
+
+    replace(control.parse_control, parse)
+
+
+@planted("recorded values have any type")
+def _recording() -> None:
+    from devicemanager.plugin.recording import calls
+
+    replace(calls._get, lambda kind, data, key: data.get(key))
+
+
+@planted("archives are trusted")
+def _archive() -> None:
+    from devicemanager.snapshot import packing
+
+    def member(header: bytes, source: str) -> Any:
+        return tarfile.TarInfo.frombuf(header, "utf-8", "strict")  # type: ignore[name-defined]  # noqa: F821
+
+    replace(packing._member, member)
+
+
+@planted("metadata of pods has any type")
+def _kubectl() -> None:
+    from devicemanager.snapshot import names
+
+    replace(names._mapping, lambda value: value)
+
+
+@planted("manifests wait for each other")
+def _manifests() -> None:
+    from devicemanager.kubelet.pods.static_pods import FileQueue
+
+    replace(FileQueue.add, lambda self, action, patience: action())
+
+
+@planted("failed writes are ignored")
+def _writes() -> None:
+    from checkpoint.store import FileStore
+
+    replace(FileStore._failed, lambda self, error, replaced: None)

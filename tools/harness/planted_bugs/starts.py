@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.harness.planted import planted, replace, set_to
+from tools.harness.planted import on_undo, planted, replace, set_to
 
 
 @planted("a link is followed")
@@ -73,3 +74,17 @@ class _AnyProcess:
 
     def __getattr__(self, name: str) -> Any:
         return (lambda: 1) if name == "getpid" else getattr(os, name)
+
+
+@planted("files are removed")
+def _removed() -> None:
+    from devicemanager.kubelet.directories import OwnedDirectory
+
+    set_to(OwnedDirectory, "sockets", OwnedDirectory.files)
+
+
+@planted("threads have large stacks")
+def _stacks() -> None:
+    import threading
+
+    on_undo(partial(threading.stack_size, threading.stack_size(256 << 20)))
