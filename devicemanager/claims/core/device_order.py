@@ -483,7 +483,7 @@ def _fail() -> _Part:
 
 @attrs.frozen(eq=False)
 class _Pruning:
-    """Knowledge of parts of the search that contain neither an answer nor an error."""
+    """Facts by which the search skips parts that contain neither an answer nor an error."""
 
     problem: OrderedProblem
     accepted: tuple[tuple[tuple[int, ...], ...], ...]
