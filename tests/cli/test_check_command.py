@@ -43,7 +43,7 @@ def test_check_of_an_unregistered_plugin_ends_with_the_reason(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the end of the output, with and without a named resource."""
-    monkeypatch.setattr("devicemanager.conformance.check_run._FIRST_NOTE_SECONDS", 0.0)
+    monkeypatch.setattr("devicemanager.conformance.suite_run._FIRST_NOTE_SECONDS", 0.0)
     soon = ["check", "--only", "R01", "--limit", "start_seconds=0.5"]
     assert main([*soon, "--", "sleep", "100"]) == 2
     waits, error = capsys.readouterr().err.splitlines()
