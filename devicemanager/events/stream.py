@@ -54,7 +54,7 @@ class EventKind(StrEnum):
     DEVICES_UPDATED = "devices-updated"
     """A plugin sent a device list, and it was applied."""
     LIST_SUSPECT = "list-suspect"
-    """A device list was applied, but something in it looks wrong."""
+    """A device list was applied, but part of it is probably a mistake of the plugin."""
     STREAM_ENDED = "stream-ended"
     """A plugin's ListAndWatch stream ended: its devices are not allocatable."""
     ENDPOINT_EXPIRED = "endpoint-expired"

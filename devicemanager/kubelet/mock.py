@@ -806,9 +806,10 @@ class MockKubelet:
 
     @property
     def resource_claims(self) -> ResourceClaims:
-        """The ResourceClaims that ``admit`` got; tests can change them at any time.
+        """The ResourceClaims in memory, from ``admit``. Tests can change them at any time.
 
-        Raises RequestError if this kubelet prepares none, or if an API server has them.
+        Raises RequestError if the kubelet version has no DRA, or if the kubelet reads claims from
+        an API server.
         """
         self._check_dra()
         return self._resource_claims.in_memory
