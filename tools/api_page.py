@@ -36,6 +36,7 @@ PUBLIC = {
     "devicemanager.conformance.clients": "certify a PodResources client (the extra `conformance`)",
     "devicemanager.snapshot": "snapshots of nodes (reading needs the extra `snapshot`)",
     "devicemanager.rehearsal": "what a reboot or an upgrade would do to the pods of a snapshot",
+    "devicemanager.fleet": "all nodes of a cluster (reading snapshots needs the extra `snapshot`)",
     "devicemanager.plugin.recording": "record and replay calls between a kubelet and its plugins",
     "devicemanager.testing.mock_podresources": "a mock PodResources server",
     "devicemanager.claims": "structured claims",

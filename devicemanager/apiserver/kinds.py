@@ -88,6 +88,7 @@ _ALL: Final = (
     Kind("", "v1", "events", "Event", others=("events.k8s.io/v1",), short=("ev",)),
     Kind("", "v1", "configmaps", "ConfigMap", short=("cm",)),
     Kind("", "v1", "secrets", "Secret"),
+    Kind("", "v1", "resourcequotas", "ResourceQuota", subresources=("status",), short=("quota",)),
     Kind("coordination.k8s.io", "v1", "leases", "Lease"),
     Kind("batch", "v1", "jobs", "Job"),
     Kind(

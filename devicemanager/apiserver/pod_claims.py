@@ -24,7 +24,7 @@ from devicemanager.claims.dra import (
     with_defaults,
 )
 from devicemanager.claims.dra import pods as dra_pods
-from devicemanager.claims.dra.extended import NO_NAME, ExtendedClaim, extended_claim
+from devicemanager.claims.dra.extended import NO_NAME, ExtendedClaim, extended_claim, served_by_dra
 
 _CLAIMS = "resourceclaims"
 
@@ -79,7 +79,7 @@ class PodClaims:
         if not all(map(dra_pods.is_bindable, allocated)):
             return "waiting for binding conditions of devices"
         wanted = [each for each in claims if not dra_pods.is_allocated(each)]
-        served = served_by_dra(pod, node, self._resources)
+        served = served_by_dra(pod, allocatable(node), self._resources)
         extended = extended_claim(pod, served) if served else None
         if extended is not None:
             wanted.append(extended.claim(pod))
@@ -141,28 +141,9 @@ class PodClaims:
         self._claims[namespace, name] = changed
 
 
-def served_by_dra(pod: Object, node: Object, resources: Mapping[str, str]) -> dict[str, str]:
-    """Return the extended resources of a pod that DRA serves on a node, with their classes.
-
-    A resource with allocatable devices of a device plugin is served by the plugin instead.
-    """
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
-    containers = [
-        *(pod["spec"].get("initContainers") or ()),
-        *(pod["spec"].get("containers") or ()),
-    ]
-    wanted = {
-        name
-        for container in containers
-        for kind in ("limits", "requests")
-        for name, amount in ((container.get("resources") or {}).get(kind) or {}).items()
-        if str(amount) != "0"
-    }
-    return {
-        name: class_
-        for name, class_ in resources.items()
-        if name in wanted and str(allocatable.get(name, "0")) == "0"
-    }
+def allocatable(node: Object) -> Mapping[str, Any]:
+    """Return the allocatable resources of a Node object."""
+    return (node.get("status") or {}).get("allocatable") or {}
 
 
 def _protected(claim: Object) -> Object:

@@ -94,6 +94,23 @@ def add(subparsers: Subparsers) -> None:
             off=("zero", False, "plugin {resource} advertises its devices again"),
         ),
         Action(
+            "fail-prepare",
+            "failPrepare",
+            done="driver {driver} fails to prepare claims",
+            off=("times", 0, "driver {driver} prepares claims again"),
+        ),
+        Action(
+            "fail-unprepare",
+            "failUnprepare",
+            done="driver {driver} fails to unprepare claims",
+            off=("fails", False, "driver {driver} unprepares claims again"),
+        ),
+        Action(
+            "delay-prepare",
+            "delayPrepare",
+            done="driver {driver} prepares claims after {seconds:g} s",
+        ),
+        Action(
             "not-ready",
             "setNotReady",
             done="made not ready",

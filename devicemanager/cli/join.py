@@ -18,6 +18,7 @@ from devicemanager.cli import (
     settings_options,
 )
 from devicemanager.cli.files import add_directory
+from devicemanager.cli.fleet import load_fleet
 from devicemanager.cli.options import CommandError, add_format, command
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.cluster.cluster import Cluster
     from devicemanager.cluster.node_specs import NodeSpecs
+    from devicemanager.fleet import Fleet
     from devicemanager.observe.view import ClusterView
 
 _LEAVING = {
@@ -111,7 +113,8 @@ def _join(
     # In-memory nodes do not use gRPC, so without full nodes it is not imported.
     if args.full:
         grpc_engine.use_calling_threads()
-    specs = join_options.node_specs(args)
+    fleet = None if args.fleet is None else load_fleet(args.fleet)
+    specs = join_options.node_specs(args, fleet)
     join_options.check_sharing(args)
     join_options.check_http(args)
     # All flags are checked before the first request to the cluster.
@@ -148,10 +151,28 @@ def _join(
     else:
         text = f"acquiring shards of {len(specs.names)} nodes; the nodes of each shard then join"
         log.say("sharing", text, shards=args.shards)
-    if demo_server is not None:
+    if fleet is not None:
+        _create_pods(args, fleet, log, signals)
+    elif demo_server is not None:
         _submit_job(demo_server, log)
     log.say("ready", "ready; press Ctrl-C to leave")
     _follow(cluster, log, signals, _REPORT if demo_server is None else _DEMO_REPORT)
+
+
+def _create_pods(
+    args: argparse.Namespace, fleet: Fleet, log: KubeletLog, signals: StopSignals
+) -> None:
+    from devicemanager.client.api import ApiClient
+    from devicemanager.client.credentials import load
+    from devicemanager.fleet.joining import create_objects
+
+    api = ApiClient(load(args.kubeconfig, args.context))
+    try:
+        with signals.interruptible():
+            count = create_objects(api, fleet, lambda text: log.warn("fleet", text))
+    finally:
+        api.close()
+    log.say("fleet", f"created {count} pods of the fleet", pods=count)
 
 
 def _directory(args: argparse.Namespace, stack: contextlib.ExitStack) -> Path:
@@ -183,6 +204,7 @@ def _start(args: argparse.Namespace, cluster: Cluster, specs: NodeSpecs, log: Ku
         shards=args.shards is not None,
         namespace=args.namespace,
         take_over=args.take_over,
+        options=specs.options,
     )
     log.say("cluster", f"cluster: {cluster.url}, {result.version}", url=cluster.url)
     if result.cloud:
@@ -247,6 +269,8 @@ def _set_flags(args: argparse.Namespace) -> None:
     for name in ("kubeconfig", "context"):
         if getattr(args, name) is not None:
             raise CommandError(f"--demo has its own cluster: remove --{name}")
+    if args.fleet is not None:
+        return
     if not args.simulate:
         args.simulate = [settings_options.device_option(_DEMO_DEVICES)]
     # Also replaces an explicit --nodes 1, which cannot be told apart from the default.

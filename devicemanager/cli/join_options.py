@@ -11,18 +11,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli import settings_options
+from devicemanager.cli import join_slices, settings_options
 from devicemanager.cli.files import add_file, file_name
 from devicemanager.cli.options import CommandError, add_repeated, rejected_server
 from devicemanager.cli.server_options import HTTP_DEFAULT
 
 if TYPE_CHECKING:
     from devicemanager.cluster.cluster import Cluster
-    from devicemanager.cluster.container_behaviour import ContainerBehaviour, Range
+    from devicemanager.cluster.container_behaviour import ContainerBehaviour
+    from devicemanager.cluster.durations import Range
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.cluster.options import NodeOptions
     from devicemanager.cluster.shard import Shard
     from devicemanager.core.quantity import Quantity
+    from devicemanager.fleet import Fleet
     from devicemanager.kubelet.telemetry import NodeInfo
     from devicemanager.observe.web.nodes import NodesServer
 
@@ -86,6 +88,12 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         help="name the nodes NAME-0, NAME-1 and so on (default: virtual-HOST, or virtual with "
         "--demo, --shard and --shards)",
     )
+    add_file(
+        group,
+        "--fleet",
+        "create the nodes and pods in an archive of `devicemanager snapshot cluster` instead; "
+        "flags of the topology and the version override those of the nodes",
+    )
     group.add_argument(
         "--take-over",
         action="store_true",
@@ -100,6 +108,34 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         help=f"simulated devices of each in-memory node: "
         f"{settings_options.DEVICES_EXAMPLES} ({settings_options.DEVICES_MEANING}); can be "
         "repeated",
+    )
+    group.add_argument(
+        "--simulate-driver",
+        metavar="NAME=DEVICES",
+        type=join_slices.driver_option,
+        action="append",
+        default=[],
+        help="simulated DRA driver of each in-memory node, which publishes ResourceSlices: "
+        "gpu.example.com=8, or gpu.example.com=8@0,1 for devices on NUMA nodes; can be repeated",
+    )
+    add_repeated(
+        group,
+        "--slices",
+        "FILE",
+        "ResourceSlices of one node in YAML or JSON: each in-memory node publishes such devices",
+        type=file_name,
+    )
+    group.add_argument(
+        "--slices-delay",
+        type=duration,
+        metavar="TIME",
+        help="time until drivers publish slices again after the kubelet has deleted them "
+        "(default: 1.75s±0.75)",
+    )
+    group.add_argument(
+        "--device-status",
+        action="store_true",
+        help="DRA drivers write status.devices of prepared ResourceClaims",
     )
     group.add_argument(
         "--full",
@@ -299,8 +335,9 @@ def identity() -> str:
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{secrets.token_hex(4)}"
 
 
-def node_specs(args: argparse.Namespace) -> NodeSpecs:
-    """Return the specifications of the requested nodes. Raises CommandError."""
+def node_specs(args: argparse.Namespace, fleet: Fleet | None) -> NodeSpecs:
+    """Return the specifications of the requested nodes, or of those of a fleet. Raises
+    CommandError."""
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.kubelet.inmemory.devices import numbered
 
@@ -311,7 +348,7 @@ def node_specs(args: argparse.Namespace) -> NodeSpecs:
     }
     # A node has the NUMA nodes of its devices, unless flags define others.
     numa = {node for option in args.simulate for node in option.nodes if node is not None}
-    return NodeSpecs.numbered(
+    numbered_specs = NodeSpecs.numbered(
         args.prefix or _default_prefix(args),
         args.nodes,
         simulate,
@@ -320,11 +357,32 @@ def node_specs(args: argparse.Namespace) -> NodeSpecs:
         behaviour=_container_behaviour(args),
         full=args.full,
         root=None if args.root is None else Path(args.root).absolute(),
+        kubeconfig=None if args.kubeconfig is None else Path(args.kubeconfig),
     )
+    return numbered_specs if fleet is None else _fleet_specs(args, fleet, numbered_specs)
+
+
+def _fleet_specs(args: argparse.Namespace, fleet: Fleet, base: NodeSpecs) -> NodeSpecs:
+    from devicemanager.fleet.joining import FleetSpecs
+    from devicemanager.rehearsal import Configure
+
+    for flag in ("nodes", "full", "simulate", "prefix"):
+        if getattr(args, flag) not in (None, [], 0, 1):
+            raise CommandError(f"--fleet has its own nodes: remove --{flag}")
+    changes = Configure(
+        args.kubelet_version, args.topology_policy, args.topology_scope, dict(args.topology_options)
+    )
+    return FleetSpecs.of(fleet, base, changes)
 
 
 def _node_options(args: argparse.Namespace) -> NodeOptions:
-    from devicemanager.cluster.options import AMOUNTS, POD_CIDR, VIRTUAL_TAINT, NodeOptions
+    from devicemanager.cluster.options import (
+        AMOUNTS,
+        POD_CIDR,
+        SLICES_DELAY,
+        VIRTUAL_TAINT,
+        NodeOptions,
+    )
     from devicemanager.core.quantity import Quantity
 
     pods = None if args.pods is None else Quantity.parse(str(args.pods))
@@ -338,6 +396,9 @@ def _node_options(args: argparse.Namespace) -> NodeOptions:
         all_events=args.events,
         topology=args.node_resource_topology,
         port=_port(args.http) if args.http_certificate else 0,
+        drivers=join_slices.layouts(args),
+        slices_delay=args.slices_delay or SLICES_DELAY,
+        device_status=args.device_status,
     )
 
 
@@ -422,7 +483,7 @@ def _pod_cidr(text: str) -> str:
 
 def duration(text: str) -> Range:
     """Parse a duration or a range such as ``1s±0.5``. Raises ArgumentTypeError."""
-    from devicemanager.cluster.container_behaviour import Range
+    from devicemanager.cluster.durations import Range
 
     try:
         return Range.parse(text)

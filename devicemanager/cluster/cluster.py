@@ -145,16 +145,21 @@ class Cluster:
         shards: bool = False,
         namespace: str = "default",
         take_over: bool = False,
+        options: NodeOptions | None = None,
     ) -> preflight.PreflightResult:
         """Check whether nodes with these names can join; change nothing.
 
         With ``shards``, also check the permissions for leases of shards in ``namespace``. With
-        ``take_over``, the names can be those of nodes that another process runs. Raises
-        ClusterError if the nodes cannot join.
+        ``take_over``, the names can be those of nodes that another process runs. ``options`` are
+        those of the nodes, which can require more permissions. Raises ClusterError if the nodes
+        cannot join.
         """
         if self._as_nodes == "strict":
             check_descriptors(len(names))
         required = list(preflight.required_permissions(as_nodes=self._as_nodes))
+        # With ``strict``, the nodes have these permissions themselves.
+        if options is not None and options.drivers and self._as_nodes != "strict":
+            required += preflight.dra_permissions(device_status=options.device_status)
         if shards:
             required += preflight.lease_permissions(namespace)
         api = ApiClient(self._credentials, connections=1)
@@ -182,7 +187,7 @@ class Cluster:
 
         Raises ClusterError if the node cannot join.
         """
-        self.check([name])
+        self.check([name], options=options)
         return self.join_specs(NodeSpecs.single(name, kubelet, options, behaviour))[0]
 
     def join_in_memory(
@@ -204,7 +209,7 @@ class Cluster:
         specs = NodeSpecs.numbered(
             prefix, count, simulate, settings=settings, options=options, behaviour=behaviour
         )
-        self.check(specs.names)
+        self.check(specs.names, options=specs.options)
         return self.join_specs(specs, shard)
 
     def join_specs(self, specs: NodeSpecs, shard: Shard | None = None) -> list[ClusterNode]:

@@ -12,6 +12,7 @@ from devicemanager.cluster.addresses import PodAddresses
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.options import NodeOptions
+from devicemanager.cluster.resource_group import ResourceGroup
 from devicemanager.io.clock import Clock
 
 __all__ = ["NodeContext", "ServerFeatures"]
@@ -24,6 +25,15 @@ class ServerFeatures:
     def __init__(self) -> None:
         self.stores_resource_health: bool | None = None
         """True if the server stores ``allocatedResourcesStatus``; None if not detected yet."""
+        self.resource_group = ResourceGroup()
+        """API group of ResourceSlices and ResourceClaims."""
+        self._warned: set[str] = set()
+
+    def warn_once(self, warn: Warn, text: str) -> None:
+        """Show a warning that concerns all nodes, unless one of them has shown it."""
+        if text not in self._warned:
+            self._warned.add(text)
+            warn(text)
 
 
 @attrs.frozen(eq=False)

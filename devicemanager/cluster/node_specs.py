@@ -79,12 +79,14 @@ class NodeSpecs:
         behaviour: ContainerBehaviour | None = None,
         full: int = 0,
         root: Path | None = None,
+        kubeconfig: Path | None = None,
     ) -> Self:
         """Return the specification of ``count`` nodes, ``PREFIX-0``, ``PREFIX-1`` and so on.
 
         The first ``full`` nodes have a ``MockKubelet`` in ``ROOT/node-0`` and so on, with the
-        devices of plugins that register with it. All other nodes are in-memory nodes with the
-        simulated devices. Raises ClusterError for a number out of range.
+        devices of plugins that register with it. Its DRA manager gets ResourceClaims from the
+        cluster in ``kubeconfig``. All other nodes are in-memory nodes with the simulated devices.
+        Raises ClusterError for a number out of range.
         """
         if not 1 <= count <= MAX_NODES:
             raise ClusterError(f"invalid number of nodes {count}: use 1 to {MAX_NODES}")
@@ -99,14 +101,17 @@ class NodeSpecs:
         clock = SystemClock()
         devices = {str(name): each for name, each in simulated_devices(simulate or {}).items()}
 
+        drivers = {each.driver: each.devices for each in options.drivers}
+
         # Called when a node joins, because a process may run only some of the nodes.
         def make(index: int) -> _Stoppable:
             own = attrs.evolve(base, node_name=f"{prefix}-{index}")
             if index >= full:
-                return InMemoryKubelet(own, devices, clock=clock)
+                return InMemoryKubelet(own, devices, clock=clock, drivers=drivers)
             # Imported here because it loads gRPC, which in-memory nodes do not need.
             from devicemanager.kubelet.mock import MockKubelet
 
+            own = attrs.evolve(own, kubeconfig=kubeconfig)
             return MockKubelet(None if root is None else root / f"node-{index}", own).start()
 
         def end(kubelet: NodeKubelet) -> None:

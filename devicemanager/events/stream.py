@@ -144,6 +144,8 @@ class EventKind(StrEnum):
     """The file ``dra_manager_state`` or ``dra_health_state`` could not be written."""
     DRA_STATE_SET_ASIDE = "dra-state-set-aside"
     """A corrupt file ``dra_manager_state`` was renamed, and the kubelet starts without one."""
+    DRA_OBJECTS_CHANGED = "dra-objects-changed"
+    """A ResourceClaim, ResourceSlice, DeviceClass or template in memory was changed."""
     WATCH_DROPPED = "watch-dropped"
     """A watch of the Pods API ended, because its client read too slowly."""
     FAULT = "fault"

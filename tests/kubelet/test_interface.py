@@ -45,13 +45,18 @@ def test_in_memory_kubelet_has_all_members_for_pods_and_devices() -> None:
     own = members(InMemoryKubelet) - SHARED
     assert {name for name in own if "device" not in name and "plugin" not in name} == {
         "adopt",
+        "delay_prepare",
         "fail_allocate",
+        "fail_prepare",
+        "fail_unprepare",
+        "held_claims",
         "lose_all",
         "lose_checkpoint",
         "return_all",
         "self_check",
         "simulated",
         "start_again",
+        "use_claims",
     }
 
 

@@ -153,6 +153,8 @@ class Scale:
     """Number of plugins that register concurrently."""
     worst_lists: int
     """Number of hostile device lists."""
+    fleet_nodes: int
+    """Number of nodes in a fleet."""
 
 
 FULL: Final = Scale(
@@ -166,6 +168,7 @@ FULL: Final = Scale(
     entries=5000,
     plugins=50,
     worst_lists=20,
+    fleet_nodes=1000,
 )
 
 SCALES: Final = {
@@ -189,6 +192,7 @@ SCALES: Final = {
         entries=3,
         plugins=2,
         worst_lists=1,
+        fleet_nodes=20,
     ),
 }
 """Scales by name, for ``--scale``. ``tiny`` only shows that every case runs."""

@@ -20,6 +20,7 @@ from devicemanager.cluster.pods.status_manager import StatusManager
 from devicemanager.cluster.pods.sync_loop import SyncLoop
 from devicemanager.cluster.pods.termination import PodTermination
 from devicemanager.core.errors import RequestError
+from devicemanager.core.ids import PodUid
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.podstatus.status import PodFacts
@@ -146,7 +147,7 @@ class PodAdmission:
             return  # rejected after a reboot, during the start delay
         with self._statuses.changing(pod):
             kubelet.start_pod(pod.uid)
-        if self._node.options.all_events:
+        if self._node.options.all_events and kubelet.pod_store.known(pod.uid).has_sandbox:
             for container, _ in kubelet.pod_store.known(pod.uid).pod.all_containers():
                 image = f'Container image "{container.image}" already present on machine'
                 self._record(pod, "Pulled", image)
@@ -161,6 +162,17 @@ class PodAdmission:
         if pod.stage is Stage.RUNNING:
             with self._statuses.changing(pod):
                 self._node.kubelet.start_pod(pod.uid)
+
+    def claims_changed(self, pod: PodState, object_: JsonObject) -> None:
+        """Prepare the claims of a pod again if the pod waits for claims that exist now."""
+        record = self._node.kubelet.pod_store.get(PodUid(pod.uid))
+        if record is None or not record.uses_dra or record.has_sandbox:
+            return
+        new = bound_pod(object_)
+        if new.claim_statuses == record.pod.claim_statuses or pod.stage is not Stage.RUNNING:
+            return
+        self._node.kubelet.pod_store.replace(record, new)
+        self.start_again(pod)
 
     # -- rejected -----------------------------------------------------------------------
 

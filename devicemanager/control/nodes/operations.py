@@ -142,6 +142,27 @@ def zero_capacity(node: NodeControl, body: shapes.ZeroCapacity) -> None:
     node.zero_capacity(body.resource, body.zero)
 
 
+# -- DRA drivers -------------------------------------------------------------------------
+
+
+@_on_node(_NODE + "/fail-prepare", "fail_prepare")
+def fail_prepare(node: NodeControl, body: shapes.FailPrepare) -> None:
+    """Make the next preparations of claims by a DRA driver fail; their pods stay Pending."""
+    node.fail_prepare(body.driver, body.times)
+
+
+@_on_node(_NODE + "/fail-unprepare", "fail_unprepare")
+def fail_unprepare(node: NodeControl, body: shapes.FailUnprepare) -> None:
+    """Make a DRA driver fail to unprepare claims; their pods stay Terminating."""
+    node.fail_unprepare(body.driver, body.fails)
+
+
+@_on_node(_NODE + "/delay-prepare", "delay_prepare")
+def delay_prepare(node: NodeControl, body: shapes.DelayPrepare) -> None:
+    """Make a DRA driver prepare claims late."""
+    node.delay_prepare(body.driver, body.seconds)
+
+
 # -- conditions --------------------------------------------------------------------------
 
 

@@ -41,6 +41,36 @@ class ZeroCapacity(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     zero: Annotated[bool, Meta(description="false: advertise the devices again")] = True
 
 
+_Driver = Annotated[
+    str, Meta(min_length=1, max_length=63, description="a DRA driver, such as gpu.example.com")
+]
+
+
+class FailPrepare(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Request to make the next NodePrepareResources calls of a DRA driver fail."""
+
+    driver: _Driver
+    times: Annotated[
+        int, Meta(ge=-1, le=1_000_000, description="number of calls; -1: all; 0: none any more")
+    ] = -1
+
+
+class FailUnprepare(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Request to make every NodeUnprepareResources call of a DRA driver fail."""
+
+    driver: _Driver
+    fails: Annotated[bool, Meta(description="false: calls succeed again")] = True
+
+
+class DelayPrepare(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Request to delay the responses of a DRA driver to NodePrepareResources."""
+
+    driver: _Driver
+    seconds: Annotated[
+        float, Meta(ge=0, le=86_400, description="0: no delay; more than 45: the call times out")
+    ]
+
+
 class NotReady(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """The message of a node that is not ready."""
 

@@ -330,6 +330,14 @@ class PodStore:
         with self.lock:
             return self._records.get(record.pod.uid) is record
 
+    def replace(self, record: PodRecord, pod: Pod) -> None:
+        """Replace the pod of a record by a newer object with the same UID."""
+        with self.lock:
+            if self.is_current(record):
+                self._hide(record)
+                record.pod = pod
+                self._show(record)
+
     def end(self, record: PodRecord, phase: Phase, reason: str = "", message: str = "") -> None:
         """Set the final phase of a pod, which remains known until it is removed."""
         with self.lock:

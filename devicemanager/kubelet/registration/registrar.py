@@ -32,9 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
-
-import attrs
+from typing import Any, NamedTuple, TypeVar
 
 from devicemanager.core import messages
 from devicemanager.core.api.deviceplugin import VERSION
@@ -86,8 +84,8 @@ class NotConnected(RegistrationRejected):
     """Error of a registration that passed the checks but could not connect to the plugin."""
 
 
-@attrs.frozen
-class Texts:
+# Not an attrs class: attrs generates its methods at every start.
+class Texts(NamedTuple):
     """Error texts for a plugin. They depend on who registers it.
 
     The defaults are those of the Registration service; ``handlers`` has those of the plugin

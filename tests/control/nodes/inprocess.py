@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anyio
 
+from devicemanager.cluster.driver_layouts import simulated_driver
 from devicemanager.control.access import Gate
 from devicemanager.control.api_client import Reply
 from devicemanager.control.nodes.server import NodesControlServer
@@ -64,9 +65,13 @@ class InProcess:
         return Reply(sent[0]["status"], headers.get(b"content-type", b"").decode(), content)
 
 
+DRIVER = "gpu.example.com"
+
+
 def two_nodes():
-    """Two nodes with four devices each."""
+    """Two nodes with four devices and a DRA driver each."""
     world = World()
-    world.join("a")
-    world.join("b")
+    drivers = (simulated_driver(DRIVER, [None, None]),)
+    world.join("a", drivers=drivers)
+    world.join("b", drivers=drivers)
     return world
