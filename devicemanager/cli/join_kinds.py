@@ -16,6 +16,7 @@ import attrs
 
 from devicemanager.cli import join_slices
 from devicemanager.cli.files import read_file
+from devicemanager.cli.join_values import EFFECTS, label_option
 from devicemanager.cli.options import CommandError
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ __all__ = ["kinds_of"]
 _MAX_FILE = 16 << 20
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _FIELDS = ("name", "count", "labels", "taints", "capacity", "devices", "drivers")
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 @attrs.frozen
@@ -55,11 +55,14 @@ class _Kind:
 
 
 def kinds_of(
-    args: argparse.Namespace, make: Callable[[Mapping[str, Any]], NodeSpecs]
+    args: argparse.Namespace,
+    base: NodeOptions,
+    make: Callable[[Mapping[str, Any]], NodeSpecs],
 ) -> tuple[NodeSpecs, ...]:
     """Return the specifications of the kinds in the file of ``-f``.
 
-    ``make`` creates one from keyword arguments of ``NodeSpecs.numbered``. Raises CommandError.
+    ``base`` has the options of the flags. ``make`` creates a specification from keyword arguments
+    of ``NodeSpecs.numbered``. Raises CommandError.
     """
     from devicemanager.cluster.node_specs import Numbering
 
@@ -72,7 +75,7 @@ def kinds_of(
                 "count": count,
                 "simulate": _devices(kind),
                 "kind": kind.value["name"],
-                "options": _options(kind, args),
+                "options": _options(kind, base),
                 "numbering": Numbering(position, len(kinds), parts),
             }
         )
@@ -120,10 +123,7 @@ def _checked(at: str, value: object) -> _Kind:
     return kind
 
 
-def _options(kind: _Kind, args: argparse.Namespace) -> NodeOptions:
-    from devicemanager.cli.join_options import node_options
-
-    base = node_options(args)
+def _options(kind: _Kind, base: NodeOptions) -> NodeOptions:
     return attrs.evolve(
         base,
         labels={**base.labels, **_labels(kind)},
@@ -134,8 +134,6 @@ def _options(kind: _Kind, args: argparse.Namespace) -> NodeOptions:
 
 
 def _labels(kind: _Kind) -> dict[str, str]:
-    from devicemanager.cli.join_options import label_option
-
     labels = kind.field("labels", dict, {}, "labels such as {zone: a}")
     try:
         return dict(label_option(f"{key}={value}") for key, value in labels.items())
@@ -144,12 +142,12 @@ def _labels(kind: _Kind) -> dict[str, str]:
 
 
 def _taints(kind: _Kind) -> Iterator[dict[str, str]]:
-    expected = f"[{{key: KEY, value: VALUE, effect: {'|'.join(_EFFECTS)}}}]"
+    expected = f"[{{key: KEY, value: VALUE, effect: {'|'.join(EFFECTS)}}}]"
     for taint in kind.field("taints", list, [], expected):
         if (
             not isinstance(taint, dict)
             or not {"key", "effect"} <= taint.keys() <= {"key", "value", "effect"}
-            or taint["effect"] not in _EFFECTS
+            or taint["effect"] not in EFFECTS
         ):
             raise kind.error(f"invalid taint {_shown(taint)}: expected {expected}")
         yield {name: str(value) for name, value in taint.items()}

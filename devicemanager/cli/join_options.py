@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from devicemanager.cli import join_slices, settings_options
+from devicemanager.cli import join_slices, join_values, settings_options
 from devicemanager.cli.files import add_file, file_name
 from devicemanager.cli.options import CommandError, add_repeated, rejected_server
 from devicemanager.cli.server_options import HTTP_DEFAULT
@@ -23,18 +23,12 @@ if TYPE_CHECKING:
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.cluster.options import NodeOptions
     from devicemanager.cluster.shard import Shard
-    from devicemanager.core.quantity import Quantity
     from devicemanager.fleet import Fleet
     from devicemanager.kubelet.telemetry import NodeInfo
     from devicemanager.observe.web.nodes import NodesServer
 
-# The API server would reject other effects only after some nodes exist.
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # A limit of 40 characters leaves room for the number and for the names of mirror pods.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
-# The API server has the same rules. Checked here, errors come before the first request.
-_LABEL = re.compile(r"([a-zA-Z0-9.-]{1,253}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?")
-_VALUE = re.compile(r"([a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?)?")
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
@@ -153,10 +147,16 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         "real plugins",
     )
     group.add_argument(
-        "--cpu", type=_quantity, metavar="QUANTITY", help="CPU of each node (default: 64)"
+        "--cpu",
+        type=join_values.quantity_option,
+        metavar="QUANTITY",
+        help="CPU of each node (default: 64)",
     )
     group.add_argument(
-        "--memory", type=_quantity, metavar="QUANTITY", help="memory of each node (default: 256Gi)"
+        "--memory",
+        type=join_values.quantity_option,
+        metavar="QUANTITY",
+        help="memory of each node (default: 256Gi)",
     )
     group.add_argument(
         "--pods",
@@ -170,13 +170,13 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         metavar="CIDR",
         help="range of the pods' addresses, which all nodes share (default: 198.18.0.0/15)",
     )
-    add_repeated(group, "--label", "KEY=VALUE", "label of the nodes", type=label_option)
+    add_repeated(group, "--label", "KEY=VALUE", "label of the nodes", type=join_values.label_option)
     add_repeated(
         group,
         "--taint",
         "KEY=VALUE:EFFECT",
         "taint of the nodes, in addition to devicemanager.io/virtual",
-        type=_taint,
+        type=join_values.taint_option,
     )
     group.add_argument(
         "--no-taint", action="store_true", help="do not add the devicemanager.io/virtual taint"
@@ -365,7 +365,7 @@ def node_kinds(args: argparse.Namespace, fleet: Fleet | None = None) -> tuple[No
             **kind,
         )
 
-    return kinds_of(args, make)
+    return kinds_of(args, node_options(args), make)
 
 
 def node_specs(args: argparse.Namespace, fleet: Fleet | None = None) -> NodeSpecs:
@@ -471,38 +471,6 @@ def _prefix(text: str) -> str:
             f"invalid name {text!r}: use a to z, 0 to 9 and -, at most 40 characters"
         )
     return text
-
-
-def label_option(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not _LABEL.fullmatch(key) or not _VALUE.fullmatch(value):
-        raise argparse.ArgumentTypeError(f"invalid label {text!r}: expected KEY=VALUE")
-    return key, value
-
-
-def _taint(text: str) -> dict[str, str]:
-    pair, _, effect = text.rpartition(":")
-    key, _, value = pair.partition("=")
-    if effect not in _EFFECTS or not _LABEL.fullmatch(key) or not _VALUE.fullmatch(value):
-        effects = ", ".join(_EFFECTS)
-        raise argparse.ArgumentTypeError(
-            f"invalid taint {text!r}: expected KEY=VALUE:EFFECT, with EFFECT one of {effects}"
-        )
-    return {"key": key, "value": value, "effect": effect}
-
-
-def _quantity(text: str) -> Quantity:
-    from devicemanager.core.quantity import Quantity
-
-    try:
-        found = Quantity.parse(text)
-    except ValueError:
-        found = None
-    if found is None or found.nanos <= 0:
-        raise argparse.ArgumentTypeError(
-            f"invalid quantity {text!r}: use a form such as 2, 500m or 8Gi"
-        )
-    return found
 
 
 def _pod_cidr(text: str) -> str:
