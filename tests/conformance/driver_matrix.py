@@ -40,7 +40,7 @@ CASES = (
     case(
         "ids-per-call",
         "DC03",
-        also="DK02 DK03 DK04 DK05 DK08",
+        also="DK02 DK03 DK04 DK08",
         why=_PREPARED_TWICE,
     ),
     case("counts", "DC04", also="DK05", why=_PREPARED_TWICE),
@@ -83,7 +83,7 @@ CASES = (
     case(
         "ids-per-process",
         "DK03",
-        also="DK04 DK05 DK08 DK09 DK10 DK12",
+        also="DK04 DK08",
         why=_RESTARTED,
     ),
     case("bind-once", "DK04", also="DK05", why="they kill it, too"),
@@ -143,6 +143,7 @@ QUICK: dict[str, Any] = {
     "slow_api_seconds": 1.0,
     "repair_seconds": 20.0,
     "early_stops": 2,
+    "health_seconds": 5.0,
 }
 
 
