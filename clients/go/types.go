@@ -36,7 +36,7 @@ type Allocate struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Allocated: The settings in the container responses to an Allocate call, as many as the plugin sent.
+// Allocated: Response to an Allocate call: settings, one for each container response of the plugin.
 type Allocated struct {
 	Schema     string              `json:"schema"`
 	Containers []ContainerSettings `json:"containers"`

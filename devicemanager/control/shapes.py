@@ -347,7 +347,7 @@ class ClaimResults(
 
 
 class Allocated(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("allocated")):
-    """The settings in the container responses to an Allocate call, as many as the plugin sent."""
+    """Response to an Allocate call: settings, one for each container response of the plugin."""
 
     containers: list[ContainerSettings]
 
