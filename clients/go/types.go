@@ -638,8 +638,8 @@ type PreStart struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Preferred: The device IDs in the container responses to a GetPreferredAllocation call, as many as the
-// plugin sent and in its order.
+// Preferred: Response to a GetPreferredAllocation call: device IDs in the plugin's order, one list for
+// each container response of the plugin.
 type Preferred struct {
 	Schema     string     `json:"schema"`
 	Containers [][]string `json:"containers"`

@@ -353,8 +353,8 @@ class Allocated(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schem
 
 
 class Preferred(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("preferred")):
-    """The device IDs in the container responses to a GetPreferredAllocation call, as many as the
-    plugin sent and in its order."""
+    """Response to a GetPreferredAllocation call: device IDs in the plugin's order, one list for
+    each container response of the plugin."""
 
     containers: list[list[str]]
 
