@@ -23,3 +23,4 @@ DRIVERS = Suite(
     stage=DriverStage,
     new_run=DriverRun,
 )
+"""Suite of the checks of DRA drivers."""

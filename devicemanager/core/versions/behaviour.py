@@ -218,8 +218,8 @@ class Behaviour:
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool
     """True if PodResources lists a claim once per request that the container names, and nothing
-    while a claim of the pod does not exist. Otherwise once, and only claims that the container
-    uses matter."""
+    while a claim of the pod does not exist. False if it lists a claim once, and considers only
+    claims that the container uses."""
     dra_health: bool
     """True if the kubelet watches the health of DRA devices."""
     dra_health_messages: bool
