@@ -10,6 +10,7 @@ import pytest
 from devicemanager import MockKubelet, Settings
 from devicemanager.apiserver import FakeApiServer
 from devicemanager.io.watch import DirectoryWatch
+from tests.interop.gobuild import DRA_DRIVER, SOURCES, go_test
 
 NODE, DRIVER = "node-1", "gpu.vendor.com"
 
@@ -145,3 +146,9 @@ def test_health_reaches_the_kubelet(kubelet, start):
         while not state.exists() or '"Unhealthy"' not in state.read_text():
             assert changed.wait(10)
             changed.clear()
+
+
+def test_go_tests_with_startdra_pass():
+    """The driver runs in the process of ``go test``, as on the page for authors in Go."""
+    done = go_test(SOURCES / DRA_DRIVER.directory)
+    assert done.returncode == 0, done.stdout + done.stderr
