@@ -11,6 +11,7 @@ from devicemanager import MockKubelet, Settings
 from devicemanager.apiserver import FakeApiServer
 from devicemanager.io.watch import DirectoryWatch
 from tests.interop.gobuild import DRA_DRIVER, SOURCES, go_test
+from tests.paths import ROOT
 
 NODE, DRIVER = "node-1", "gpu.vendor.com"
 
@@ -152,3 +153,10 @@ def test_go_tests_with_startdra_pass():
     """The driver runs in the process of ``go test``, as on the page for authors in Go."""
     done = go_test(SOURCES / DRA_DRIVER.directory)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_page_shows_the_tests_of_the_driver():
+    page = (ROOT / "docs/go-author.md").read_text().partition("## A DRA driver")[2]
+    block = page.partition("```go\n")[2].partition("```")[0]
+    assert block.startswith("func start(")
+    assert block in (SOURCES / DRA_DRIVER.directory / "driver_test.go").read_text()
