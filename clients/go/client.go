@@ -277,6 +277,12 @@ func (c *Client) Calls(ctx context.Context, query url.Values) ([]Call, error) {
 	return lines[Call](ctx, c, "/calls", query)
 }
 
+// Allocate calls the plugin's Allocate without a pod. The IDs need not exist.
+func (c *Client) Allocate(ctx context.Context, request Allocate) (*Allocated, error) {
+	var answer Allocated
+	return &answer, c.do(ctx, "POST", "/direct-calls/allocate", request, &answer)
+}
+
 // Advance advances the clock of a kubelet that was started with --clock manual.
 func (c *Client) Advance(ctx context.Context, seconds float64) error {
 	return c.do(ctx, "POST", "/clock/advance", Advance{Seconds: seconds}, nil)

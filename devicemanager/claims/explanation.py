@@ -163,9 +163,7 @@ def cut_off_constraints(claim: str, cut: ConstraintsCutOff, steps: StepBudget) -
 
 
 def _limit(steps: int, is_out_of_time: bool) -> str:
-    return (
-        f"by its limit of time, after {steps} steps," if is_out_of_time else f"after {steps} steps"
-    )
+    return f"by its time limit, after {steps} steps," if is_out_of_time else f"after {steps} steps"
 
 
 def _named(rejection: Rejection) -> str:
@@ -260,7 +258,7 @@ def _summary(rejection: Rejection, detail: api.ClaimDetail) -> str:
     if rejection.cause is Cause.MATCH:
         return "needs all devices, but their matched attributes differ"
     if rejection.cause is Cause.UNEXAMINED:
-        return f"{needs}; not examined further, because the limit of steps was reached"
+        return f"{needs}; not examined further, because the step limit was reached"
     others = [
         label if claim == rejection.claim else f"{claim}, {label}"
         for claim, label in rejection.collides

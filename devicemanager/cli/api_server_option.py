@@ -8,8 +8,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from devicemanager.cli.files import add_file
 from devicemanager.cli.options import CommandError
 
@@ -50,6 +48,8 @@ def apply(
 ) -> tuple[Settings, ApiNode | None]:
     """Start the API server if it is wanted; return the settings of its kubelet, and its node."""
     if args.kubeconfig:
+        import attrs
+
         return attrs.evolve(settings, kubeconfig=Path(args.kubeconfig).absolute()), None
     if not args.api_server:
         return settings, None

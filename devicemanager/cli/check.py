@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from devicemanager.conformance import (
         Check,
+        Limits,
         Profile,
         Report,
         Verdict,
@@ -94,6 +96,18 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         "FORMAT=FILE",
         "also write a report; formats: " + ", ".join(FORMS),
         type=_report,
+    )
+    add(
+        "--write-tests",
+        metavar="DIR",
+        help="write a test for each failed check into this directory, for the fixture "
+        "plugin_process or the package clients/go",
+    )
+    add(
+        "--language",
+        choices=("python", "go"),
+        default="python",
+        help="language of --write-tests (default: python)",
     )
     add_repeated(
         parser,
@@ -219,6 +233,7 @@ def _run(args: argparse.Namespace) -> int:
     )
     from devicemanager.conformance import Profile, Waivers, run, write
     from devicemanager.conformance.reports import check_place
+    from devicemanager.conformance.suite import PLUGINS
 
     if args.client:
         from devicemanager.cli.check_client import run_client
@@ -235,11 +250,17 @@ def _run(args: argparse.Namespace) -> int:
     # Checked before the conformance checks run, which takes minutes.
     for form, path in args.report:
         check_place(form, Path(path))
+    if args.kubelet_version == _EVERY_VERSION:
+        _check_options_of_one_version(args)
+    if args.write_tests is not None and not Path(args.write_tests).is_dir():
+        raise CommandError(f"--write-tests: {args.write_tests} is not a directory")
     # Also read before anything runs, so that mistakes are reported immediately.
     waivers = None
     if args.waivers is not None:
         waivers = Waivers.read(Path(args.waivers), known_ids())
     program, limits, suite = program_of(args)
+    if args.write_tests is not None and suite is not PLUGINS:
+        raise CommandError("--write-tests writes tests of device plugins, and this is a DRA driver")
     chosen = chosen_checks(args, suite)
     report_unused_hooks(program, suite, chosen)
     options = {
@@ -258,11 +279,28 @@ def _run(args: argparse.Namespace) -> int:
     report = _report_of(args, start, len(chosen), settings, show.verdict)
     for form, path in args.report:
         write(report, form, Path(path))
+    if args.write_tests is not None:
+        _write_tests(report, limits, Path(args.write_tests), args.language)
     if args.output == "json":
         print(json.dumps(report.data(), indent=2))
     else:
         show.end(report)
     return report.exit_status(profile)
+
+
+def _write_tests(report: Report, limits: Limits, directory: Path, language: str) -> None:
+    """Write the tests of failed checks to a new file, and name it on standard error."""
+    from devicemanager.cli.files import write_new
+    from devicemanager.conformance.written_tests import package_in, written_tests
+
+    tests = written_tests(report, language, limits, package_in(directory))
+    if not tests.ids:
+        print("check: no check failed, so there are no tests to write", file=sys.stderr)
+        return
+    path = directory / tests.name
+    write_new(str(path), tests.text.encode())
+    text = f"check: {path}: tests of {', '.join(tests.ids)}"
+    print(clean(text), file=sys.stderr)
 
 
 def _report_of(
@@ -298,6 +336,15 @@ def _report_of(
     return report_or_end(result)
 
 
+def _check_options_of_one_version(args: argparse.Namespace) -> None:
+    for name in ("report", "write_tests"):
+        if getattr(args, name):
+            option = f"--{name.replace('_', '-')}"
+            raise CommandError(
+                f"{option} cannot be used with --kubelet-version all: use one version"
+            )
+
+
 def _on_every_version(
     args: argparse.Namespace,
     start: Callable[..., Report],
@@ -308,8 +355,6 @@ def _on_every_version(
     status."""
     from devicemanager.core.versions.version import ANCHORS
 
-    if args.report:
-        raise CommandError("--report cannot be used with --kubelet-version all: use one version")
     reports = []
     for version in ANCHORS:
         args.kubelet_version = version

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-import attrs
-
 from devicemanager.cli.options import CommandError, add_format, command, needs_extra
 from devicemanager.cli.output import clean, print_json
 
@@ -68,6 +66,8 @@ def _run(args: argparse.Namespace) -> int:
             for driver, claims in by_driver.items()
         }
     if args.output == "json":
+        import attrs
+
         found = {
             driver: {uid: attrs.asdict(each) for uid, each in claims.items()}
             for driver, claims in results.items()

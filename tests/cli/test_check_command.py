@@ -57,6 +57,14 @@ def test_check_of_an_unregistered_plugin_ends_with_the_reason(
     assert last.endswith("; no profile passed: R01 failed")
 
 
+def test_program_that_is_recognized_as_a_plugin_is_checked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without ``--only``, the program is started once to see what it registers."""
+    assert main(["check", "--limit", "start_seconds=2", "--", "./nowhere"]) == 2
+    assert "exited before it registered" in capsys.readouterr().err
+
+
 def test_hook_that_no_check_uses_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     hooks = [f"--hook={name}=true" for name in ("prepare", "add-device", "misconfigure")]
     assert main(_command("--only", "L11", "--limit", "stop_seconds=3", *hooks)) in (0, 1)

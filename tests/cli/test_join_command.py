@@ -180,7 +180,7 @@ def test_flags_set_the_size_of_the_nodes_and_the_addresses_of_their_pods():
     parser = argparse.ArgumentParser()
     join.add(parser.add_subparsers())
     flags = ["--cpu", "2", "--memory", "500Mi", "--pods", "3", "--pod-cidr", "10.0.0.0/16"]
-    specs = join_options.node_specs(parser.parse_args(["join", "--nodes", "2", *flags]))
+    specs = join_options.node_specs(parser.parse_args(["join", "--nodes", "2", *flags]), None)
     amounts = {name: str(each) for name, each in specs.options.amounts.items()}
     assert amounts == {"cpu": "2", "memory": "500Mi", "pods": "3", "ephemeral-storage": "1Ti"}
     assert specs.options.pod_cidr == "10.0.0.0/16"
@@ -210,7 +210,7 @@ def drivers(tmp_path, slices, *flags):
     parser = argparse.ArgumentParser()
     join.add(parser.add_subparsers())
     args = parser.parse_args(["join", "--slices", str(file), *flags])
-    return join_options.node_specs(args).options.drivers
+    return join_options.node_specs(args, None).options.drivers
 
 
 def test_recorded_slices_are_published_by_each_node(tmp_path):

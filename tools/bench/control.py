@@ -23,7 +23,7 @@ _HANG: Final = 3600.0
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Return the case."""
+    """Return the only case: requests while the plugin of many pods hangs."""
     return [Case("control", partial(_while_pods_hang, min(_PODS, scale.pods), scale.samples))]
 
 

@@ -51,7 +51,7 @@ CLAIM: Final[dict[str, Any]] = {
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Return the cases."""
+    """Return the cases: reading slices, and allocating a claim of 8 devices."""
     few = -(-scale.samples // 30)
     return [
         Case("dra-slices", partial(_read, _MANY, few)),

@@ -24,3 +24,4 @@ DRIVERS = Suite(
     stage=DriverStage,
     new_run=DriverRun,
 )
+"""The checks of DRA drivers: the value of ``suite`` in ``run``."""
