@@ -88,6 +88,7 @@ _ALL: Final = (
     Kind("", "v1", "events", "Event", others=("events.k8s.io/v1",), short=("ev",)),
     Kind("", "v1", "configmaps", "ConfigMap", short=("cm",)),
     Kind("", "v1", "secrets", "Secret"),
+    Kind("", "v1", "resourcequotas", "ResourceQuota", subresources=("status",), short=("quota",)),
     Kind("coordination.k8s.io", "v1", "leases", "Lease"),
     Kind("batch", "v1", "jobs", "Job"),
     Kind(
@@ -176,7 +177,7 @@ class Kinds:
         raise KeyError(name)
 
     def of(self, api_version: str, name: str) -> tuple[Kind, str] | None:
-        """Return the kind with an ``apiVersion`` and a ``kind``; None if it is not served."""
+        """Find a kind by an object's ``apiVersion`` and ``kind``. None if it is not served."""
         for kind in self.all():
             if kind.name == name and api_version in self.versions(kind):
                 return kind, api_version

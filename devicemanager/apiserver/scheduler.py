@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from devicemanager.apiserver.errors import StatusError
 from devicemanager.apiserver.registry import is_terminal, timestamp
@@ -17,7 +17,7 @@ from devicemanager.core.quantity import parse_quantity
 if TYPE_CHECKING:
     from devicemanager.apiserver.pod_claims import Plan, PodClaims
 
-__all__ = ["schedule"]
+__all__ = ["schedule", "tolerates"]
 
 
 def schedule(server: FakeApiServer) -> None:
@@ -116,9 +116,10 @@ class _Devices:
         """Return the extended resources of a pod that DRA serves on a node."""
         if not self._resources:
             return {}
-        from devicemanager.apiserver.pod_claims import served_by_dra
+        from devicemanager.apiserver.pod_claims import allocatable
+        from devicemanager.claims.dra.extended import served_by_dra
 
-        return served_by_dra(pod, node, self._resources)
+        return served_by_dra(pod, allocatable(node), self._resources)
 
     def commit(self, plan: Plan) -> bool:
         """Write a plan. Return True if the pod can be bound now. Raises StatusError."""
@@ -168,7 +169,7 @@ def _fits(pod: Object, node: Object, used: Mapping[str, int], devices: _Devices)
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
-    if node["spec"].get("unschedulable") or not _tolerates(pod, node["spec"].get("taints") or ()):
+    if node["spec"].get("unschedulable") or not tolerates(pod, node["spec"].get("taints") or ()):
         return False
     allocatable = node["status"].get("allocatable") or {}
     by_dra = devices.served(pod, node)
@@ -179,7 +180,8 @@ def _fits(pod: Object, node: Object, used: Mapping[str, int], devices: _Devices)
     )
 
 
-def _tolerates(pod: Object, taints: Iterable[Mapping[str, str]]) -> bool:
+def tolerates(pod: Mapping[str, Any], taints: Iterable[Mapping[str, str]]) -> bool:
+    """True if a pod tolerates all taints that keep pods from a node."""
     tolerations = pod["spec"].get("tolerations") or ()
     return all(
         any(_matches(toleration, taint) for toleration in tolerations)

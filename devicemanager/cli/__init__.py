@@ -47,7 +47,7 @@ _GROUPS = {
     "a mock kubelet": ("run", "ctl", "join", "apiserver", "podresources"),
     "plugins": ("check", "exec", "simulate", "record", "replay"),
     "any kubelet, including a real one": ("pods", "resources", "top"),
-    "troubleshooting": ("explain", "claims", "dra", "snapshot", "rehearse", "checkpoint"),
+    "troubleshooting": ("explain", "claims", "dra", "snapshot", "rehearse", "fleet", "checkpoint"),
     "shell": ("completion",),
 }
 """The subcommands, in the groups and the order of ``--help``."""

@@ -12,7 +12,7 @@ from devicemanager.cli.checkpoint_contents import CLAIMS, DEVICES, Contents
 from devicemanager.cli.files import STANDARD_INPUT, add_file, read_checkpoint
 from devicemanager.cli.options import CommandError
 from devicemanager.cli.output import clean
-from devicemanager.cli.snapshot import unpacked
+from devicemanager.cli.snapshot_files import unpacked
 
 if TYPE_CHECKING:
     from devicemanager.snapshot import Snapshot

@@ -22,7 +22,7 @@ from devicemanager.cli.files import (
 )
 from devicemanager.cli.options import CommandError, CommandParser, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
-from devicemanager.cli.snapshot import load_snapshot
+from devicemanager.cli.snapshot_files import load_snapshot
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers

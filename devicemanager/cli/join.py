@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from devicemanager.cli import (
     settings_options,
 )
 from devicemanager.cli.files import add_directory
+from devicemanager.cli.fleet import load_fleet
 from devicemanager.cli.options import CommandError, add_format, command
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.cluster.cluster import Cluster
     from devicemanager.cluster.node_specs import NodeSpecs
+    from devicemanager.fleet import Fleet
     from devicemanager.observe.view import ClusterView
 
 _LEAVING = {
@@ -111,7 +113,9 @@ def _join(
     # In-memory nodes do not use gRPC, so without full nodes it is not imported.
     if args.full:
         grpc_engine.use_calling_threads()
-    specs = join_options.node_specs(args)
+    fleet = None if args.fleet is None else load_fleet(args.fleet)
+    kinds = join_options.node_kinds(args, fleet)
+    count = sum(len(each.names) for each in kinds)
     join_options.check_sharing(args)
     join_options.check_http(args)
     # All flags are checked before the first request to the cluster.
@@ -137,21 +141,39 @@ def _join(
     display.show(lambda: _view(cluster))
     # A monotonic clock, because the system time can be set during the wait.
     began = time.monotonic()
-    with signals.interruptible(), display.waiting(f"for {len(specs.names)} nodes to join"):
-        _start(args, cluster, specs, log)
+    with signals.interruptible(), display.waiting(f"for {count} nodes to join"):
+        _start(args, cluster, kinds, log)
     seconds = time.monotonic() - began
     # With --shard this is less than the requested number; other processes run the other nodes.
-    count = len(cluster.nodes)
+    joined = len(cluster.nodes)
     if args.shards is None:
-        text = f"{count} nodes joined in {seconds:.1f} s"
-        log.say("joined", text, nodes=count, seconds=seconds)
+        text = f"{joined} nodes joined in {seconds:.1f} s"
+        log.say("joined", text, nodes=joined, seconds=seconds)
     else:
-        text = f"acquiring shards of {len(specs.names)} nodes; the nodes of each shard then join"
+        text = f"acquiring shards of {count} nodes; the nodes of each shard then join"
         log.say("sharing", text, shards=args.shards)
-    if demo_server is not None:
+    if fleet is not None:
+        _create_pods(args, fleet, log, signals)
+    elif demo_server is not None:
         _submit_job(demo_server, log)
     log.say("ready", "ready; press Ctrl-C to leave")
     _follow(cluster, log, signals, _REPORT if demo_server is None else _DEMO_REPORT)
+
+
+def _create_pods(
+    args: argparse.Namespace, fleet: Fleet, log: KubeletLog, signals: StopSignals
+) -> None:
+    from devicemanager.client.api import ApiClient
+    from devicemanager.client.credentials import load
+    from devicemanager.fleet.joining import create_objects
+
+    api = ApiClient(load(args.kubeconfig, args.context))
+    try:
+        with signals.interruptible():
+            count = create_objects(api, fleet, lambda text: log.warn("fleet", text))
+    finally:
+        api.close()
+    log.say("fleet", f"created {count} pods of the fleet", pods=count)
 
 
 def _directory(args: argparse.Namespace, stack: contextlib.ExitStack) -> Path:
@@ -177,12 +199,17 @@ def _view(cluster: Cluster) -> Callable[[], ClusterView]:
     return ClusterViewBuilder(cluster.url, lambda: cluster.nodes).refresh
 
 
-def _start(args: argparse.Namespace, cluster: Cluster, specs: NodeSpecs, log: KubeletLog) -> None:
+def _start(
+    args: argparse.Namespace, cluster: Cluster, kinds: Sequence[NodeSpecs], log: KubeletLog
+) -> None:
+    # The kinds have different permissions only if they have DRA drivers.
+    options = max((each.options for each in kinds), key=lambda each: bool(each.drivers))
     result = cluster.check(
-        specs.names,
+        [name for each in kinds for name in each.names],
         shards=args.shards is not None,
         namespace=args.namespace,
         take_over=args.take_over,
+        options=options,
     )
     log.say("cluster", f"cluster: {cluster.url}, {result.version}", url=cluster.url)
     if result.cloud:
@@ -194,9 +221,10 @@ def _start(args: argparse.Namespace, cluster: Cluster, specs: NodeSpecs, log: Ku
     if result.existing:
         log.say("taken-over", f"taking over {len(result.existing)} existing nodes")
     if args.shards is None:
-        cluster.join_specs(specs, args.shard)
+        for each in kinds:
+            cluster.join_specs(each, args.shard)
         return
-    cluster.join_shards(specs, args.shards, args.namespace, join_options.identity())
+    cluster.join_shards(kinds, args.shards, args.namespace, join_options.identity())
 
 
 def _follow(cluster: Cluster, log: KubeletLog, signals: StopSignals, every: float) -> None:
@@ -247,6 +275,8 @@ def _set_flags(args: argparse.Namespace) -> None:
     for name in ("kubeconfig", "context"):
         if getattr(args, name) is not None:
             raise CommandError(f"--demo has its own cluster: remove --{name}")
+    if args.fleet is not None:
+        return
     if not args.simulate:
         args.simulate = [settings_options.device_option(_DEMO_DEVICES)]
     # Also replaces an explicit --nodes 1, which cannot be told apart from the default.

@@ -11,7 +11,7 @@ from devicemanager.cli.files import add_file
 from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, failures, print_json, print_table
 from devicemanager.cli.settings_options import CHOICES, number
-from devicemanager.cli.snapshot import load_snapshot
+from devicemanager.cli.snapshot_files import load_snapshot
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
@@ -45,6 +45,11 @@ def add(subparsers: Subparsers) -> None:
     parser.usage = "%(prog)s FILE STEP... [options]"
     add_file(parser, "file", "snapshot archive; - for standard input")
     add_format(parser, "table", "json", "markdown")
+    add_steps(parser, repeat=100)
+
+
+def add_steps(parser: argparse.ArgumentParser, repeat: int) -> None:
+    """Add the options for steps, in ``args.steps``, and for orders. ``repeat`` is a default."""
     steps = parser.add_argument_group("steps")
     _add_step(steps, "--restart", "restart the kubelet", _restart)
     _add_step(steps, "--reboot", "reboot the node", _reboot)
@@ -72,9 +77,9 @@ def add(subparsers: Subparsers) -> None:
     orders.add_argument(
         "--repeat",
         type=number(int, 2),
-        default=100,
+        default=repeat,
         metavar="N",
-        help="orders in a sample, if there are too many to try all (default: 100)",
+        help=f"orders in a sample, if there are too many to try all (default: {repeat})",
     )
     orders.add_argument(
         "--seed", type=number(int, 0), default=0, help="seed of the sample (default: 0)"

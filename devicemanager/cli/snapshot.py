@@ -7,16 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli import files
+from devicemanager.cli import files, snapshot_cluster
 from devicemanager.cli.files import add_directory, add_file
-from devicemanager.cli.options import (
-    CommandError,
-    CommandParser,
-    add_format,
-    command,
-    not_installed,
-)
+from devicemanager.cli.options import CommandParser, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
+from devicemanager.cli.snapshot_files import load_snapshot, write_archive
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
@@ -33,6 +28,7 @@ examples:
   %(prog)s --host /host -o node.tar.gz    where the node's file system is mounted at /host
   %(prog)s --root ./node -o node.tar.gz   for a mock kubelet
   %(prog)s show node.tar.gz               anywhere
+  %(prog)s cluster -o fleet.tar.gz        where a kubeconfig is
 """
 
 
@@ -43,7 +39,8 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.usage = "%(prog)s [options]\n       %(prog)s show FILE [-o text|json]"
+    usages = ("[options]", "show FILE [-o text|json]", "cluster [options]")
+    parser.usage = "\n       ".join(f"%(prog)s {each}" for each in usages)
     parser.add_argument(
         "-o",
         "--output",
@@ -64,6 +61,7 @@ def add(subparsers: Subparsers) -> None:
     )
     add_file(show, "file", "snapshot archive; - for standard input")
     add_format(show, "text", "json")
+    snapshot_cluster.add(actions)
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +98,7 @@ def _take(args: argparse.Namespace) -> int:
     # If a part cannot be read, the other parts are still collected.
     snapshot = collect(Places.find(Path(args.host), root, plugin_dir, config))
     name = args.archive or _name(snapshot)
-    _write(name, archive(snapshot))
+    write_archive(name, archive(snapshot))
     _print_summary(name, snapshot)
     return 0
 
@@ -108,17 +106,6 @@ def _take(args: argparse.Namespace) -> int:
 def _name(snapshot: Snapshot) -> str:
     node = "".join(each if each.isalnum() or each in "-." else "-" for each in snapshot.node)
     return f"snapshot-{node}-{snapshot.taken.replace(':', '')}.tar.gz"
-
-
-def _write(name: str, data: bytes) -> None:
-    if name == files.STANDARD_INPUT:
-        stream = getattr(sys.stdout, "buffer", None)
-        if stream is None or sys.stdout.isatty():
-            raise CommandError("cannot write the archive to a terminal: use -o FILE or a pipe")
-        stream.write(data)
-        return
-    # Created with mode 0600, because responses of plugins may contain secrets.
-    files.write_new(name, data)
 
 
 def _print_summary(name: str, snapshot: Snapshot) -> None:
@@ -156,22 +143,3 @@ def _show(args: argparse.Namespace) -> int:
         for line in report.lines(node, found):
             print(line)
     return 1 if any(each.severity is not Severity.NOTE for each in found) else 0
-
-
-def load_snapshot(file: str) -> Snapshot:
-    """Read a snapshot archive; ``-`` is standard input. Raises CommandError, SnapshotError and
-    OSError."""
-    from devicemanager.snapshot import layout
-
-    return unpacked(files.read_file(file, layout.MAX_PACKED), file)
-
-
-def unpacked(data: bytes, name: str) -> Snapshot:
-    """Return the snapshot in an archive's bytes. ``name`` is the name of the archive in errors.
-    Raises CommandError and SnapshotError."""
-    try:
-        from devicemanager.snapshot.reading import read_snapshot
-    # Only reading needs the extra, so that a snapshot can be taken on any node.
-    except ModuleNotFoundError as error:
-        raise CommandError(not_installed(error, "snapshot")) from None
-    return read_snapshot(data, name)

@@ -381,7 +381,7 @@ class KubeletProcess:
             manager = self.dra.manager()
         except StartError as error:
             raise RegistrationRejected(str(error)) from error
-        return DraPluginHandler(self.registrar, manager.instances)
+        return DraPluginHandler(self.registrar, manager.instances, self._directories.root)
 
     def _active_pods(self) -> frozenset[str] | None:
         """Return the UIDs of all active pods; None while not all pods are known."""

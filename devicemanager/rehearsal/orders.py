@@ -13,27 +13,29 @@ Order: TypeAlias = tuple[str, ...]
 """Resources (for their plugins) and pod UIDs, in the order in which they register or are
 admitted."""
 
-_MOST_TO_PERMUTE = 6
+PERMUTED = 6
 """Maximum number of plugins and pods for which all orders are tried (720 orders)."""
 
 
-def orders(plugins: Sequence[str], pods: Sequence[str], most: int, seed: int) -> list[Order]:
-    """Return all orders, or a sample of ``most`` orders if there are too many.
+def orders(
+    plugins: Sequence[str], pods: Sequence[str], most: int, seed: int, permuted: int = PERMUTED
+) -> list[Order]:
+    """Return all orders of up to ``permuted`` plugins and pods, or a sample of ``most`` orders.
 
     A sample always contains the two extremes: all plugins first, and all pods first.
     """
     if not plugins or not pods:
         return [(*plugins, *pods)]
     everything = (*plugins, *pods)
-    if len(everything) <= _MOST_TO_PERMUTE:
+    if len(everything) <= permuted:
         return list(itertools.permutations(everything))
     extremes = [everything, (*pods, *plugins)]
     return [*extremes, *itertools.islice(_shuffled(everything, seed), max(most - 2, 0))]
 
 
-def is_complete(plugins: Sequence[str], pods: Sequence[str]) -> bool:
+def is_complete(plugins: Sequence[str], pods: Sequence[str], permuted: int = PERMUTED) -> bool:
     """True if ``orders`` returns all orders."""
-    return not plugins or not pods or len(plugins) + len(pods) <= _MOST_TO_PERMUTE
+    return not plugins or not pods or len(plugins) + len(pods) <= permuted
 
 
 def _shuffled(everything: Order, seed: int) -> Iterator[Order]:

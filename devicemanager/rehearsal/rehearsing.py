@@ -9,7 +9,7 @@ from devicemanager.core.versions.changelog import basis
 from devicemanager.core.versions.version import DEFAULT, KubeletVersion
 from devicemanager.rehearsal.assumptions import assumptions
 from devicemanager.rehearsal.held_pods import HeldPod, held_pods
-from devicemanager.rehearsal.orders import is_complete, orders
+from devicemanager.rehearsal.orders import PERMUTED, is_complete, orders
 from devicemanager.rehearsal.result import Devices, Outcome, PodResult, Rehearsal
 from devicemanager.rehearsal.runs import KubeletFails, Plan, all_lost, check_resources, run
 from devicemanager.rehearsal.snapshot_node import SnapshotNode
@@ -22,13 +22,19 @@ __all__ = ["rehearse"]
 
 
 def rehearse(
-    snapshot: Snapshot, steps: Sequence[Step], *, repeat: int = 100, seed: int = 0
+    snapshot: Snapshot,
+    steps: Sequence[Step],
+    *,
+    repeat: int = 100,
+    seed: int = 0,
+    permuted: int = PERMUTED,
 ) -> Rehearsal:
     """Return what would happen on the node of a snapshot if the steps were done in this order.
 
-    ``repeat``: number of orders of plugins and pods in a sample. ``seed`` selects these orders. If
-    no start follows the last change of the configuration, the kubelet restarts at the end. Raises
-    RehearsalError for a resource that the node does not have.
+    All orders of up to ``permuted`` plugins and pods are tried. Otherwise ``repeat`` is the number
+    of orders in a sample, and ``seed`` selects these orders. If no start follows the last change of
+    the configuration, the kubelet restarts at the end. Raises RehearsalError for a resource that
+    the node does not have.
     """
     facts = Node(snapshot)
     node = SnapshotNode.of(facts)
@@ -40,7 +46,7 @@ def rehearse(
     plugins = _plugins(pods)
     uids = [held.pod.uid for held in pods]
     has_start = any(isinstance(step, Restart | Reboot) for step in done)
-    tried = orders(plugins, uids, repeat, seed) if has_start else [()]
+    tried = orders(plugins, uids, repeat, seed, permuted) if has_start else [()]
     version = _version(done)
     try:
         ran = [Ran(order, run(plan, order)) for order in tried]
@@ -55,7 +61,7 @@ def rehearse(
         pods=_results(plan, ran),
         orders=len(ran),
         bad_orders=sum(each.loses_pods for each in ran),
-        all_orders=not has_start or is_complete(plugins, uids),
+        all_orders=not has_start or is_complete(plugins, uids, permuted),
         statements=tuple(said),
         assumptions=assumptions(node, done, version),
     )

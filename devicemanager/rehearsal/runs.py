@@ -54,9 +54,17 @@ class Plan:
     steps: tuple[Step, ...]
     loses_checkpoint: bool
     """True if the kubelet cannot read the checkpoint at its next start."""
+    _settings: dict[str, Settings] = attrs.field(factory=dict, init=False)
 
     def settings(self, changes: Configure) -> Settings:
         """Return the settings of the node's kubelet, with changes. Raises KubeletFails."""
+        # All runs have the same settings, and creating them takes a third of a run.
+        key = repr(changes)
+        if key not in self._settings:
+            self._settings[key] = self._made(changes)
+        return self._settings[key]
+
+    def _made(self, changes: Configure) -> Settings:
         aligned = self.node.aligned
         machine = self.node.machine(self.node.inventory())
         numa, providers = machine or (None, ())

@@ -17,6 +17,7 @@ from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.events.calls import CallLog
 from devicemanager.events.calls.file import CallsFile
 from devicemanager.events.stream import EventStream
+from devicemanager.fleet import Fleet, fleet_archive
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.objects.manifests import parse
@@ -43,8 +44,10 @@ DOCUMENTED = {
     )
 }
 WITH_THEIR_OWN_PAGE = {
-    # Printed in test_dra_explain.py, because they need a running kubelet.
+    # Printed in test_dra_explain.py and test_dra_pods.py; most need a running kubelet.
     "devicemanager.dra/v1",
+    "devicemanager.dra-explain/v1",
+    "devicemanager.dra-prepare/v1",
     "devicemanager.pod-claims/v1",
     "devicemanager.recording/v1",
     "devicemanager.replay/v1",
@@ -81,6 +84,13 @@ def printed(tmp_path: Path, capsys: Any) -> dict[str, Any]:
         node_file = tmp_path / "node.tar.gz"
         node_file.write_bytes(archive(WHOLE))
         commands.append(["rehearse", str(node_file), "--restart", "-o", "json"])
+        fleet_file = tmp_path / "fleet.tar.gz"
+        fleet_file.write_bytes(fleet_archive(Fleet("2026-01-31T12:00:00Z", "t", "s")))
+        small = tmp_path / "small.yaml"
+        small.write_text(json.dumps(pod_manifest("a", {GPU: 1})))
+        commands.append(["fleet", "show", str(fleet_file), "-o", "json"])
+        commands.append(["fleet", "fits", str(small), str(fleet_file), "-o", "json"])
+        commands.append(["fleet", "rehearse", str(fleet_file), "--restart", "-o", "json"])
         commands.append(["explain", str(pod), "--devices", f"{GPU}=2@0", "-o", "json"])
         for command in commands:
             assert main(command) in (0, 1)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class Guard(NamedTuple):
-    """What an attack guards against."""
+    """Bug that an attack guards against."""
 
     bug: str
     """The bug, as it would affect a user."""
@@ -32,7 +32,7 @@ GUARDS: Final[dict[str, Guard]] = {
     "control-bodies": Guard("bodies of requests fill the memory", "bodies are not counted"),
     "control-waits": Guard("waiting clients exhaust the threads", "each wait has a thread"),
     "control-unread": Guard("unread streams fill the memory", "responses are buffered"),
-    "control-calls": Guard("large calls fill the memory", "each reader encodes the calls"),
+    "control-calls": Guard("readers delay the plugins", "calls are read with the lock held"),
     "control-garbage": Guard("closed connections leave descriptors", "descriptors stay open"),
     "http-pages": Guard("open pages exhaust the threads", "each page has a thread"),
     "http-unread": Guard("unread responses fill the memory", "responses are buffered"),

@@ -22,9 +22,9 @@ class Measurement:
     baseline: Sequence[float] = ()
     """Measured values of the baseline, taken alternately with ``samples``."""
     at_most: float | None = None
-    """Goal for the median: its upper limit in ``unit``."""
+    """Goal: the median is at most this value, in ``unit``. None without a goal."""
     at_most_ratio: float | None = None
-    """Goal for the ratio of the medians: its upper limit."""
+    """Goal: the median is at most this multiple of the baseline's median. None without a goal."""
     rate: str = ""
     """Noun for the column "per s", such as "pods", if each sample processes one of them. Only for
     samples in ms."""
@@ -153,6 +153,8 @@ class Scale:
     """Number of plugins that register concurrently."""
     worst_lists: int
     """Number of hostile device lists."""
+    fleet_nodes: int
+    """Number of nodes in a fleet."""
 
 
 FULL: Final = Scale(
@@ -166,6 +168,7 @@ FULL: Final = Scale(
     entries=5000,
     plugins=50,
     worst_lists=20,
+    fleet_nodes=1000,
 )
 
 SCALES: Final = {
@@ -189,6 +192,7 @@ SCALES: Final = {
         entries=3,
         plugins=2,
         worst_lists=1,
+        fleet_nodes=20,
     ),
 }
 """Scales by name, for ``--scale``. ``tiny`` only shows that every case runs."""

@@ -16,6 +16,7 @@ from tools.bench import (
     control,
     dra,
     dra_kubelet,
+    fleet,
     lists,
     memory,
     podresources,
@@ -39,6 +40,7 @@ MODULES = (
     claims,
     dra,
     dra_kubelet,
+    fleet,
 )
 
 

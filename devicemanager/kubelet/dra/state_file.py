@@ -59,7 +59,7 @@ class StateFile:
         self._events.publish(
             EventKind.DRA_STATE_LOADED, f"{self._store.path}: {len(found)} ResourceClaims"
         )
-        return tuple(map(_claim_info, found))
+        return tuple(map(claim_info, found))
 
     def _create(self) -> None:
         # Until the first claim, the kubelet writes null instead of a list (``GetOrCreate``,
@@ -101,7 +101,8 @@ class StateFile:
             self._writer.close()
 
 
-def _claim_info(claim: ClaimState) -> ClaimInfo:
+def claim_info(claim: ClaimState) -> ClaimInfo:
+    """Convert a claim of the state file to a claim of the cache."""
     return ClaimInfo(
         claim.namespace,
         claim.name,

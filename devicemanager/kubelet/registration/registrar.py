@@ -32,9 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
-
-import attrs
+from typing import Any, NamedTuple, TypeVar
 
 from devicemanager.core import messages
 from devicemanager.core.api.deviceplugin import VERSION
@@ -63,7 +61,7 @@ STOPPING = "the kubelet is stopping"
 _COUNTED = 1000
 _WORKERS = 8
 _SHARES = 4
-"""A process can have as many registrations as a quarter of those that are still free."""
+"""Fraction of the free registrations that one process can take."""
 _LONGEST_NAME = 512
 """Characters of a name that texts show; the longest valid name has 317."""
 
@@ -90,8 +88,8 @@ class LimitReached(RegistrationRejected):
     """Error of a process that has too many registrations, which is not an error of a kubelet."""
 
 
-@attrs.frozen
-class Texts:
+# Not an attrs class: attrs generates its methods at every start.
+class Texts(NamedTuple):
     """Error texts for a plugin. They depend on who registers it.
 
     The defaults are those of the Registration service; ``handlers`` has those of the plugin

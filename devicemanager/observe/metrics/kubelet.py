@@ -61,7 +61,7 @@ class KubeletMetrics(Collector):
                 ]
             ),
             *(
-                families.of_claims(each.drivers for each in dra.claims)
+                families.of_claims(each.drivers for each in dra.claims if each.held)
                 if behaviour.dra_counts_claims and dra.drivers
                 else ()
             ),

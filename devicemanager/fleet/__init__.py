@@ -1,0 +1,72 @@
+"""Fleets: all nodes of a cluster in one archive, and what would fit or happen on them.
+
+Theory of operation. ``collect`` reads a cluster, and keeps only fields that concern devices and
+scheduling (``fields``). A ``Fleet`` has these objects, and optionally snapshots of nodes. Each
+``FleetNode`` can be rebuilt as a snapshot: the one in the fleet, or one made from the numbers in
+the API objects (``snapshots``). Everything else works on one node at a time, in parallel processes
+(``parallel``): ``counting`` counts, ``fitting`` admits copies of a pod, ``rehearsals`` rehearses.
+``joining`` creates the same nodes in a test cluster.
+
+In:  an API server or an archive; pods and steps to try.
+Out: values with the results of each node. ``report`` shows them as rows and JSON data.
+
+Invariants:
+
+* The cluster is only read, and Secrets are never requested. Environment variables, annotations and
+  configuration of drivers are not kept.
+* Results name their basis. What the API server does not show is in ``assumptions``.
+* The result does not depend on the number of processes.
+
+Start reading with ``model``, then ``snapshots``.
+"""
+
+from __future__ import annotations
+
+from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
+
+if TYPE_CHECKING:
+    from devicemanager.fleet.archive import fleet_archive, read_fleet
+    from devicemanager.fleet.collecting import collect_fleet
+    from devicemanager.fleet.counting import NodeFinding, NodeUsage, Usage, usage
+    from devicemanager.fleet.fitting import Candidate, NodeFit, fit
+    from devicemanager.fleet.model import Fleet, FleetError, FleetNode
+    from devicemanager.fleet.rehearsals import NodeRehearsal, rehearse_fleet
+
+__all__ = [
+    "Candidate",
+    "Fleet",
+    "FleetError",
+    "FleetNode",
+    "NodeFinding",
+    "NodeFit",
+    "NodeRehearsal",
+    "NodeUsage",
+    "Usage",
+    "collect_fleet",
+    "fit",
+    "fleet_archive",
+    "read_fleet",
+    "rehearse_fleet",
+    "usage",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Candidate": "fitting",
+        "Fleet": "model",
+        "FleetError": "model",
+        "FleetNode": "model",
+        "NodeFinding": "counting",
+        "NodeFit": "fitting",
+        "NodeRehearsal": "rehearsals",
+        "NodeUsage": "counting",
+        "Usage": "counting",
+        "collect_fleet": "collecting",
+        "fit": "fitting",
+        "fleet_archive": "archive",
+        "read_fleet": "archive",
+        "rehearse_fleet": "rehearsals",
+        "usage": "counting",
+    },
+)

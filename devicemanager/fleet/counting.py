@@ -1,0 +1,148 @@
+"""Utilisation, fragmentation and problems of nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from devicemanager.core.devices import Device
+from devicemanager.core.ids import ResourceName
+from devicemanager.fleet.kubelets import KubeletOfNode
+from devicemanager.fleet.model import Fleet, FleetNode
+from devicemanager.fleet.parallel import in_processes
+from devicemanager.fleet.snapshots import device_pods, devices_of, requested, snapshot_of
+from devicemanager.snapshot import Severity, findings
+from devicemanager.snapshot.node import Node
+
+__all__ = ["SIZES", "NodeFinding", "NodeUsage", "Usage", "usage"]
+
+SIZES = (1, 2, 4, 8)
+"""Numbers of devices of the pods that are counted."""
+_ALIGNING = ("restricted", "single-numa-node")
+"""Policies of the Topology Manager that reject pods."""
+_ADMISSION = ("UnexpectedAdmissionError", "TopologyAffinityError")
+
+
+@attrs.frozen
+class Usage:
+    """Devices of one resource on one node."""
+
+    resource: str
+    capacity: int
+    healthy: int
+    allocated: int
+    free: int
+    """Healthy devices that are not allocated."""
+    fits: tuple[int, ...]
+    """Number of pods that the kubelet still admits, for each of ``SIZES``."""
+    aligned: bool = False
+    """True if ``fits`` considers the NUMA nodes of devices."""
+
+    @property
+    def lost_to_alignment(self) -> tuple[int, ...]:
+        """Number of pods that only NUMA alignment prevents, for each of ``SIZES``."""
+        return tuple(self.free // size - fit for size, fit in zip(SIZES, self.fits, strict=True))
+
+
+@attrs.frozen
+class NodeFinding:
+    """A problem on a node."""
+
+    severity: Severity
+    kind: str
+    """Kind of the problem, such as ``devices-unhealthy``."""
+    text: str
+
+
+@attrs.frozen
+class NodeUsage:
+    """Everything that ``fleet show`` counts on one node."""
+
+    name: str
+    version: str
+    """Version of the kubelet; empty if it is unknown."""
+    has_snapshot: bool
+    resources: tuple[Usage, ...]
+    findings: tuple[NodeFinding, ...]
+
+
+def usage(fleet: Fleet, processes: int | None = None) -> Iterable[NodeUsage]:
+    """Return the devices and problems of each node, by name, as they are counted.
+
+    Raises FleetError, and SnapshotError for an invalid snapshot.
+    """
+    return in_processes(usage_of, fleet.nodes, processes)
+
+
+def usage_of(node: FleetNode) -> NodeUsage:
+    """Count the devices of one node, and find its problems."""
+    if node.archive is None:
+        used, found = list(_from_api(node)), []
+    else:
+        facts = Node(snapshot_of(node))
+        used = list(_from_snapshot(KubeletOfNode.of(node, facts)))
+        found = [NodeFinding(one.severity, one.kind, one.message) for one in findings(facts)]
+    version = "" if node.version is None else str(node.version)
+    every = tuple(sorted([*_problems(node), *found], key=_rank))
+    return NodeUsage(node.name, version, node.archive is not None, tuple(used), every)
+
+
+def _rank(finding: NodeFinding) -> int:
+    return list(Severity).index(finding.severity)
+
+
+def _from_api(node: FleetNode) -> Iterator[Usage]:
+    healthy = devices_of(node, "allocatable")
+    allocated = requested(device_pods(node))
+    for name, capacity in sorted(devices_of(node, "capacity").items()):
+        used = allocated.get(ResourceName(name), 0)
+        free = max(healthy.get(name, 0) - used, 0)
+        fits = tuple(free // size for size in SIZES)
+        yield Usage(name, capacity, healthy.get(name, 0), used, free, fits)
+
+
+def _from_snapshot(kubelet: KubeletOfNode) -> Iterator[Usage]:
+    allocated: dict[str, set[str]] = {}
+    for entry in kubelet.node.saved.entries or ():
+        held = allocated.setdefault(entry.resource_name, set())
+        held.update(*((ids or ()) for ids in (entry.device_ids or {}).values()))
+    is_aligned = kubelet.node.aligned.policy in _ALIGNING
+    for resource, devices in sorted(kubelet.node.inventory().items()):
+        used = allocated.get(resource, set())
+        healthy = [each for each in devices.values() if each.is_healthy]
+        free = [each for each in healthy if each.id not in used]
+        fits = tuple(
+            kubelet.room(resource, size, len(free) // size) if is_aligned else len(free) // size
+            for size in SIZES
+        )
+        yield Usage(
+            resource, len(devices), len(healthy), len(used), len(free), fits, _is_split(free)
+        )
+
+
+def _is_split(free: Iterable[Device]) -> bool:
+    return any(device.numa for device in free)
+
+
+def _problems(node: FleetNode) -> Iterator[NodeFinding]:
+    conditions = {each.get("type"): each for each in node.object["status"].get("conditions") or ()}
+    ready = conditions.get("Ready", {})
+    if ready.get("status", "True") != "True":
+        text = f"the node is not ready: {ready.get('reason') or ready['status']}"
+        yield NodeFinding(Severity.ERROR, "not-ready", text)
+    rejected = Counter(pod["status"].get("reason") for pod in node.pods)
+    for reason in _ADMISSION:
+        if count := rejected[reason]:
+            text = f"the kubelet rejected {count} pod{'s' if count > 1 else ''}: {reason}"
+            yield NodeFinding(Severity.ERROR, "pods-rejected", text)
+    healthy = devices_of(node, "allocatable")
+    for name, capacity in devices_of(node, "capacity").items():
+        if (missing := capacity - healthy.get(name, 0)) > 0:
+            text = f"{missing} of {capacity} devices of {name} are unhealthy"
+            yield NodeFinding(Severity.WARNING, "devices-unhealthy", text)
+    for name, count in requested(device_pods(node)).items():
+        if count > healthy.get(name, 0):
+            text = f"pods request {count} devices of {name}, and {healthy.get(name, 0)} are healthy"
+            yield NodeFinding(Severity.ERROR, "devices-missing", text)

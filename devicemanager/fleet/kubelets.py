@@ -1,0 +1,88 @@
+"""The in-memory kubelet of a fleet's node, with its running pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Self
+
+import attrs
+
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.pods import Container, Pod
+from devicemanager.fleet.model import FleetError, FleetNode
+from devicemanager.fleet.snapshots import parsed, snapshot_of
+from devicemanager.io.clock import ManualClock
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
+from devicemanager.kubelet.settings import Settings
+from devicemanager.rehearsal.runs import KubeletFails, Plan
+from devicemanager.rehearsal.snapshot_node import SnapshotNode
+from devicemanager.rehearsal.steps import Configure
+from devicemanager.snapshot.node import Node
+
+__all__ = ["KubeletOfNode", "native_amounts"]
+
+
+@attrs.frozen
+class KubeletOfNode:
+    """A node of a fleet, from which kubelets in the same state can be made."""
+
+    fleet_node: FleetNode
+    node: SnapshotNode
+    version: str | None
+
+    @classmethod
+    def of(cls, fleet_node: FleetNode, facts: Node | None = None) -> Self:
+        """Rebuild a node. Raises FleetError, and SnapshotError for an invalid snapshot."""
+        node = SnapshotNode.of(facts or Node(snapshot_of(fleet_node)))
+        version = fleet_node.version
+        return cls(fleet_node, node, None if version is None else str(version))
+
+    def settings(
+        self, node_allocatable: Mapping[str, str] | None = None, changes: Configure | None = None
+    ) -> Settings:
+        """Return the settings of the kubelet, with other versions or policies in ``changes``.
+
+        Raises FleetError if the kubelet would not start.
+        """
+        plan = Plan(self.node, (), (), loses_checkpoint=False)
+        try:
+            present = Configure(kubelet_version=self.version)
+            base = plan.settings(present if changes is None else present.then(changes))
+        except KubeletFails as error:
+            raise FleetError(f"{self.fleet_node.name}: {error}") from None
+        return attrs.evolve(
+            base, node_name=self.fleet_node.name, node_allocatable=node_allocatable or {}
+        )
+
+    def kubelet(self, settings: Settings) -> InMemoryKubelet:
+        """Return a new kubelet with the node's devices and allocations, without its pods."""
+        devices = {str(name): tuple(each.values()) for name, each in self.node.inventory().items()}
+        return InMemoryKubelet(
+            settings, devices, clock=ManualClock(), saved=self.node.saved, names=self.node.names
+        )
+
+    def kubelet_with_pods(self) -> InMemoryKubelet:
+        """Return a new kubelet with all running pods, which checks CPU, memory and number of
+        pods."""
+        kubelet = self.kubelet(self.settings(native_amounts(self.fleet_node)))
+        for pod in self.fleet_node.running:
+            kubelet.restore(parsed(pod))
+        return kubelet
+
+    def room(self, resource: str, size: int, most: int) -> int:
+        """Return how many pods with this number of devices the kubelet admits, at most ``most``."""
+        kubelet = self.kubelet(self.settings())
+        copies = _copies(resource, size, most)
+        return next((n for n, pod in enumerate(copies) if not kubelet.admit(pod).admitted), most)
+
+
+def native_amounts(node: FleetNode) -> Mapping[str, str]:
+    """Return the allocatable resources of a node that no plugin provides, as quantities."""
+    allocatable = node.object["status"].get("allocatable") or {}
+    return {name: text for name, text in allocatable.items() if "/" not in name}
+
+
+def _copies(resource: str, size: int, most: int) -> Iterator[Pod]:
+    amounts = {ResourceName(resource): size}
+    container = Container(ContainerName("main"), amounts, amounts)
+    return (Pod(PodUid(f"fits-{n}"), f"fits-{n}", "fits", (container,)) for n in range(most))

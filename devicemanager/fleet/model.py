@@ -1,0 +1,104 @@
+"""Values of a fleet: objects of a cluster, by kind and by node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import attrs
+
+from devicemanager.core.errors import RequestError
+from devicemanager.core.versions.version import KubeletVersion, VersionError
+from devicemanager.snapshot.model import Part
+
+__all__ = ["Fleet", "FleetError", "FleetNode", "Object"]
+
+Object: TypeAlias = Mapping[str, Any]
+"""Object of the API as JSON, with the fields in ``fields``."""
+
+_VERSION = re.compile(r"v?1\.\d+(\.\d+)?")
+_ENDED = ("Succeeded", "Failed")
+
+
+class FleetError(RequestError):
+    """Error for a cluster, an archive or a pod that cannot be used. The text is one line."""
+
+
+@attrs.frozen
+class FleetNode:
+    """One node of a fleet, with everything that concerns it."""
+
+    object: Object
+    """The Node object."""
+    pods: tuple[Object, ...] = ()
+    """Pods bound to the node, also those that have ended, by time of creation."""
+    archive: bytes | None = None
+    """Snapshot archive of the node, if the fleet has one."""
+
+    @property
+    def name(self) -> str:
+        """Name of the Node object."""
+        return str(self.object["metadata"]["name"])
+
+    @property
+    def running(self) -> tuple[Object, ...]:
+        """Pods that have not ended."""
+        return tuple(pod for pod in self.pods if pod["status"].get("phase") not in _ENDED)
+
+    @property
+    def version(self) -> KubeletVersion | None:
+        """Version of the kubelet; None if the node does not report one, or it is unknown here."""
+        text = str(self.object["status"].get("nodeInfo", {}).get("kubeletVersion", ""))
+        found = _VERSION.match(text)
+        try:
+            # Distributions add a suffix, such as -gke.100.
+            return KubeletVersion.parse(found[0]) if found else None
+        except VersionError:
+            return None
+
+
+@attrs.frozen(slots=False)
+class Fleet:
+    """Everything that was read in a cluster."""
+
+    taken: str
+    """Time at which the cluster was read, in UTC, such as ``2026-01-31T12:00:00Z``."""
+    tool: str
+    """Version of devicemanager that read the cluster."""
+    server: str
+    """URL of the API server."""
+    parts: tuple[Part, ...] = ()
+    """A failed request, with the reason."""
+    objects: Mapping[str, tuple[Object, ...]] = attrs.field(factory=dict)
+    """Objects by plural name, such as ``nodes``."""
+    archives: Mapping[str, bytes] = attrs.field(factory=dict)
+    """Snapshot archives by name of the node."""
+
+    def all(self, plural: str) -> tuple[Object, ...]:
+        """Return the objects of one kind; none if they could not be read."""
+        return self.objects.get(plural, ())
+
+    @cached_property
+    def nodes(self) -> tuple[FleetNode, ...]:
+        """The nodes with their pods, by name."""
+        pods: dict[str, list[Object]] = {}
+        for pod in self.all("pods"):
+            pods.setdefault(pod["spec"].get("nodeName", ""), []).append(pod)
+        return tuple(self._nodes(pods))
+
+    def _nodes(self, pods: Mapping[str, list[Object]]) -> Iterator[FleetNode]:
+        for node in sorted(self.all("nodes"), key=_name):
+            name = _name(node)
+            here = sorted(pods.get(name, ()), key=_age)
+            yield FleetNode(node, tuple(here), self.archives.get(name))
+
+
+def _name(value: Object) -> str:
+    return str(value["metadata"]["name"])
+
+
+def _age(pod: Object) -> tuple[str, str, str]:
+    metadata = pod["metadata"]
+    return metadata.get("creationTimestamp") or "", metadata.get("namespace", ""), metadata["name"]

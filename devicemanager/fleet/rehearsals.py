@@ -1,0 +1,77 @@
+"""Rehearse the same steps on all nodes of a fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+import attrs
+
+from devicemanager.core.errors import RequestError
+from devicemanager.fleet.model import Fleet, FleetNode
+from devicemanager.fleet.parallel import in_processes
+from devicemanager.fleet.snapshots import snapshot_of
+from devicemanager.rehearsal import Configure, Rehearsal, Step, rehearse
+
+__all__ = ["NodeRehearsal", "rehearse_fleet"]
+
+REPEAT = 10
+"""Orders in a sample. The two extremes are always in it."""
+_PERMUTED = 3
+"""All orders of up to this number of plugins and pods are tried: 6 at most, so as not to take
+longer than a sample."""
+
+
+@attrs.frozen
+class NodeRehearsal:
+    """Result of the rehearsal on one node."""
+
+    node: str
+    result: Rehearsal | None
+    """None if the steps cannot be done on the node."""
+    problem: str = ""
+    """Why they cannot."""
+
+    @property
+    def loses_pods(self) -> bool:
+        """True if a pod is lost in at least one order."""
+        return self.result is not None and self.result.loses_pods
+
+
+def rehearse_fleet(
+    fleet: Fleet,
+    steps: Sequence[Step],
+    *,
+    repeat: int = REPEAT,
+    seed: int = 0,
+    processes: int | None = None,
+) -> Iterable[NodeRehearsal]:
+    """Rehearse the steps on each node, and return the results by name, as they finish.
+
+    A node starts with the kubelet version that it reports. See ``rehearsal.rehearse`` for the
+    arguments.
+    """
+    work = partial(_rehearse_on, steps=tuple(steps), repeat=repeat, seed=seed)
+    return in_processes(work, fleet.nodes, processes)
+
+
+def _rehearse_on(
+    node: FleetNode, *, steps: tuple[Step, ...], repeat: int, seed: int
+) -> NodeRehearsal:
+    try:
+        result = rehearse(
+            snapshot_of(node),
+            (*_present(node, steps), *steps),
+            repeat=repeat,
+            seed=seed,
+            permuted=_PERMUTED,
+        )
+    except RequestError as error:
+        return NodeRehearsal(node.name, None, str(error))
+    return NodeRehearsal(node.name, attrs.evolve(result, node=node.name))
+
+
+def _present(node: FleetNode, steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Return the step that sets the node's present version, unless another one is requested."""
+    chosen = any(isinstance(step, Configure) and step.kubelet_version for step in steps)
+    return () if chosen or node.version is None else (Configure(str(node.version)),)

@@ -1,0 +1,261 @@
+"""Show the results for a fleet as lines of text and as JSON data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from devicemanager.core.quantity import parse_quantity
+from devicemanager.fleet.counting import SIZES, NodeUsage, Usage
+from devicemanager.fleet.fitting import NodeFit
+from devicemanager.fleet.model import Fleet, Object
+from devicemanager.fleet.rehearsals import NodeRehearsal
+from devicemanager.rehearsal import report
+
+__all__ = [
+    "FIT_ASSUMPTIONS",
+    "ROOM_HEADER",
+    "assumptions",
+    "pools",
+    "rehearsal_data",
+    "room_rows",
+    "show_data",
+    "splits",
+]
+
+ROOM_HEADER = (
+    "RESOURCE",
+    "NODES",
+    "DEVICES",
+    "HEALTHY",
+    "ALLOCATED",
+    "USED",
+    *(f"PODS OF {size}" for size in SIZES),
+)
+FIT_ASSUMPTIONS = (
+    "the scheduler finds the nodes with room; affinity to other pods, topology spread, priorities "
+    "and preemption are not considered",
+    "pods that wait for a node use nothing yet",
+)
+
+
+@attrs.frozen
+class Total:
+    """Devices of one resource in the whole fleet."""
+
+    resource: str
+    nodes: int
+    capacity: int
+    healthy: int
+    allocated: int
+    fits: tuple[int, ...]
+    """Number of pods that still fit, for each of ``SIZES``."""
+    if_on_one_node: tuple[int, ...]
+    """The same, if all free devices were on one node."""
+    lost_to_alignment: tuple[int, ...]
+    """Number of pods that only NUMA alignment prevents."""
+
+
+def totals(nodes: Sequence[NodeUsage]) -> list[Total]:
+    """Return the devices of all nodes by resource."""
+    found: dict[str, list[Usage]] = {}
+    for node in nodes:
+        for each in node.resources:
+            found.setdefault(each.resource, []).append(each)
+    return [_total(resource, every) for resource, every in sorted(found.items())]
+
+
+def _total(resource: str, every: Sequence[Usage]) -> Total:
+    free = sum(each.free for each in every)
+    return Total(
+        resource,
+        len(every),
+        sum(each.capacity for each in every),
+        sum(each.healthy for each in every),
+        sum(each.allocated for each in every),
+        _sums([each.fits for each in every]),
+        tuple(free // size for size in SIZES),
+        _sums([each.lost_to_alignment for each in every]),
+    )
+
+
+def _sums(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*rows, strict=True)))
+
+
+def room_rows(nodes: Sequence[NodeUsage]) -> Iterator[tuple[str, ...]]:
+    """Yield a row of text for each resource."""
+    for each in totals(nodes):
+        used = f"{100 * each.allocated / each.healthy:.0f}%" if each.healthy else "-"
+        counts = (each.nodes, each.capacity, each.healthy, each.allocated)
+        yield each.resource, *map(str, counts), used, *map(str, each.fits)
+
+
+def splits(nodes: Sequence[NodeUsage], fleet: Fleet) -> Iterator[str]:
+    """Yield what prevents further pods although enough devices are free."""
+    for each in totals(nodes):
+        for size, fit, most, lost in zip(
+            SIZES, each.fits, each.if_on_one_node, each.lost_to_alignment, strict=True
+        ):
+            if lost:
+                names = _some([node.name for node in nodes if _loses(node, each.resource, size)])
+                yield f"NUMA alignment prevents {lost} pods of {size} {each.resource}: on {names}"
+            if most - fit - lost > 0:
+                yield (
+                    f"the split over nodes prevents {most - fit - lost} pods of {size} "
+                    f"{each.resource}"
+                )
+    yield from _mig(nodes)
+    for pool in pools(fleet):
+        if pool.blocked:
+            yield (
+                f"allocated partitions prevent {pool.blocked} free devices of "
+                f"{pool.driver}/{pool.pool}: their counters are used up"
+            )
+
+
+def _loses(node: NodeUsage, resource: str, size: int) -> bool:
+    number = SIZES.index(size)
+    return any(
+        each.resource == resource and each.lost_to_alignment[number] for each in node.resources
+    )
+
+
+def _mig(nodes: Sequence[NodeUsage]) -> Iterator[str]:
+    """Yield the MIG profiles with free devices, next to which whole devices are exhausted."""
+    every = {each.resource: each for each in totals(nodes)}
+    for name, each in every.items():
+        domain, _, local = name.rpartition("/")
+        whole = every.get(f"{domain}/gpu")
+        if local.startswith("mig-") and each.fits[0] and whole is not None and not whole.fits[0]:
+            yield (
+                f"the MIG split prevents pods of {domain}/gpu: {each.fits[0]} free {name} cannot "
+                "serve them"
+            )
+
+
+@attrs.frozen
+class Pool:
+    """Devices that a DRA driver publishes in one pool."""
+
+    driver: str
+    pool: str
+    devices: int
+    allocated: int
+    blocked: int
+    """Free devices that need more of a shared counter than is left."""
+
+
+def pools(fleet: Fleet) -> list[Pool]:
+    """Return the pools in the ResourceSlices of a fleet, by driver and name."""
+    used = Counter(
+        (each["driver"], each["pool"], each["device"])
+        for claim in fleet.all("resourceclaims")
+        for each in _results(claim)
+    )
+    found: dict[tuple[str, str], list[Object]] = {}
+    for each in fleet.all("resourceslices"):
+        spec = each["spec"]
+        found.setdefault((spec["driver"], spec["pool"]["name"]), []).append(spec)
+    return [_pool(*key, specs, used) for key, specs in sorted(found.items())]
+
+
+def _results(claim: Object) -> list[Object]:
+    allocation = claim["status"].get("allocation") or {}
+    results: list[Object] = (allocation.get("devices") or {}).get("results") or []
+    return [each for each in results if not each.get("adminAccess")]
+
+
+def _pool(
+    driver: str, pool: str, specs: Sequence[Object], used: Mapping[tuple[str, str, str], int]
+) -> Pool:
+    # Older generations remain until the driver has written all slices of the newest one.
+    newest = max(spec["pool"].get("generation", 0) for spec in specs)
+    specs = [spec for spec in specs if spec["pool"].get("generation", 0) == newest]
+    devices = [each for spec in specs for each in spec.get("devices") or ()]
+    taken = [each for each in devices if used.get((driver, pool, each["name"]))]
+    left: Counter[tuple[str, str]] = Counter()
+    for spec in specs:
+        for set_ in spec.get("sharedCounters") or ():
+            left.update(_counters({**set_, "counterSet": set_["name"]}))
+    for each in taken:
+        left.subtract(_needs(each))
+    blocked = sum(
+        any(amount > left[key] for key, amount in _needs(each).items())
+        for each in devices
+        if each not in taken
+    )
+    return Pool(driver, pool, len(devices), len(taken), blocked)
+
+
+def _needs(device: Object) -> dict[tuple[str, str], int]:
+    sets = device.get("consumesCounters") or ()
+    return {key: amount for each in sets for key, amount in _counters(each).items()}
+
+
+def _counters(set_: Object) -> dict[tuple[str, str], int]:
+    counters = set_.get("counters") or {}
+    return {
+        (set_["counterSet"], name): parse_quantity(str(each["value"]))
+        for name, each in counters.items()
+    }
+
+
+def assumptions(fleet: Fleet, made: int) -> Iterator[str]:
+    """Yield what is assumed about a fleet, of which ``made`` nodes have no snapshot."""
+    if made:
+        yield (
+            f"on {made} of {len(fleet.nodes)} nodes, all free devices are equal: the API server "
+            "shows no device IDs, NUMA nodes and policies; add snapshots of the nodes"
+        )
+        yield (
+            "extended resources are devices of plugins, and each pod has the devices that it "
+            "requests"
+        )
+    for part in fleet.parts:
+        if part.problem is not None and not part.absent:
+            yield f"{part.source} is not in the fleet: {part.problem}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def show_data(fleet: Fleet, nodes: Sequence[NodeUsage], made: int) -> dict[str, Any]:
+    """Return what ``fleet show`` prints as JSON data (docs/json.md)."""
+    return {
+        "taken": fleet.taken,
+        "server": fleet.server,
+        "sizes": list(SIZES),
+        "resources": [attrs.asdict(each) for each in totals(nodes)],
+        "pools": [attrs.asdict(each) for each in pools(fleet)],
+        "nodes": [attrs.asdict(each) for each in nodes],
+        "splits": list(splits(nodes, fleet)),
+        "assumptions": list(assumptions(fleet, made)),
+    }
+
+
+def rehearsal_data(results: Sequence[NodeRehearsal]) -> dict[str, Any]:
+    """Return what ``fleet rehearse`` prints as JSON data (docs/json.md)."""
+    return {
+        "loses_pods": any(each.loses_pods for each in results),
+        "nodes": [
+            {"node": each.node, "problem": each.problem}
+            if each.result is None
+            else {"problem": None, **report.as_data(each.result)}
+            for each in results
+        ],
+    }
+
+
+def fit_data(fits: Sequence[NodeFit], replicas: int) -> dict[str, Any]:
+    """Return the nodes on which a pod fits as JSON data (docs/json.md)."""
+    return {
+        "replicas": replicas,
+        "pods": min(sum(each.pods for each in fits), replicas),
+        "nodes": [attrs.asdict(each) for each in fits],
+    }

@@ -1,0 +1,281 @@
+"""Fleets: reading a cluster, the archive, usage, room for pods, rehearsals and joining."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from devicemanager.cluster.cluster import Cluster
+from devicemanager.cluster.node_specs import NodeSpecs
+from devicemanager.fleet import (
+    Candidate,
+    Fleet,
+    FleetError,
+    collect_fleet,
+    fit,
+    fleet_archive,
+    read_fleet,
+    rehearse_fleet,
+    report,
+    usage,
+)
+from devicemanager.fleet.fitting import quota
+from devicemanager.fleet.joining import FleetSpecs, create_objects
+from devicemanager.fleet.parallel import in_processes
+from devicemanager.fleet.snapshots import snapshot_of
+from devicemanager.rehearsal import Configure, Reboot, WithoutPlugin
+from devicemanager.snapshot.model import SnapshotError
+from devicemanager.testing import pod_manifest
+from tests.fleet.made_up import EVERYTHING, GPU, TEMPLATE, node, pod
+from tests.snapshot.made_up import WHOLE
+
+
+def load_all(server: Any) -> None:
+    for each in EVERYTHING:
+        server.load(each)
+        if each["kind"] == "Node":
+            # The server taints new nodes until a node lifecycle controller finds them ready.
+            name, spec = each["metadata"]["name"], each["spec"]
+            server.change("nodes", name, lambda value, spec=spec: {**value, "spec": spec})
+
+
+@pytest.fixture
+def fleet(apiserver: Any, tmp_path: Path) -> Fleet:
+    load_all(apiserver)
+    apiserver.log.clear()
+    snapshots = {"worker.tar.gz": attrs.evolve(WHOLE, node="node-c")}
+    return collect_fleet(apiserver.kubeconfig(tmp_path / "source"), snapshots=snapshots)
+
+
+def made(*nodes: dict[str, Any], pods: tuple[dict[str, Any], ...] = ()) -> Fleet:
+    return Fleet("2026-01-31T12:00:00Z", "t", "s", objects={"nodes": nodes, "pods": pods})
+
+
+def fits(fleet: Fleet, manifest: dict[str, Any], replicas: int = 10) -> dict[str, int]:
+    found = fit(fleet, Candidate.of(fleet, manifest, [TEMPLATE]), replicas)
+    return {each.node: each.pods for each in found}
+
+
+# -- reading -----------------------------------------------------------------------------
+
+
+def test_a_cluster_is_only_listed_and_secrets_are_left_alone(apiserver: Any, fleet: Fleet) -> None:
+    logged = apiserver.log.find()
+    assert {each.method for each in logged} == {"GET"}
+    assert not any("secrets" in each.path for each in logged)
+    text = json.dumps(fleet.objects)
+    assert "hidden" not in text
+    assert [len(fleet.all(each)) for each in ("nodes", "pods", "resourceslices")] == [3, 6, 2]
+
+
+def test_an_archive_has_everything(fleet: Fleet) -> None:
+    again = read_fleet(fleet_archive(fleet))
+    assert again == fleet
+    assert fleet_archive(again) == fleet_archive(fleet)
+    assert snapshot_of(again.nodes[2]).node == "node-c"
+    assert str(again.nodes[0].version) == "1.36.1"
+
+
+def test_an_older_server_without_kinds_leaves_a_note(tmp_path: Path) -> None:
+    from devicemanager.apiserver import FakeApiServer
+
+    hidden = [f"resource.k8s.io/{each}" for each in ("v1", "v1beta1", "v1beta2")]
+    with FakeApiServer(hidden=hidden) as server:
+        found = collect_fleet(server.kubeconfig(tmp_path / "kubeconfig"))
+    absent = [part.name for part in found.parts if part.absent]
+    assert "resourceslices.json" in absent and "nodes.json" not in absent
+
+
+def test_snapshot_of_an_unknown_node_is_an_error(apiserver: Any, tmp_path: Path) -> None:
+    with pytest.raises(FleetError, match=r"x\.tar\.gz: the cluster has no node worker-1"):
+        collect_fleet(apiserver.kubeconfig(tmp_path / "k"), snapshots={"x.tar.gz": WHOLE})
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"schema": "x"}, "unknown schema 'x'"),
+        ({"parts": 3}, "missing or invalid field"),
+        ({"snapshots": {"no": "node"}}, "missing or invalid field: 'no'"),
+    ],
+)
+def test_a_damaged_index_is_one_clear_line(change: Any, text: str) -> None:
+    from devicemanager.fleet.archive import FORM
+    from devicemanager.snapshot.packing import pack, unpack
+
+    files = unpack(fleet_archive(made()), "f", FORM)
+    files["fleet.json"] = json.dumps({**json.loads(files["fleet.json"]), **change}).encode()
+    with pytest.raises(FleetError, match=text):
+        read_fleet(pack(files, 0, FORM))
+
+
+def test_other_data_is_not_a_fleet() -> None:
+    with pytest.raises(SnapshotError, match="f: not a fleet"):
+        read_fleet(b"x", "f")
+    broken = made({"metadata": {}})
+    with pytest.raises(FleetError, match=r"f: nodes\.json: item 0: spec or status is not"):
+        read_fleet(fleet_archive(broken), "f")
+
+
+# -- usage -------------------------------------------------------------------------------
+
+
+def test_usage_counts_devices_and_fragments(fleet: Fleet) -> None:
+    found = {each.name: each for each in usage(fleet)}
+    a, b, c = (found[name].resources[0] for name in ("node-a", "node-b", "node-c"))
+    assert (a.capacity, a.healthy, a.allocated, a.free, a.fits) == (4, 4, 3, 1, (1, 0, 0, 0))
+    assert (b.capacity, b.healthy, b.allocated, b.free, b.fits) == (4, 3, 1, 2, (2, 1, 0, 0))
+    # This node has a snapshot: four devices, three of them allocated.
+    assert (c.capacity, c.allocated, c.free, c.aligned) == (4, 3, 1, True)
+    kinds = {name: [one.kind for one in each.findings] for name, each in found.items()}
+    assert kinds["node-a"] == []
+    assert kinds["node-b"] == ["devices-unhealthy"]
+    assert kinds["node-c"][0] == "pods-rejected"
+
+
+def test_alignment_on_numa_nodes_can_prevent_pods() -> None:
+    from devicemanager.snapshot import KubeletConfig
+    from tests.snapshot.made_up import entry, saved
+
+    policy = {"topologyManagerPolicy": "single-numa-node"}
+    snapshot = attrs.evolve(
+        WHOLE,
+        node="node-a",
+        # g0 and g1 are on one NUMA node, g2 and g3 on the other one.
+        pods=(),
+        checkpoint=saved(entry("u-train", "g0"), entry("u-infer", "g2")),
+        config=KubeletConfig("c", policy, pid=1),
+    )
+    from devicemanager.snapshot import archive
+
+    fleet = attrs.evolve(made(node("node-a", 4)), archives={"node-a": archive(snapshot)})
+    (found,) = usage(fleet)
+    assert (found.resources[0].free, found.resources[0].fits) == (2, (2, 0, 0, 0))
+    assert found.resources[0].lost_to_alignment == (0, 1, 0, 0)
+    assert "NUMA alignment prevents 1 pods of 2 vendor.com/gpu: on node-a" in list(
+        report.splits([found], fleet)
+    )
+    manifest = pod_manifest("new", {GPU: 2})
+    (fitted,) = fit(fleet, Candidate.of(fleet, manifest), 1)
+    assert fitted.reason.startswith("TopologyAffinityError")
+
+
+def test_free_partitions_without_counters_are_blocked(fleet: Fleet) -> None:
+    (pool,) = report.pools(fleet)
+    assert (pool.devices, pool.allocated, pool.blocked) == (3, 1, 1)
+
+
+def test_free_mig_slices_do_not_serve_whole_devices() -> None:
+    one = node("node-a", 0)
+    for field in ("capacity", "allocatable"):
+        one["status"][field] |= {"vendor.com/mig-1g.5gb": "7"}
+    fleet = made(one)
+    (text,) = report.splits(list(usage(fleet)), fleet)
+    assert text.startswith("the MIG split prevents pods of vendor.com/gpu: 7 free")
+
+
+# -- fitting -----------------------------------------------------------------------------
+
+
+def test_a_pod_fits_where_devices_are_free_and_the_node_matches(fleet: Fleet) -> None:
+    one = pod_manifest("new", {GPU: 1}, namespace="ml")
+    assert fits(fleet, one) == {"node-a": 1, "node-b": 2, "node-c": 0}
+    one["spec"]["tolerations"] = [{"operator": "Exists"}]
+    assert fits(fleet, one)["node-c"] == 1
+    one["spec"]["nodeSelector"] = {"zone": "b"}
+    assert fits(fleet, one) == {"node-a": 0, "node-b": 2, "node-c": 0}
+    # Two pods on node-b request one of its four CPUs each.
+    assert fits(fleet, pod_manifest("new", {"cpu": "1500m"}, namespace="ml"))["node-b"] == 1
+
+
+def test_quotas_limit_copies(fleet: Fleet) -> None:
+    candidate = Candidate.of(fleet, pod_manifest("new", {GPU: 2}, namespace="ml"))
+    assert list(quota(fleet, candidate)) == [("gpus", f"requests.{GPU}", 1), ("gpus", "pods", 95)]
+
+
+def test_claims_from_templates_are_allocated(fleet: Fleet) -> None:
+    one = pod_manifest("new", namespace="ml")
+    entry = {"name": "gpu", "resourceClaimTemplateName": "half"}
+    one["spec"]["resourceClaims"] = [entry]
+    # One half is free; the whole device needs both halves.
+    assert fits(fleet, one) == {"node-a": 1, "node-b": 0, "node-c": 0}
+    one["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "shared"}]
+    with pytest.raises(FleetError, match="its copies would share"):
+        fits(fleet, one)
+    one["spec"]["resourceClaims"] = [{**entry, "resourceClaimTemplateName": "no"}]
+    with pytest.raises(FleetError, match="unknown ResourceClaimTemplate ml/no"):
+        fits(fleet, one)
+
+
+# -- rehearsals --------------------------------------------------------------------------
+
+
+def test_all_nodes_are_rehearsed_with_their_version(fleet: Fleet) -> None:
+    found = {each.node: each for each in rehearse_fleet(fleet, [Reboot()])}
+    train = found["node-a"].result
+    assert train is not None
+    assert train.steps[0] == "configure the kubelet: version 1.36.1"
+    assert [each.name for each in train.pods] == ["ml/train"]
+    assert found["node-a"].loses_pods
+    assert any("older pods have the first ones" in each for each in train.assumptions)
+    assert {each.basis.partition(",")[0] for each in train.statements} == {"1.36.1"}
+
+
+def test_a_step_that_a_node_cannot_do_is_its_problem(fleet: Fleet) -> None:
+    (_, _, last) = rehearse_fleet(fleet, [WithoutPlugin("vendor.com/nic")])
+    assert last.problem.startswith("unknown resource vendor.com/nic")
+
+
+def test_processes_do_not_change_the_result() -> None:
+    nodes = [node(f"node-{n:02}", 2) for n in range(20)]
+    pods = tuple(pod(f"p-{n}", f"node-{n:02}", 1 + n % 2) for n in range(20))
+    fleet = made(*nodes, pods=pods)
+    for work in (usage, lambda *args: rehearse_fleet(args[0], [Reboot()], processes=args[1])):
+        assert list(work(fleet, 1)) == list(work(fleet, 2))
+
+
+def test_an_error_in_a_process_reaches_the_caller() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(in_processes(_fails, range(20), 2))
+
+
+def _fails(value: int) -> float:
+    return 1 / (19 - value)
+
+
+# -- a test cluster ----------------------------------------------------------------------
+
+
+def test_join_creates_the_same_nodes_with_their_pods(fleet: Fleet, tmp_path: Path) -> None:
+    from devicemanager.apiserver import FakeApiServer
+    from devicemanager.client.api import ApiClient
+    from devicemanager.client.credentials import load
+
+    base = NodeSpecs.numbered("unused", 1)
+    specs = FleetSpecs.of(fleet, base, Configure(policy="restricted"))
+    warnings: list[str] = []
+    with FakeApiServer() as server:
+        kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+        with Cluster.connect(kubeconfig) as cluster:
+            cluster.join_specs(specs)
+            api = ApiClient(load(kubeconfig))
+            assert create_objects(api, fleet, warnings.append) == 3
+            assert create_objects(api, fleet, warnings.append) == 0
+            api.close()
+            found = {each["metadata"]["name"]: each for each in server.all("nodes")}
+            assert sorted(found) == ["node-a", "node-b", "node-c"]
+            status = found["node-b"]["status"]
+            assert (status["capacity"][GPU], status["capacity"]["cpu"]) == ("3", "4")
+            assert found["node-b"]["metadata"]["labels"]["zone"] == "b"
+            assert "vendor.com/gpu" in {each["key"] for each in found["node-c"]["spec"]["taints"]}
+            assert {each["metadata"]["name"] for each in server.all("pods")} == {
+                "train",
+                "infer",
+                "web",
+            }
+            assert [len(server.all(each)) for each in ("deviceclasses", "resourceslices")] == [1, 2]
+    assert warnings == []

@@ -1,0 +1,173 @@
+"""``devicemanager snapshot cluster``, ``fleet`` and ``join --fleet``, and the page about them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devicemanager.cli import main
+from devicemanager.fleet import Fleet, fields, fleet_archive
+from devicemanager.snapshot import archive
+from tests.fleet.made_up import EVERYTHING, GPU, TEMPLATE
+from tests.fleet.test_fleet import load_all
+from tests.paths import ROOT
+from tests.snapshot.made_up import TAKEN, WHOLE
+from tests.snapshot.test_broken_node_page import fits
+
+PAGE = (ROOT / "docs/fleet.md").read_text()
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: new, namespace: ml}
+spec:
+  containers:
+  - name: main
+    image: registry.example/train
+    resources: {limits: {vendor.com/gpu: 1}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    objects: dict[str, list[Any]] = {}
+    for each in EVERYTHING:
+        plural = f"{each['kind'].lower()}{'es' if each['kind'] == 'DeviceClass' else 's'}"
+        if plural in fields.KINDS:
+            kept = {"status": {}, **fields.kept(each, fields.KINDS[plural])}
+            objects.setdefault(plural, []).append(kept)
+    fleet = Fleet(TAKEN, "0.1.0", "https://cluster.example.com", (), objects)
+    Path("fleet.tar.gz").write_bytes(fleet_archive(fleet))
+    Path("pod.yaml").write_text(POD)
+
+
+def run(capsys: Any, *argv: str) -> tuple[int, str, str]:
+    status = main(list(argv))
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_commands_print_what_the_page_shows(capsys: Any) -> None:
+    shown = re.findall(r"^\$ (.*)\n((?:(?!\$ |```).*\n)*)", PAGE, re.M)
+    assert len(shown) == 3
+    for command, expected in shown:
+        main(shlex.split(command)[1:])
+        printed = capsys.readouterr().out
+        assert fits(printed.splitlines(), expected.splitlines()), printed
+
+
+def test_python_example_of_the_page_runs() -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
+    names: dict[str, Any] = {}
+    exec(compile(code, "fleet.md", "exec"), names)
+    assert names["nodes_that_can_lose_pods"]("fleet.tar.gz") == ["node-a", "node-b"]
+
+
+def test_a_cluster_is_collected_with_snapshots_of_nodes(apiserver: Any, capsys: Any) -> None:
+    load_all(apiserver)
+    kubeconfig = str(apiserver.kubeconfig(Path("kubeconfig")))
+    Path("node.tar.gz").write_bytes(archive(WHOLE))
+    take = ["snapshot", "cluster", "--kubeconfig", kubeconfig, "-o", "new.tar.gz"]
+    status, out, _ = run(capsys, *take)
+    assert (status, out.partition(";")[0]) == (0, "new.tar.gz: 3 nodes, 6 pods")
+    assert main([*take, "--node-snapshot", "node.tar.gz"]) == 2
+    assert "node.tar.gz: the cluster has no node worker-1" in capsys.readouterr().err
+    assert run(capsys, "fleet", "show", "new.tar.gz")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "status"),
+    [
+        (["fits", "pod.yaml", "fleet.tar.gz"], 0),
+        (["fits", "pod.yaml", "fleet.tar.gz", "--replicas", "3"], 1),
+        (["rehearse", "fleet.tar.gz", "--restart"], 0),
+        (["rehearse", "fleet.tar.gz", "--reboot"], 1),
+    ],
+)
+def test_exit_status_says_if_something_is_wrong(argv: list[str], status: int, capsys: Any) -> None:
+    assert run(capsys, "fleet", *argv)[0] == status
+    status_json, out, _ = run(capsys, "fleet", *argv, "-o", "json")
+    assert status_json == status
+    assert json.loads(out)["assumptions"]
+
+
+def test_quotas_and_reasons_are_named(capsys: Any) -> None:
+    _, out, _ = run(capsys, "fleet", "fits", "pod.yaml", "fleet.tar.gz", "--replicas", "3")
+    assert out.startswith("the pod does not fit: 2 of 3 copies; 2 of 3 nodes have room\n")
+    assert f"- quota gpus: requests.{GPU} allows 2 more copies\n" in out
+    assert "- 1 nodes: the pod does not tolerate a taint of the node\n" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["rehearse", "fleet.tar.gz"], "no step: add one, such as --reboot"),
+        (["show", "pod.yaml"], "pod.yaml: not a fleet"),
+        (["fits", "two.yaml", "fleet.tar.gz"], "two.yaml: expected one Pod, and found 2"),
+        (["fits", "bad.yaml", "fleet.tar.gz"], "spec.containers: Required value"),
+    ],
+)
+def test_mistakes_are_one_line(argv: list[str], text: str, capsys: Any) -> None:
+    Path("two.yaml").write_text(f"{POD}---\n{POD}")
+    Path("bad.yaml").write_text("{kind: Pod, apiVersion: v1, metadata: {name: a}, spec: {}}")
+    status, _, error = run(capsys, "fleet", *argv)
+    assert (status, error.count("\n")) == (2, 1)
+    assert text in error
+
+
+def test_templates_come_with_the_pod(capsys: Any) -> None:
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "half"}]
+    spec = {"containers": [{"name": "main", "image": "i"}], "resourceClaims": claims}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
+    metadata = {"name": "half", "namespace": "default"}
+    documents = [pod, {**TEMPLATE, "metadata": metadata}]
+    Path("claims.yaml").write_text("\n---\n".join(map(json.dumps, documents)))
+    status, out, _ = run(capsys, "fleet", "fits", "claims.yaml", "fleet.tar.gz", "--replicas", "2")
+    assert (status, out.partition(";")[0]) == (1, "the pod does not fit: 1 of 2 copies")
+
+
+def test_join_fleet_runs_the_nodes_and_pods(tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("devicemanager")
+    command = [str(program), "join", "--demo", "--plain", "--fleet", "fleet.tar.gz"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if "ready" in line:
+                process.send_signal(signal.SIGTERM)
+    text = "".join(lines)
+    assert process.returncode == 0
+    assert "3 nodes joined" in text and "created 3 pods of the fleet" in text
+
+
+def test_join_fleet_excludes_other_nodes(capsys: Any) -> None:
+    assert run(capsys, "join", "--demo", "--fleet", "fleet.tar.gz", "--nodes", "3")[0] == 2
+
+
+def test_processes_end_when_their_parent_is_killed() -> None:
+    program = """
+import os, sys, time
+from devicemanager.fleet.parallel import in_processes
+def work(number):
+    os.write(1, f"{os.getpid()}\\n".encode())
+    time.sleep(60)
+list(in_processes(work, range(20), 2))
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pids = {int(process.stdout.readline()) for _ in range(2)}
+        process.kill()
+        # The processes hold the other end of this pipe until they end.
+        assert process.stdout.read() == ""
+    assert len(pids) == 2 and os.getpid() not in pids

@@ -1,0 +1,41 @@
+"""``check --write-tests --language go``: tests in Go of four faults fail, and pass without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from devicemanager.conformance.written_tests import written_tests
+from tests.conformance.findings import FAULTS, LIMITS, command, report
+from tests.interop.gobuild import go_test
+from tests.interop.test_go_client import MODULE
+
+GO_MOD = f"""\
+module example.com/findings
+
+go 1.22
+
+require kubelet-devicemanager/clients/go v0.0.0
+
+replace kubelet-devicemanager/clients/go => {MODULE}
+"""
+REASONS = (
+    "waited 2 s for",
+    "Allocate accepted an unknown device",
+    "two responses for one device differ",
+    "the plugin still runs 1 s after terminated",
+    "the plugin still runs 1 s after interrupt",
+)
+
+
+def test_go_tests_fail_for_the_same_reason_and_pass_without_the_faults(tmp_path: Path) -> None:
+    (tmp_path / "go.mod").write_text(GO_MOD)
+    broken = written_tests(report(command(*FAULTS), *FAULTS.values()), "go", LIMITS)
+    path = tmp_path / broken.name
+    path.write_text(broken.text)
+    done = go_test(tmp_path)
+    assert done.stdout.count("--- FAIL: Test") == 4, done.stdout + done.stderr
+    for reason in REASONS:
+        assert reason in done.stdout, (reason, done.stdout)
+    path.write_text(written_tests(report(command(), *FAULTS.values()), "go", LIMITS).text)
+    done = go_test(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
