@@ -1,5 +1,7 @@
-"""What the checkpoint commands use of a file, whether it is the device manager's or the DRA
-manager's."""
+"""Contents of a file as the checkpoint commands use them.
+
+The file is that of the device manager or that of the DRA manager.
+"""
 
 from __future__ import annotations
 

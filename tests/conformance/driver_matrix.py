@@ -120,7 +120,7 @@ CASES = (
     case("reports-once", "DH03", also="DH05", why="there is no second report", refresh_seconds=1,
          health_repeat_seconds=3),
     case("one-stream", "DH04", also="DH01 DH02 DH03 DH05", why="the kubelet has a stream"),
-    case("hides-broken", "DH05", refresh_seconds=1),
+    case("hides-broken", "DH05", health_repeat_seconds=2),
     case("stubborn", "DL01", also="DL02 DL03", why="it does not exit", grace_seconds=2),
     case("leaves-socket", "DL02", also="DL03 DK08", why="they stop it, too"),
     case("late-handler", "DL03"),
