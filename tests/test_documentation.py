@@ -114,9 +114,10 @@ def test_commands_of_page_parse(page):
                 assert not line.startswith("$"), f"{page.name}: no test for {line!r}"
 
 
-# Options of curl, pytest and the plugins in examples.
+# Options of curl, kubectl, pytest and the plugins in examples.
 OTHER_OPTIONS = {
     "--data-binary",
+    "--field-selector",
     "--force",
     "--full-trace",
     "--socket-dir",

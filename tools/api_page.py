@@ -32,6 +32,7 @@ PUBLIC = {
     "devicemanager.driver.simulated": "a DRA driver with virtual devices",
     "devicemanager.driver.recording": "record and replay calls of DRA drivers",
     "devicemanager.conformance": "certify a plugin (the extra `conformance`)",
+    "devicemanager.conformance.drivers": "certify a DRA driver (the extra `conformance`)",
     "devicemanager.conformance.clients": "certify a PodResources client (the extra `conformance`)",
     "devicemanager.snapshot": "snapshots of nodes (reading needs the extra `snapshot`)",
     "devicemanager.rehearsal": "what a reboot or an upgrade would do to the pods of a snapshot",

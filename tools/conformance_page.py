@@ -1,14 +1,20 @@
-"""``python -m tools.conformance_page``: write docs/conformance-checks.md from checks.toml."""
+"""``python -m tools.conformance_page``: write docs/conformance-checks.md from the checks.toml."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import attrs
 
 from devicemanager.conformance import Check, Limits, all_checks
 from devicemanager.conformance.clients import ClientLimits, client_checks
+from devicemanager.conformance.drivers import (
+    DRIVER_FAMILIES,
+    SHARED_LIMITS,
+    DriverLimits,
+    driver_checks,
+)
 from devicemanager.conformance.registry import CLIENT_FAMILY, FAMILIES
 
 PAGE = Path(__file__).parents[1] / "docs" / "conformance-checks.md"
@@ -22,6 +28,10 @@ that fails a SHOULD causes problems in real clusters. INFO is only reported. The
 requires all checks of severity MUST except those of the families K and L. *resilient* requires \
 every MUST, and *complete* also every SHOULD.
 """
+_DRIVERS = """\
+`devicemanager check` runs these checks on a [DRA driver](conformance-drivers.md). Levels have the \
+same meaning as for plugins. *core* requires all checks of severity MUST except those of DK and DL.
+"""
 
 
 def page() -> str:
@@ -31,24 +41,19 @@ def page() -> str:
 
 def _lines() -> Iterator[str]:
     yield _HEAD
-    checks = all_checks()
-    for letter, heading in FAMILIES.items():
-        yield f"## {letter}: {heading}\n"
-        yield "| ID | | the plugin | steps and expectation | on a node, if it fails |"
-        yield "|---|---|---|---|---|"
-        for each in checks:
-            if each.family == letter:
-                yield _row(each)
-        yield ""
+    yield from _families(FAMILIES, all_checks(), "plugin")
     yield "## Limits\n"
     yield "Set a limit with `--limit NAME=NUMBER`; times are in seconds:\n"
-    yield "| name | default | with `--thorough` |"
-    yield "|---|---|---|"
-    quick, thorough = Limits(), Limits.thorough()
-    for field in attrs.fields(Limits):
-        values = [f"{getattr(limits, field.name):g}" for limits in (quick, thorough)]
-        yield f"| `{field.name}` | {values[0]} | {values[1] if values[1] != values[0] else ''} |"
-    yield ""
+    yield from _limits(Limits, [field.name for field in attrs.fields(Limits)])
+    yield "## DRA drivers\n"
+    yield _DRIVERS
+    yield from _families(DRIVER_FAMILIES, driver_checks(), "driver")
+    yield "The checks of drivers use these limits:\n"
+    own = {field.name for field in attrs.fields(DriverLimits)} - {
+        field.name for field in attrs.fields(Limits)
+    }
+    names = [field.name for field in attrs.fields(DriverLimits)]
+    yield from _limits(DriverLimits, [name for name in names if name in own | {*SHARED_LIMITS}])
     yield f"## {CLIENT_FAMILY}: PodResources clients\n"
     yield "`devicemanager check --client` runs [these checks](conformance-clients.md).\n"
     yield "| ID | | the client | steps and expectation | on a node, if it fails |"
@@ -62,14 +67,33 @@ def _lines() -> Iterator[str]:
     yield ""
 
 
+def _families(families: Mapping[str, str], checks: Iterable[Check], program: str) -> Iterator[str]:
+    for letters, heading in families.items():
+        yield f"{'##' if program == 'plugin' else '###'} {letters}: {heading}\n"
+        yield f"| ID | | the {program} | steps and expectation | on a node, if it fails |"
+        yield "|---|---|---|---|---|"
+        yield from (_row(each) for each in checks if each.family == letters)
+        yield ""
+
+
+def _limits(kind: type[Limits], names: Iterable[str]) -> Iterator[str]:
+    yield "| name | default | with `--thorough` |"
+    yield "|---|---|---|"
+    for name in names:
+        values = [f"{getattr(limits, name):g}" for limits in (kind(), kind.thorough())]
+        yield f"| `{name}` | {values[0]} | {values[1] if values[1] != values[0] else ''} |"
+    yield ""
+
+
 def _row(each: Check) -> str:
     hooks = f" (hooks {', '.join(each.hooks)})" if each.hooks else ""
+    options = f" (option --{', --'.join(each.options)})" if each.options else ""
     links = " ".join(f"[{number}]({link})" for number, link in enumerate(each.links, 1))
     cells = [
         each.id,
         each.severity.value,
         each.title,
-        f"{each.does}{hooks}. Expected: {each.expects}",
+        f"{each.does}{hooks}{options}. Expected: {each.expects}",
         f"{each.production} {links}".strip(),
     ]
     return "| " + " | ".join(cell.replace("|", "\\|").replace("*", "\\*") for cell in cells) + " |"

@@ -168,6 +168,55 @@ func (c *Client) Resources(ctx context.Context) (*ResourceList, error) {
 	return &answer, c.do(ctx, "GET", "/resources", nil, &answer)
 }
 
+// Drivers lists the registered instances of DRA drivers.
+func (c *Client) Drivers(ctx context.Context) (*DriverList, error) {
+	var answer DriverList
+	return &answer, c.do(ctx, "GET", "/dra/drivers", nil, &answer)
+}
+
+// ResourceClaims lists the ResourceClaims of the node, with their pods and devices.
+func (c *Client) ResourceClaims(ctx context.Context) (*ResourceClaimList, error) {
+	var answer ResourceClaimList
+	return &answer, c.do(ctx, "GET", "/dra/claims", nil, &answer)
+}
+
+// ResourceClaim describes a ResourceClaim, and why it is not prepared.
+func (c *Client) ResourceClaim(ctx context.Context, namespace, name string) (*ResourceClaimInfo, error) {
+	var answer ResourceClaimInfo
+	path := "/dra/claims/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
+	return &answer, c.do(ctx, "GET", path, nil, &answer)
+}
+
+// ResourceSlices lists the ResourceSlices in the kubelet's memory; those of an API server are there.
+func (c *Client) ResourceSlices(ctx context.Context) (*ResourceSliceList, error) {
+	var answer ResourceSliceList
+	return &answer, c.do(ctx, "GET", "/dra/slices", nil, &answer)
+}
+
+// ApplyObjects creates or replaces ResourceClaims, ResourceSlices, DeviceClasses and templates in the
+// kubelet's memory, given as YAML text or as a value that encodes to JSON.
+func (c *Client) ApplyObjects(ctx context.Context, objects any) error {
+	return c.do(ctx, "POST", "/dra/objects", objects, nil)
+}
+
+// DeleteObject deletes an object in the kubelet's memory, such as a ResourceClaim.
+func (c *Client) DeleteObject(ctx context.Context, kind, namespace, name string) error {
+	path := "/dra/objects/" + url.PathEscape(kind) + "/" + url.PathEscape(name)
+	return c.do(ctx, "DELETE", path+"?"+url.Values{"namespace": {namespace}}.Encode(), nil, nil)
+}
+
+// PrepareClaims calls NodePrepareResources of a driver for claims, without a pod.
+func (c *Client) PrepareClaims(ctx context.Context, call DriverCall) (*ClaimResults, error) {
+	var answer ClaimResults
+	return &answer, c.do(ctx, "POST", "/direct-calls/prepare", call, &answer)
+}
+
+// UnprepareClaims calls NodeUnprepareResources of a driver for claims, without a pod.
+func (c *Client) UnprepareClaims(ctx context.Context, call DriverCall) (*ClaimResults, error) {
+	var answer ClaimResults
+	return &answer, c.do(ctx, "POST", "/direct-calls/unprepare", call, &answer)
+}
+
 // Node returns the paths of the kubelet's sockets and files.
 func (c *Client) Node(ctx context.Context) (*Node, error) {
 	var answer Node

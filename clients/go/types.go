@@ -36,7 +36,7 @@ type Allocate struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Allocated: The settings in the container responses to an Allocate call, as many as the plugin sent.
+// Allocated: Response to an Allocate call: settings, one for each container response of the plugin.
 type Allocated struct {
 	Schema     string              `json:"schema"`
 	Containers []ContainerSettings `json:"containers"`
@@ -101,14 +101,17 @@ type CallWait struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// ClaimDevice: A prepared device of a claim.
+// ClaimDevice: An allocated device of a claim.
 type ClaimDevice struct {
 	Driver  string  `json:"driver"`
 	Pool    string  `json:"pool"`
 	Device  string  `json:"device"`
 	ShareID *string `json:"share_id"`
 	// Requests of the claim that the device serves; empty for all.
-	Requests   []string `json:"requests"`
+	Requests []string `json:"requests"`
+	// True if the driver has prepared the device.
+	Prepared bool `json:"prepared"`
+	// The CDI devices that the driver returned for it.
 	CDIDevices []string `json:"cdi_devices"`
 }
 
@@ -121,6 +124,20 @@ type ClaimExplanation struct {
 	State ClaimState `json:"state"`
 	// One line for users: what is missing, and the fix.
 	Text string `json:"text"`
+}
+
+// ClaimResult: A driver's answer to a call for one claim, without a pod.
+type ClaimResult struct {
+	// The driver's error for this claim; empty if it succeeded.
+	Error string `json:"error"`
+	// The prepared devices; empty for NodeUnprepareResources.
+	Devices []ClaimDevice `json:"devices"`
+}
+
+// ClaimResults: The results of a driver's call, by the UID of the claim.
+type ClaimResults struct {
+	Schema string                 `json:"schema"`
+	Claims map[string]ClaimResult `json:"claims"`
 }
 
 // ClaimState: State of a claim: the first thing that is missing before it is prepared.
@@ -304,12 +321,32 @@ type DeviceStatus struct {
 	Container *string `json:"container"`
 }
 
-// DraStatus: The node's registered drivers and prepared claims.
+// DraObjectList: Objects of resource.k8s.io/v1, as in the Kubernetes API.
+type DraObjectList struct {
+	Schema string           `json:"schema"`
+	Items  []map[string]any `json:"items"`
+}
+
+// DraStatus: The registered drivers, the claims of the node, and the ResourceSlices.
 type DraStatus struct {
 	// Sorted by driver, the oldest instance first.
 	Drivers []DriverInstance `json:"drivers"`
 	// Sorted by namespace and name.
-	Claims []HeldClaim `json:"claims"`
+	Claims []ResourceClaimInfo `json:"claims"`
+	// Sorted by driver, pool and name. Those of an API server are not included.
+	Slices []ResourceSliceInfo `json:"slices"`
+	// Sorted by RPC and driver.
+	Skipped []SkippedCalls `json:"skipped"`
+}
+
+// DriverCall: A call to a DRA driver for claims, without a pod.
+type DriverCall struct {
+	// name of the driver, such as gpu.example.com
+	Driver string `json:"driver"`
+	// NAMESPACE/NAME of each ResourceClaim
+	Claims []string `json:"claims"`
+	// socket of an instance; by default the one that the kubelet calls
+	Endpoint *string `json:"endpoint,omitempty"`
 }
 
 // DriverInstance: A registered instance of a DRA driver.
@@ -322,6 +359,12 @@ type DriverInstance struct {
 	// The version of the health service that the kubelet calls; null for none.
 	HealthService *string `json:"health_service"`
 	Connected     bool    `json:"connected"`
+}
+
+// DriverList: Registered instances of DRA drivers, sorted by driver, the oldest instance first.
+type DriverList struct {
+	Schema string           `json:"schema"`
+	Items  []DriverInstance `json:"items"`
 }
 
 // Event: An event of the kubelet. An event of kind events-dropped stands for events that are no longer
@@ -427,20 +470,6 @@ type GetPreferred struct {
 
 // Health: Health of a device (`ResourceHealthStatus` in the Kubernetes API).
 type Health string
-
-// HeldClaim: A ResourceClaim that is prepared for pods of the node.
-type HeldClaim struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
-	// UIDs of these pods.
-	Pods []string `json:"pods"`
-	// True if all drivers have prepared the claim since the kubelet started.
-	Prepared    bool          `json:"prepared"`
-	Unpreparing bool          `json:"unpreparing"`
-	Drivers     []string      `json:"drivers"`
-	Devices     []ClaimDevice `json:"devices"`
-}
 
 // Mark: A moment in the history of a kubelet; waits and searches accept it as `since`.
 type Mark struct {
@@ -611,8 +640,8 @@ type PreStart struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Preferred: The device IDs in the container responses to a GetPreferredAllocation call, as many as the
-// plugin sent and in its order.
+// Preferred: Response to a GetPreferredAllocation call: device IDs in the plugin's order, one list for
+// each container response of the plugin.
 type Preferred struct {
 	Schema     string     `json:"schema"`
 	Containers [][]string `json:"containers"`
@@ -647,6 +676,38 @@ type Resource struct {
 	Allocatable int64 `json:"allocatable"`
 }
 
+// ResourceClaimInfo: A ResourceClaim of the node: its pods, its devices, and what it waits for.
+//
+// The control API, `devicemanager ctl`, the views and the live page all show this description.
+type ResourceClaimInfo struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Empty if it is not known.
+	UID   string     `json:"uid"`
+	State ClaimState `json:"state"`
+	// One line for users: what is missing, and the fix.
+	Text string `json:"text"`
+	// The error of the last attempt to prepare or unprepare it; empty if none failed.
+	Error string `json:"error"`
+	// The UIDs of the node's pods that use the claim, sorted.
+	Pods []string `json:"pods"`
+	// True if it is in the kubelet's state: a pod has it, or had it.
+	Held bool `json:"held"`
+	// True if all drivers have prepared the claim since the kubelet started.
+	Prepared    bool `json:"prepared"`
+	Unpreparing bool `json:"unpreparing"`
+	// The drivers of its devices, sorted.
+	Drivers []string `json:"drivers"`
+	// Its allocated devices; empty if it is not allocated.
+	Devices []ClaimDevice `json:"devices"`
+}
+
+// ResourceClaimList: ResourceClaims of the node, sorted by namespace and name.
+type ResourceClaimList struct {
+	Schema string              `json:"schema"`
+	Items  []ResourceClaimInfo `json:"items"`
+}
+
 // ResourceHealth: The health of one allocated device.
 type ResourceHealth struct {
 	ResourceID string `json:"resource_id"`
@@ -659,6 +720,26 @@ type ResourceHealth struct {
 type ResourceList struct {
 	Schema string     `json:"schema"`
 	Items  []Resource `json:"items"`
+}
+
+// ResourceSliceInfo: A ResourceSlice: some devices of a driver's pool.
+type ResourceSliceInfo struct {
+	Name       string `json:"name"`
+	Driver     string `json:"driver"`
+	Pool       string `json:"pool"`
+	Generation int64  `json:"generation"`
+	// The node of its devices; or `all`, `selector` or `per device`.
+	Nodes string `json:"nodes"`
+	// Names of its devices.
+	Devices []string `json:"devices"`
+	// Names of its counter sets.
+	CounterSets []string `json:"counter_sets"`
+}
+
+// ResourceSliceList: ResourceSlices in the kubelet's memory, sorted by driver, pool and name.
+type ResourceSliceList struct {
+	Schema string              `json:"schema"`
+	Items  []ResourceSliceInfo `json:"items"`
 }
 
 // ResourceStatus: The health of all devices of one resource in a container, sorted by ID.
@@ -717,6 +798,14 @@ type SetFault struct {
 	Spec    *string        `json:"spec,omitempty"`
 	Kind    *string        `json:"kind,omitempty"`
 	Options map[string]any `json:"options,omitempty"`
+}
+
+// SkippedCalls: Calls to a driver that were not made, because its devices do not need them.
+type SkippedCalls struct {
+	Driver string `json:"driver"`
+	RPC    string `json:"rpc"`
+	// Number of claims since the kubelet started.
+	Count int64 `json:"count"`
 }
 
 // Terminated: State of a container that has exited.

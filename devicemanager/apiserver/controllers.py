@@ -123,9 +123,12 @@ class NodeLifecycle:
                 self._set_unknown(server, node)
             else:
                 _set_taint(server, node, not _is_ready(node))
-        for name in set(self._renewed) - names:
+        gone = set(self._renewed) - names
+        for name in gone:
             del self._renewed[name]
         _collect_pods(server, names)
+        if gone:
+            _collect_slices(server, gone)
 
     def _set_unknown(self, server: FakeApiServer, node: Object) -> None:
         if not _is_ready(node):
@@ -163,6 +166,14 @@ def _set_taint(server: FakeApiServer, node: Object, wanted: bool) -> None:
 
     with suppress(StatusError):  # the node was deleted meanwhile
         server.change("nodes", node["metadata"]["name"], tainted)
+
+
+def _collect_slices(server: FakeApiServer, gone: set[str]) -> None:
+    """Delete the ResourceSlices of deleted nodes, as the garbage collector does."""
+    for each in server.all("resourceslices"):
+        if each["spec"].get("nodeName") in gone:
+            with suppress(StatusError):  # another client deleted it
+                server.delete("resourceslices", each["metadata"]["name"])
 
 
 def _collect_pods(server: FakeApiServer, names: set[str]) -> None:

@@ -125,7 +125,7 @@ class RequestHandler:
 
         Raises StatusError for an invalid token, path or body.
         """
-        if self.token is not None and headers.get("Authorization") != f"Bearer {self.token}":
+        if self.token is not None and _bearer_token(headers.get("Authorization")) != self.token:
             raise StatusError(401, "Unauthorized")
         parts = urlsplit(url)
         named = self.registry.kinds.target(parts.path)
@@ -316,6 +316,13 @@ class RequestHandler:
             seconds,
             initial=wants_initial_events(request.query, watch_list=self.watch_list),
         )
+
+
+def _bearer_token(authorization: str | None) -> str | None:
+    """Return the token of a header. The case of the scheme does not matter: Python's client sends
+    ``bearer``."""
+    scheme, _, token = (authorization or "").partition(" ")
+    return token if scheme.lower() == "bearer" else None
 
 
 def _accepts_post(target: Target) -> bool:

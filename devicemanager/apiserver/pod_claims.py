@@ -24,7 +24,7 @@ from devicemanager.claims.dra import (
     with_defaults,
 )
 from devicemanager.claims.dra import pods as dra_pods
-from devicemanager.claims.dra.extended import NO_NAME, ExtendedClaim, extended_claim
+from devicemanager.claims.dra.extended import NO_NAME, ExtendedClaim, extended_claim, served_by_dra
 
 _CLAIMS = "resourceclaims"
 
@@ -63,6 +63,9 @@ class PodClaims:
                 return f'resourceclaim "{name}" not found'
             if not dra_pods.is_reserved_for(claim, pod) and not dra_pods.has_room(claim):
                 return f'resourceclaim "{name}" in use'
+            if dra_pods.is_allocated(claim) and dra_pods.has_binding_failed(claim):
+                self._change(claim, _without_devices, "status")
+                return f'binding of resourceclaim "{name}" failed: it gets other devices'
         return None
 
     def plan(self, pod: Object, node: Object) -> Plan | str:
@@ -79,7 +82,7 @@ class PodClaims:
         if not all(map(dra_pods.is_bindable, allocated)):
             return "waiting for binding conditions of devices"
         wanted = [each for each in claims if not dra_pods.is_allocated(each)]
-        served = served_by_dra(pod, node, self._resources)
+        served = served_by_dra(pod, allocatable(node), self._resources)
         extended = extended_claim(pod, served) if served else None
         if extended is not None:
             wanted.append(extended.claim(pod))
@@ -141,28 +144,14 @@ class PodClaims:
         self._claims[namespace, name] = changed
 
 
-def served_by_dra(pod: Object, node: Object, resources: Mapping[str, str]) -> dict[str, str]:
-    """Return the extended resources of a pod that DRA serves on a node, with their classes.
+def allocatable(node: Object) -> Mapping[str, Any]:
+    """Return the allocatable resources of a Node object."""
+    return (node.get("status") or {}).get("allocatable") or {}
 
-    A resource with allocatable devices of a device plugin is served by the plugin instead.
-    """
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
-    containers = [
-        *(pod["spec"].get("initContainers") or ()),
-        *(pod["spec"].get("containers") or ()),
-    ]
-    wanted = {
-        name
-        for container in containers
-        for kind in ("limits", "requests")
-        for name, amount in ((container.get("resources") or {}).get(kind) or {}).items()
-        if str(amount) != "0"
-    }
-    return {
-        name: class_
-        for name, class_ in resources.items()
-        if name in wanted and str(allocatable.get(name, "0")) == "0"
-    }
+
+def _without_devices(claim: Object) -> Object:
+    """Remove the allocation and the reservations, so that the claim is allocated again."""
+    return {**claim, "status": {}}
 
 
 def _protected(claim: Object) -> Object:

@@ -116,9 +116,10 @@ class _Devices:
         """Return the extended resources of a pod that DRA serves on a node."""
         if not self._resources:
             return {}
-        from devicemanager.apiserver.pod_claims import served_by_dra
+        from devicemanager.apiserver.pod_claims import allocatable
+        from devicemanager.claims.dra.extended import served_by_dra
 
-        return served_by_dra(pod, node, self._resources)
+        return served_by_dra(pod, allocatable(node), self._resources)
 
     def commit(self, plan: Plan) -> bool:
         """Write a plan. Return True if the pod can be bound now. Raises StatusError."""

@@ -1,4 +1,4 @@
-"""``devicemanager check``: run the conformance checks on a device plugin."""
+"""``devicemanager check``: run the conformance checks on a device plugin or a DRA driver."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from devicemanager.cli.options import CommandError, add_format, add_repeated, co
 from devicemanager.cli.output import clean, print_json, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from devicemanager.cli.options import Subparsers
     from devicemanager.conformance import (
         Check,
-        Hardware,
         Limits,
         Profile,
         Report,
@@ -32,11 +31,12 @@ if TYPE_CHECKING:
     from devicemanager.observe.terminal.progress import Work
 
 _DESCRIPTION = """\
-Run a device plugin on mock kubelets and check that it meets the kubelet's requirements:
-registration, restarts, device lists, allocations, and process behaviour (exit, memory,
-descriptors). Put the plugin's command after --. {plugin_dir} in the command is replaced by the
-directory of kubelet.sock. With --client, the command is a PodResources client, such as an exporter,
-and {socket} in it is replaced by the path of the PodResources socket.
+Run a device plugin or a DRA driver on mock kubelets and check that it meets the kubelet's
+requirements: registration, restarts, device lists or ResourceSlices, allocations or claims, and
+process behaviour. Put its command after --. {plugin_dir} in the command is replaced by the
+directory of kubelet.sock. For drivers, {kubeconfig}, {node_name}, {registrar_dir}, {plugins_dir},
+{cdi_dir} and {pod_uid} are replaced. With --client, the command is a PodResources client, such as
+an exporter, and {socket} in it is replaced by the path of the PodResources socket.
 """
 _EVERY_VERSION = "all"
 _PROFILES = ("core", "resilient", "complete")
@@ -48,7 +48,7 @@ def add(subparsers: Subparsers) -> None:
         subparsers,
         "check",
         _run,
-        "run conformance checks on a device plugin",
+        "run conformance checks on a device plugin or DRA driver",
         _DESCRIPTION,
         complete=_complete,
     )
@@ -62,7 +62,12 @@ def _complete(parser: argparse.ArgumentParser) -> None:
     from devicemanager.conformance import FORMS, HOOKS
 
     add = parser.add_argument
-    add("command", nargs="*", metavar="COMMAND", help="the plugin's command, after --")
+    add("command", nargs="*", metavar="COMMAND", help="the command of the program, after --")
+    add(
+        "--driver",
+        action="store_true",
+        help="check a DRA driver (default: what the program registers as)",
+    )
     add(
         "--client",
         action="store_true",
@@ -126,6 +131,7 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         help="run the plugin in a private mount namespace, with the kubelet at /var/lib/kubelet",
     )
     _add_hardware(parser)
+    _add_driver(parser)
     add(
         "--restart",
         choices=("never", "always"),
@@ -164,7 +170,7 @@ _DIRECTORIES = {
     "sys": "/sys",
     "cdi": "/etc/cdi and /var/run/cdi",
 }
-"""What the directory of an option replaces, by the option's name."""
+"""Directory that an option replaces, by option name."""
 
 
 def _add_hardware(parser: argparse.ArgumentParser) -> None:
@@ -179,12 +185,25 @@ def _add_hardware(parser: argparse.ArgumentParser) -> None:
         add_directory(group, f"--{name}", f"directory to mount for the plugin at {replaced}")
 
 
-def _hardware(args: argparse.Namespace) -> Hardware:
-    from devicemanager.conformance import Hardware
-    from devicemanager.kubelet.host.numa import read_numa
-
-    numa = None if args.numa is None else read_numa(args.numa).topology
-    return Hardware(numa=numa, dev=args.dev, sys=args.sys, cdi=args.cdi)
+def _add_driver(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("DRA drivers")
+    group.add_argument(
+        "--private-root",
+        action="store_true",
+        help="run the driver in a private mount namespace, with the kubelet at /var/lib/kubelet, "
+        "its own /etc/cdi and /var/run/cdi, and the files and variables of a pod for the API "
+        "server",
+    )
+    group.add_argument(
+        "--previous",
+        metavar="COMMAND",
+        help="command of an earlier version, as one argument, to check an upgrade and a downgrade",
+    )
+    group.add_argument(
+        "--reboot",
+        action="store_true",
+        help="also simulate a reboot: the driver sees another boot ID",
+    )
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -206,17 +225,15 @@ def _report(text: str) -> tuple[str, str]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from devicemanager.conformance import (
-        Limits,
-        PluginUnderTest,
-        Profile,
-        Waivers,
-        all_checks,
-        run,
-        select,
-        write,
+    from devicemanager.cli.check_subject import (
+        chosen_checks,
+        known_ids,
+        program_of,
+        report_unused_hooks,
     )
+    from devicemanager.conformance import Profile, Waivers, run, write
     from devicemanager.conformance.reports import check_place
+    from devicemanager.conformance.suite import PLUGINS
 
     if args.client:
         from devicemanager.cli.check_client import run_client
@@ -224,8 +241,8 @@ def _run(args: argparse.Namespace) -> int:
         return run_client(args)
     if args.metrics is not None:
         raise CommandError("--metrics needs --client")
-    # Checked first, because --list needs no plugin.
-    chosen = select(args.only, args.skip)
+    # Checked first, because --list needs no program.
+    chosen = chosen_checks(args)
     if args.list:
         return list_checks(args, chosen)
     if not args.command:
@@ -233,26 +250,27 @@ def _run(args: argparse.Namespace) -> int:
     # Checked before the conformance checks run, which takes minutes.
     for form, path in args.report:
         check_place(form, Path(path))
+    if args.kubelet_version == _EVERY_VERSION:
+        _check_options_of_one_version(args)
     if args.write_tests is not None and not Path(args.write_tests).is_dir():
         raise CommandError(f"--write-tests: {args.write_tests} is not a directory")
-    plugin = PluginUnderTest(
-        command=args.command,
-        env=dict(args.env),
-        at_node_paths=args.at_node_paths,
-        hardware=_hardware(args),
-        restart=args.restart,
-        hooks=dict(args.hook),
-        resources=tuple(args.resource),
-    )
-    # Also read before the conformance checks run, so that mistakes are reported immediately.
+    # Also read before anything runs, so that mistakes are reported immediately.
     waivers = None
     if args.waivers is not None:
-        waivers = Waivers.read(Path(args.waivers), [each.id for each in all_checks()])
-    _report_unused_hooks(plugin.hooks, chosen)
-    # --limit overrides --thorough in any order.
-    limits = (Limits.thorough() if args.thorough else Limits()).overridden(args.limit)
-    options = {"limits": limits, "seed": args.seed, "jobs": args.jobs, "waivers": waivers}
-    start = partial(run, plugin, chosen, **options)
+        waivers = Waivers.read(Path(args.waivers), known_ids())
+    program, limits, suite = program_of(args)
+    if args.write_tests is not None and suite is not PLUGINS:
+        raise CommandError("--write-tests writes tests of device plugins, and this is a DRA driver")
+    chosen = chosen_checks(args, suite)
+    report_unused_hooks(program, suite, chosen)
+    options = {
+        "limits": limits,
+        "seed": args.seed,
+        "jobs": args.jobs,
+        "waivers": waivers,
+        "suite": suite,
+    }
+    start = partial(run, program, chosen, **options)
     profile = Profile(args.profile)
     if args.kubelet_version == _EVERY_VERSION:
         return _on_every_version(args, start, chosen, profile)
@@ -283,21 +301,6 @@ def _write_tests(report: Report, limits: Limits, directory: Path, language: str)
     write_new(str(path), tests.text.encode())
     text = f"check: {path}: tests of {', '.join(tests.ids)}"
     print(clean(text), file=sys.stderr)
-
-
-def _report_unused_hooks(hooks: Iterable[str], chosen: Sequence[Check]) -> None:
-    """Print a warning for each hook that none of the checks uses."""
-    from devicemanager.conformance import all_checks
-    from devicemanager.conformance.plugin_under_test import HOOKS_OF_STARTS
-
-    for hook in hooks:
-        if hook in HOOKS_OF_STARTS or any(each.may_use(hook) for each in chosen):
-            continue
-        users = ", ".join(each.id for each in all_checks() if each.may_use(hook))
-        print(
-            f"check: warning: no selected check uses the hook {hook}; these do: {users}",
-            file=sys.stderr,
-        )
 
 
 def _report_of(
@@ -333,6 +336,15 @@ def _report_of(
     return report_or_end(result)
 
 
+def _check_options_of_one_version(args: argparse.Namespace) -> None:
+    for name in ("report", "write_tests"):
+        if getattr(args, name):
+            option = f"--{name.replace('_', '-')}"
+            raise CommandError(
+                f"{option} cannot be used with --kubelet-version all: use one version"
+            )
+
+
 def _on_every_version(
     args: argparse.Namespace,
     start: Callable[..., Report],
@@ -343,12 +355,6 @@ def _on_every_version(
     status."""
     from devicemanager.core.versions.version import ANCHORS
 
-    for name in ("report", "write_tests"):
-        if getattr(args, name):
-            option = f"--{name.replace('_', '-')}"
-            raise CommandError(
-                f"{option} cannot be used with --kubelet-version all: use one version"
-            )
     reports = []
     for version in ANCHORS:
         args.kubelet_version = version
@@ -383,7 +389,9 @@ def _command_of(args: argparse.Namespace, check: Check, version: str) -> str:
     for name in ("numa", *_DIRECTORIES):
         value = getattr(args, name)
         words += [] if value is None else [f"--{name}", value]
-    words += ["--at-node-paths"] if args.at_node_paths else []
+    for name in ("at_node_paths", "private_root", "reboot"):
+        words += [f"--{name.replace('_', '-')}"] if getattr(args, name) else []
+    words += ["--previous", args.previous] if args.previous is not None else []
     words += ["--restart", args.restart] if args.restart != "never" else []
     words += ["--thorough"] if args.thorough else []
     return shlex.join([*words, "--", *args.command])

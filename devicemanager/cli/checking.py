@@ -1,14 +1,15 @@
-"""What the checks of plugins and of clients share: the list, the lines, and the end by a signal."""
+"""Parts that the checks of plugins and of clients share: the list, the lines, and the end by a
+signal."""
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, TypeVar
 
 from devicemanager.cli.output import clean, print_json
 
 if TYPE_CHECKING:
     import argparse
-    import signal
     from collections.abc import Callable, Sequence
 
     from devicemanager.conformance import Check, Verdict
@@ -51,7 +52,7 @@ _STYLES = {
 def report_or_end(result: T | signal.Signals) -> T:
     """Return the report of ``run_until_signal``. If it is a signal, end this process with it, so
     that a shell or a script notices it."""
-    if isinstance(result, int):
+    if isinstance(result, signal.Signals):
         from devicemanager.plugin.processes.supervisor import end_as
 
         end_as(result)

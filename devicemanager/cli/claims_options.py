@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from devicemanager.claims.simulated import SimulatedHardware
     from devicemanager.claims.v1alpha1 import objects as v1alpha1
     from devicemanager.cli.offline_claims import OfflineClaims
+    from devicemanager.cli.offline_dra import OfflineDra
 
 PATHS = (
     "a file with pools, classes, claims and configs, or a directory of such files; - for "
@@ -26,8 +27,15 @@ _MAX_CARDS = 1000
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add ``--claims``, ``--simulate-pools``, ``--state`` and ``--node``."""
-    group = parser.add_argument_group("structured claims")
-    add_repeated(group, "--claims", "PATH", f"{PATHS}", type=file_name, dest="claims_paths")
+    group = parser.add_argument_group("claims")
+    add_repeated(
+        group,
+        "--claims",
+        "PATH",
+        f"{PATHS}; or with ResourceSlices, DeviceClasses and ResourceClaims of DRA",
+        type=file_name,
+        dest="claims_paths",
+    )
     add_simulated(group)
     add_file(group, "--state", "device_claims_state of a kubelet, with its allocated claims")
     group.add_argument(
@@ -88,6 +96,22 @@ def load(args: argparse.Namespace) -> OfflineClaims:
         more = "1 more error" if len(others) == 1 else f"{len(others)} more errors"
         text = f"{first}; and {more}: `devicemanager claims validate` lists them"
         raise CommandError(text) from error
+
+
+def load_of_pods(args: argparse.Namespace, manifests: Sequence[str]) -> OfflineClaims | OfflineDra:
+    """Return the claims that the options name: those of DRA, or structured claims.
+
+    Raises CommandError and ClaimsError.
+    """
+    from devicemanager.cli.offline_dra import OfflineDra, has_dra_objects
+
+    if args.claims_paths and has_dra_objects(args.claims_paths):
+        for name in ("state", "simulate_pools"):
+            if getattr(args, name) is not None:
+                flag = name.replace("_", "-")
+                raise CommandError(f"--{flag} is for structured claims, not for resource.k8s.io")
+        return OfflineDra.load(args.claims_paths, manifests, args.node)
+    return load(args)
 
 
 def read_objects(paths: Sequence[str], hardware: SimulatedHardware | None) -> list[v1alpha1.Object]:

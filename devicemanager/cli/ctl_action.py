@@ -79,6 +79,8 @@ class Action:
     """Seconds to wait for the response, in addition to the client's timeout."""
     more: Sequence[Argument] = ()
     """Additional arguments."""
+    files: str = ""
+    """What its files contain; by default the kind of text of the operation's body."""
     run: Run | None = None
     """Function to call instead of sending the request and printing the result."""
 
@@ -169,6 +171,9 @@ _PATH: Final = {
     "uid": ("pod", POD_HELP),
     "container": ("container", "name of the container"),
     "node": ("node", "name of the node"),
+    "namespace": ("namespace", "namespace of the object"),
+    "name": ("name", "name of the object"),
+    "kind": ("kind", "ResourceClaim, ResourceSlice, DeviceClass or ResourceClaimTemplate"),
 }
 """The command-line argument for each parameter of a path, and its help text."""
 _SHORT: Final = {"follow": ("-f",)}
@@ -184,7 +189,7 @@ def _add_arguments(parser: CommandParser, action: Action, operation: Operation[A
         parser.add_argument(dest, metavar=name.upper(), help=help_, **more)
     # Manifests and claims are read from files. All other bodies are set by options.
     if isinstance(operation.body, Text):
-        help_ = f"{operation.body.value}; - is standard input"
+        help_ = f"{action.files or operation.body.value}; - is standard input"
         add_file(parser, "files", help_, nargs="+")
     # Fields are added after the path's names, so that positional arguments have the usual order:
     # node, resource, devices.

@@ -24,7 +24,17 @@ from devicemanager.cli.ctl_action import (
     seconds,
 )
 from devicemanager.cli.ctl_client import connected, content, pods_named, print_line, show
-from devicemanager.cli.ctl_lists import FAULTS, devices, plugins, pods, print_items, resources
+from devicemanager.cli.ctl_lists import (
+    FAULTS,
+    claims,
+    devices,
+    drivers,
+    plugins,
+    pods,
+    print_items,
+    resources,
+    slices,
+)
 from devicemanager.cli.files import check_one_standard_input
 from devicemanager.cli.options import CommandError, CommandParser
 from devicemanager.cli.output import clean, lines_of
@@ -35,6 +45,7 @@ from devicemanager.control.shapes import Admission, CallWait
 from devicemanager.core.errors import RequestError
 from devicemanager.events.calls.matching import Mark
 from devicemanager.faults.fault import Fault
+from devicemanager.objects.manifests.errors import ManifestError
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
@@ -53,6 +64,9 @@ class _KubeletActions(Actions):
 _WATCH: Final = argument(
     "-w", "--watch", action="store_true", help="continue with changes until Ctrl-C"
 )
+
+_NOT_PREPARED = "prepare "
+"""Beginning of the error of a pod whose ResourceClaims could not be prepared."""
 
 
 def add(subparsers: Subparsers) -> None:
@@ -113,6 +127,12 @@ def add(subparsers: Subparsers) -> None:
         Action("devices", "listDevices", formats=LIST, more=[_WATCH], run=devices),
         Action("resources", "listResources", formats=LIST, more=[_WATCH], run=resources),
         Action("plugins", "listPlugins", formats=LIST, more=[_WATCH], run=plugins),
+        Action("drivers", "listDrivers", formats=LIST, more=[_WATCH], run=drivers),
+        Action("claims", "listResourceClaims", formats=LIST, more=[_WATCH], run=claims),
+        Action("claim", "getResourceClaim", formats=ONE),
+        Action("slices", "listResourceSlices", formats=LIST, more=[_WATCH], run=slices),
+        Action("objects", "listDraObjects", formats=ONE),
+        Action("delete-object", "deleteDraObject", done="{kind} {name} deleted"),
         Action("node", "getNode", formats=ONE),
         Action("checkpoint", "getCheckpoint", formats=ONE),
         Action("start", "startKubelet", done="kubelet started"),
@@ -120,7 +140,13 @@ def add(subparsers: Subparsers) -> None:
         Action("restart", "restartKubelet", done="kubelet restarted"),
         Action("reboot", "rebootNode", done="node rebooted"),
         Action("sources-ready", "setSourcesReady", done="all pods are known"),
-        Action("apply", "createClaims", run=_apply),
+        Action(
+            "apply",
+            "createClaims",
+            help="create or replace objects of DRA, and objects of structured claims",
+            files="objects of resource.k8s.io or devmgmtproto.k8s.io, as JSON or YAML",
+            run=_apply,
+        ),
         Action("events", "getEvents", formats=LINES),
         Action(
             "calls",
@@ -254,6 +280,10 @@ def _print_admission(answer: Admission) -> None:
         print(clean(f"  {container}: {'; '.join(parts) or 'no devices'}"))
         if given.start_error:
             print(clean(f"  {container} did not start: {given.start_error}"))
+    errors = [given.start_error or "" for given in answer.containers.values()]
+    if any(each.startswith(_NOT_PREPARED) for each in errors):
+        pod = answer.pod.title
+        print(clean(f"  run `devicemanager dra explain {pod}` to see what its claims wait for"))
 
 
 def _delete(client: MockKubeletClient, args: argparse.Namespace) -> int:
@@ -298,11 +328,13 @@ def _exit_codes(given: list[str]) -> int | dict[str, int]:
 
 def _apply(client: MockKubeletClient, args: argparse.Namespace) -> int:
     check_one_standard_input(args.files)
-    # createClaims accepts pools, classes and claims, so one operation is enough.
     for file in args.files:
+        text = content(file)
+        # createClaims accepts pools, classes and claims, so one operation is enough for them.
+        operation = "applyDraObjects" if b"resource.k8s.io/" in text else "createClaims"
         try:
-            client.ask("createClaims", body=content(file))
-        except ClaimsError as error:
+            client.ask(operation, body=text)
+        except (ClaimsError, ManifestError) as error:
             raise CommandError(f"{file}: {error}") from error
         print(clean(f"{file} applied"))
     return 0

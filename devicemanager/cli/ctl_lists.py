@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -16,6 +17,7 @@ from devicemanager.control.errors import ServerGone
 
 if TYPE_CHECKING:
     from devicemanager.control.client import MockKubeletClient
+    from devicemanager.core.dra.report import ResourceClaimInfo
     from devicemanager.kubelet.pods.pod_info import PodInfo
 
 Column = tuple[str, Callable[[Any], object]]
@@ -108,6 +110,29 @@ _PLUGINS: Final = Listing(
         ("PREFERRED", lambda plugin: plugin.get_preferred_allocation_available),
     ],
 )
+_DRIVERS: Final = Listing(
+    lambda driver: f"{driver.driver}/{Path(driver.endpoint).name}",
+    [
+        ("DRIVER", lambda driver: driver.driver),
+        ("INSTANCE", lambda driver: Path(driver.endpoint).name),
+        ("SERVICE", lambda driver: driver.service),
+        ("HEALTH", lambda driver: driver.health_service),
+        ("CONNECTED", lambda driver: driver.connected),
+    ],
+    [("ENDPOINT", lambda driver: driver.endpoint)],
+)
+_SLICES: Final = Listing(
+    lambda found: found.name,
+    [
+        ("NAME", lambda found: found.name),
+        ("DRIVER", lambda found: found.driver),
+        ("POOL", lambda found: found.pool),
+        ("GENERATION", lambda found: found.generation),
+        ("NODES", lambda found: found.nodes),
+        ("DEVICES", lambda found: len(found.devices)),
+    ],
+    [("DEVICE NAMES", lambda found: ids_text(found.devices))],
+)
 FAULTS: Final = Listing(
     lambda fault: f"fault/{fault.id}",
     [
@@ -139,10 +164,7 @@ def devices(client: MockKubeletClient, args: argparse.Namespace) -> int:
     names: dict[str, str] = {}
 
     def holder(uid: str | None) -> str | None:
-        # One request returns the names of all pods; another is needed for a newer pod.
-        if uid is not None and uid not in names:
-            names.update((pod.uid, pod.title) for pod in client.pods().values())
-        return None if uid is None else names.get(uid, uid)
+        return None if uid is None else _title(client, names, uid)
 
     listing = Listing(
         lambda device: f"{device.resource}/{device.id}",
@@ -158,6 +180,45 @@ def devices(client: MockKubeletClient, args: argparse.Namespace) -> int:
     )
     query = {"resource": args.resource}
     return _show(client, args, listing, lambda: client.ask("listDevices", query=query))
+
+
+def _title(client: MockKubeletClient, names: dict[str, str], uid: str) -> str:
+    """Return the title of a pod. ``names`` has the known titles by UID."""
+    # One request returns the names of all pods; another is needed for a newer pod.
+    if uid not in names:
+        names.update((pod.uid, pod.title) for pod in client.pods().values())
+    return names.get(uid, uid)
+
+
+def claims(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """List ResourceClaims, with the names of the pods that use them."""
+    names: dict[str, str] = {}
+
+    def users(claim: ResourceClaimInfo) -> str:
+        return ",".join(_title(client, names, uid) for uid in claim.pods)
+
+    listing = Listing(
+        lambda claim: claim.title,
+        [
+            ("NAMESPACE", lambda claim: claim.namespace),
+            ("NAME", lambda claim: claim.name),
+            ("STATE", lambda claim: claim.state.value),
+            ("PODS", users),
+            ("DEVICES", lambda claim: ids_text([f"{d.pool}/{d.device}" for d in claim.devices])),
+        ],
+        [("UID", lambda claim: claim.uid), ("TEXT", lambda claim: claim.error or claim.text)],
+    )
+    return _show(client, args, listing, lambda: client.ask("listResourceClaims"))
+
+
+def drivers(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """List the registered instances of DRA drivers."""
+    return _show(client, args, _DRIVERS, lambda: client.ask("listDrivers"))
+
+
+def slices(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    """List the ResourceSlices in the kubelet's memory."""
+    return _show(client, args, _SLICES, lambda: client.ask("listResourceSlices"))
 
 
 def resources(client: MockKubeletClient, args: argparse.Namespace) -> int:

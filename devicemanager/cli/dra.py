@@ -10,7 +10,7 @@ from devicemanager.cli.options import CommandParser
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
 
-_ACTIONS = ("explain", "state", "allocate", "validate", "slices", "pools", "claims")
+_ACTIONS = ("explain", "state", "prepare", "allocate", "validate", "slices", "pools", "claims")
 """The actions, in the order of ``--help``. Each one is a module ``dra_NAME``."""
 
 
@@ -20,7 +20,7 @@ def add(subparsers: Subparsers) -> None:
         "dra",
         help="work with Dynamic Resource Allocation (DRA)",
         description="Work with the DRA drivers of a mock kubelet, and with ResourceSlices, "
-        "ResourceClaims and DeviceClasses in files or on an API server.",
+        "ResourceClaims and DeviceClasses in files, on an API server or in a mock kubelet.",
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
     for name in _ACTIONS:

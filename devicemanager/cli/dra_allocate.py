@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from devicemanager.cli.files import add_file
+from devicemanager.cli import dra_files
 from devicemanager.cli.options import CommandError, add_format, add_repeated, command
 from devicemanager.cli.output import clean, print_documents, print_json, print_table
 
@@ -29,18 +29,12 @@ def add(actions: Subparsers) -> None:
         description="Allocate claims together on one node, as the scheduler does for the claims "
         "of one pod. Claims with an allocation in their status keep their devices. The exit "
         "status is 0 if the claims fit, 1 if they do not fit, and 3 if the search has reached its "
-        "limit of steps without a result.",
+        "step limit without a result.",
     )
-    add_file(
-        parser,
-        "files",
-        "file or directory with ResourceSlices, DeviceClasses, ResourceClaims, "
-        "ResourceClaimTemplates and Nodes; - for standard input",
-        nargs="+",
-    )
+    dra_files.add_source(parser)
     add_repeated(parser, "--claim", "CLAIM", "allocate only this claim: NAME or NAMESPACE/NAME")
     parser.add_argument(
-        "--node", metavar="NAME", help="name of the node (default: the only node in the files)"
+        "--node", metavar="NAME", help="name of the node (default: the only node of the objects)"
     )
     parser.add_argument(
         "--kubelet-version",
@@ -58,7 +52,7 @@ def _allocate(args: argparse.Namespace) -> int:
     from devicemanager.claims.errors import TryAgain
     from devicemanager.cli.dra_objects import DraObjects
 
-    objects = DraObjects.read(args.files)
+    objects = DraObjects.load(args)
     node = objects.node(args.node)
     claims = _wanted(objects, args.claim)
     try:
@@ -96,17 +90,19 @@ def _wanted(objects: DraObjects, names: Sequence[str]) -> list[Object]:
     """Return the named claims, or all claims that are not allocated."""
     if not names:
         found = [
-            each for each in objects.claims if not (each.get("status") or {}).get("allocation")
+            each
+            for each in objects.candidates()
+            if not (each.get("status") or {}).get("allocation")
         ]
         if not found:
-            raise CommandError("no ResourceClaim to allocate: add one to the files")
+            raise CommandError("no ResourceClaim to allocate: add one")
         return found
-    known = {_name(each): each for each in objects.claims}
+    known = {_name(each): each for each in objects.candidates()}
     found = []
     for name in names:
         full = name if "/" in name else f"default/{name}"
         if full not in known:
-            raise CommandError(f"no ResourceClaim {full} in the files")
+            raise CommandError(f"no ResourceClaim {full} among the objects")
         if (known[full].get("status") or {}).get("allocation"):
             raise CommandError(f"ResourceClaim {full} is already allocated: remove its status")
         found.append(known[full])

@@ -6,52 +6,79 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.options import add_format, command, needs_extra
-from devicemanager.cli.output import clean
+from devicemanager.cli import dra_files
+from devicemanager.cli.options import CommandError, add_format, command, needs_extra
+from devicemanager.cli.output import clean, print_json
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from devicemanager.core.dra.report import ClaimsExplanation
 
 _DESCRIPTION = """\
-Show what each ResourceClaim of a pod waits for, the error of the last attempt, and when the kubelet
-tries again. The kubelet is a mock kubelet that was started with `devicemanager run --control`. The
-exit status is 1 if the pod waits for something, else 0.
+On a mock kubelet that was started with `devicemanager run --control`: show what each ResourceClaim
+of a pod waits for, the error of the last attempt, and when the kubelet tries again. With files or
+--kubeconfig: show the devices that the scheduler would allocate on a node, or the request, selector
+and devices for which the claims do not fit. The exit status is 1 if the pod waits for something,
+else 0.
 """
 
 
 def add(actions: Subparsers) -> None:
     """Add ``devicemanager dra explain``."""
-    command(
+    parser = command(
         actions,
         "explain",
         _run,
         "show why a pod with ResourceClaims is Pending or cannot end",
         _DESCRIPTION,
-        _complete,
     )
-
-
-def _complete(parser: argparse.ArgumentParser) -> None:
-    # Imported here, because the modules of the control API are slow to import.
-    with needs_extra("dra explain", "control"):
-        from devicemanager.cli.ctl_action import POD_HELP, add_where
-
-    parser.add_argument("pod", metavar="POD", help=POD_HELP)
+    parser.add_argument("pod", metavar="POD", help="a pod: its name, NAMESPACE/NAME, or UID")
+    dra_files.add_source(parser)
+    parser.add_argument(
+        "--node",
+        metavar="NAME",
+        help="name of the node (default: that of the pod, or the only one)",
+    )
     add_format(parser, "text", "json")
-    add_where(parser, None)
 
 
 def _run(args: argparse.Namespace) -> int:
-    from devicemanager.cli.ctl_client import connected, pods_named
+    if args.paths or args.kubeconfig:
+        return _run_offline(args)
+    if not dra_files.is_mock(args):
+        raise CommandError(
+            "nothing to read: give files, --kubeconfig, or --control DIR with the --root of "
+            f"`devicemanager run`, or set {dra_files.CONTROL}"
+        )
+    return _run_on_kubelet(args)
+
+
+def _run_offline(args: argparse.Namespace) -> int:
+    from devicemanager.cli.dra_objects import DraObjects
+    from devicemanager.cli.dra_pods import explain_pod
+
+    objects = DraObjects.load(args)
+    if not args.paths:
+        objects.pods += dra_files.pods_of_server(args.kubeconfig)
+    pod = objects.pod(args.pod)
+    found = explain_pod(objects, pod, objects.node(args.node or pod["spec"].get("nodeName")))
+    if args.output == "json":
+        print_json("dra-explain", found.as_dict())
+    else:
+        for line in found.text().splitlines():
+            print(clean(line))
+    return int(not found.fits)
+
+
+def _run_on_kubelet(args: argparse.Namespace) -> int:
+    with needs_extra("dra explain", "control"):
+        from devicemanager.cli.ctl_client import connected, pods_named
 
     with connected(args) as kubelet:
         [pod] = pods_named(kubelet, [args.pod])
         found = kubelet.explain_claims(pod.uid)
     if args.output == "json":
         import attrs
-
-        from devicemanager.cli.output import print_json
 
         print_json("pod-claims", attrs.asdict(found))
     else:

@@ -1,24 +1,29 @@
-"""Objects of resource.k8s.io for ``devicemanager dra``: from files, or from an API server."""
+"""Objects of resource.k8s.io for ``devicemanager dra``: from files, an API server or a kubelet."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli.files import STANDARD_INPUT, add_file, check_one_standard_input, read_file
-from devicemanager.cli.options import CommandError
+from devicemanager.cli.options import CommandError, needs_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Object = dict[str, Any]
 
+CONTROL = "DEVICEMANAGER_CONTROL"
+"""Environment variable that selects a mock kubelet."""
 _MAX_FILE = 64 << 20
 """Largest file in bytes: a node with 10,000 devices has slices of some megabytes."""
 _MAX_VALUES = 5_000_000
 _SUFFIXES = (".yaml", ".yml", ".json")
+SERVED = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
+"""Resource types of which a mock kubelet has objects in memory."""
 _GROUP = "/apis/resource.k8s.io"
 _VERSIONS = ("v1", "v1beta2", "v1beta1")
 
@@ -29,11 +34,23 @@ def add_source(parser: argparse.ArgumentParser) -> None:
         parser,
         "paths",
         "file or directory with objects in YAML or JSON; - is standard input. Without it, the "
-        "objects are read from an API server",
+        "objects are those of a mock kubelet or of an API server",
         nargs="*",
         metavar="PATH",
     )
+    add_served(parser)
+
+
+def add_served(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select an API server or a mock kubelet."""
     add_file(parser, "--kubeconfig", "kubeconfig of the API server (default: as kubectl)")
+    parser.add_argument(
+        "--control",
+        metavar="WHERE",
+        help="read from a mock kubelet: the --root of `run`, its control socket, or "
+        f"http://HOST:PORT (default: ${CONTROL}, unless --kubeconfig is given)",
+    )
+    add_file(parser, "--token-file", "control.token in that root, for http")
 
 
 def objects(args: argparse.Namespace, plural: str) -> list[Object]:
@@ -41,11 +58,46 @@ def objects(args: argparse.Namespace, plural: str) -> list[Object]:
 
     Raises CommandError for a file, and ClusterError or ApiError for an API server.
     """
-    if not args.paths:
-        return _from_server(args.kubeconfig, plural)
-    if args.kubeconfig:
-        raise CommandError("--kubeconfig and files exclude each other: give one of them")
-    return _from_files(args.paths, plural)
+    if has_files(args):
+        return _from_files(args.paths, plural)
+    return [value for _, value in served_objects(args, [plural])]
+
+
+def has_files(args: argparse.Namespace) -> bool:
+    """True if the objects are those of files. Raises CommandError if there are other sources."""
+    for name in ("kubeconfig", "control"):
+        if args.paths and getattr(args, name):
+            raise CommandError(f"--{name} and files exclude each other: give one of them")
+    return bool(args.paths)
+
+
+def is_mock(args: argparse.Namespace) -> bool:
+    """True if the objects are those of a mock kubelet."""
+    if args.control and args.kubeconfig:
+        raise CommandError("--control and --kubeconfig exclude each other: give one of them")
+    return bool(args.control or (CONTROL in os.environ and not args.kubeconfig))
+
+
+def served_objects(
+    args: argparse.Namespace, plurals: Sequence[str]
+) -> Iterator[tuple[str, Object]]:
+    """Yield the objects of resource types, with the name of what has them.
+
+    They are those of the mock kubelet or of the API server that the arguments select.
+    """
+    if not is_mock(args):
+        for plural in plurals:
+            for value in _from_server(args.kubeconfig, plural):
+                yield "the API server", value
+        return
+    with needs_extra("dra", "control"):
+        from devicemanager.apiserver.kinds import KINDS
+        from devicemanager.cli.ctl_client import connected
+
+    with connected(args) as kubelet:
+        for plural in plurals:
+            for value in kubelet.resource_claims.objects(KINDS[plural].name):
+                yield "the kubelet", value
 
 
 def read_objects(paths: Sequence[str]) -> list[Object]:
@@ -98,17 +150,39 @@ def _from_files(paths: Sequence[str], plural: str) -> list[Object]:
     from devicemanager.apiserver.kinds import KINDS, Kinds
 
     wanted, kinds = KINDS[plural], Kinds()
-    found = []
+    found, others = [], set()
     for each in read_objects(paths):
         version = str(each.get("apiVersion", ""))
         if each.get("kind") == wanted.name and version in kinds.versions(wanted):
             found.append(to_stored(wanted, version, each))
+        else:
+            others.add(f"{each.get('kind')} of {version or 'no apiVersion'}")
+    if others and not found:
+        names = ", ".join(sorted(others))
+        raise CommandError(f"no {wanted.name} of resource.k8s.io in the files, only {names}")
     return found
 
 
 def _from_server(kubeconfig: str | None, plural: str) -> list[Object]:
     from devicemanager.apiserver.conversion import to_stored
     from devicemanager.apiserver.kinds import KINDS
+
+    kind = KINDS[plural]
+    for version in _VERSIONS:
+        found = _listed(kubeconfig, f"{_GROUP}/{version}/{plural}")
+        if found is not None:
+            head = {"apiVersion": f"resource.k8s.io/{version}", "kind": kind.name}
+            return [to_stored(kind, head["apiVersion"], {**head, **each}) for each in found]
+    raise CommandError("the API server has no resource.k8s.io: it needs Kubernetes 1.32 or later")
+
+
+def pods_of_server(kubeconfig: str | None) -> list[Object]:
+    """Return all pods of an API server."""
+    return _listed(kubeconfig, "/api/v1/pods") or []
+
+
+def _listed(kubeconfig: str | None, path: str) -> list[Object] | None:
+    """Return all objects of a path of an API server; None if the server does not have the path."""
     from devicemanager.client.api import ApiClient
     from devicemanager.client.credentials import load
     from devicemanager.client.errors import NotFound
@@ -116,14 +190,8 @@ def _from_server(kubeconfig: str | None, plural: str) -> list[Object]:
 
     client = ApiClient(load(None if kubeconfig is None else Path(kubeconfig)))
     try:
-        for version in _VERSIONS:
-            try:
-                listed = list(pages(client, f"{_GROUP}/{version}/{plural}"))
-            except NotFound:
-                continue
-            kind = KINDS[plural]
-            api_version = f"resource.k8s.io/{version}"
-            return [to_stored(kind, api_version, each) for page in listed for each in page["items"]]
+        return [dict(each) for page in pages(client, path) for each in page["items"]]
+    except NotFound:
+        return None
     finally:
         client.close()
-    raise CommandError("the API server has no resource.k8s.io: it needs Kubernetes 1.32 or later")

@@ -1,12 +1,13 @@
-"""Objects of resource.k8s.io, and nodes, read from files."""
+"""Objects of resource.k8s.io, nodes and pods: from files, an API server or a mock kubelet."""
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 import attrs
 
-from devicemanager.cli.dra_files import located_objects
+from devicemanager.cli.dra_files import SERVED, has_files, located_objects, served_objects
 from devicemanager.cli.options import CommandError
 
 if TYPE_CHECKING:
@@ -15,18 +16,32 @@ if TYPE_CHECKING:
     from devicemanager.claims.dra import Node
     from devicemanager.cli.dra_files import Object
 
-_KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "Node")
+_KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "Node", "Pod")
 
 
 @attrs.define
 class DraObjects:
-    """Objects of files, at resource.k8s.io/v1 and with defaults."""
+    """Objects at resource.k8s.io/v1 and with defaults."""
 
     slices: list[Object] = attrs.field(factory=list)
     classes: list[Object] = attrs.field(factory=list)
     claims: list[Object] = attrs.field(factory=list)
-    """ResourceClaims, and a claim for each ResourceClaimTemplate with the template's name."""
+    templates: list[Object] = attrs.field(factory=list)
     nodes: list[Object] = attrs.field(factory=list)
+    pods: list[Object] = attrs.field(factory=list)
+
+    @classmethod
+    def load(cls, args: argparse.Namespace) -> DraObjects:
+        """Read the objects from the files that the arguments name, or from what they select.
+
+        Raises CommandError, and ClusterError or ApiError for an API server.
+        """
+        if has_files(args):
+            return cls.read(args.paths)
+        found = cls()
+        for where, value in served_objects(args, SERVED):
+            found._add(where, value)
+        return found
 
     @classmethod
     def read(cls, paths: Sequence[str]) -> DraObjects:
@@ -54,16 +69,28 @@ class DraObjects:
         elif kind == "Node":
             self.nodes.append(value)
         elif kind == "ResourceClaim":
-            metadata = {"namespace": "default", **value["metadata"]}
-            self.claims.append(with_defaults({**value, "metadata": metadata}))
+            self.claims.append(with_defaults(_in_namespace(value)))
         elif kind == "ResourceClaimTemplate":
-            metadata = {"namespace": "default", **value["metadata"]}
-            claim = {"apiVersion": value["apiVersion"], "kind": "ResourceClaim"}
-            spec = (value.get("spec") or {}).get("spec") or {}
-            self.claims.append(with_defaults({**claim, "metadata": metadata, "spec": spec}))
+            self.templates.append(_in_namespace(value))
+        elif kind == "Pod":
+            self.pods.append(_in_namespace(value))
+
+    def candidates(self) -> list[Object]:
+        """Return all claims, and a claim for each template, with the template's name."""
+        return [*self.claims, *map(_claim_of, self.templates)]
+
+    def pod(self, name: str) -> Object:
+        """Return a pod by name, namespace/name or UID. Raises CommandError for an unknown pod."""
+        for pod in self.pods:
+            metadata = pod["metadata"]
+            title = f"{metadata['namespace']}/{metadata['name']}"
+            if name in (metadata["name"], title, metadata.get("uid")):
+                return pod
+        known = ", ".join(each["metadata"]["name"] for each in self.pods) or "none"
+        raise CommandError(f"unknown pod {name!r}: the objects have the pods {known}")
 
     def node(self, name: str | None) -> Node:
-        """Return the node with a name; None is the only node that the objects name.
+        """Return the node with a name; None means the only node that the objects name.
 
         Raises CommandError for an unknown node, and if there are several.
         """
@@ -74,9 +101,21 @@ class DraObjects:
         if name is None:
             if len(names) != 1:
                 found = f"name the nodes {', '.join(sorted(names))}" if names else "name no node"
-                raise CommandError(f"the files {found}: select one with --node")
+                raise CommandError(f"the objects {found}: select one with --node")
             (name,) = names
         return Node.of(known[name]) if name in known else Node(name)
+
+
+def _in_namespace(value: Object) -> Object:
+    return {**value, "metadata": {"namespace": "default", **value["metadata"]}}
+
+
+def _claim_of(template: Object) -> Object:
+    from devicemanager.claims.dra import with_defaults
+
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+    spec = (template.get("spec") or {}).get("spec") or {}
+    return with_defaults({**claim, "metadata": template["metadata"], "spec": spec})
 
 
 def _node(slice_: Object) -> str:

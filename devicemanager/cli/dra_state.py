@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
+from devicemanager.cli.files import add_file
 from devicemanager.cli.options import add_format, command, needs_extra
-from devicemanager.cli.output import print_table
+from devicemanager.cli.output import clean, print_json, print_table
 
 if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from devicemanager.core.dra.report import DraStatus
 
+_MAX_FILE = 64 << 20
 _DESCRIPTION = """\
-Show the registered DRA drivers, and the ResourceClaims that pods of the node hold. The kubelet is a
-mock kubelet that was started with `devicemanager run --control`. For the file of any kubelet, use
-`devicemanager checkpoint show ROOT/dra_manager_state`.
+Show the registered DRA drivers, and the ResourceClaims of the node with their devices. The kubelet
+is a mock kubelet that was started with `devicemanager run --control`. With FILE, show the claims in
+the dra_manager_state of any kubelet, as `devicemanager checkpoint show` does.
 """
 
 
@@ -36,11 +39,14 @@ def _complete(parser: argparse.ArgumentParser) -> None:
     with needs_extra("dra state", "control"):
         from devicemanager.cli.ctl_action import add_where
 
+    add_file(parser, "file", "dra_manager_state of any kubelet", nargs="?", metavar="FILE")
     add_format(parser, "table", "json")
     add_where(parser, None)
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.file:
+        return _show_file(args.file, args.output)
     from devicemanager.cli.ctl_client import connected
 
     with connected(args) as kubelet:
@@ -48,12 +54,25 @@ def _run(args: argparse.Namespace) -> int:
     if args.output == "json":
         import attrs
 
-        from devicemanager.cli.output import print_json
-
         print_json("dra", attrs.asdict(found))
     else:
         _print(found)
     return 0
+
+
+def _show_file(path: str, form: str) -> int:
+    from devicemanager.cli.checkpoint_claims import ClaimContents
+    from devicemanager.cli.files import read_file
+
+    found = ClaimContents.read(read_file(path, _MAX_FILE))
+    for problem in found.problems:
+        print(f"devicemanager: warning: {path}: {clean(problem)}", file=sys.stderr)
+    if form == "json":
+        print_json("dra", {"drivers": [], "slices": [], **found.as_dict({})})
+    else:
+        for line in found.lines({}):
+            print(line)
+    return int(bool(found.problems))
 
 
 def _print(found: DraStatus) -> None:
@@ -77,7 +96,7 @@ def _print(found: DraStatus) -> None:
             (
                 each.namespace,
                 each.name,
-                "unpreparing" if each.unpreparing else "prepared" if each.prepared else "held",
+                "unpreparing" if each.unpreparing else each.state.value,
                 ",".join(each.pods),
                 ",".join(f"{one.driver}/{one.pool}/{one.device}" for one in each.devices) or "-",
             )

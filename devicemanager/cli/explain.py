@@ -33,7 +33,9 @@ from devicemanager.cli.snapshot_files import load_snapshot
 if TYPE_CHECKING:
     from checkpoint import Checkpoint
     from devicemanager.claims.explanation import Explanation
+    from devicemanager.cli.dra_pods import PodExplanation
     from devicemanager.cli.offline_claims import OfflineClaims
+    from devicemanager.cli.offline_dra import OfflineDra
     from devicemanager.cli.offline_node import OfflineNode
     from devicemanager.cli.options import Subparsers
     from devicemanager.core.pods import Pod
@@ -47,6 +49,7 @@ examples:
   %(prog)s pod.yaml --devices vendor.com/gpu=4@0,1 --topology-policy restricted
   %(prog)s first.yaml second.yaml --devices vendor.com/gpu=2@0,6@1 --all
   %(prog)s pod.yaml --claims claims.yaml --simulate-pools gpu=2,nic=1
+  %(prog)s pod.yaml --claims slices-and-classes.yaml
   %(prog)s pod.yaml --snapshot node.tar.gz --what-if policy=restricted --without-pod train
   %(prog)s pod.yaml --checkpoint kubelet_internal_checkpoint --allocatable node.json
 
@@ -155,7 +158,8 @@ def _run(args: argparse.Namespace) -> int:
     _check(args)
     with failures(args.output, "explain"):
         nodes = _nodes(args)
-        claims = claims_options.load(args) if claims_options.given(args) else None
+        given = claims_options.given(args)
+        claims = claims_options.load_of_pods(args, args.manifests) if given else None
         pods = list(_pods(args.manifests))
         results = [_admitted(nodes[0], pods, claims)]
         # The unchanged node, for comparison. It has no claims, which can be allocated only once.
@@ -329,7 +333,7 @@ def _known(shown: Iterable[AdmissionResult], saved: Checkpoint | None) -> Iterat
 
 
 def _without_claims(
-    shown: Iterable[AdmissionResult], claims: OfflineClaims | None
+    shown: Iterable[AdmissionResult], claims: OfflineClaims | OfflineDra | None
 ) -> Iterator[str]:
     for pod in (each.admission.pod for each in shown):
         if pod.resource_claims and claims is None:
@@ -343,12 +347,13 @@ class AdmissionResult(NamedTuple):
     admission: Admission
     unregistered: Mapping[str, str]
     """A warning for each requested resource that no plugin has registered, by resource."""
-    claims: Explanation | None = None
-    """Why the pod's structured claims get their devices or do not fit; None if it has none."""
+    claims: Explanation | PodExplanation | None = None
+    """Return the reasons why the pod's claims get their devices or do not fit; None without
+    claims."""
 
 
 def _admitted(
-    node: OfflineNode, pods: Iterable[Pod], claims: OfflineClaims | None
+    node: OfflineNode, pods: Iterable[Pod], claims: OfflineClaims | OfflineDra | None
 ) -> list[AdmissionResult]:
     """Admit the pods, one after another, and return their results."""
     kubelet = node.kubelet()
@@ -356,7 +361,10 @@ def _admitted(
 
 
 def _admit(
-    kubelet: InMemoryKubelet, pod: Pod, inventory: Inventory, claims: OfflineClaims | None
+    kubelet: InMemoryKubelet,
+    pod: Pod,
+    inventory: Inventory,
+    claims: OfflineClaims | OfflineDra | None,
 ) -> AdmissionResult:
     from devicemanager.core.api.names import is_extended_resource_name
 

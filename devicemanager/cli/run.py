@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import (
+    api_server_option,
     claims_options,
     fault_options,
     grpc_engine,
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.core.pods import Pod
+    from devicemanager.driver.simulated import SimulatedDriver
     from devicemanager.events.calls.file import CallsFile
     from devicemanager.kubelet.mock import MockKubelet
     from devicemanager.kubelet.settings import Settings
     from devicemanager.observe.view import NodeView
     from devicemanager.observe.web.site import Breakable
     from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
+    from devicemanager.testing.api_node import ApiNode
 
 _PLUGIN_TIMEOUT = 10.0
 # Printed first, because users start plugins and clients with these paths.
@@ -99,6 +102,7 @@ def add(subparsers: Subparsers) -> None:
         "its files (*.yaml, *.yml, *.json), and follow changes",
     )
     claims_options.add_simulated(parser)
+    api_server_option.add(parser)
     add_file(
         parser,
         "--calls",
@@ -152,6 +156,7 @@ def _serve(
     # All flags are checked before anything starts, so that an error leaves no files behind.
     server_options.check_control(args)
     server_options.check_http(args)
+    api_server_option.check(args)
     simulations = [(option, _simulation(option)) for option in args.simulate]
     if args.manifests is not None:
         _check_manifests(args.manifests)
@@ -159,7 +164,7 @@ def _serve(
         _check_claims(args.claims)
     with _without_garbage_collection():
         grpc_engine.use_calling_threads()
-        kubelet = _kubelet(args, log)
+        kubelet, node = _kubelet(args, log, stack)
         # Created before the kubelet starts, so that a wrong address is reported first.
         control = server_options.control_server(args, kubelet)
         running: dict[str, SimulatedPlugin] = {}
@@ -174,6 +179,9 @@ def _serve(
             continue
         path = getattr(kubelet, name)
         log.say(name.replace("_", "-"), f"{name.replace('_', ' ')}: {path}", path=str(path))
+    if node is not None and kubelet.settings.kubeconfig is not None:
+        node.serve(kubelet)
+        api_server_option.report(node, kubelet.settings.kubeconfig, log)
     server = http or control
     if server is not None:
         stack.enter_context(server)
@@ -193,7 +201,9 @@ def _serve(
     for name, count in args.simulate_driver:
         signals.check()
         with signals.interruptible(), display.waiting(f"for the driver {name}"):
-            _start_driver(kubelet, name, count, stack)
+            driver = _start_driver(kubelet, name, count, stack)
+        if node is not None:
+            api_server_option.publish(node, kubelet, driver, stack)
     if args.simulate_pools is not None or args.claims is not None:
         path = kubelet.claims_state_path
         log.say("claims-state-path", f"claims state path: {path}", path=str(path))
@@ -235,7 +245,10 @@ def _without_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _kubelet(args: argparse.Namespace, log: KubeletLog) -> MockKubelet:
+def _kubelet(
+    args: argparse.Namespace, log: KubeletLog, stack: contextlib.ExitStack
+) -> tuple[MockKubelet, ApiNode | None]:
+    """Create the kubelet, and start its API server if it has one."""
     from devicemanager.kubelet.mock import MockKubelet
 
     nodes = {node for option in args.simulate for node in option.nodes if node is not None}
@@ -246,10 +259,11 @@ def _kubelet(args: argparse.Namespace, log: KubeletLog) -> MockKubelet:
 
         clock = ManualClock(time.time())
     _warn_if_only_read(settings)
+    settings, node = api_server_option.apply(args, settings, stack)
     kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings, clock=clock)
     kubelet.events.subscribe(log.event)
     fault_options.set_faults(args, kubelet)
-    return kubelet
+    return kubelet, node
 
 
 def _warn_if_only_read(settings: Settings) -> None:
@@ -285,7 +299,7 @@ def _wait_for(kubelet: MockKubelet, plugin: SimulatedPlugin, option: DeviceOptio
 
 def _start_driver(
     kubelet: MockKubelet, name: str, devices: int, stack: contextlib.ExitStack
-) -> None:
+) -> SimulatedDriver:
     """Start a simulated driver, and wait until the kubelet is connected to it. Raises CommandError
     if it does not register in time."""
     from devicemanager.driver.simulated import SimulatedDriver
@@ -302,6 +316,7 @@ def _start_driver(
         raise CommandError(
             f"the simulated driver {name} did not register within {_PLUGIN_TIMEOUT:g} s"
         ) from error
+    return driver
 
 
 def _check_claims(directory: str) -> None:

@@ -44,11 +44,9 @@ if TYPE_CHECKING:
     from devicemanager.client.rate_limited_warning import Warn
     from devicemanager.client.recorder import EventType
     from devicemanager.cluster.cluster import Cluster
-    from devicemanager.cluster.container_behaviour import (
-        ContainerBehaviour,
-        PodBehaviour,
-        Range,
-    )
+    from devicemanager.cluster.container_behaviour import ContainerBehaviour, PodBehaviour
+    from devicemanager.cluster.driver_layouts import DriverLayout, PoolLayout, simulated_driver
+    from devicemanager.cluster.durations import Range
     from devicemanager.cluster.kubelet import NodeKubelet
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.cluster.nodes.faults import Fault, NodeFaults
@@ -67,6 +65,7 @@ __all__ = [
     "ClusterError",
     "ClusterNode",
     "ContainerBehaviour",
+    "DriverLayout",
     "EventType",
     "Fault",
     "JsonObject",
@@ -80,12 +79,14 @@ __all__ = [
     "NodeSystemInfo",
     "OnDeleted",
     "PodBehaviour",
+    "PoolLayout",
     "PreflightResult",
     "Pressure",
     "Quantity",
     "Range",
     "Shard",
     "Warn",
+    "simulated_driver",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -97,6 +98,7 @@ __getattr__, __dir__ = lazy_names(
         "ClusterError": ".client.errors",
         "ClusterNode": "nodes.node",
         "ContainerBehaviour": "container_behaviour",
+        "DriverLayout": "driver_layouts",
         "EventType": ".client.recorder",
         "Fault": "nodes.faults",
         "JsonObject": ".client.protocol",
@@ -110,11 +112,13 @@ __getattr__, __dir__ = lazy_names(
         "NodeSystemInfo": "options",
         "OnDeleted": "options",
         "PodBehaviour": "container_behaviour",
+        "PoolLayout": "driver_layouts",
         "PreflightResult": "preflight",
         "Pressure": "nodes.node",
         "Quantity": "options",
-        "Range": "container_behaviour",
+        "Range": "durations",
         "Shard": "shard",
         "Warn": ".client.rate_limited_warning",
+        "simulated_driver": "driver_layouts",
     },
 )

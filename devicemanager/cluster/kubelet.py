@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from devicemanager.kubelet.telemetry import NodeInfo
 
 if TYPE_CHECKING:
+    from devicemanager.core.dra.model import ClaimInfo
     from devicemanager.core.node import NodeStatus
     from devicemanager.core.pods import Pod
     from devicemanager.core.podstatus.conditions import Gates
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
     from devicemanager.core.podstatus.phase import Phase
     from devicemanager.core.podstatus.status import PodStatus
     from devicemanager.events.stream import EventStream
+    from devicemanager.kubelet.inmemory.dra import ClaimFetcher
+    from devicemanager.kubelet.inmemory.drivers import NodeDrivers
     from devicemanager.kubelet.inventory import DeviceStatus
     from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
     from devicemanager.kubelet.pods.admission import Admission
     from devicemanager.kubelet.pods.pod_info import PodInfo
     from devicemanager.kubelet.pods.records import PodStore
 
-__all__ = ["DeviceFaults", "NodeKubelet"]
+__all__ = ["DeviceFaults", "DraKubelet", "NodeKubelet"]
 
 
 class NodeKubelet(NodeInfo, Protocol):
@@ -79,6 +82,15 @@ class NodeKubelet(NodeInfo, Protocol):
     def devices(self, uid: str) -> dict[str, dict[str, list[str]]]: ...
 
 
+class DraKubelet(NodeKubelet, Protocol):
+    """Kubelet with simulated DRA drivers: an ``InMemoryKubelet``."""
+
+    @property
+    def drivers(self) -> NodeDrivers: ...
+    def use_claims(self, source: ClaimFetcher) -> None: ...
+    def held_claims(self, uid: str) -> tuple[ClaimInfo, ...]: ...
+
+
 class DeviceFaults(Protocol):
     """Kubelet whose simulated devices can fail: an ``InMemoryKubelet``.
 
@@ -93,3 +105,6 @@ class DeviceFaults(Protocol):
     def return_all(self, resource: str) -> None: ...
     def stop_plugin(self, resource: str) -> None: ...
     def start_plugin(self, resource: str) -> None: ...
+    def fail_prepare(self, driver: str, times: int = -1) -> None: ...
+    def fail_unprepare(self, driver: str, fails: bool = True) -> None: ...
+    def delay_prepare(self, driver: str, seconds: float) -> None: ...

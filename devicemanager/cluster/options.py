@@ -7,6 +7,8 @@ from typing import Final, Literal
 
 import attrs
 
+from devicemanager.cluster.driver_layouts import DriverLayout
+from devicemanager.cluster.durations import Range
 from devicemanager.core.quantity import Quantity
 from devicemanager.objects.status.node import NodeSystemInfo
 
@@ -54,6 +56,10 @@ AsNodes = bool | Literal["strict"]
 """Which requests impersonate ``system:node:NAME``: none (False), all writes that a kubelet may make
 (True), or these writes and LIST and WATCH (``strict``)."""
 
+# Drivers notice a deletion of their slices after this time.
+SLICES_DELAY: Final = Range(1.75, 0.75)
+"""Default time until the slices of a node are published again."""
+
 OnDeleted = Literal["leave", "stay", "register"]
 """What a node does when its Node object is deleted. ``leave``: it leaves the cluster. ``register``:
 it re-registers immediately. ``stay``: it does nothing, like a kubelet, which re-registers only
@@ -91,3 +97,9 @@ class NodeOptions:
     """Seconds after which an unchanged status of the node is written again."""
     topology: bool = False
     """True if the node writes a NodeResourceTopology object."""
+    drivers: tuple[DriverLayout, ...] = ()
+    """Devices of simulated DRA drivers, which the node publishes as ResourceSlices."""
+    slices_delay: Range = SLICES_DELAY
+    """Time until the drivers publish their slices again after the kubelet has wiped them."""
+    device_status: bool = False
+    """True if the drivers write ``status.devices`` of prepared ResourceClaims."""

@@ -19,11 +19,13 @@ __all__ = [
     "PreflightResult",
     "RequiredPermission",
     "check",
+    "dra_permissions",
     "lease_permissions",
     "required_permissions",
 ]
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_RESOURCES: Final = "resource.k8s.io"
 _LEASES: Final = "kube-node-lease"
 _LOCAL: Final = ("kind://", "k3s://", "k3d://", "minikube://", "docker://")
 """Prefixes of ``spec.providerID`` in clusters without a cloud controller."""
@@ -50,9 +52,18 @@ class PreflightResult:
     version: str
     """Version of the API server, such as ``v1.32.13``."""
     existing: frozenset[str]
-    """Those of the checked names that already have a Node object of devicemanager."""
+    """Checked names that already have a Node object of devicemanager."""
     cloud: str = ""
     """Text that says why a cloud controller seems to run; empty if none seems to run."""
+
+
+def dra_permissions(*, device_status: bool = False) -> Iterator[RequiredPermission]:
+    """Yield the permissions that nodes with simulated DRA drivers need in addition."""
+    for verb in ("create", "update", "deletecollection"):
+        yield RequiredPermission(verb, "resourceslices", _RESOURCES)
+    yield RequiredPermission("get", "resourceclaims", _RESOURCES)
+    if device_status:
+        yield RequiredPermission("patch", "resourceclaims/status", _RESOURCES)
 
 
 def required_permissions(

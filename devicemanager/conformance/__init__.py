@@ -1,4 +1,4 @@
-"""Conformance checks: does a device plugin meet the kubelet's requirements?
+"""Conformance checks: does a device plugin or a DRA driver meet the kubelet's requirements?
 
 Theory of operation. The suite starts mock kubelets and runs the plugin with them, as a process. It
 disturbs both, for example by restarts, and compares what the plugin does with what a kubelet and
@@ -18,6 +18,7 @@ Parts, from the outside in:
 * ``checks`` has the functions of the checks, one module per family. Each function gets a
   ``CheckRun`` (``check_run``), which has the actions and waits that checks use.
 * ``report`` has the result of a run, and ``reports`` its formats.
+* ``suite`` has what differs for DRA drivers, whose checks are in ``drivers``.
 
 Invariants:
 
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from devicemanager.conformance.runner import OnVerdict, run
     from devicemanager.conformance.running_plugin import RunningPlugin
     from devicemanager.conformance.stage import OnWait, Stage, Stages
+    from devicemanager.conformance.suite import Suite
+    from devicemanager.conformance.suite_run import SuiteRun
     from devicemanager.conformance.waivers import Waiver, Waivers
 
 __all__ = [
@@ -95,6 +98,8 @@ __all__ = [
     "Skipped",
     "Stage",
     "Stages",
+    "Suite",
+    "SuiteRun",
     "Timeline",
     "Usage",
     "Verdict",
@@ -142,6 +147,8 @@ __getattr__, __dir__ = lazy_names(
         "Skipped": "outcomes",
         "Stage": "stage",
         "Stages": "stage",
+        "Suite": "suite",
+        "SuiteRun": "suite_run",
         "Timeline": "observations",
         "Usage": "process_checks",
         "Verdict": "report",

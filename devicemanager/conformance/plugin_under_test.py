@@ -92,6 +92,10 @@ class PluginUnderTest:
     """Names of the plugin's resources. If it is empty, the suite uses the resources that the plugin
     registers. It waits until no new resource has been registered for ``Limits.settle_seconds``."""
 
+    def has_option(self, name: str) -> bool:
+        """True if the option with this name, which some checks require, is set."""
+        return False
+
     @property
     def name(self) -> str:
         """File name of the plugin's program."""

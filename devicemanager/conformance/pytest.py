@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from devicemanager.conformance.checks import select
 from devicemanager.conformance.limits import Limits
 from devicemanager.conformance.outcomes import CheckError, Outcome
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
-from devicemanager.conformance.registry import Check
+from devicemanager.conformance.registry import Check, selected
 from devicemanager.conformance.reports.text import explain
-from devicemanager.conformance.runner import FIRST, run
+from devicemanager.conformance.runner import run
+from devicemanager.conformance.suite import PLUGINS, Suite
 from devicemanager.conformance.waivers import Waivers
 
 __all__ = ["ConformanceWarning", "pytest_checks"]
@@ -31,17 +31,20 @@ def pytest_checks(
     limits: Limits | None = None,
     seed: int = 1,
     waivers: Waivers | None = None,
+    suite: Suite = PLUGINS,
 ) -> Callable[..., None]:
     """Return a parametrized pytest test with one case per check. Assign it to a name that starts
     with ``test_``.
 
     ``only`` and ``skip`` have IDs of checks or letters of families. If a check fails, its test
     fails. If a check does not apply, its test is skipped. A warning of a check becomes a
-    ConformanceWarning. Each test starts the plugin again. Raises CheckError for unknown checks.
+    ConformanceWarning. Each test starts the plugin again. ``suite`` is that of ``run``. Raises
+    CheckError for unknown checks.
     """
     import pytest  # here, because the package can be used without pytest
 
-    cases = [pytest.param(each, id=each.id) for each in select(only, skip)]
+    chosen = selected(suite.checks(), suite.families, only, skip)
+    cases = [pytest.param(each, id=each.id) for each in chosen]
     # The tests share what the first test has found, so that no other test waits for it: the
     # resources, or that the plugin has none, or that it does not register.
     resources = plugin.resources
@@ -53,16 +56,18 @@ def pytest_checks(
         if error_of_all:
             raise CheckError(error_of_all)
         if not registers and check.needs_registration:
-            pytest.skip(f"the plugin does not register: see check {FIRST}")
+            pytest.skip(f"the plugin does not register: see check {suite.first}")
         known = attrs.evolve(plugin, resources=resources)
         try:
-            report = run(known, [check], limits=limits, seed=seed, waivers=waivers, jobs=1)
+            report = run(
+                known, [check], limits=limits, seed=seed, waivers=waivers, jobs=1, suite=suite
+            )
         except CheckError as error:
             error_of_all = str(error)
             raise
         resources = report.resources
         [verdict] = report.verdicts
-        registers = registers and (check.id, verdict.outcome) != (FIRST, Outcome.FAIL)
+        registers = registers and (check.id, verdict.outcome) != (suite.first, Outcome.FAIL)
         match verdict.outcome:
             case Outcome.SKIP | Outcome.WAIVED:
                 pytest.skip(verdict.seen)

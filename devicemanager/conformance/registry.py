@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from devicemanager.conformance.outcomes import Profile, Scene, Severity
+from devicemanager.conformance.outcomes import CheckError, Profile, Scene, Severity
 
 if TYPE_CHECKING:
     from devicemanager.conformance.check_run import CheckRun
@@ -24,7 +24,10 @@ __all__ = [
     "addresses",
     "builtin",
     "check",
+    "described",
     "ids",
+    "rows",
+    "selected",
 ]
 
 FAMILIES = {
@@ -44,8 +47,9 @@ CLIENT_FAMILY = "C"
 """Letter of the checks of PodResources clients, which are not checks of plugins."""
 
 # Families that are part of the profile `resilient`, but not of `core`.
-_RESILIENCE = frozenset("KL")
+_RESILIENCE = frozenset(("K", "L", "DK", "DL"))
 _TABLE = Path(__file__).with_name("checks.toml")
+_DIGITS = "0123456789"
 _ID = re.compile(r"[A-Z]\d\d")
 
 
@@ -61,14 +65,14 @@ class Check:
     """Conformance check: its description and the function that runs it."""
 
     id: str
-    """The letter of the family and two digits, such as ``K01``."""
+    """The letters of the family and two digits, such as ``K01``."""
     severity: Severity
     title: str
     """The requirement in one line; its subject is the plugin."""
     does: str
-    """What the suite does."""
+    """Actions of the suite."""
     expects: str
-    """What the suite must see. Names of limits stand for their values."""
+    """Result that the suite expects. Names of limits stand for their values."""
     production: str
     """Symptom on a node whose plugin fails the check."""
     links: tuple[str, ...]
@@ -89,11 +93,13 @@ class Check:
     """IDs of checks. If one of them fails, too, a failure of this check has the same cause."""
     optional_hooks: tuple[str, ...] = ()
     """Names of hooks that the check uses if they are defined."""
+    options: tuple[str, ...] = ()
+    """Names of options of the command that the check requires, such as ``previous``."""
 
     @property
     def family(self) -> str:
-        """Letter of the check's family."""
-        return self.id[0]
+        """Letters of the check's family."""
+        return self.id.rstrip(_DIGITS)
 
     def belongs_to(self, profile: Profile) -> bool:
         """True if a plugin must pass this check for the profile."""
@@ -166,15 +172,21 @@ def check(
 def builtin(run: CheckFunction) -> Check:
     """Convert the function of a built-in check to a Check. The function's name is the ID in lower
     case."""
+    return described(_TABLE, run)
+
+
+def described(table: Path, run: Callable[[Any], str | None]) -> Check:
+    """Return the check of a function, with the texts of its row in the file ``table``."""
     # The row is found by the function's name, so that row and function do not repeat each other.
     id_ = run.__name__.upper()
-    row = dict(_rows()[id_])
+    row = dict(rows(table)[id_])
     return Check(
         id=id_,
         severity=Severity(row.pop("severity")),
         links=addresses(row.pop("links", "")),
         scene=Scene(row.pop("scene", Scene.REGISTERED)),
         hooks=tuple(row.pop("hooks", ())),
+        options=tuple(row.pop("options", ())),
         repeats=tuple(row.pop("repeats", ())),
         effect_of=tuple(row.pop("effect_of", ())),
         optional_hooks=tuple(row.pop("optional_hooks", ())),
@@ -186,14 +198,43 @@ def builtin(run: CheckFunction) -> Check:
 
 
 @cache
-def _rows() -> Mapping[str, Mapping[str, Any]]:
-    return tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+def rows(table: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Return the rows of a table of checks by ID, in the order of the file."""
+    return tomllib.loads(table.read_text(encoding="utf-8"))
 
 
 def ids() -> tuple[str, ...]:
-    """Return the IDs of the built-in checks in the order of ``checks.toml``: by family and
-    number."""
-    return tuple(_rows())
+    """Return the IDs of the built-in checks of plugins, by family and number."""
+    return tuple(rows(_TABLE))
+
+
+def selected(
+    every: Sequence[Check], families: Iterable[str], only: Iterable[str], skip: Iterable[str]
+) -> tuple[Check, ...]:
+    """Return the checks in ``only`` (all by default), without those in ``skip``.
+
+    Both contain IDs of checks or letters of families. Raises CheckError for any other name.
+    """
+    chosen, left_out = tuple(only), tuple(skip)
+    known = {each.id for each in every} | {*families}
+    for name in (*chosen, *left_out):
+        if name not in known:
+            raise CheckError(
+                f"unknown check {name!r}: use an ID such as {_example(every)}, or a family: "
+                f"{', '.join(families)}"
+            )
+
+    def is_in(names: tuple[str, ...], each: Check) -> bool:
+        return each.id in names or each.family in names
+
+    return tuple(
+        each for each in every if (not chosen or is_in(chosen, each)) and not is_in(left_out, each)
+    )
+
+
+def _example(checks: Sequence[Check]) -> str:
+    """Return the ID of the first check of restarts."""
+    return next(each.id for each in checks if "K" in each.family)
 
 
 # -- sources ---------------------------------------------------------------------------
@@ -205,11 +246,21 @@ _RULES = {
     "PROTO": "https://github.com/kubernetes/kubelet/blob/master/pkg/apis/deviceplugin/v1beta1/api.proto",
     "DM": "https://github.com/kubernetes/kubernetes/tree/master/pkg/kubelet/cm/devicemanager",
     "PODRESOURCES": "https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources",
+    "DRA": "https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/",
+    "DRAPROTO": "https://github.com/kubernetes/kubelet/blob/master/pkg/apis/dra/v1/api.proto",
+    "DRAMANAGER": "https://github.com/kubernetes/kubernetes/tree/master/pkg/kubelet/cm/dra",
+    "HEALTHPROTO": "https://github.com/kubernetes/kubelet/tree/master/pkg/apis/dra-health",
+    "SLICES": "https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/resource-slice-v1/",
+    "CDI": "https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md",
+    "METADATA": "https://github.com/kubernetes/enhancements/issues/5304",
     "WATCHER": "https://github.com/kubernetes/kubernetes/tree/master/pkg/kubelet/pluginmanager",
 }
 _REPOSITORIES = {
     "k/k": "kubernetes/kubernetes",
     "nv": "NVIDIA/k8s-device-plugin",
+    "dra-nv": "kubernetes-sigs/dra-driver-nvidia-gpu",
+    "dra-ex": "kubernetes-sigs/dra-example-driver",
+    "dra-rocm": "ROCm/k8s-gpu-dra-driver",
     "intel": "intel/intel-device-plugins-for-kubernetes",
     "rdma": "Mellanox/k8s-rdma-shared-dev-plugin",
     "sriov": "k8snetworkplumbingwg/sriov-network-device-plugin",

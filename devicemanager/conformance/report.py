@@ -9,26 +9,16 @@ from typing import Any
 
 import attrs
 
-from devicemanager.conformance.checks import all_checks
 from devicemanager.conformance.outcomes import Line, Outcome, Profile, Severity
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
-from devicemanager.conformance.registry import FAMILIES, Check
+from devicemanager.conformance.registry import Check
+from devicemanager.conformance.suite import PLUGINS, Suite
 
 __all__ = ["SCHEMA", "Cause", "Report", "Verdict"]
 
 SCHEMA = "devicemanager.check/v1"
 
 _BAD = (Outcome.FAIL, Outcome.ERROR)
-_LEAST: Mapping[Profile, Mapping[str, int]] = {
-    Profile.CORE: {"R": 6, "W": 6, "O": 1, "A": 10},
-    Profile.RESILIENT: {"K": 6, "L": 3},
-    Profile.COMPLETE: {"R": 9, "K": 10, "W": 7, "A": 11, "L": 6},
-}
-"""Least number of checks that must be carried out for a profile, by family.
-
-Skipped checks show nothing, so a plugin cannot earn a profile with them. A good plugin without
-hooks, without optional calls and with one device reaches these numbers.
-"""
 _WORDS = {
     Outcome.PASS: "passed",
     Outcome.FAIL: "failed",
@@ -46,8 +36,10 @@ class Verdict:
     check: Check
     outcome: Outcome
     seen: str = ""
-    """What the suite saw, or the reason for a skip. For a waived failure, the text includes the
-    waiver's reason."""
+    """Observation of the suite, or the reason for a skip.
+
+    For a waived failure, the text includes the waiver's reason.
+    """
     seconds: float = 0.0
     timeline: tuple[Line, ...] = ()
     """Steps of the suite, events and calls. Empty for passed and skipped checks."""
@@ -117,6 +109,8 @@ class Report:
     seed: int
     kubelet_version: str
     seconds: float
+    suite: Suite = PLUGINS
+    """The kind of program, which decides about profiles."""
 
     @property
     def counts(self) -> dict[Outcome, int]:
@@ -137,11 +131,11 @@ class Report:
     def by_family(self) -> Iterator[tuple[str, list[Verdict]]]:
         """Iterate over the families, as pairs of title and verdicts. User-defined families come
         last."""
-        letters = dict.fromkeys([*FAMILIES, *(each.check.family for each in self.verdicts)])
-        for letter in letters:
-            verdicts = [each for each in self.verdicts if each.check.family == letter]
+        titles = self.suite.families
+        for family in dict.fromkeys([*titles, *(each.check.family for each in self.verdicts)]):
+            verdicts = [each for each in self.verdicts if each.check.family == family]
             if verdicts:
-                yield FAMILIES.get(letter, f"Checks {letter}"), verdicts
+                yield titles.get(family, f"Checks {family}"), verdicts
 
     def failed(self, profile: Profile = Profile.COMPLETE) -> list[Verdict]:
         """Return the verdicts because of which the plugin does not pass the profile.
@@ -192,7 +186,7 @@ class Report:
         if failed := [each.check.id for each in self.failed(profile)]:
             return f"{', '.join(failed)} failed"
         run = {verdict.check.id for verdict in self.verdicts}
-        wanted = [each for each in all_checks() if each.belongs_to(profile)]
+        wanted = [each for each in self.suite.checks() if each.belongs_to(profile)]
         if left_out := sum(each.id not in run for each in wanted):
             return f"{left_out} of {len(wanted)} checks of {profile.value} were not selected"
         carried_out = Counter(
@@ -200,11 +194,11 @@ class Report:
             for each in self.verdicts
             if each.outcome is not Outcome.SKIP and each.check.belongs_to(profile)
         )
-        for family, least in _LEAST[profile].items():
+        for family, least in self.suite.least[profile].items():
             if carried_out[family] < least:
                 return (
-                    f"only {carried_out[family]} of at least {least} checks of {FAMILIES[family]} "
-                    "were carried out"
+                    f"only {carried_out[family]} of at least {least} checks of "
+                    f"{self.suite.families[family]} were carried out"
                 )
         return ""
 

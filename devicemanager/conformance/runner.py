@@ -40,7 +40,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 
-from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.limits import Limits
 from devicemanager.conformance.outcomes import (
@@ -58,31 +57,27 @@ from devicemanager.conformance.plugin_under_test import PluginUnderTest
 from devicemanager.conformance.registry import Check
 from devicemanager.conformance.report import Report, Verdict
 from devicemanager.conformance.stage import OnWait, Stage, Stages
+from devicemanager.conformance.suite import PLUGINS, Suite
+from devicemanager.conformance.suite_run import SuiteRun
 from devicemanager.conformance.waivers import Waivers
 from devicemanager.core.printable import printable
 from devicemanager.kubelet.settings import Settings
 from devicemanager.testing.processes import ProcessEnded
 
-__all__ = ["FIRST", "OnVerdict", "run"]
+__all__ = ["OnVerdict", "run", "why_unregistered"]
 
 OnVerdict = Callable[[Verdict], object]
 """Callback that gets each verdict as soon as it is known. Calls come from any thread, but never
 concurrently."""
 
-FIRST = "R01"
-"""ID of the check of registration. Most other checks are pointless if it fails."""
-
-_RESTARTS = "K"
-"""Letter of the family of checks about restarts."""
-
 
 @attrs.frozen
 class _Result:
-    """What a check, or a start of the plugin, has shown. The time is in seconds."""
+    """Observations from a check or from a start of the plugin. The time is in seconds."""
 
     outcome: Outcome
     seen: str
-    run: CheckRun
+    run: SuiteRun
     seconds: float = 0.0
     is_lost: bool = False
     """True if the plugin did not register."""
@@ -108,13 +103,15 @@ def run(
     reproduce: Callable[[Check], str] | None = None,
     on_wait: OnWait | None = None,
     stages: Stages | None = None,
+    suite: Suite = PLUGINS,
 ) -> Report:
     """Run the checks on a plugin and return the report.
 
     Up to ``jobs`` instances of the plugin run in parallel, each on a separate mock kubelet.
     ``seed`` determines random inputs. ``settings`` are the settings of the mock kubelets.
     ``reproduce`` returns the command that repeats a check, for its verdict. To end the run early,
-    close ``stages`` on another thread.
+    close ``stages`` on another thread. ``suite`` is the kind of program: ``drivers.DRIVERS`` for a
+    ``DriverUnderTest``.
 
     Raises CheckError if the plugin's command does not exist. Also raises it if ``plugin`` names no
     resources and the plugin registers none.
@@ -129,6 +126,7 @@ def run(
         reproduce or (lambda check: f"devicemanager check --only {check.id} --seed {seed} -- …"),
         on_wait,
         stages or Stages(),
+        suite,
     )
     begin = time.monotonic()
     verdicts = runner.run(checks, jobs)
@@ -139,6 +137,7 @@ def run(
         seed,
         runner.settings.kubelet_version,
         time.monotonic() - begin,
+        suite,
     )
 
 
@@ -153,6 +152,7 @@ class _Runner:
     reproduce: Callable[[Check], str]
     on_wait: OnWait | None
     stages: Stages
+    suite: Suite
     resources: tuple[str, ...] = ()
     _device_counts: dict[str, int] = attrs.field(factory=dict)
     """Number of devices by resource. Empty while it is not known."""
@@ -170,20 +170,20 @@ class _Runner:
         # The stage of R01 is shared with later checks, so it is closed only on an exception.
         is_silent = False
         for first in checks:
-            if first.id == FIRST:
+            if first.id == self.suite.first:
                 stage = self._stage(self.on_wait)
                 with _closed_on_error(stage):
                     verdicts.append(self._run_check(first, self._new_run(first, stage)))
-                    run = CheckRun(stage, self.resources, "start")
-                    is_silent = not run.observed.has_tried_to_register
+                    run = self.suite.new_run(stage, self.resources, "start")
+                    is_silent = not run.has_tried_to_register
                     if verdicts[0].outcome in (Outcome.PASS, Outcome.WARN):
                         self._learn_devices(run)
         failed = any(verdict.outcome is Outcome.FAIL for verdict in verdicts)
-        rest = [each for each in checks if each.id != FIRST]
+        rest = [each for each in checks if each.id != self.suite.first]
         reasons = {each.id: self._why_skipped(each, failed, is_silent) for each in rest}
         for each in rest:
             if reason := reasons[each.id]:
-                cause = FIRST if reason.endswith(FIRST) else ""
+                cause = self.suite.first if reason.endswith(self.suite.first) else ""
                 verdicts.append(self._skipped(each, reason, cause))
         rest = [each for each in rest if not reasons[each.id]]
         needing = [each for each in rest if each.needs_registration]
@@ -197,7 +197,7 @@ class _Runner:
                 rest = [each for each in rest if not each.needs_registration]
             else:
                 with _closed_on_error(stage):
-                    self._learn_devices(CheckRun(stage, self.resources, "start"))
+                    self._learn_devices(self.suite.new_run(stage, self.resources, "start"))
         chosen = {each.id for each in rest}
         for id_, decided in self._decided.items():
             if id_ not in chosen:
@@ -218,18 +218,18 @@ class _Runner:
         try:
             stage.kubelet.start()
             since = stage.kubelet.mark()
-            run = CheckRun(stage, (), "discovery")
+            run = self.suite.new_run(stage, (), "discovery")
             stage.plugin.launch()
 
             def registered() -> set[str]:
-                return {str(each.resource) for each in run.observed.registrations(since)}
+                return run.registered_names(since)
 
             def is_done() -> bool:
                 return bool(registered()) or stage.plugin.has_exited
 
             run.until_registered(is_done, self.limits.start_seconds)
             if not registered():
-                raise CheckError(_why_unregistered(run))
+                raise CheckError(why_unregistered(run))
             # A plugin registers its resources one after another: wait until no more come.
             known: set[str] = set()
             while len(registered()) > len(known):
@@ -245,12 +245,12 @@ class _Runner:
         finally:
             stage.close()
 
-    def _learn_devices(self, run: CheckRun) -> None:
+    def _learn_devices(self, run: SuiteRun) -> None:
         """Wait for the devices of a plugin that has registered, and count them. Resources with
         devices become the first ones."""
         run.wait_devices()
         if not self._device_counts:
-            counts = {name: len(run.devices(name)) for name in self.resources}
+            counts = dict(run.device_counts())
             self.resources = tuple(sorted(self.resources, key=lambda name: not counts[name]))
             self._device_counts = counts
 
@@ -260,13 +260,16 @@ class _Runner:
         ``unregistered``: R01 has failed. ``silent``: the plugin has not called Register at all.
         """
         if unregistered and check.needs_registration:
-            return f"the plugin does not register: see check {FIRST}"
+            return f"the plugin does not register: see check {self.suite.first}"
         # Checks of scene OWN would wait again; the others read what R01 has seen.
-        if silent and check.family == FIRST[0] and check.scene is Scene.OWN:
-            return f"the plugin did not call Register: see check {FIRST}"
+        if silent and check.family == self.suite.registration and check.scene is Scene.OWN:
+            return f"the plugin did not call Register: see check {self.suite.first}"
         # Checked last: a hook would not help if the plugin does not register.
         missing = [hook for hook in check.hooks if not self.plugin.has(hook)]
-        return f"needs the hook {' and '.join(missing)}" if missing else ""
+        if missing:
+            return f"needs the hook {' and '.join(missing)}"
+        options = [f"--{name}" for name in check.options if not self.plugin.has_option(name)]
+        return f"needs the option {' and '.join(options)}" if options else ""
 
     def _skipped(self, check: Check, reason: str, cause: str = "") -> Verdict:
         """Create a verdict for a check that was not run. ``cause`` is the ID of the check that has
@@ -417,14 +420,16 @@ class _Runner:
 
     def _stage(self, on_wait: OnWait | None = None) -> Stage:
         return self.stages.open(
-            lambda: Stage(self.plugin, self.limits, self.settings, on_wait, self._device_counts)
+            lambda: self.suite.stage(
+                self.plugin, self.limits, self.settings, on_wait, self._device_counts
+            )
         )
 
     def _registered_stage(self, on_wait: OnWait | None = None) -> tuple[Stage, _Result | None]:
         """Start a kubelet and the plugin. Return the stage, and the failure if the plugin does not
         register."""
         stage = self._stage(on_wait)
-        run = CheckRun(stage, self.resources, "start")
+        run = self.suite.new_run(stage, self.resources, "start")
         try:
             run.start()
         except (Failed, Warned) as failed:
@@ -440,20 +445,22 @@ class _Runner:
         stage, _ = self._registered_stage()
         try:
             if stage.plugin.could_not_start:
-                raise CheckError(_why_unregistered(CheckRun(stage, self.resources, "start")))
+                raise CheckError(
+                    why_unregistered(self.suite.new_run(stage, self.resources, "start"))
+                )
         finally:
             stage.close()
 
     # -- verdicts ----------------------------------------------------------------------
 
-    def _new_run(self, check: Check, stage: Stage) -> CheckRun:
+    def _new_run(self, check: Check, stage: Stage) -> SuiteRun:
         # The ID is part of the seed, so that a check gets the same inputs alone and in a full run.
-        return CheckRun(stage, self.resources, f"{self.seed} {check.id}")
+        return self.suite.new_run(stage, self.resources, f"{self.seed} {check.id}")
 
-    def _run_check(self, check: Check, run: CheckRun) -> Verdict:
+    def _run_check(self, check: Check, run: SuiteRun) -> Verdict:
         return self._verdict(check, self._judge(check, run))
 
-    def _judge(self, check: Check, run: CheckRun) -> _Result:
+    def _judge(self, check: Check, run: SuiteRun) -> _Result:
         """Run a check, for each resource with devices if it is about one resource."""
         subjects: list[str | None] = []
         if check.each_resource and len(self.resources) > 1:
@@ -473,7 +480,7 @@ class _Runner:
             result = attrs.evolve(result, seen=f"{run.subject}: {result.seen}")
         return attrs.evolve(result, seconds=time.monotonic() - begin)
 
-    def _judge_one(self, check: Check, run: CheckRun) -> _Result:
+    def _judge_one(self, check: Check, run: SuiteRun) -> _Result:
         is_lost = False
         try:
             outcome, seen = Outcome.PASS, check.run(run) or ""
@@ -504,7 +511,7 @@ class _Runner:
             self._check_command()
         outcome, seen = result.outcome, result.seen
         # A plugin that restarts correctly, but with other devices, can be tested further.
-        if outcome is Outcome.FAIL and (result.is_lost or check.family != _RESTARTS):
+        if outcome is Outcome.FAIL and (result.is_lost or check.family != self.suite.restarts):
             self._causes[check.id] = check.id
         if outcome in (Outcome.FAIL, Outcome.WARN):
             outcome, seen = self.waivers.applied(check.id, outcome, seen)
@@ -539,7 +546,7 @@ def _closed_on_error(stage: Stage) -> Iterator[None]:
         raise
 
 
-def _result(outcome: Outcome, seen: str, run: CheckRun, *, is_lost: bool = False) -> _Result:
+def _result(outcome: Outcome, seen: str, run: SuiteRun, *, is_lost: bool = False) -> _Result:
     """Return a result with the timeline up to now, if the outcome is not good."""
     if outcome not in _BAD:
         return _Result(outcome, seen, run)
@@ -570,14 +577,13 @@ def _failure(check: Check) -> Outcome:
     return Outcome.WARN if check.severity is Severity.INFO else Outcome.FAIL
 
 
-def _why_unregistered(run: CheckRun) -> str:
+def why_unregistered(run: SuiteRun) -> str:
     """Return a text that says why the plugin did not register after its start, with its last
     output."""
     printed = printable("; ".join(run.process.output()[-3:])) or "nothing"
-    rejected = run.observed.registrations(code=None)
     # The most specific reason first.
-    if rejected:
-        return f"the kubelet rejected the plugin: {rejected[-1].message}. It printed: {printed}"
+    if rejected := run.rejection():
+        return f"the kubelet rejected the plugin: {rejected}. It printed: {printed}"
     if not run.process.is_running:
         return (
             f"the plugin exited before it registered: {run.plugin.exit_text()}. "

@@ -53,12 +53,18 @@ class RunningPlugin:
         ``before`` are words to put before the plugin's command. ``hook`` is the name of a hook that
         runs after the hook ``prepare``, for example to change what ``prepare`` has written.
         """
-        plugin = self.under_test
         for name in ("prepare", hook):
             self.call_hook(name)
-        process = PluginProcess(
+        process = self._new_process([*before, *self.under_test.command])
+        # Added before the start, so that ``close`` also handles a process that cannot be started.
+        self.processes.append(process)
+        return process.start()
+
+    def _new_process(self, command: list[str]) -> PluginProcess:
+        plugin = self.under_test
+        return PluginProcess(
             self._kubelet,
-            [*before, *plugin.command],
+            command,
             env=plugin.env,
             cwd=plugin.cwd,
             at_node_paths=plugin.at_node_paths or plugin.hardware.has_directories,
@@ -67,9 +73,6 @@ class RunningPlugin:
             cdi=plugin.hardware.cdi,
             restart=plugin.restart,
         )
-        # Added before the start, so that ``close`` also handles a process that cannot be started.
-        self.processes.append(process)
-        return process.start()
 
     def call_hook(self, name: str, id_: str = "") -> None:
         """Run the hook ``name`` if it is defined. Raises Failed if the hook fails."""

@@ -48,10 +48,16 @@ class Stage:
         self.on_wait = on_wait
         self.device_counts = device_counts or {}
         """Number of devices by resource, as far as it is known from an earlier stage."""
-        self.kubelet = MockKubelet(settings=attrs.evolve(settings, quirks=settings.quirks | {"Q3"}))
-        self.plugin = RunningPlugin(plugin, self.kubelet)
+        self.kubelet = self._new_kubelet(plugin, settings)
+        self.plugin = self._new_plugin(plugin)
         self._closing = threading.Lock()
         self._closed = False
+
+    def _new_kubelet(self, plugin: PluginUnderTest, settings: Settings) -> MockKubelet:
+        return MockKubelet(settings=attrs.evolve(settings, quirks=settings.quirks | {"Q3"}))
+
+    def _new_plugin(self, plugin: PluginUnderTest) -> RunningPlugin:
+        return RunningPlugin(plugin, self.kubelet)
 
     def close(self) -> None:
         """Stop the plugin and the kubelet. Thread-safe. Later calls do nothing."""
@@ -60,8 +66,12 @@ class Stage:
                 return
             self._closed = True
         with contextlib.ExitStack() as stack:  # close the kubelet even if the plugin raises
+            stack.callback(self._clean_up)
             stack.callback(self.kubelet.close)
             stack.callback(self.plugin.close)
+
+    def _clean_up(self) -> None:
+        """Remove what else the stage has, after the plugin and the kubelet have stopped."""
 
 
 class Stages:

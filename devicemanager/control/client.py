@@ -24,6 +24,7 @@ from devicemanager.control.remote import (
     RemoteClock,
     RemoteEvents,
     RemoteFaults,
+    RemoteResourceClaims,
     manifest_text,
     objects_text,
 )
@@ -43,7 +44,12 @@ from devicemanager.kubelet.waits import WaitTimeout
 
 if TYPE_CHECKING:
     from devicemanager.claims.files import ClaimSource
-    from devicemanager.core.dra.report import ClaimsExplanation, DraStatus
+    from devicemanager.core.dra.report import (
+        ClaimResult,
+        ClaimsExplanation,
+        DraStatus,
+        ResourceClaimInfo,
+    )
     from devicemanager.objects.manifests import Source
     from devicemanager.objects.manifests.resource_claims import ClaimSources
 
@@ -78,6 +84,7 @@ class MockKubeletClient:
         self.calls = RemoteCalls(self._api)
         self.faults = RemoteFaults(self._api)
         self.clock = RemoteClock(self._api)
+        self.resource_claims = RemoteResourceClaims(self._api)
 
     def ask(
         self,
@@ -326,6 +333,26 @@ class MockKubeletClient:
             operations.call_get_device_plugin_options, resource=resource, timeout=timeout
         )
 
+    def prepare_claims(
+        self, driver: str, claims: Iterable[str], *, endpoint: str | None = None
+    ) -> dict[str, ClaimResult]:
+        """Call NodePrepareResources of a driver for claims, without a pod, and return its results
+        by the UID of the claim."""
+        operation = operations.call_prepare_resources
+        return self._api.call(
+            operation, driver=driver, claims=list(claims), endpoint=endpoint
+        ).claims
+
+    def unprepare_claims(
+        self, driver: str, claims: Iterable[str], *, endpoint: str | None = None
+    ) -> dict[str, ClaimResult]:
+        """Call NodeUnprepareResources of a driver for claims, without a pod, and return its
+        results by the UID of the claim."""
+        operation = operations.call_unprepare_resources
+        return self._api.call(
+            operation, driver=driver, claims=list(claims), endpoint=endpoint
+        ).claims
+
     # -- reading ---------------------------------------------------------------------------
 
     def _resources(self) -> list[shapes.Resource]:
@@ -355,6 +382,10 @@ class MockKubeletClient:
     def dra_status(self) -> DraStatus:
         """Return the registered DRA drivers, and the claims that pods of the node hold."""
         return self._api.call(operations.get_dra)
+
+    def claim_info(self, namespace: str, name: str) -> ResourceClaimInfo:
+        """Describe a ResourceClaim: its pods, its devices, and why it is not prepared."""
+        return self._api.call(operations.get_resource_claim, namespace, name)
 
     def explain_claims(self, uid: str) -> ClaimsExplanation:
         """Explain why a pod is Pending or cannot end."""

@@ -35,7 +35,8 @@ import attrs
 import msgspec
 
 __all__ = [
-    "Lane", "Manifest", "Objects", "Operation", "OperationTable", "Stream", "Text", "Wait",
+    "DraObjects", "Lane", "Manifest", "Objects", "Operation", "OperationTable", "Stream", "Text",
+    "Wait",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -46,11 +47,13 @@ class Text(Enum):
 
     MANIFEST = "a pod's manifest, as JSON or YAML"
     OBJECTS = "objects of devmgmtproto.k8s.io, as JSON or YAML"
+    DRA_OBJECTS = "objects of resource.k8s.io, as JSON or YAML"
 
 
 # The text is not parsed here. `MockKubelet` parses it, with the same errors as in Python.
 Manifest = Annotated[str, Text.MANIFEST]
 Objects = Annotated[str, Text.OBJECTS]
+DraObjects = Annotated[str, Text.DRA_OBJECTS]
 
 
 class Lane(Enum):

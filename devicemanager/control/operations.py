@@ -17,6 +17,7 @@ from msgspec import Meta
 from devicemanager.control import convert, shapes
 from devicemanager.control.errors import NOT_FOUND, HttpError
 from devicemanager.control.operation import (
+    DraObjects,
     Lane,
     Manifest,
     Objects,
@@ -25,7 +26,7 @@ from devicemanager.control.operation import (
     Wait,
 )
 from devicemanager.control.shapes import Count, OfPlugin, OfResource, OfRpc, WithCode
-from devicemanager.core.dra.report import ClaimsExplanation, DraStatus
+from devicemanager.core.dra.report import ClaimsExplanation, DraStatus, ResourceClaimInfo
 from devicemanager.core.endpoints import PluginOptions
 from devicemanager.core.errors import RequestError
 from devicemanager.core.runoptions import RunOptions
@@ -151,8 +152,68 @@ def list_devices(kubelet: MockKubelet, *, resource: OfResource = None) -> shapes
 
 @TABLE.get("/v1/dra", "dra_status")
 def get_dra(kubelet: MockKubelet) -> DraStatus:
-    """Show the registered DRA drivers, and the ResourceClaims that pods of the node hold."""
+    """Show DRA drivers, ResourceClaims and ResourceSlices."""
     return kubelet.dra_status()
+
+
+@TABLE.get("/v1/dra/drivers", "dra_status")
+def list_drivers(kubelet: MockKubelet) -> shapes.DriverList:
+    """List the registered instances of DRA drivers."""
+    return shapes.DriverList(items=list(kubelet.dra_status().drivers))
+
+
+@TABLE.get("/v1/dra/claims", "dra_status")
+def list_resource_claims(kubelet: MockKubelet) -> shapes.ResourceClaimList:
+    """List the ResourceClaims of the node, with their pods and devices, and why they wait."""
+    return shapes.ResourceClaimList(items=list(kubelet.dra_status().claims))
+
+
+@TABLE.get("/v1/dra/claims/{namespace}/{name}", "claim_info")
+def get_resource_claim(kubelet: MockKubelet, namespace: str, name: str) -> ResourceClaimInfo:
+    """Show a ResourceClaim: its pods, its devices, and why it is not prepared."""
+    return kubelet.claim_info(namespace, name)
+
+
+@TABLE.get("/v1/dra/slices", "dra_status")
+def list_resource_slices(kubelet: MockKubelet) -> shapes.ResourceSliceList:
+    """List the ResourceSlices that the kubelet has in memory."""
+    return shapes.ResourceSliceList(items=list(kubelet.dra_status().slices))
+
+
+@TABLE.get("/v1/dra/objects/{kind}", "resource_claims")
+def list_dra_objects(kubelet: MockKubelet, kind: str) -> shapes.DraObjectList:
+    """List the objects of a kind that the kubelet has in memory, as in the Kubernetes API.
+
+    The kind is ResourceClaim, ResourceSlice, DeviceClass or ResourceClaimTemplate.
+    """
+    return shapes.DraObjectList(items=list(kubelet.resource_claims.objects(kind)))
+
+
+@TABLE.post("/v1/dra/objects", "resource_claims", lane=Lane.LONG)
+def apply_dra_objects(
+    kubelet: MockKubelet,
+    body: DraObjects,
+    *,
+    namespace: Annotated[str, Meta(description="for objects that name none")] = "default",
+) -> None:
+    """Create or replace ResourceClaims, ResourceSlices, DeviceClasses and ResourceClaimTemplates.
+
+    With slices, the kubelet allocates the claims of pods that it admits.
+    """
+    # A text of one line would be read as the path of a file.
+    kubelet.resource_claims.load(f"{body}\n", namespace=namespace)
+
+
+@TABLE.delete("/v1/dra/objects/{kind}/{name}", "resource_claims")
+def delete_dra_object(
+    kubelet: MockKubelet,
+    kind: str,
+    name: str,
+    *,
+    namespace: Annotated[str, Meta(description="for claims and templates")] = "default",
+) -> None:
+    """Delete an object that the kubelet has in memory."""
+    kubelet.resource_claims.remove(kind, name, namespace=namespace)
 
 
 # -- pods --------------------------------------------------------------------------------
@@ -387,6 +448,20 @@ def call_pre_start_container(kubelet: MockKubelet, body: shapes.PreStart) -> Non
 def call_get_device_plugin_options(kubelet: MockKubelet, body: shapes.GetOptions) -> PluginOptions:
     """Call GetDevicePluginOptions of a plugin."""
     return kubelet.options(body.resource, timeout=body.timeout)
+
+
+@TABLE.post("/v1/direct-calls/prepare", "prepare_claims", lane=Lane.LONG)
+def call_prepare_resources(kubelet: MockKubelet, body: shapes.DriverCall) -> shapes.ClaimResults:
+    """Call NodePrepareResources of a DRA driver for claims, without a pod."""
+    found = kubelet.prepare_claims(body.driver, body.claims, endpoint=body.endpoint)
+    return shapes.ClaimResults(claims=found)
+
+
+@TABLE.post("/v1/direct-calls/unprepare", "unprepare_claims", lane=Lane.LONG)
+def call_unprepare_resources(kubelet: MockKubelet, body: shapes.DriverCall) -> shapes.ClaimResults:
+    """Call NodeUnprepareResources of a DRA driver for claims, without a pod."""
+    found = kubelet.unprepare_claims(body.driver, body.claims, endpoint=body.endpoint)
+    return shapes.ClaimResults(claims=found)
 
 
 # -- faults ------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from devicemanager.objects.manifests import ManifestError, document
 if TYPE_CHECKING:
     from devicemanager.claims.files import ClaimSource
     from devicemanager.objects.manifests import Source
-    from devicemanager.objects.manifests.resource_claims import ClaimSources
+    from devicemanager.objects.manifests.resource_claims import ClaimSources, JsonClaim
 
 
 class RemoteEvents:
@@ -152,6 +152,53 @@ class RemoteClock:
     def advance(self, seconds: float) -> None:
         """Advance a manual clock. Raises RequestError if the kubelet uses the system clock."""
         self._api.call(operations.advance_clock, seconds=seconds)
+
+
+class RemoteResourceClaims:
+    """The objects of DRA in the memory of a kubelet in another process. ``ResourceClaims``
+    documents the methods."""
+
+    def __init__(self, api: ServedApi) -> None:
+        self._api = api
+
+    def get(self, namespace: str, name: str) -> JsonClaim | None:
+        """Return a ResourceClaim; None if it does not exist."""
+        for each in self.list():
+            metadata = each["metadata"]
+            if (metadata["namespace"], metadata["name"]) == (namespace, name):
+                return each
+        return None
+
+    def list(self) -> tuple[JsonClaim, ...]:
+        """Return all ResourceClaims, sorted by namespace and name."""
+        return self.objects("ResourceClaim")
+
+    def objects(self, kind: str) -> tuple[JsonClaim, ...]:
+        """Return all objects of a kind, sorted by namespace and name."""
+        return tuple(self._api.call(operations.list_dra_objects, kind).items)
+
+    def load(self, source: ClaimSources, *, namespace: str = "default") -> None:
+        """Create or replace objects of all kinds. Raises ManifestError; then nothing has
+        changed."""
+        from devicemanager.objects.manifests.resource_claims import read_dra_objects
+
+        # A text is sent unchanged, so that the server's errors have the right line numbers.
+        if isinstance(source, str) and "\n" in source:
+            body = source.encode()
+        else:
+            body = b"\n---\n".join(_json(each) for each in read_dra_objects(source))
+        self._api.call(operations.apply_dra_objects, body=body, namespace=namespace)
+
+    def remove(self, kind: str, name: str, *, namespace: str = "default") -> None:
+        """Delete an object. Raises RequestError if it does not exist."""
+        self._api.call(operations.delete_dra_object, kind, name, namespace=namespace)
+
+
+def _json(found: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(found).encode()
+    except (TypeError, ValueError) as error:
+        raise ManifestError(f"the object cannot be written as JSON: {error}") from None
 
 
 # -- the result of an admission ----------------------------------------------------------

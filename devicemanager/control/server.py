@@ -25,6 +25,7 @@ from devicemanager.control.operations import TABLE
 from devicemanager.control.router import OperationRouter
 from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.objects.manifests.resource_claims import DRA_KINDS
 
 __all__ = ["ApiServer", "ControlServer", "Opened", "kubelet_router"]
 
@@ -128,7 +129,12 @@ def kubelet_router(kubelet: MockKubelet, gate: Gate) -> OperationRouter:
         if "id" in names:
             return True  # an operation on a fault ID fails only if there is no such fault
         # If the kubelet is stopped, that is the reason for the error; the pod may exist.
-        return kubelet.is_serving and not kubelet.has_pod(names["uid"])
+        if not kubelet.is_serving:
+            return False
+        if "uid" in names:
+            return not kubelet.has_pod(names["uid"])
+        # Other operations name an object of DRA. An unknown kind is an error of the request.
+        return names.get("kind", DRA_KINDS[0]) in DRA_KINDS
 
     return OperationRouter(
         TABLE,

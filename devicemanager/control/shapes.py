@@ -11,6 +11,12 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from devicemanager.core.dra.report import (
+    ClaimResult,
+    DriverInstance,
+    ResourceClaimInfo,
+    ResourceSliceInfo,
+)
 from devicemanager.core.podstatus.containers import Running, State, Terminated, Waiting
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.runoptions import ContainerSettings, RunOptions
@@ -125,6 +131,34 @@ class DeviceList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=sche
     """Devices, sorted by resource and ID."""
 
     items: list[DeviceStatus]
+
+
+class DriverList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("drivers")):
+    """Registered instances of DRA drivers, sorted by driver, the oldest instance first."""
+
+    items: list[DriverInstance]
+
+
+class ResourceClaimList(
+    Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("resource-claims")
+):
+    """ResourceClaims of the node, sorted by namespace and name."""
+
+    items: list[ResourceClaimInfo]
+
+
+class ResourceSliceList(
+    Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("resource-slices")
+):
+    """ResourceSlices in the kubelet's memory, sorted by driver, pool and name."""
+
+    items: list[ResourceSliceInfo]
+
+
+class DraObjectList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("dra-list")):
+    """Objects of resource.k8s.io/v1, as in the Kubernetes API."""
+
+    items: list[dict[str, Any]]
 
 
 class PodList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("pod-list")):
@@ -304,15 +338,23 @@ class PendingCallList(
     items: list[PendingCall]
 
 
+class ClaimResults(
+    Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("claim-results")
+):
+    """The results of a driver's call, by the UID of the claim."""
+
+    claims: dict[str, ClaimResult]
+
+
 class Allocated(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("allocated")):
-    """The settings in the container responses to an Allocate call, as many as the plugin sent."""
+    """Response to an Allocate call: settings, one for each container response of the plugin."""
 
     containers: list[ContainerSettings]
 
 
 class Preferred(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("preferred")):
-    """The device IDs in the container responses to a GetPreferredAllocation call, as many as the
-    plugin sent and in its order."""
+    """Response to a GetPreferredAllocation call: device IDs in the plugin's order, one list for
+    each container response of the plugin."""
 
     containers: list[list[str]]
 
@@ -420,6 +462,17 @@ class GetOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
     resource: str
     timeout: Seconds = 10.0
+
+
+class DriverCall(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A call to a DRA driver for claims, without a pod."""
+
+    driver: Annotated[str, Meta(description="name of the driver, such as gpu.example.com")]
+    claims: Annotated[list[str], Meta(description="NAMESPACE/NAME of each ResourceClaim")]
+    endpoint: Annotated[
+        str | None,
+        Meta(description="socket of an instance; by default the one that the kubelet calls"),
+    ] = None
 
 
 class ResourceWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):

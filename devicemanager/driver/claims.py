@@ -60,11 +60,11 @@ class ClaimService:
         *,
         boot: str,
         metadata: MetadataFiles | None,
-        published: Callable[[AllocatedDevice], Mapping[str, Attribute]],
+        published: Callable[[AllocatedDevice], Mapping[str, Attribute] | None],
         watch_health: Callable[[grpc.ServicerContext], Iterator[Report]],
     ) -> None:
         """``metadata`` writes the metadata files; None to write none. ``published`` returns the
-        attributes of a device in the published slices."""
+        attributes of a device in the published slices; None for an unknown device."""
         self._name = name
         self._driver = driver
         self._find = find
@@ -161,6 +161,9 @@ class ClaimService:
         return entry.devices or ()
 
     def _prepare_now(self, claim: Claim) -> Entry:
+        for each in claim.devices:
+            if self._published(each) is None:
+                raise ClaimError(f"device {each.pool}/{each.device} is not published")
         self._check_free(claim)
         self._checkpoint.set(Entry(claim=claim, boot=self._boot))
 
@@ -214,7 +217,7 @@ class ClaimService:
         if metadata is None:
             return {}
         pairs = [
-            (each, self._published(each.device) if each.metadata is None else each.metadata)
+            (each, (self._published(each.device) or {}) if each.metadata is None else each.metadata)
             for each in devices
         ]
         contents |= metadata.contents(claim, pairs)

@@ -165,10 +165,12 @@ class DriverServer:
         except (ClusterError, ClaimError, OSError) as error:
             self._report(error, "unpreparing deleted claims")
 
-    def _published_attributes(self, device: AllocatedDevice) -> Mapping[str, Attribute]:
+    def _published_attributes(self, device: AllocatedDevice) -> Mapping[str, Attribute] | None:
+        """Return the attributes of a published device; None for an unknown device."""
         resources = self._resources.newest
+        # A call can come before the author's method has returned for the first time.
         if resources is None:
             return {}
         pool = pools_of(resources, self.settings.node_name).get(device.pool)
         found = (each for each in pool.devices if each.name == device.device) if pool else ()
-        return next((each.attributes for each in found), {})
+        return next((each.attributes for each in found), None)

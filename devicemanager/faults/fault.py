@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import attrs
 
-from devicemanager.core.api.names import is_extended_resource_name
+from devicemanager.core.api.names import is_dns1123_subdomain, is_extended_resource_name
 from devicemanager.core.errors import RequestError
 from devicemanager.core.printable import printable
 from devicemanager.faults.injection_point import InjectionPoint
@@ -40,19 +40,25 @@ COMMON = (
     Option("times", whole(1), "how often it fires at most (default: no limit)"),
     Option("after", whole(0), "number of matches before it can fire", 0),
     Option("probability", probability, "probability that it fires at a match", 1.0),
-    Option("seed", whole(0), "seed for the probability (default: the run's)"),
-    Option("resource", text, "only for this resource"),
+    Option("seed", whole(0), "seed for the probability (default: derived from the run's seed)"),
+    Option("resource", text, "only for this resource, or for this DRA driver"),
     Option("plugin", text, "only for the plugin whose socket has this file name"),
 )
 """Options of every fault."""
 AT = Option(
     "at",
     choice(*_AT),
-    "only for actions: when the action is executed; now, or when the kubelet reaches an injection "
-    f"point or makes a call ({', '.join(_AT[1:])}), then once unless times is given",
+    "only for actions: execute the action now, or when the kubelet reaches this injection point or "
+    f"makes this call ({', '.join(_AT[1:])}); then it is executed once, unless times is given",
     NOW,
 )
 """Additional option of actions."""
+
+
+def _is_resource_or_driver(name: str) -> bool:
+    # Drivers have names with dots. Without one, it is a resource whose domain is missing.
+    return is_extended_resource_name(name) or ("." in name and is_dns1123_subdomain(name))
+
 
 # A comma in a text needs no escape unless a name and "=" follow.
 _COMMA = re.compile(r"(?<!\\),(?=\s*[a-z_]+=)")
@@ -89,7 +95,7 @@ class Fault:
     seed: int | None = None
     """Seed for the probability; None to use ``FaultRegistry.seed``."""
     resource: str | None = None
-    """The only resource for which the fault fires; None for all."""
+    """The only resource or DRA driver for which the fault fires; None for all."""
     plugin: str | None = None
     """File name of the socket of the only plugin for which the fault fires; None for all."""
     at: str = NOW
@@ -121,10 +127,10 @@ class Fault:
 
     def __attrs_post_init__(self) -> None:
         name = self.kind.name
-        if self.resource is not None and not is_extended_resource_name(self.resource):
+        if self.resource is not None and not _is_resource_or_driver(self.resource):
             raise FaultError(
                 f"{name}: invalid resource {self.resource!r}: expected a domain and a name, such "
-                "as vendor.com/gpu"
+                "as vendor.com/gpu, or a DRA driver, such as gpu.example.com"
             )
         # Without an injection point there are no matches to count: reject options that would
         # have no effect.

@@ -52,7 +52,13 @@ if TYPE_CHECKING:
 
     from devicemanager.claims.files import ClaimSource
     from devicemanager.claims.manager import ClaimManager
-    from devicemanager.core.dra.report import ClaimsExplanation, DraStatus
+    from devicemanager.core.dra.effects import Operation
+    from devicemanager.core.dra.report import (
+        ClaimResult,
+        ClaimsExplanation,
+        DraStatus,
+        ResourceClaimInfo,
+    )
     from devicemanager.core.endpoints import PluginOptions
     from devicemanager.core.node import NodeStatus
     from devicemanager.core.pods import Pod
@@ -120,7 +126,7 @@ class MockKubelet:
         self._claims = LazyClaims(
             self.events, self.settings.node_name, self.settings.claims_admin_namespaces
         )
-        self._resource_claims = LazyResourceClaims(self.settings.kubeconfig)
+        self._resource_claims = LazyResourceClaims(self.settings.kubeconfig, self.events)
         self._life: Lifecycle = Lifecycle(self.events, self._new_process, self._started)
         self._pods = NodePods(self._life.serving, self._store, self._claims, self.settings)
         self._waits = Waits(self.events, self.calls, self._life, lambda: self.plugin_socket)
@@ -350,7 +356,9 @@ class MockKubelet:
         containers. The kubelet tries again after a minute of its clock, or in ``resync``.
 
         After ``resource_claims.offer``, claims without an allocation get devices as from the
-        scheduler, and templates become claims. They are released after the pod.
+        scheduler, and templates become claims. They are released after the pod. An extended
+        resource whose name a DeviceClass has gets a claim, too, while no device plugin has
+        allocatable devices of it.
 
         A rejection is a result, not an error: ``admitted`` is false, with the kubelet's reason
         and message. Raises ManifestError for a manifest that the API server would not accept,
@@ -361,15 +369,21 @@ class MockKubelet:
         if not found and not self._resource_claims.are_allocated:
             return self._pods.admit(manifest, start=start)
         self._check_dra()
-        pod = parser()(manifest)
-        if not reserve:
-            self.resource_claims.add(pod, found)
-            return self._pods.admit(pod, start=start)
-        pod = self.resource_claims.adopt(pod, found)
-        if self._resource_claims.are_allocated:
-            allocation = self._resource_claims.allocation(self.settings.node_name, self.events)
-            pod = allocation.allocate(pod, manifest)
-        return self._pods.admit(pod, start=start)
+        add = self.resource_claims.adopt if reserve else self.resource_claims.add
+        pod, undo = add(parser()(manifest), found)
+        admission = None
+        try:
+            if reserve and self._resource_claims.are_allocated:
+                allocation = self._resource_claims.allocation(
+                    self.settings.node_name, self.allocatable
+                )
+                pod = allocation.allocate(pod, manifest)
+            admission = self._pods.admit(pod, start=start)
+        finally:
+            # The claims of a pod that is not admitted would stay reserved for it.
+            if admission is None or not admission.admitted:
+                undo()
+        return admission
 
     def _check_dra(self) -> None:
         if not self.settings.behaviour.dra_enabled:
@@ -835,9 +849,10 @@ class MockKubelet:
 
     @property
     def resource_claims(self) -> ResourceClaims:
-        """The ResourceClaims that ``admit`` got; tests can change them at any time.
+        """The ResourceClaims in memory, from ``admit``. Tests can change them at any time.
 
-        Raises RequestError if this kubelet prepares none, or if an API server has them.
+        Raises RequestError if the kubelet version has no DRA, or if the kubelet reads claims from
+        an API server.
         """
         self._check_dra()
         return self._resource_claims.in_memory
@@ -850,18 +865,67 @@ class MockKubelet:
         return self._pods.workers.explain_claims(uid)
 
     def dra_status(self) -> DraStatus:
-        """Return the registered DRA drivers, and the ResourceClaims that pods of the node hold."""
+        """Return the registered DRA drivers, the ResourceClaims of the node, and the slices."""
         from devicemanager.core.dra.report import DraStatus
 
-        manager = self._life.serving().dra.if_used
-        return DraStatus() if manager is None else manager.status()
+        manager = self._life.serving().dra.used()
+        return DraStatus() if manager is None else manager.status(self._pods.dra_pods())
+
+    def claim_info(self, namespace: str, name: str) -> ResourceClaimInfo:
+        """Describe a ResourceClaim: its pods, its devices, and why it is not prepared.
+
+        Raises RequestError if neither the kubelet nor the API server knows the claim.
+        """
+        manager = self._life.serving().dra.used()
+        if manager is not None:
+            for each in manager.claim_infos(self._pods.dra_pods(), (namespace, name)):
+                if (each.namespace, each.name) == (namespace, name):
+                    return each
+        raise RequestError(f"no ResourceClaim {namespace}/{name}")
+
+    def prepare_claims(
+        self, driver: str, claims: Iterable[str], *, endpoint: str | None = None
+    ) -> dict[str, ClaimResult]:
+        """Call NodePrepareResources of a driver for claims, without a pod.
+
+        ``claims`` are names as ``NAMESPACE/NAME``. ``endpoint`` selects an instance of the driver.
+        Returns the driver's results by the UID of the claim. The kubelet's state does not change.
+        Raises RpcError if the call fails, and RequestError for an unknown claim or driver.
+        """
+        from devicemanager.core.dra.effects import Operation
+
+        return self._call_driver(Operation.PREPARE, driver, claims, endpoint)
+
+    def unprepare_claims(
+        self, driver: str, claims: Iterable[str], *, endpoint: str | None = None
+    ) -> dict[str, ClaimResult]:
+        """Call NodeUnprepareResources of a driver for claims, without a pod.
+
+        Takes the same arguments and raises the same errors as ``prepare_claims``.
+        """
+        from devicemanager.core.dra.effects import Operation
+
+        return self._call_driver(Operation.UNPREPARE, driver, claims, endpoint)
+
+    def _call_driver(
+        self, operation: Operation, driver: str, claims: Iterable[str], endpoint: str | None
+    ) -> dict[str, ClaimResult]:
+        from devicemanager.kubelet.dra.direct import call_driver
+
+        manager = self._life.serving().dra.used()
+        if manager is None:
+            raise RequestError(f"DRA driver {driver} is not registered")
+        return call_driver(manager, operation, driver, claims, endpoint)
 
     def resource_claim(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         """Return a ResourceClaim as in the API (v1); None if it does not exist.
 
         Drivers in a test use this in place of a request to the API server.
         """
-        return self.resource_claims.get(namespace, name)
+        if self.settings.kubeconfig is None:
+            return self.resource_claims.get(namespace, name)
+        manager = self._life.serving().dra.used()
+        return None if manager is None else manager.fetch(namespace, name)
 
     @property
     def dra_state_path(self) -> Path:

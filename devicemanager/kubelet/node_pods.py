@@ -112,6 +112,10 @@ class NodePods:
         check_exit_codes(exit_codes.values())
         return workers.finish(uid, exit_codes)
 
+    def dra_pods(self) -> list[tuple[Pod, str]]:
+        """Return the pods whose claims DRA drivers prepare, and the last error of each."""
+        return [(each.pod, each.sync_error) for each in self._store.records() if each.uses_dra]
+
     def stop_pod(
         self, uid: str, exit_code: int, reason: str, message: str, disruption: str
     ) -> Phase:

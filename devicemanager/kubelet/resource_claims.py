@@ -1,8 +1,9 @@
-"""Where a kubelet gets ResourceClaims from, chosen by its settings and loaded at first use."""
+"""The source of ResourceClaims that the settings select: an API server or memory."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,18 @@ __all__ = ["LazyResourceClaims"]
 
 
 class LazyResourceClaims:
-    """The ResourceClaims of a node: in memory, or those of an API server. Thread-safe.
+    """The ResourceClaims of a node, in memory or from an API server. Thread-safe.
 
-    Those in memory outlive the kubelet's process.
+    Claims in memory outlive the kubelet's process.
     """
 
-    def __init__(self, kubeconfig: Path | None) -> None:
-        """``kubeconfig`` names the API server; None for claims in memory."""
+    def __init__(self, kubeconfig: Path | None, events: EventStream) -> None:
+        """``kubeconfig``: selects the API server; None for claims in memory.
+
+        Changes of claims in memory are published as events.
+        """
         self._kubeconfig = kubeconfig
+        self._events = events
         self._lock = threading.Lock()
         self._in_memory: ResourceClaims | None = None
         self._allocation: ClaimAllocation | None = None
@@ -30,7 +35,7 @@ class LazyResourceClaims:
     @property
     def is_used(self) -> bool:
         """True if there can be ResourceClaims."""
-        return self._kubeconfig is not None or bool(self._in_memory)
+        return self._kubeconfig is not None or bool(self._in_memory) or self.are_allocated
 
     @property
     def in_memory(self) -> ResourceClaims:
@@ -39,22 +44,29 @@ class LazyResourceClaims:
 
         with self._lock:
             if self._in_memory is None:
-                self._in_memory = ResourceClaims()
+                self._in_memory = ResourceClaims(self._changed)
             return self._in_memory
+
+    def _changed(self, text: str) -> None:
+        from devicemanager.events.stream import EventKind
+
+        self._events.publish(EventKind.DRA_OBJECTS_CHANGED, text)
 
     @property
     def are_allocated(self) -> bool:
         """True if the claims of pods are allocated when they are admitted."""
         return self._in_memory is not None and self._in_memory.are_allocated
 
-    def allocation(self, node: str, events: EventStream) -> ClaimAllocation:
+    def allocation(
+        self, node: str, allocatable: Callable[[], Mapping[str, int]]
+    ) -> ClaimAllocation:
         """Return what allocates the claims of pods, created by the first call."""
         from devicemanager.kubelet.dra.allocation import ClaimAllocation
 
         claims = self.in_memory
         with self._lock:
             if self._allocation is None:
-                self._allocation = ClaimAllocation(claims, node, events)
+                self._allocation = ClaimAllocation(claims, node, self._events, allocatable)
             return self._allocation
 
     def source(self) -> ClaimSource:

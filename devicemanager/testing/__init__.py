@@ -28,6 +28,18 @@ from devicemanager.testing.manifest import pod_manifest
 
 if TYPE_CHECKING:
     from devicemanager.core.versions.version import ANCHORS as KUBELET_VERSIONS
+    from devicemanager.testing.api_node import ApiNode
+    from devicemanager.testing.dra_objects import (
+        claim_spec,
+        claim_template,
+        device_class,
+        external_claim,
+        parameters_env,
+        pod_external,
+        pod_inline,
+        pod_inline_multiple,
+        resource_slice,
+    )
     from devicemanager.testing.drivers import SimulatedDriverFactory
     from devicemanager.testing.factories import (
         MockKubeletFactory,
@@ -40,6 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KUBELET_VERSIONS",
+    "ApiNode",
     "FakeDev",
     "FakeSysfs",
     "HardwareError",
@@ -51,12 +64,22 @@ __all__ = [
     "ReplayPluginFactory",
     "SimulatedDriverFactory",
     "SimulatedPluginFactory",
+    "claim_spec",
+    "claim_template",
+    "device_class",
+    "external_claim",
+    "parameters_env",
+    "pod_external",
+    "pod_inline",
+    "pod_inline_multiple",
     "pod_manifest",
+    "resource_slice",
 ]
 
 _load, _names = lazy_names(
     __name__,
     {
+        "ApiNode": "api_node",
         "FakeDev": "hardware",
         "FakeSysfs": "hardware",
         "HardwareError": "hardware",
@@ -68,6 +91,15 @@ _load, _names = lazy_names(
         "ReplayPluginFactory": "replays",
         "SimulatedDriverFactory": "drivers",
         "SimulatedPluginFactory": "factories",
+        "claim_spec": "dra_objects",
+        "claim_template": "dra_objects",
+        "device_class": "dra_objects",
+        "external_claim": "dra_objects",
+        "parameters_env": "dra_objects",
+        "pod_external": "dra_objects",
+        "pod_inline": "dra_objects",
+        "pod_inline_multiple": "dra_objects",
+        "resource_slice": "dra_objects",
     },
 )
 

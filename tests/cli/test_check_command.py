@@ -43,7 +43,7 @@ def test_check_of_an_unregistered_plugin_ends_with_the_reason(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the end of the output, with and without a named resource."""
-    monkeypatch.setattr("devicemanager.conformance.check_run._FIRST_NOTE_SECONDS", 0.0)
+    monkeypatch.setattr("devicemanager.conformance.suite_run._FIRST_NOTE_SECONDS", 0.0)
     soon = ["check", "--only", "R01", "--limit", "start_seconds=0.5"]
     assert main([*soon, "--", "sleep", "100"]) == 2
     waits, error = capsys.readouterr().err.splitlines()
@@ -55,6 +55,14 @@ def test_check_of_an_unregistered_plugin_ends_with_the_reason(
     assert seen.startswith(f"     {RESOURCE} is not registered, 0.5 s ")
     assert where == "     on a node: the resource never appears on the node"
     assert last.endswith("; no profile passed: R01 failed")
+
+
+def test_program_that_is_recognized_as_a_plugin_is_checked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without ``--only``, the program is started once to see what it registers."""
+    assert main(["check", "--limit", "start_seconds=2", "--", "./nowhere"]) == 2
+    assert "exited before it registered" in capsys.readouterr().err
 
 
 def test_hook_that_no_check_uses_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

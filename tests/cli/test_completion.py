@@ -23,7 +23,7 @@ def test_script_has_every_command_and_late_options(shell, capsys):
     ("words", "completed"),
     [
         ("ctl wait re", "resource"),
-        ("ctl nodes fa", "fail-device"),
+        ("ctl nodes fail-d", "fail-device"),
         ("ctl nodes leave --how sh", "shutdown"),
     ],
 )

@@ -19,7 +19,7 @@ from devicemanager.control.nodes.protocol import Leave
 from devicemanager.control.nodes.server import NodesControlServer
 from devicemanager.core.nodestatus.conditions import Pressure
 from tests.cluster.world import GPU
-from tests.control.nodes.inprocess import ControlledWorld, InProcess, two_nodes
+from tests.control.nodes.inprocess import DRIVER, ControlledWorld, InProcess, two_nodes
 from tests.paths import ROOT
 from tests.test_documentation import sessions
 
@@ -74,6 +74,10 @@ ACTIONS = {
     "stopPlugin": f"stop-plugin b {GPU}",
     "startPlugin": f"start-plugin b {GPU}",
     "zeroCapacity": f"zero-capacity b {GPU}",
+    "failPrepare": f"fail-prepare b {DRIVER} --times 2",
+    "failUnprepare": f"fail-unprepare b {DRIVER}",
+    "scaleKind": "scale gpu=3",
+    "delayPrepare": f"delay-prepare b {DRIVER} 5",
     "setNotReady": "not-ready b",
     "setPressure": "pressure b --condition PIDPressure",
     "silence": "silent b",

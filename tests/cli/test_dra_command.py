@@ -118,8 +118,8 @@ def test_files_of_a_directory_are_read(node, written, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "no ResourceClaim to allocate: add one to the files"),
-        (["--claim", "nope"], "no ResourceClaim default/nope in the files"),
+        ([], "no ResourceClaim to allocate: add one"),
+        (["--claim", "nope"], "no ResourceClaim default/nope among the objects"),
         (["--kubelet-version", "1.2"], "unknown version '1.2': use one of 1.34, 1.36, 1.37"),
         (["--quirk", "x"], "unknown quirk 'x'"),
         (["--feature-gate", "X"], "unknown feature gate 'X'"),
@@ -133,7 +133,7 @@ def test_mistakes_are_one_line(node, arguments, text, written, capsys):
 
 def test_files_without_a_node(written, capsys):
     assert main(["dra", "allocate", written(document("ResourceClaim", claim()))]) == 2
-    assert "the files name no node: select one with --node" in capsys.readouterr().err
+    assert "the objects name no node: select one with --node" in capsys.readouterr().err
 
 
 def test_the_node_must_be_known(written, capsys):
@@ -143,7 +143,7 @@ def test_the_node_must_be_known(written, capsys):
         document("ResourceClaim", claim()),
     )
     assert main(["dra", "allocate", path]) == 2
-    assert "the files name the nodes b, worker: select one with --node" in capsys.readouterr().err
+    assert "the objects name the nodes b, worker: select one with --node" in capsys.readouterr().err
 
 
 def test_an_error_of_the_allocator_is_one_line(node, written, capsys):

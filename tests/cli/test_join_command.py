@@ -14,6 +14,7 @@ import pytest
 
 from devicemanager.apiserver import FakeApiServer
 from devicemanager.cli import join, join_options, main
+from devicemanager.cli.options import CommandError
 from tests.cli.records import until, until_ready
 
 COMMAND = Path(sys.executable).with_name("devicemanager")
@@ -71,6 +72,9 @@ def rejected(capsys):
         (["--pods", "0"], "--pods"),
         (["--pod-cidr", "10.0.0.1/8"], "invalid range '10.0.0.1/8': use a form such as"),
         (["--pod-cidr", "10.0.0.0/31"], "invalid range '10.0.0.0/31': use a form such as"),
+        (["--simulate-driver", "gpu"], "invalid driver 'gpu': expected a name and devices"),
+        (["--simulate-driver", "GPU=1"], "invalid driver 'GPU=1': expected a name and devices"),
+        (["--slices", "/nowhere.json"], "/nowhere.json: No such file"),
         (["--start-delay", "soon"], "invalid duration 'soon': use a form such as 30s"),
         (["--shard", "3/3"], "invalid shard '3/3': expected K/N"),
         (["--shard", "0/3", "--shards", "3"], "--shard and --shards exclude each other"),
@@ -176,11 +180,77 @@ def test_flags_set_the_size_of_the_nodes_and_the_addresses_of_their_pods():
     parser = argparse.ArgumentParser()
     join.add(parser.add_subparsers())
     flags = ["--cpu", "2", "--memory", "500Mi", "--pods", "3", "--pod-cidr", "10.0.0.0/16"]
-    specs = join_options.node_specs(parser.parse_args(["join", "--nodes", "2", *flags]))
+    specs = join_options.node_specs(parser.parse_args(["join", "--nodes", "2", *flags]), None)
     amounts = {name: str(each) for name, each in specs.options.amounts.items()}
     assert amounts == {"cpu": "2", "memory": "500Mi", "pods": "3", "ephemeral-storage": "1Ti"}
     assert specs.options.pod_cidr == "10.0.0.0/16"
     assert specs.make(1).settings.node_allocatable == specs.options.amounts
+
+
+def slice_of(node, driver="nic.example.com", pool=None, **spec):
+    devices = [{"name": "nic-0", "attributes": {"speed": {"int": 100}}}]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"s-{node or 'all'}-{driver}"},
+        "spec": {
+            "driver": driver,
+            "pool": {"name": pool or node, "generation": 3, "resourceSliceCount": 1},
+            "devices": devices,
+            **({"nodeName": node} if node else {}),
+            **spec,
+        },
+    }
+
+
+def drivers(tmp_path, slices, *flags):
+    """The layouts of `join --slices`, with these slices in a file."""
+    file = tmp_path / "slices.json"
+    file.write_text(json.dumps(slices))
+    parser = argparse.ArgumentParser()
+    join.add(parser.add_subparsers())
+    args = parser.parse_args(["join", "--slices", str(file), *flags])
+    return join_options.node_specs(args, None).options.drivers
+
+
+def test_recorded_slices_are_published_by_each_node(tmp_path):
+    slices = [slice_of("worker-1"), slice_of("worker-1", "gpu.example.com", "shared")]
+    gpu, nic = drivers(tmp_path, slices)
+    (spec,) = nic.specs("n-7", 1, "v1")
+    assert spec["pool"] == {"name": "n-7", "generation": 1, "resourceSliceCount": 1}
+    assert spec["nodeName"] == "n-7"
+    assert spec["devices"] == slices[0]["spec"]["devices"]
+    (spec,) = gpu.specs("n-7", 1, "v1")
+    # Two nodes with one pool name would share the pool.
+    assert spec["pool"]["name"] == "n-7/shared"
+
+
+def test_recorded_slices_can_lack_kind_and_version(tmp_path):
+    slices = [slice_of("worker-1")]
+    for each in slices:
+        del each["apiVersion"], each["kind"]
+    (nic,) = drivers(tmp_path, slices)
+    assert nic.devices == {"nic-0"}
+
+
+@pytest.mark.parametrize(
+    ("slices", "flags", "message"),
+    [
+        ([slice_of("a"), slice_of("b")], [], "slices of 2 nodes (a, b): expected those of one"),
+        ([slice_of(None, allNodes=True, pool="p")], [], "has no spec.nodeName"),
+        ([slice_of("a", devices=[{"name": "No"}])], [], "spec.devices[0].name"),
+        ([{"kind": "Pod"}], [], "no ResourceSlices"),
+        (
+            [slice_of("a")],
+            ["--simulate-driver", "nic.example.com=1"],
+            "driver nic.example.com is given twice: remove one",
+        ),
+    ],
+)
+def test_unusable_slices_are_a_one_line_error(tmp_path, slices, flags, message):
+    with pytest.raises(CommandError) as error:
+        drivers(tmp_path, slices, *flags)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_http_without_an_address_serves_at_the_default(monkeypatch):

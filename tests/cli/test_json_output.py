@@ -44,8 +44,10 @@ DOCUMENTED = {
     )
 }
 WITH_THEIR_OWN_PAGE = {
-    # Printed in test_dra_explain.py, because they need a running kubelet.
+    # Printed in test_dra_explain.py and test_dra_pods.py; most need a running kubelet.
     "devicemanager.dra/v1",
+    "devicemanager.dra-explain/v1",
+    "devicemanager.dra-prepare/v1",
     "devicemanager.pod-claims/v1",
     "devicemanager.recording/v1",
     "devicemanager.replay/v1",

@@ -6,12 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.cluster.container_behaviour import (
-    ContainerBehaviour,
-    PodBehaviour,
-    Range,
-    seconds,
-)
+from devicemanager.cluster.container_behaviour import ContainerBehaviour, PodBehaviour
+from devicemanager.cluster.durations import Range, seconds
 
 
 @pytest.mark.parametrize(

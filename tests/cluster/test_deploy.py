@@ -7,8 +7,13 @@ import pytest
 import yaml
 
 from devicemanager.apiserver import Controllers, Permission, permissions_of
-from devicemanager.cluster import Cluster, NodeOptions
-from devicemanager.cluster.preflight import lease_permissions, required_permissions
+from devicemanager.cluster import Cluster, ClusterError, NodeOptions
+from devicemanager.cluster.driver_layouts import simulated_driver
+from devicemanager.cluster.preflight import (
+    dra_permissions,
+    lease_permissions,
+    required_permissions,
+)
 from tests.cluster.objects import GPU, gpu_pod, granted
 from tests.paths import ROOT
 
@@ -16,16 +21,18 @@ TOP = ROOT
 DOCUMENTS = list(yaml.safe_load_all((TOP / "deploy/join.yaml").read_text()))
 
 
-def roles(kind, namespace=None):
+def roles(kind, namespace=None, *, dra=False):
     return permissions_of(
         rule
         for each in DOCUMENTS
         if each["kind"] == kind and each["metadata"].get("namespace") == namespace
+        if each["metadata"]["name"].endswith("-dra") is dra
         for rule in each["rules"]
     )
 
 
 CLUSTER = roles("ClusterRole")
+DRA = roles("ClusterRole", dra=True)
 LEASES = roles("Role", "kube-node-lease")
 SHARDS = roles("Role", "devicemanager")
 
@@ -33,6 +40,31 @@ SHARDS = roles("Role", "devicemanager")
 def test_roles_grant_exactly_the_required_permissions():
     assert granted(required_permissions()) == CLUSTER | LEASES
     assert granted(lease_permissions("ns")) == SHARDS
+    assert granted(dra_permissions()) == DRA
+
+
+def test_node_with_dra_uses_every_permission_of_its_role(apiserver, tmp_path, until):
+    options = NodeOptions(drivers=(simulated_driver("gpu.example.com", [None]),))
+    kubeconfig = apiserver.kubeconfig(tmp_path / "kubeconfig")
+    apiserver.permissions.allowed = CLUSTER | LEASES
+    with Cluster.connect(kubeconfig) as cluster:
+        with pytest.raises(ClusterError, match="missing permissions: create resourceslices"):
+            cluster.join_in_memory("n", 1, options=options)
+        apiserver.permissions.allowed |= DRA
+        (node,) = cluster.join_in_memory("n", 1, options=options)
+        until(lambda: apiserver.all("resourceslices"))
+        node.fail_device("gpu.example.com", "gpu-0")
+        until(lambda: apiserver.all("resourceslices")[0]["spec"]["devices"][0].get("taints"))
+        node.restart()
+        until(lambda: apiserver.requests["deletecollection", "resourceslices"])
+        claim = {"name": "gpu", "resourceClaimName": "missing"}
+        apiserver.create("pods", gpu_pod("a", nodeName="n-0", resourceClaims=[claim]))
+        until(lambda: Permission("resource.k8s.io", "resourceclaims", "get") in used(apiserver))
+    assert used(apiserver) >= DRA
+
+
+def used(apiserver):
+    return apiserver.permissions.used
 
 
 def test_joining_uses_every_permission_of_the_roles(apiserver, tmp_path, until):

@@ -9,7 +9,8 @@ import pytest
 from devicemanager.apiserver import registry
 from devicemanager.apiserver.resources import HAVE_GENERATION
 from devicemanager.client.errors import ClusterError
-from devicemanager.cluster.container_behaviour import ContainerBehaviour, Range
+from devicemanager.cluster.container_behaviour import ContainerBehaviour
+from devicemanager.cluster.durations import Range
 from devicemanager.core.errors import RequestError
 from devicemanager.core.topology import NumaTopology
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet

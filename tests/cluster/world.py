@@ -10,7 +10,9 @@ import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
+from devicemanager.apiserver import discovery
 from devicemanager.apiserver.authorization import Permissions
 from devicemanager.apiserver.errors import StatusError
 from devicemanager.apiserver.faults import Faults
@@ -35,7 +37,12 @@ _CONTENT = {
     "strategic": "application/strategic-merge-patch+json",
     "merge": "application/merge-patch+json",
 }
-_GROUPS = {"noderesourcetopologies": "/apis/topology.node.k8s.io/v1alpha2"}
+_RESOURCES = "/apis/resource.k8s.io/v1"
+_GROUPS = {
+    "noderesourcetopologies": "/apis/topology.node.k8s.io/v1alpha2",
+    "resourceslices": _RESOURCES,
+    "resourceclaims": _RESOURCES,
+}
 _PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -112,10 +119,15 @@ class World:
         if self.is_closed:
             raise ClientClosing
         self.requests.append((method, path, body))
+        if query:
+            path = f"{path}?{urlencode(query)}"
         return self.call(method, path, body, patch=patch)
 
     def call(self, method: str, path: str, body: Any = None, *, patch: Any = None) -> JsonObject:
         """Send a request that does not come from a node."""
+        kinds = self._handler.registry.kinds
+        if (found := discovery.document(path, kinds)) is not None:
+            return found
         headers = {"Content-Type": _CONTENT[patch]}
         text = b"" if body is None else json.dumps(body).encode()
         try:
@@ -142,7 +154,13 @@ class World:
         """Add a node that knows its pods."""
         node = ClusterNode(
             name,
-            kubelet or InMemoryKubelet(settings, {GPU: gpus}, clock=self.clock),
+            kubelet
+            or InMemoryKubelet(
+                settings,
+                {GPU: gpus},
+                clock=self.clock,
+                drivers={each.driver: each.devices for each in options.get("drivers", ())},
+            ),
             api=self,
             work_queue=self.work_queue,
             leases=self.leases,

@@ -201,7 +201,7 @@ def test_failed_calls_are_named() -> None:
 def test_wait_without_registration_gives_advice_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(0, 1000, 2))
     clock = SimpleNamespace(monotonic=lambda: next(now), sleep=lambda _: None)
-    monkeypatch.setattr("devicemanager.conformance.check_run.time", clock)
+    monkeypatch.setattr("devicemanager.conformance.suite_run.time", clock)
     run = Run(has_tried_to_register=False)
     notes: list[str] = []
     run.stage.on_wait = notes.append

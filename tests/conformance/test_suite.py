@@ -206,7 +206,7 @@ class Starts:
 
 def test_wait_for_an_unregistered_plugin_gives_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     """While waiting, and in the final error."""
-    monkeypatch.setattr("devicemanager.conformance.check_run._FIRST_NOTE_SECONDS", 0.0)
+    monkeypatch.setattr("devicemanager.conformance.suite_run._FIRST_NOTE_SECONDS", 0.0)
     lines: list[str] = []
     with pytest.raises(CheckError) as raised:
         run(_sleeping(), select(["R01"]), limits=_SOON, settings=SETTINGS, on_wait=lines.append)

@@ -19,6 +19,7 @@ from devicemanager.control.request import decode_body
 from devicemanager.kubelet.interface import KubeletInterface
 from devicemanager.plugin.simulated import PreferredPolicy
 from devicemanager.testing import pod_manifest
+from tests.kubelet.dra.objects import claim as dra_claim
 from tools.openapi_document import FILES, text
 
 GPU = "vendor.com/gpu"
@@ -40,7 +41,6 @@ NO_OPERATION = {
     "check_static": "internal: for the manifest directory of `run`",
     "resync": "for tests that turn the clock of their kubelet in Python",
     "recreate_sandbox": "for tests in Python that hold the objects of a driver",
-    "resource_claims": "claims in memory of this process; admit takes the claims of a pod",
     "resource_claim": "for drivers in this process, in place of a request to the API server",
     "dra_state_path": "root has the directory, and the file has the kubelet's name",
     "restore": "for nodes in a cluster that another process takes over",
@@ -159,6 +159,7 @@ def conforms(table, operation, status, kind, body):
 
 POD = pod_manifest("a", {GPU: 1}, uid="a")
 POD["spec"]["restartPolicy"] = "Never"
+DRIVER_CALL = {"driver": "gpu.example.com", "claims": ["default/gpu"]}
 STEPS = {
     # name: (path, query, body), in the order of the requests
     "getNode": (),
@@ -195,6 +196,15 @@ STEPS = {
     ),
     "callPreStartContainer": ((), "", {"resource": GPU, "ids": ["gpu-mock-0"]}),
     "callGetDevicePluginOptions": ((), "", {"resource": GPU}),
+    "applyDraObjects": ((), "", "dra"),
+    "listDraObjects": (("ResourceClaim",),),
+    "listResourceClaims": (),
+    "getResourceClaim": (("default", "gpu"),),
+    "listResourceSlices": (),
+    "listDrivers": (),
+    "callPrepareResources": ((), "", DRIVER_CALL),
+    "callUnprepareResources": ((), "", DRIVER_CALL),
+    "deleteDraObject": (("ResourceClaim", "gpu"),),
     "setFault": ((), "", {"kind": "reject-register", "options": {"times": 2}}),
     "listFaults": (),
     "clearFault": (("1",),),
@@ -216,7 +226,7 @@ STEPS = {
 TOO_MANY = b'{"resource": "a/b", "available": [], "size": 2147483648}'
 
 
-def claims_objects(kind):
+def request_text(kind):
     from devicemanager.claims import SimulatedHardware, simulated_classes
     from devicemanager.claims.v1alpha1.writing import to_yaml
 
@@ -226,11 +236,14 @@ def claims_objects(kind):
         "metadata": {"name": "c"},
         "spec": {"claims": [{"deviceClass": "gpu"}]},
     }
+    if kind == "dra":
+        return json.dumps(dra_claim("gpu", "gpu-0"))
     objects = {"pools": SimulatedHardware(gpu=1).pools("mock"), "classes": simulated_classes()}
     return json.dumps(claim) if kind == "claims" else to_yaml(objects[kind])
 
 
-def test_operations_answer_as_documented(client, raw, simulated_plugin):
+def test_operations_answer_as_documented(client, raw, simulated_plugin, simulated_driver):
+    simulated_driver()
     simulated_plugin(GPU, 2, preferred_policy=PreferredPolicy.REVERSE, pre_start=True)
     steps = dict(STEPS)
     # "a" is deleted before deletePods, so that needs another pod.
@@ -244,7 +257,7 @@ def test_operations_answer_as_documented(client, raw, simulated_plugin):
         target = operation.path
         for parameter, value in zip(operation.parameters, path, strict=True):
             target = target.replace(f"{{{parameter}}}", value)
-        data = claims_objects(body) if isinstance(body, str) else body and json.dumps(body)
+        data = request_text(body) if isinstance(body, str) else body and json.dumps(body)
         reply = raw.ask(operation.method, target + query, data and data.encode())
         assert reply.status == operation.status, (name, reply.body)
         conforms(TABLE, operation, reply.status, reply.kind, reply.body)

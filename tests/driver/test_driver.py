@@ -215,6 +215,20 @@ def test_devices_of_other_drivers_and_subrequests(serve, register, claim):
     assert given.consumed_capacity == {"memory": "1Gi"}
 
 
+def test_unpublished_device_is_refused(serve, register, claim):
+    driver = Gpus()
+    server = serve(driver)
+    kubelet = register(server)
+    assert server.wait_published()
+    missing, foreign = (
+        claim("missing", "gpu-7"),
+        claim("foreign", {**allocated("gpu-0"), "pool": "p"}),
+    )
+    errors = {each.error for each in kubelet.prepare(missing, foreign).values()}
+    assert errors == {f"device {NODE}/gpu-7 is not published", "device p/gpu-0 is not published"}
+    assert driver.calls == []
+
+
 def test_device_in_use_is_refused(api, serve, register, claim):
     driver = Gpus()
     kubelet = register(serve(driver))

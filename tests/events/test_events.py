@@ -209,6 +209,7 @@ KINDS = [
     "dra-state-loaded",
     "dra-state-failed!",
     "dra-state-set-aside!",
+    "dra-objects-changed",
     "watch-dropped!",
     "fault",
     "server-error!",

@@ -21,7 +21,7 @@ def parameters(owner: type, name: str) -> object:
     return None if isinstance(member, property) else inspect.signature(member).parameters
 
 
-ATTRIBUTES = {"calls", "clock", "events", "faults"}
+ATTRIBUTES = {"calls", "clock", "events", "faults", "resource_claims"}
 """Set by ``__init__`` of one of the classes, so that the class does not have them."""
 
 
@@ -45,13 +45,19 @@ def test_in_memory_kubelet_has_all_members_for_pods_and_devices() -> None:
     own = members(InMemoryKubelet) - SHARED
     assert {name for name in own if "device" not in name and "plugin" not in name} == {
         "adopt",
+        "delay_prepare",
         "fail_allocate",
+        "fail_prepare",
+        "fail_unprepare",
+        "held_claims",
         "lose_all",
         "lose_checkpoint",
         "return_all",
         "self_check",
         "simulated",
         "start_again",
+        "stored_checkpoint",
+        "use_claims",
     }
 
 

@@ -13,7 +13,16 @@ from tools.fuzz.model import Guard
 from tools.fuzz.worker import targets
 from tools.harness import planted, planted_bugs  # noqa: F401  # it registers the bugs
 
-QUICK_ATTACKS = ["escape-sequences", "link-root", "umask-0", "fork-exit"]
+QUICK_ATTACKS = [
+    "escape-sequences",
+    "link-root",
+    "link-itself",
+    "umask-0",
+    "fork-exit",
+    "cdi-tag",
+    "checkpoint-nested",
+    "memory-200",
+]
 
 
 def test_every_attack_has_a_planted_bug():

@@ -1,4 +1,4 @@
-"""Attack a kubelet in 88 ways, and measure the effect on the kubelet and on a good plugin.
+"""Attack a kubelet in many ways, and measure the effect on the kubelet and on a good plugin.
 
 Theory of operation. Most attacks have three processes: the kubelet (``node``), a well-behaved
 plugin (``tools.harness.plugin``) and the attacker. ``beside`` starts them. While the attacker runs,

@@ -155,6 +155,7 @@ def _list(number: int) -> bytes:
 
 
 _PODS = 200
+_IMAGE = "registry.example/" + "a" * 5000
 _PODS_LIMITS = Limits(
     registration=100.0, admission=600.0, memory=250.0, kept=200.0, descriptors=300
 )
@@ -202,11 +203,11 @@ def _read(path: Path, end: float) -> None:
 
 
 def _fill(target: Target) -> None:
-    """Create pods without devices, so that responses are large."""
+    """Create pods without devices. A response with all of them has 2 MB."""
     client = _Client(target.control)
     for number in range(_PODS):
         metadata = {"name": f"attack-{number}", "namespace": "default"}
-        spec = {"containers": [{"name": "main", "image": "attack"}]}
+        spec = {"containers": [{"name": "main", "image": _IMAGE}]}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         client.request("POST", "/v1/pods", json.dumps(pod))
         client.getresponse().read()

@@ -94,6 +94,29 @@ def extended_claim(pod: Object, resources: Mapping[str, str]) -> ExtendedClaim:
     return ExtendedClaim(tuple(requests), tuple(mappings))
 
 
+def served_by_dra(
+    pod: Object, allocatable: Mapping[str, Any], resources: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the extended resources of a pod that DRA serves on a node, with their classes.
+
+    While a device plugin has allocatable devices of a resource, the plugin serves it.
+    """
+    spec = pod["spec"]
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    wanted = {
+        name
+        for container in containers
+        for kind in ("limits", "requests")
+        for name, amount in ((container.get("resources") or {}).get(kind) or {}).items()
+        if str(amount) != "0"
+    }
+    return {
+        name: class_
+        for name, class_ in resources.items()
+        if name in wanted and str(allocatable.get(name, "0")) == "0"
+    }
+
+
 class _Requests:
     """Requests for one extended resource, and the containers that use them."""
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import attrs
 
 from devicemanager.client.rate_limited_warning import truncate
+from devicemanager.cluster.durations import seconds
 from devicemanager.cluster.options import PREFIX
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import Pressure
@@ -48,6 +49,9 @@ class FaultTarget(Protocol):
     def zero_capacity(self, resource: str, zero: bool = True) -> None: ...
     def stop_plugin(self, resource: str) -> None: ...
     def start_plugin(self, resource: str) -> None: ...
+    def fail_prepare(self, driver: str, times: int = -1) -> None: ...
+    def fail_unprepare(self, driver: str, fails: bool = True) -> None: ...
+    def delay_prepare(self, driver: str, seconds: float) -> None: ...
     def not_ready(self, why: str, cause: str = "fault") -> None: ...
     def pressure(self, pressures: Collection[Pressure]) -> None: ...
     def silent(self, silent: bool = True) -> None: ...
@@ -71,6 +75,22 @@ def _lost(node: FaultTarget, what: str, is_on: bool) -> None:
 
 def _plugin(node: FaultTarget, what: str, is_on: bool) -> None:
     (node.stop_plugin if is_on else node.start_plugin)(what)
+
+
+def _prepare_fails(node: FaultTarget, what: str, is_on: bool) -> None:
+    driver, _, times = what.partition(":")
+    if times and not times.isdecimal():
+        raise RequestError(f"invalid number {times!r}: expected DRIVER:N")
+    node.fail_prepare(driver, int(times or -1) if is_on else 0)
+
+
+def _prepare_delay(node: FaultTarget, what: str, is_on: bool) -> None:
+    driver, _, time = what.partition(":")
+    try:
+        delay = seconds(time)
+    except ValueError as error:
+        raise RequestError(f"{error}: expected DRIVER:TIME") from None
+    node.delay_prepare(driver, delay if is_on else 0.0)
 
 
 def _not_ready(node: FaultTarget, what: str, is_on: bool) -> None:
@@ -106,6 +126,9 @@ KINDS: Final[Mapping[str, FaultKind]] = {
     "device-lost": FaultKind("RESOURCE/DEVICE", _lost),
     "plugin-gone": FaultKind("RESOURCE", _plugin),
     "capacity-zero": FaultKind("RESOURCE", lambda node, what, on: node.zero_capacity(what, on)),
+    "prepare-fails": FaultKind("DRIVER[:N]", _prepare_fails),
+    "unprepare-fails": FaultKind("DRIVER", lambda node, what, on: node.fail_unprepare(what, on)),
+    "prepare-delay": FaultKind("DRIVER:TIME", _prepare_delay),
     "not-ready": FaultKind("[MESSAGE]", _not_ready),
     "silent": FaultKind("", lambda node, _, on: node.silent(on)),
     "memory-pressure": FaultKind(pressure=Pressure.MEMORY),
@@ -133,7 +156,8 @@ def _fault(text: str) -> Fault:
         raise ValueError(
             f"invalid fault {truncate(text)!r}: expected {kind}{'=' + form if form else ''}"
         )
-    if form == "RESOURCE/DEVICE" and what.count("/") < 2:
+    # The name of a resource has a slash, that of a DRA driver has none.
+    if form == "RESOURCE/DEVICE" and "/" not in what:
         raise ValueError(
             f"invalid fault {truncate(text)!r}: expected a form such as {kind}=vendor.com/gpu/gpu-2"
         )

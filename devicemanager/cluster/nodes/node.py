@@ -17,6 +17,7 @@ from devicemanager.client.recorder import EventRecorder, EventType
 from devicemanager.client.work_queue import Priority, WorkQueue
 from devicemanager.cluster.addresses import PodAddresses, UsedAddresses
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
+from devicemanager.cluster.dra.node import NodeDra
 from devicemanager.cluster.kubelet import DeviceFaults, NodeKubelet
 from devicemanager.cluster.node_context import NodeContext, ServerFeatures
 from devicemanager.cluster.nodes.faults import NodeFaults
@@ -97,6 +98,7 @@ class ClusterNode:
         self._status = NodeStatusUpdater(self._context, self._state)
         mirrors = Mirrors(self._context, lambda: self._uid)
         self._pods = PodSync(self._context, mirrors, self._state.admit)
+        self._dra = NodeDra.of(self._context, lambda: self._uid)
         self.faults = NodeFaults(self)
         # Guards the fields below.
         self._lock = threading.Lock()
@@ -135,6 +137,8 @@ class ClusterNode:
 
     def _on_kubelet_event(self, event: Event) -> None:
         self._pods.on_kubelet_event(event)
+        if self._dra is not None:
+            self._dra.on_kubelet_event(event)
         if self._topology is not None:
             self._topology.on_kubelet_event(event)
 
@@ -146,11 +150,14 @@ class ClusterNode:
         Raises ApiError if a request fails, and ClusterError if a Node with the name exists that
         devicemanager did not create.
         """
-        found = register(self._context, self._status, lambda: self._update(force=True))
+        found, is_new = register(self._context, self._status, lambda: self._update(force=True))
         self._uid = found["metadata"]["uid"]
+        self._context.placement.update(found)
         # The Lease must follow soon: without it, the node lifecycle controller marks the node as
         # NotReady.
         self._leases.add(self.name, self._uid)
+        if self._dra is not None:
+            self._dra.joined(is_new)
         self.faults.update(found["metadata"].get("annotations") or {}, is_first=True)
         if self._topology is not None:
             self._topology.refresh()
@@ -185,6 +192,8 @@ class ClusterNode:
         self._context.work_queue.put(Priority.NODE_STATUS, self._key, self._update)
         if self._topology is not None:
             self._topology.refresh()
+        if self._dra is not None:
+            self._dra.refresh()
 
     def _update(self, force: bool = False) -> None:
         if self._is_over or self._is_silent:
@@ -228,6 +237,7 @@ class ClusterNode:
             if metadata["uid"] == self._uid:
                 queue.put(Priority.NODE_STATUS, self._key, self._on_deleted)
             return
+        self._context.placement.update(object_)
         self.faults.update(metadata.get("annotations") or {})
         conditions = (object_.get("status") or {}).get("conditions") or ()
         if any(each.get("status") == "Unknown" for each in conditions):
@@ -304,6 +314,21 @@ class ClusterNode:
         """Start a stopped simulated plugin, which re-registers with the kubelet."""
         self._devices().start_plugin(resource)
         self.refresh()
+
+    def fail_prepare(self, driver: str, times: int = -1) -> None:
+        """Make the next ``times`` preparations of claims by a DRA driver fail.
+
+        -1: all of them. 0: let them succeed again.
+        """
+        self._devices().fail_prepare(driver, times)
+
+    def fail_unprepare(self, driver: str, fails: bool = True) -> None:
+        """Make a DRA driver fail to unprepare claims, so that pods stay Terminating."""
+        self._devices().fail_unprepare(driver, fails)
+
+    def delay_prepare(self, driver: str, seconds: float) -> None:
+        """Make a DRA driver prepare claims after ``seconds``. More than 45 s are a timeout."""
+        self._devices().delay_prepare(driver, seconds)
 
     # -- node and pods --------------------------------------------------------------------------
 
@@ -408,6 +433,8 @@ class ClusterNode:
         if was_over:
             return False
         self._leases.remove(self.name)
+        if self._dra is not None:
+            self._dra.close()
         if not keeps_pods:
             self._pods.close()
             self._unsubscribe()

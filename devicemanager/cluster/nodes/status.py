@@ -164,10 +164,12 @@ class NodeStatusUpdater:
 
 def register(
     node: NodeContext, statuses: NodeStatusUpdater, update: Callable[[], None]
-) -> JsonObject:
+) -> tuple[JsonObject, bool]:
     """Create the Node object with its status and return it (``registerWithAPIServer``).
 
-    If an earlier process created the Node, take it over, and call ``update`` to write its status.
+    The second value is True if the Node is new. If an earlier process created the Node, take it
+    over, and call ``update`` to write its status.
+
     Raises ApiError if a request fails, and ClusterError if devicemanager did not create the Node.
     """
     # As kubelets do, the Node is created with its status, so that it is Ready from the start.
@@ -186,9 +188,9 @@ def register(
         found = _take_over(node)
         statuses.take_over(found.get("status") or {})
         update()
-    else:
-        statuses.was_written(status)
-    return found
+        return found, False
+    statuses.was_written(status)
+    return found, True
 
 
 def _checked(response: JsonObject) -> JsonObject:

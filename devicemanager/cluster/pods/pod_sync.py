@@ -70,9 +70,14 @@ _STATUS_CHANGES: Final = frozenset(
         EventKind.DEVICE_HEALTH,
         EventKind.HEALTH_DROPPED,
         EventKind.TERMINATED,
+        EventKind.PREPARE_FAILED,
+        EventKind.UNPREPARE_FAILED,
     }
 )
 """Kinds of kubelet events that can change the status of a pod."""
+
+
+_FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
 
 
 class PodSync:
@@ -177,6 +182,7 @@ class PodSync:
             self._statuses.compare(pod, object_)
             if pod.generation != before:
                 self._statuses.changed(pod)
+            self._admission.claims_changed(pod, object_)
 
     def _remove(self, uid: str) -> None:
         """Remove a pod that the API server no longer has, and free its devices."""
@@ -215,6 +221,11 @@ class PodSync:
                     self._loop.do(partial(self._termination.start_timers, pod))
             case EventKind.CONTAINER_FAILED:
                 pod.needs_start = True
+            case EventKind.PREPARE_FAILED:
+                text = event.message.partition(f"{_FAILED_PREPARE}: ")[2]
+                self._node.recorder.record(pod.reference, "Warning", _FAILED_PREPARE, text)
+            case EventKind.UNPREPARE_FAILED:
+                self._node.say(event.message)
             case EventKind.FINISHED:
                 self._pods.move(pod, Stage.FINISHED, Stage.RUNNING)
             case EventKind.REJECTED:

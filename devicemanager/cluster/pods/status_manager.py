@@ -25,8 +25,9 @@ from devicemanager.cluster.pods.pod_manager import PodManager, PodState, Stage
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.podstatus.merge import is_reported, status_patch
-from devicemanager.core.podstatus.status import rejected_status
-from devicemanager.objects.status.podstatus import allocated_devices, status_object
+from devicemanager.core.podstatus.phase import Phase
+from devicemanager.core.podstatus.status import PodStatus, rejected_status
+from devicemanager.objects.status.podstatus import has_health, status_object
 
 __all__ = ["StatusManager"]
 
@@ -91,7 +92,7 @@ class StatusManager:
             # The last status is written first, so that controllers get the exit codes. Devices
             # are freed before the pod is deleted, so that the next pod can be admitted
             # immediately.
-            if stage is Stage.DELETING:
+            if stage is Stage.DELETING and not self._ends(pod):
                 self._pods.free(pod)
                 self._delete(pod)
         except RequestError:
@@ -113,6 +114,14 @@ class StatusManager:
                 self._on_removed(pod.uid)
             else:
                 self._node.warn(f"{error} (a bug; pod status not updated)")
+
+    def _ends(self, pod: PodState) -> bool:
+        """True if drivers must unprepare the pod's claims before the pod can be deleted.
+
+        The kubelet retries. Its event FINISHED then queues the last status.
+        """
+        record = self._node.kubelet.pod_store.get(PodUid(pod.uid))
+        return record is not None and record.uses_dra and record.is_active
 
     def _retry(self, pod: PodState) -> None:
         """Write the status of a pod again soon."""
@@ -176,13 +185,23 @@ class StatusManager:
             since={"PodScheduled": pod.scheduled},
             host_ip=host,
             # As in the kubelet, a pod has no IP address before its sandbox exists.
-            pod_ip="" if pod.stage is Stage.PENDING else host if pod.is_on_host_network else pod.ip,
+            pod_ip=self._ip(pod, status),
             generation=generation,
             # A server that sets no generation does not store the resources, either.
             with_resources=behaviour.reports_container_resources and bool(pod.generation),
         )
         self._without_health(made)
         return made
+
+    def _ip(self, pod: PodState, status: PodStatus) -> str:
+        """Return the address of a pod; empty before its sandbox exists, as in the kubelet."""
+        if pod.stage is Stage.PENDING:
+            return ""
+        record = self._node.kubelet.pod_store.get(PodUid(pod.uid))
+        waits = record is not None and record.uses_dra and not record.has_sandbox
+        if waits and status.phase is Phase.PENDING:
+            return ""
+        return self._node.options.address if pod.is_on_host_network else pod.ip
 
     def _without_health(self, status: JsonObject) -> None:
         """Remove the health of devices from a status, if the API server does not store it."""
@@ -199,8 +218,8 @@ class StatusManager:
         features = self._node.features
         if features.stores_resource_health:
             return False
-        if features.stores_resource_health is None and allocated_devices(status):
-            features.stores_resource_health = bool(allocated_devices(response.get("status") or {}))
+        if features.stores_resource_health is None and has_health(status):
+            features.stores_resource_health = has_health(response.get("status") or {})
             if not features.stores_resource_health:
                 self._node.warn(
                     "the API server does not store allocatedResourcesStatus: pods do not show the "

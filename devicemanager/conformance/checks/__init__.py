@@ -21,8 +21,7 @@ from devicemanager.conformance.checks import (
     restarts,
     topology,
 )
-from devicemanager.conformance.outcomes import CheckError
-from devicemanager.conformance.registry import FAMILIES, Check, ids
+from devicemanager.conformance.registry import FAMILIES, Check, ids, selected
 
 __all__ = ["all_checks", "select"]
 
@@ -51,17 +50,4 @@ def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, .
     Both arguments contain IDs of checks or letters of families. Raises CheckError for any other
     name.
     """
-    every, chosen, left_out = all_checks(), tuple(only), tuple(skip)
-    known = {each.id for each in every} | FAMILIES.keys()
-    for name in (*chosen, *left_out):
-        if name not in known:
-            raise CheckError(
-                f"unknown check {name!r}: use an ID such as K01, or a family: {', '.join(FAMILIES)}"
-            )
-
-    def is_in(names: tuple[str, ...], each: Check) -> bool:
-        return each.id in names or each.family in names
-
-    return tuple(
-        each for each in every if (not chosen or is_in(chosen, each)) and not is_in(left_out, each)
-    )
+    return selected(all_checks(), FAMILIES, only, skip)

@@ -78,6 +78,12 @@ def leave(
     cluster.leave([_node(cluster, node).name], how)
 
 
+@TABLE.post("/v1/scale", "", lane=Lane.LONG)
+def scale_kind(cluster: ControlledCluster, body: shapes.Scale) -> None:
+    """Change the number of nodes of a kind. Nodes with the highest numbers leave first."""
+    cluster.scale(body.kind, body.count)
+
+
 def _on_node(
     path: str, member: str, lane: LaneOf = Lane.QUICK
 ) -> Callable[[Callable[Concatenate[NodeControl, P], None]], Operation[None]]:
@@ -140,6 +146,27 @@ def start_plugin(node: NodeControl, body: shapes.Resource) -> None:
 def zero_capacity(node: NodeControl, body: shapes.ZeroCapacity) -> None:
     """Make a plugin advertise no devices, or advertise all its devices again."""
     node.zero_capacity(body.resource, body.zero)
+
+
+# -- DRA drivers -------------------------------------------------------------------------
+
+
+@_on_node(_NODE + "/fail-prepare", "fail_prepare")
+def fail_prepare(node: NodeControl, body: shapes.FailPrepare) -> None:
+    """Make the next preparations of claims by a DRA driver fail; their pods stay Pending."""
+    node.fail_prepare(body.driver, body.times)
+
+
+@_on_node(_NODE + "/fail-unprepare", "fail_unprepare")
+def fail_unprepare(node: NodeControl, body: shapes.FailUnprepare) -> None:
+    """Make a DRA driver fail to unprepare claims; their pods stay Terminating."""
+    node.fail_unprepare(body.driver, body.fails)
+
+
+@_on_node(_NODE + "/delay-prepare", "delay_prepare")
+def delay_prepare(node: NodeControl, body: shapes.DelayPrepare) -> None:
+    """Make a DRA driver prepare claims late."""
+    node.delay_prepare(body.driver, body.seconds)
 
 
 # -- conditions --------------------------------------------------------------------------

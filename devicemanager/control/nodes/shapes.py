@@ -21,6 +21,15 @@ _Name = Annotated[
 ]
 
 
+class Scale(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """The wanted number of nodes of a kind."""
+
+    kind: Annotated[
+        str, Meta(min_length=1, max_length=40, description="name in the file of `join -f`")
+    ]
+    count: Annotated[int, Meta(ge=0, le=100_000, description="number of nodes")]
+
+
 class Device(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """A device on a node, by its resource and ID."""
 
@@ -39,6 +48,36 @@ class ZeroCapacity(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
 
     resource: _Name
     zero: Annotated[bool, Meta(description="false: advertise the devices again")] = True
+
+
+_Driver = Annotated[
+    str, Meta(min_length=1, max_length=63, description="a DRA driver, such as gpu.example.com")
+]
+
+
+class FailPrepare(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Request to make the next NodePrepareResources calls of a DRA driver fail."""
+
+    driver: _Driver
+    times: Annotated[
+        int, Meta(ge=-1, le=1_000_000, description="number of calls; -1: all; 0: none any more")
+    ] = -1
+
+
+class FailUnprepare(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Request to make every NodeUnprepareResources call of a DRA driver fail."""
+
+    driver: _Driver
+    fails: Annotated[bool, Meta(description="false: calls succeed again")] = True
+
+
+class DelayPrepare(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Request to delay the responses of a DRA driver to NodePrepareResources."""
+
+    driver: _Driver
+    seconds: Annotated[
+        float, Meta(ge=0, le=86_400, description="0: no delay; more than 45: the call times out")
+    ]
 
 
 class NotReady(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):

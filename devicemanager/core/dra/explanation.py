@@ -15,7 +15,7 @@ from devicemanager.core.dra.names import claim_name
 from devicemanager.core.dra.report import ClaimExplanation, ClaimState
 from devicemanager.core.dra.rules import DraRules
 
-__all__ = ["Fetched", "explain"]
+__all__ = ["Fetched", "explain", "state_of"]
 
 Fetched = ResourceClaim | str
 """ResourceClaim, or the API server's error."""
@@ -47,11 +47,11 @@ def explain(
                 yield _made(entry.name, None, ClaimState.NOT_NEEDED, "no claim is needed")
                 continue
             owner = pod.uid if name.owned else None
-            state, text = _state(fetch(name.name), owner, pod, cache, drivers, absent)
+            state, text = state_of(fetch(name.name), owner, pod, cache, drivers, absent)
             yield _made(entry.name, name.name, state, text)
         if pod.extended is not None:
             claim = pod.extended.claim
-            state, text = _state(fetch(claim), None, pod, cache, drivers, absent)
+            state, text = state_of(fetch(claim), None, pod, cache, drivers, absent)
             yield _made("", claim, state, text)
 
     return tuple(entries())
@@ -61,7 +61,7 @@ def _made(entry: str, claim: str | None, state: ClaimState, text: str) -> ClaimE
     return ClaimExplanation(entry=entry, claim=claim, state=state, text=text)
 
 
-def _state(
+def state_of(
     claim: Fetched,
     owner: str | None,
     pod: PodClaims,
@@ -69,6 +69,8 @@ def _state(
     drivers: Drivers,
     absent: Mapping[str, str],
 ) -> tuple[ClaimState, str]:
+    """Return what a claim of a pod waits for, and a line of text. ``owner`` is the UID of the pod
+    that must own it; None for any."""
     if isinstance(claim, str):
         return ClaimState.NOT_FOUND, claim
     if owner is not None and claim.owner != owner:

@@ -1,27 +1,29 @@
-"""Reports about DRA for users and programs: drivers, claims, and what a pod waits for.
+"""Reports about DRA for users and programs: drivers, claims, slices, and what a pod waits for.
 
 The module has only values. Programs that show reports import nothing else from ``core.dra``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Any
 
 import attrs
-
-if TYPE_CHECKING:
-    from devicemanager.core.dra.model import ClaimInfo
 
 __all__ = [
     "ClaimDevice",
     "ClaimExplanation",
+    "ClaimResult",
     "ClaimState",
     "ClaimsExplanation",
     "DraStatus",
     "DriverInstance",
-    "HeldClaim",
-    "held_claim",
+    "ResourceClaimInfo",
+    "ResourceSliceInfo",
+    "SkippedCalls",
+    "slice_info",
+    "slice_nodes",
 ]
 
 
@@ -49,6 +51,8 @@ class ClaimState(StrEnum):
     """A driver still unprepares the claim for another pod."""
     NOT_PREPARED = "not-prepared"
     """Nothing is missing, but a driver failed or was not called yet."""
+    NOT_USED = "not-used"
+    """No pod of the node uses the claim."""
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -98,7 +102,7 @@ class DriverInstance:
 
 @attrs.frozen(kw_only=True, slots=False)
 class ClaimDevice:
-    """A prepared device of a claim."""
+    """An allocated device of a claim."""
 
     driver: str
     pool: str
@@ -106,55 +110,116 @@ class ClaimDevice:
     share_id: str | None
     requests: tuple[str, ...]
     """Requests of the claim that the device serves; empty for all."""
+    prepared: bool
+    """True if the driver has prepared the device."""
     cdi_devices: tuple[str, ...]
+    """The CDI devices that the driver returned for it."""
 
 
 @attrs.frozen(kw_only=True, slots=False)
-class HeldClaim:
-    """A ResourceClaim that is prepared for pods of the node."""
+class ResourceClaimInfo:
+    """A ResourceClaim of the node: its pods, its devices, and what it waits for.
+
+    The control API, ``devicemanager ctl``, the views and the live page all show this description.
+    """
 
     namespace: str
     name: str
     uid: str
+    """Empty if it is not known."""
+    state: ClaimState
+    text: str
+    """One line for users: what is missing, and the fix."""
+    error: str
+    """The error of the last attempt to prepare or unprepare it; empty if none failed."""
     pods: tuple[str, ...]
-    """UIDs of these pods."""
+    """The UIDs of the node's pods that use the claim, sorted."""
+    held: bool
+    """True if it is in the kubelet's state: a pod has it, or had it."""
     prepared: bool
     """True if all drivers have prepared the claim since the kubelet started."""
     unpreparing: bool
     drivers: tuple[str, ...]
+    """The drivers of its devices, sorted."""
     devices: tuple[ClaimDevice, ...]
+    """Its allocated devices; empty if it is not allocated."""
+
+    @property
+    def title(self) -> str:
+        """The claim's ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class ResourceSliceInfo:
+    """A ResourceSlice: some devices of a driver's pool."""
+
+    name: str
+    driver: str
+    pool: str
+    generation: int
+    nodes: str
+    """The node of its devices; or ``all``, ``selector`` or ``per device``."""
+    devices: tuple[str, ...]
+    """Names of its devices."""
+    counter_sets: tuple[str, ...]
+    """Names of its counter sets."""
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class SkippedCalls:
+    """Calls to a driver that were not made, because its devices do not need them."""
+
+    driver: str
+    rpc: str
+    count: int
+    """Number of claims since the kubelet started."""
 
 
 @attrs.frozen(kw_only=True, slots=False)
 class DraStatus:
-    """The node's registered drivers and prepared claims."""
+    """The registered drivers, the claims of the node, and the ResourceSlices."""
 
     drivers: tuple[DriverInstance, ...] = ()
     """Sorted by driver, the oldest instance first."""
-    claims: tuple[HeldClaim, ...] = ()
+    claims: tuple[ResourceClaimInfo, ...] = ()
     """Sorted by namespace and name."""
+    slices: tuple[ResourceSliceInfo, ...] = ()
+    """Sorted by driver, pool and name. Those of an API server are not included."""
+    skipped: tuple[SkippedCalls, ...] = ()
+    """Sorted by RPC and driver."""
 
 
-def held_claim(claim: ClaimInfo) -> HeldClaim:
-    """Describe a claim of the cache."""
-    return HeldClaim(
-        namespace=claim.namespace,
-        name=claim.name,
-        uid=claim.uid,
-        pods=tuple(sorted(claim.pods)),
-        prepared=claim.prepared,
-        unpreparing=claim.unpreparing,
-        drivers=tuple(sorted(claim.drivers)),
-        devices=tuple(
-            ClaimDevice(
-                driver=driver,
-                pool=each.pool,
-                device=each.device,
-                share_id=each.share_id,
-                requests=each.requests or (),
-                cdi_devices=each.cdi or (),
-            )
-            for driver, state in sorted(claim.drivers.items())
-            for each in state.devices or ()
-        ),
+@attrs.frozen(kw_only=True, slots=False)
+class ClaimResult:
+    """A driver's answer to a call for one claim, without a pod."""
+
+    error: str = ""
+    """The driver's error for this claim; empty if it succeeded."""
+    devices: tuple[ClaimDevice, ...] = ()
+    """The prepared devices; empty for NodeUnprepareResources."""
+
+
+def slice_info(found: Mapping[str, Any]) -> ResourceSliceInfo:
+    """Describe a ResourceSlice, given as JSON of resource.k8s.io/v1."""
+    spec, pool = found.get("spec") or {}, (found.get("spec") or {}).get("pool") or {}
+    metadata = found.get("metadata") or {}
+    return ResourceSliceInfo(
+        name=str(metadata.get("name") or metadata.get("generateName") or ""),
+        driver=str(spec.get("driver") or ""),
+        pool=str(pool.get("name") or ""),
+        generation=pool.get("generation", 0),
+        nodes=slice_nodes(spec),
+        devices=tuple(str(each.get("name")) for each in spec.get("devices") or ()),
+        counter_sets=tuple(str(each.get("name")) for each in spec.get("sharedCounters") or ()),
     )
+
+
+_NODES = {"nodeSelector": "selector", "allNodes": "all", "perDeviceNodeSelection": "per device"}
+
+
+def slice_nodes(spec: Mapping[str, Any]) -> str:
+    """Return which nodes have access to the devices of a slice."""
+    if name := spec.get("nodeName"):
+        return str(name)
+    return next((text for field, text in _NODES.items() if spec.get(field)), "-")

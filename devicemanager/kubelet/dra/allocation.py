@@ -1,8 +1,9 @@
 """Allocation of a pod's ResourceClaims in memory, as the scheduler and the claim controller do.
 
 In:  ResourceSlices, DeviceClasses and ResourceClaimTemplates (``ResourceClaims.offer``); a pod.
-Out: the pod's claims: created from templates, allocated, and reserved for the pod. Once drivers
-     have unprepared them, they are released, and claims from templates are deleted.
+Out: the pod's claims: created from templates and for extended resources that no device plugin
+     serves, allocated, and reserved for the pod. Once drivers have unprepared them, they are
+     released, and claims that the pod owns are deleted.
 
 Claims that a test allocates itself do not change. Claims that this module allocates have the
 scheduler's finalizer.
@@ -10,7 +11,7 @@ scheduler's finalizer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,15 @@ import attrs
 
 from devicemanager.claims.dra import AllocationError, Allocator, InUse, Node, with_defaults
 from devicemanager.claims.dra import pods as dra_pods
+from devicemanager.claims.dra.extended import (
+    ExtendedClaim,
+    classes_by_resource,
+    extended_claim,
+    served_by_dra,
+)
 from devicemanager.claims.errors import DoesNotFit
 from devicemanager.core.errors import RequestError
+from devicemanager.core.ids import ContainerName, ResourceName
 from devicemanager.core.pods import Pod
 from devicemanager.events.stream import Event, EventKind, EventStream
 from devicemanager.kubelet.dra.claim_source import ResourceClaims
@@ -35,9 +43,17 @@ _SUFFIX = 5
 class ClaimAllocation:
     """Allocate the claims of a node's pods from the objects of ``ResourceClaims.offer``."""
 
-    def __init__(self, claims: ResourceClaims, node: str, events: EventStream) -> None:
+    def __init__(
+        self,
+        claims: ResourceClaims,
+        node: str,
+        events: EventStream,
+        allocatable: Callable[[], Mapping[str, int]],
+    ) -> None:
+        """``allocatable`` returns the number of allocatable devices of device plugins."""
         self._claims = claims
         self._node = Node(node)
+        self._allocatable = allocatable
         events.subscribe(self._release)
 
     def allocate(self, pod: Pod, manifest: object) -> Pod:
@@ -55,9 +71,22 @@ class ClaimAllocation:
         known = [self._claims.get(pod.namespace, name) for name in sorted(filter(None, names))]
         claims = [*(each for each in known if each is not None), *made.values()]
         new = [each for each in claims if not dra_pods.is_allocated(each)]
+        extended = self._extended(pod, manifest)
+        if extended is not None:
+            new.append(_named(extended.claim(_json(pod)), pod))
+            pod = _served_by_claim(pod, extended, new[-1]["metadata"]["name"])
         for claim in self._allocated(pod, new):
             self._claims.apply(claim, namespace=pod.namespace)
         return pod if statuses == pod.claim_statuses else attrs.evolve(pod, claim_statuses=statuses)
+
+    def _extended(self, pod: Pod, manifest: object) -> ExtendedClaim | None:
+        """Return the requests for the extended resources of a pod that DRA serves."""
+        raw = _pod_of(manifest)
+        if pod.extended_claim is not None or not raw:
+            return None
+        resources = classes_by_resource(self._claims.all_offered("DeviceClass"))
+        served = served_by_dra(raw, self._allocatable(), resources)
+        return extended_claim(raw, served) if served else None
 
     def _from_templates(self, pod: Pod, templates: Mapping[str, str]) -> dict[str, JsonClaim]:
         """Create the missing claims of the pod from templates. Return them by the pod's entry."""
@@ -74,10 +103,7 @@ class ClaimAllocation:
                     " not exist: add it with resource_claims.offer"
                 )
             claim = dra_pods.claim_from_template(_json(pod), entry, template)
-            base = claim["metadata"].pop("generateName")
-            claim["metadata"]["name"] = base + stable_uid("ResourceClaim", base)[:_SUFFIX]
-            head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
-            found[entry] = {**head, **claim}
+            found[entry] = _named(claim, pod)
         return found
 
     def _allocated(self, pod: Pod, claims: list[JsonClaim]) -> list[JsonClaim]:
@@ -114,6 +140,29 @@ class ClaimAllocation:
                 self._claims.delete(namespace, name)
             else:
                 self._claims.apply(dra_pods.released(claim, [str(event.pod)]), namespace=namespace)
+
+
+def _named(claim: JsonClaim, pod: Pod) -> JsonClaim:
+    """Return a claim with the name that the API server would generate; each time the same."""
+    metadata = {**claim["metadata"], "namespace": pod.namespace}
+    base = metadata.pop("generateName")
+    metadata["name"] = base + stable_uid("ResourceClaim", f"{pod.uid} {base}")[:_SUFFIX]
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+    return {**head, **claim, "metadata": metadata}
+
+
+def _served_by_claim(pod: Pod, extended: ExtendedClaim, name: str) -> Pod:
+    """Return the pod with ``status.extendedResourceClaimStatus``."""
+    requests = tuple(
+        (
+            ContainerName(each["containerName"]),
+            ResourceName(each["resourceName"]),
+            each["requestName"],
+        )
+        for each in extended.mappings
+    )
+    backed = frozenset((container, resource) for container, resource, _ in requests)
+    return attrs.evolve(pod, extended_claim=name, extended_requests=requests, backed=backed)
 
 
 def template_names(manifest: object) -> dict[str, str]:

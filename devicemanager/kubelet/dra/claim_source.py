@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import attrs
@@ -20,8 +21,12 @@ from devicemanager.core.pods import Pod
 from devicemanager.core.printable import printable
 from devicemanager.objects.manifests import stable_uid
 from devicemanager.objects.manifests.resource_claims import (
+    DRA_KINDS,
+    OFFERED,
     ClaimSources,
     JsonClaim,
+    is_claim,
+    read_dra_objects,
     read_resource_claims,
 )
 
@@ -31,10 +36,12 @@ _POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a ResourceClaim from a template. Its value is the name of the pod's entry."""
 
 
-_OFFERED = ("ResourceSlice", "DeviceClass", "ResourceClaimTemplate")
-"""Kinds of ``offer``; only the last one has a namespace."""
+_CLAIM = "ResourceClaim"
+_TEMPLATE = "ResourceClaimTemplate"
+"""The only kind of ``offer`` that has a namespace."""
 
 Status = Mapping[str, Any]
+Undo = Callable[[], None]
 
 
 class ClaimSource(Protocol):
@@ -42,6 +49,9 @@ class ClaimSource(Protocol):
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return a ResourceClaim in v1. Raises ClaimFetchError with the API server's message."""
+
+    def known(self, kind: str) -> Iterable[Mapping[str, Any]]:
+        """Return the objects of a kind that can be read without a request, sorted by name."""
 
     def wipe(self, selector: str) -> None:
         """Delete all ResourceSlices that match the field selector. Raises DeviceManagerError if the
@@ -57,7 +67,9 @@ class ResourceClaims:
     A claim is a dict as in the API (v1). The objects survive restarts of the kubelet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[str], None] = lambda text: None) -> None:
+        """``changed`` gets a line about each change."""
+        self._changed = changed
         self._lock = threading.Lock()
         self._claims: dict[tuple[str, str], JsonClaim] = {}
         self._errors: dict[tuple[str, str], str] = {}
@@ -78,6 +90,14 @@ class ResourceClaims:
         if claim is None:
             raise ClaimFetchError.not_found(name)
         return claim
+
+    def known(self, kind: str) -> Iterable[Mapping[str, Any]]:
+        """Internal: return all objects of a kind, sorted by namespace and name. Do not change
+        them."""
+        if kind != _CLAIM:
+            return self.all_offered(kind)
+        with self._lock:
+            return [self._claims[key] for key in sorted(self._claims)]
 
     def wipe(self, selector: str) -> None:
         """Internal: do nothing. This source has no ResourceSlices of drivers."""
@@ -106,7 +126,8 @@ class ResourceClaims:
         ManifestError.
         """
         for claim in read_resource_claims(source):
-            self._put(claim, namespace)
+            put = self._put(claim, namespace)
+            self._changed(f"ResourceClaim {'/'.join(_key(put))} applied")
 
     def offer(self, *objects: Mapping[str, Any], namespace: str = "default") -> None:
         """Add ResourceSlices, DeviceClasses and ResourceClaimTemplates of resource.k8s.io/v1.
@@ -117,12 +138,51 @@ class ResourceClaims:
         """
         for each in objects:
             kind = each.get("kind")
-            if kind not in _OFFERED:
-                raise RequestError(f"invalid kind {kind!r}: use one of {', '.join(_OFFERED)}")
+            if kind not in OFFERED:
+                raise RequestError(f"invalid kind {kind!r}: use one of {', '.join(OFFERED)}")
             metadata = each["metadata"]
-            own = metadata.get("namespace") or namespace if kind == _OFFERED[-1] else ""
+            own = metadata.get("namespace") or namespace if kind == _TEMPLATE else ""
             with self._lock:
                 self._offered[kind, own, metadata["name"]] = copy.deepcopy(dict(each))
+            self._changed(f"{kind} {metadata['name']} applied")
+
+    def load(self, source: ClaimSources, *, namespace: str = "default") -> None:
+        """Create or replace objects of all kinds: those of ``apply`` and those of ``offer``.
+
+        The source is a dict, YAML text, a path, or an iterable of these. Objects without a
+        namespace get ``namespace``. Raises ManifestError; then nothing has changed.
+        """
+        for each in read_dra_objects(source):
+            if is_claim(each):
+                self.apply(each, namespace=namespace)
+            else:
+                self.offer(each, namespace=namespace)
+
+    def objects(self, kind: str) -> tuple[JsonClaim, ...]:
+        """Return copies of all objects of a kind, sorted by namespace and name.
+
+        Raises RequestError for an unknown kind.
+        """
+        self._check_kind(kind)
+        return tuple(copy.deepcopy(dict(each)) for each in self.known(kind))
+
+    def remove(self, kind: str, name: str, *, namespace: str = "default") -> None:
+        """Delete an object. Raises RequestError if it does not exist, or for an unknown kind."""
+        self._check_kind(kind)
+        if kind == _CLAIM:
+            self.delete(namespace, name)
+            return
+        own = namespace if kind == _TEMPLATE else ""
+        with self._lock:
+            found = self._offered.pop((kind, own, name), None)
+        if found is None:
+            raise RequestError(f"no {kind} {name}")
+        self._changed(f"{kind} {name} deleted")
+
+    @staticmethod
+    def _check_kind(kind: str) -> None:
+        if kind not in DRA_KINDS:
+            raise RequestError(f"invalid kind {kind!r}: use one of {', '.join(DRA_KINDS)}")
 
     @property
     def are_allocated(self) -> bool:
@@ -138,6 +198,23 @@ class ResourceClaims:
         with self._lock:
             return tuple(self._offered[key] for key in sorted(self._offered) if key[0] == kind)
 
+    def _put_all(self, claims: Iterable[JsonClaim], namespace: str) -> Undo:
+        """Add or replace claims. Return a function that restores the earlier claims."""
+        before: dict[tuple[str, str], JsonClaim | None] = {}
+        for claim in claims:
+            claim["metadata"].setdefault("namespace", namespace)
+            before.setdefault(_key(claim), self._claims.get(_key(claim)))
+            self._put(claim, namespace)
+        return partial(self._restore, before)
+
+    def _restore(self, claims: Mapping[tuple[str, str], JsonClaim | None]) -> None:
+        with self._lock:
+            for key, claim in claims.items():
+                if claim is None:
+                    self._claims.pop(key, None)
+                else:
+                    self._claims[key] = claim
+
     def _put(self, claim: JsonClaim, namespace: str) -> JsonClaim:
         metadata = claim["metadata"]
         metadata.setdefault("namespace", namespace)
@@ -148,13 +225,13 @@ class ResourceClaims:
             self._claims[_key(claim)] = claim
         return claim
 
-    def adopt(self, pod: Pod, source: ClaimSources) -> Pod:
+    def adopt(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
         """Internal: add the claims of a pod, as the scheduler and the claim controller do.
 
         Reserve each claim for the pod. A claim that the pod's spec does not name is assigned to one
         of the pod's template entries: by its annotation ``resource.kubernetes.io/pod-claim-name``,
         otherwise in order. Such a claim gets the pod as its owner. Return the pod with the claim's
-        name in ``status.resourceClaimStatuses``.
+        name in ``status.resourceClaimStatuses``, and a function that restores the earlier claims.
 
         Raises ManifestError for an invalid claim, and RequestError for a claim that the pod cannot
         use. An error changes nothing.
@@ -187,13 +264,12 @@ class ResourceClaims:
                 statuses[entry] = metadata["name"]
                 metadata["ownerReferences"] = [_owner(pod)]
             _reserve(claim, pod)
-        for claim in claims:
-            self._put(claim, pod.namespace)
-        return _with_statuses(pod, statuses)
+        return _with_statuses(pod, statuses), self._put_all(claims, pod.namespace)
 
-    def add(self, pod: Pod, source: ClaimSources) -> None:
-        """Internal: add claims unchanged. A claim without a namespace gets the pod's namespace."""
-        self.apply(source, namespace=pod.namespace)
+    def add(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
+        """Internal: add claims unchanged. A claim without a namespace gets the pod's namespace.
+        Return the same as ``adopt``."""
+        return pod, self._put_all(read_resource_claims(source), pod.namespace)
 
     def deallocate(self, namespace: str, name: str) -> None:
         """Remove the allocation and the reservations of a claim. Raises RequestError if it does
@@ -225,12 +301,14 @@ class ResourceClaims:
         with self._lock:
             claim = self._known(namespace, name)
             self._claims[namespace, name] = {**claim, "metadata": {**claim["metadata"], "uid": uid}}
+        self._changed(f"ResourceClaim {namespace}/{name} replaced")
 
     def delete(self, namespace: str, name: str) -> None:
         """Delete a claim. Raises RequestError if it does not exist."""
         with self._lock:
             self._known(namespace, name)
             del self._claims[namespace, name]
+        self._changed(f"ResourceClaim {namespace}/{name} deleted")
 
     def fail(self, namespace: str, name: str, error: str = "") -> None:
         """Make requests for a claim fail with the message ``error``. An empty message ends the
@@ -256,6 +334,7 @@ class ResourceClaims:
             claim = self._known(namespace, name)
             status = change(claim.get("status") or {})
             self._claims[namespace, name] = {**claim, "status": status}
+        self._changed(f"the status of ResourceClaim {namespace}/{name} changed")
 
 
 def _key(claim: Mapping[str, Any]) -> tuple[str, str]:

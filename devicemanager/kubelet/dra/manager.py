@@ -17,16 +17,21 @@ Follows pkg/kubelet/cm/dra/manager.go, v1.37.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import starmap
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import checkpoint
 import podresources
 from devicemanager.core.dra import containers as of_containers
 from devicemanager.core.dra.cache import ClaimCache
+from devicemanager.core.dra.claim_infos import Node, claim_infos
 from devicemanager.core.dra.drivers import Instance
 from devicemanager.core.dra.effects import (
     Answer,
@@ -41,9 +46,22 @@ from devicemanager.core.dra.effects import (
 from devicemanager.core.dra.errors import ClaimFetchError, DraError, StateWriteError
 from devicemanager.core.dra.explanation import Fetched, explain
 from devicemanager.core.dra.health import HealthCache, ReportedDevice, holders
-from devicemanager.core.dra.model import ClaimInfo, PodClaims
+from devicemanager.core.dra.model import (
+    ClaimInfo,
+    ClaimKey,
+    ClaimRef,
+    PodClaims,
+    ResourceClaim,
+)
 from devicemanager.core.dra.prepare import prepare
-from devicemanager.core.dra.report import ClaimExplanation, DraStatus, DriverInstance, held_claim
+from devicemanager.core.dra.report import (
+    ClaimExplanation,
+    DraStatus,
+    DriverInstance,
+    ResourceClaimInfo,
+    SkippedCalls,
+    slice_info,
+)
 from devicemanager.core.dra.rules import DraRules
 from devicemanager.core.dra.unprepare import (
     RECONCILE_PERIOD,
@@ -262,23 +280,80 @@ class DraManager:
         except ClaimFetchError as error:
             return str(error)
 
-    def status(self) -> DraStatus:
-        """Return the registered drivers and the claims that the node holds."""
+    def status(self, pods: Collection[tuple[Pod, str]] = ()) -> DraStatus:
+        """Return the registered drivers, the claims of the node, and the slices in memory.
+
+        ``pods`` are the pods that use DRA, with the error of the last attempt for each.
+        """
+        claims = self.claim_infos(pods)
+        slices = map(slice_info, self._claims.known("ResourceSlice"))
         with self._state.lock:
-            drivers, claims = tuple(self._state.drivers), self._state.cache.snapshot()
-            return DraStatus(
-                drivers=tuple(
-                    DriverInstance(
-                        driver=each.driver,
-                        endpoint=each.endpoint,
-                        service=each.service,
-                        health_service=each.health_service,
-                        connected=each.connected,
-                    )
-                    for each in drivers
-                ),
-                claims=tuple(map(held_claim, claims)),
+            drivers = tuple(map(_driver_instance, self._state.drivers))
+            skipped = tuple(
+                SkippedCalls(driver=driver, rpc=rpc, count=count)
+                for (rpc, driver), count in sorted(self._state.cache.skipped.items())
             )
+        by_pool = attrgetter("driver", "pool", "name")
+        return DraStatus(
+            drivers=drivers,
+            claims=claims,
+            slices=tuple(sorted(slices, key=by_pool)),
+            skipped=skipped,
+        )
+
+    def claim_infos(
+        self, pods: Collection[tuple[Pod, str]], *fetched: tuple[str, str]
+    ) -> tuple[ResourceClaimInfo, ...]:
+        """Return the claims of the node, sorted by namespace and name.
+
+        The claims ``fetched``, by namespace and name, are read even if this needs a request.
+        """
+        absent = self.instances.absent()
+        objects = [*self._claims.known("ResourceClaim"), *starmap(self.fetch, fetched)]
+        found = [each for each in objects if each is not None]
+        known = {ClaimKey(each.namespace, each.name): each for each in _readable(found)}
+        with self._state.lock:
+            node = Node(
+                known,
+                [pod_claims(pod) for pod, _ in pods],
+                {str(pod.uid): error for pod, error in pods},
+                self._state.cache,
+                self._state.drivers,
+                self._rules,
+                absent,
+            )
+            return tuple(claim_infos(node))
+
+    def fetch(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """Return a ResourceClaim as in the API; None if it cannot be read."""
+        try:
+            return self._claims.fetch(namespace, name)
+        except ClaimFetchError:
+            return None
+
+    # -- direct calls ----------------------------------------------------------------
+
+    def call(
+        self,
+        operation: Operation,
+        driver: str,
+        claims: Iterable[tuple[str, str]],
+        endpoint: str | None,
+    ) -> Answer:
+        """Call a driver for claims, by namespace and name, without a pod, and return its answer.
+
+        The state of the kubelet does not change. ``endpoint`` selects an instance; None is the
+        instance that the kubelet would call. Raises ClaimFetchError, DraError and RpcError.
+        """
+        read = [claim_of(self._claims.fetch(namespace, name)) for namespace, name in claims]
+        refs = tuple([ClaimRef(each.namespace, each.name, each.uid) for each in read])
+        with self._state.lock:
+            found = [each for each in self._state.drivers if endpoint == each.endpoint]
+            instance = found[0] if found else self._state.drivers.lookup(driver)
+        if endpoint is not None and not found:
+            raise DraError(f"DRA driver {driver} has no instance at {endpoint}")
+        call = CallDriver(operation, driver, instance.id, instance.service, refs)
+        return self.instances.call(call)
 
     # -- PodResources ----------------------------------------------------------------
 
@@ -338,13 +413,26 @@ class DraManager:
             for name, entries in sorted(status.get(container, {}).items())
         )
 
-    def report(self, instance: Instance, devices: tuple[ReportedDevice, ...]) -> None:
-        """Store a health report of an instance. Report changes to the affected pods."""
+    def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
+        """Store a health report of an instance. Report changes to the affected pods.
+
+        ``ignored`` is the number of its entries that were not read.
+        """
+        if ignored:
+            self._events.publish(
+                EventKind.HEALTH_DROPPED,
+                f"{instance.driver}: {ignored} devices of a health report ignored: too many, or "
+                "with names too long for a ResourceSlice",
+                resource=instance.driver,
+            )
         with self._state.lock:
             health = self._state.health
+            before = health.changes
             changed = health.report(instance.driver, devices, self._clock.monotonic())
+            is_written = health.changes != before
             pods = holders(self._state.cache, instance.driver, changed)
-        self._write_health()
+        if is_written:
+            self._write_health()
         names = ", ".join(f"{key.pool}/{key.device}" for key in sorted(changed))
         for uid in pods:
             kept = self._updates.report(PodUid(uid))
@@ -359,9 +447,15 @@ class DraManager:
             )
 
     def stream_ended(self, instance: Instance) -> None:
-        """Remove the health of a driver's devices, because one of its streams has ended."""
+        """Remove the health of a driver's devices, because one of its streams has ended.
+
+        The end of this kubelet ends all streams, but the next kubelet reads the file.
+        """
+        if self._closed:
+            return
         with self._state.lock:
             self._state.health.clear(instance.driver)
+        self._write_health()
 
     def _health_snapshot(self) -> Devices:
         with self._state.lock:
@@ -480,3 +574,20 @@ class DraManager:
                 continue
             names = ", ".join(each.claims)
             self._publish(EventKind.CLAIMS_UNPREPARED, pod, f"unprepared {names}", begun)
+
+
+def _driver_instance(found: Instance) -> DriverInstance:
+    return DriverInstance(
+        driver=found.driver,
+        endpoint=found.endpoint,
+        service=found.service,
+        health_service=found.health_service,
+        connected=found.connected,
+    )
+
+
+def _readable(claims: Iterable[Mapping[str, Any]]) -> Iterator[ResourceClaim]:
+    """Yield the claims that can be decoded; others are an error when a pod uses them."""
+    for each in claims:
+        with contextlib.suppress(ClaimFetchError):
+            yield claim_of(each)

@@ -25,19 +25,22 @@ from protos import pluginregistration_v1 as pr
 
 __all__ = ["DraPluginHandler"]
 
+_NODE_ROOT = Path("/var/lib/kubelet")
 _STAGES = {"validate": messages.WATCHED_INVALID, "register": messages.WATCHED_FAILED}
 
 
 class DraPluginHandler:
     """Handle plugins of the type ``DRAPlugin``."""
 
-    def __init__(self, registrar: Registrar, instances: Instances) -> None:
+    def __init__(self, registrar: Registrar, instances: Instances, root: Path) -> None:
+        """``root`` is the kubelet's directory."""
         self._registrar = registrar
         self._instances = instances
+        self._root = root
 
     async def register(self, path: Path, info: pr.PluginInfo, pid: int) -> Registration:
         # A driver can serve its calls and its registration on different sockets.
-        driver = _Driver(self._instances, info, info.endpoint or str(path), pid)
+        driver = _Driver(self._instances, info, self._endpoint(info) or str(path), pid)
         try:
             await self._registrar.in_thread(driver.register)
         except RegistrationRejected as rejected:
@@ -46,6 +49,15 @@ class DraPluginHandler:
             driver.deregister()
             raise
         return driver
+
+    def _endpoint(self, info: pr.PluginInfo) -> str:
+        """Return the service socket of a driver. A driver in a private mount namespace has this
+        kubelet's directory at the path of a real one (``devicemanager exec``)."""
+        endpoint = Path(info.endpoint)
+        if endpoint.is_relative_to(_NODE_ROOT) and not endpoint.exists():
+            here = self._root / endpoint.relative_to(_NODE_ROOT)
+            return str(here) if here.exists() else info.endpoint
+        return info.endpoint
 
 
 class _Driver:

@@ -8,10 +8,12 @@ devices and plugins, which a ``MockKubelet`` receives from real plugins.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
 
 from checkpoint import Checkpoint
 from devicemanager.claims.lazy_claims import LazyClaims
@@ -22,14 +24,17 @@ from devicemanager.core.podstatus.containers import STOPPED
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import Clock, SystemClock
 from devicemanager.kubelet.inmemory.devices import Simulated, simulated_devices
+from devicemanager.kubelet.inmemory.drivers import ALWAYS, InMemoryDriver, NodeDrivers
 from devicemanager.kubelet.inmemory.plugin import InMemoryPlugin
 from devicemanager.kubelet.inmemory.process import InMemoryLifecycle, InMemoryProcess, SharedStore
 from devicemanager.kubelet.manager.plugin_handler import ClientHandler
 from devicemanager.kubelet.node_pods import NodePods
+from devicemanager.kubelet.pods.dra import LazyDra
 from devicemanager.kubelet.pods.records import PodRecord, PodStore, pod_uid
 from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
+    from devicemanager.core.dra.model import ClaimInfo
     from devicemanager.core.node import NodeStatus
     from devicemanager.core.pods import Pod
     from devicemanager.core.podstatus.conditions import Gates
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from devicemanager.core.podstatus.status import PodStatus
     from devicemanager.core.runoptions import RunOptions
     from devicemanager.core.status import ResourceStatus
+    from devicemanager.kubelet.inmemory.dra import ClaimFetcher, InMemoryDra
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
     from devicemanager.kubelet.manager.manager import DeviceManager
     from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
@@ -69,12 +75,14 @@ class InMemoryKubelet:
         clock: Clock | None = None,
         saved: Checkpoint | None = None,
         names: Mapping[str, str] | None = None,
+        drivers: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         """Start the kubelet and register its plugins.
 
         ``simulate`` has the devices by resource: a number, a text such as ``8@0,1``, or the
         devices themselves. ``saved`` is the checkpoint of an earlier kubelet; all its pods are
-        assumed to exist. ``names`` are the names of these pods, by UID.
+        assumed to exist. ``names`` are the names of these pods, by UID. ``drivers`` are
+        simulated DRA drivers with the names of their devices; they serve after ``use_claims``.
 
         Raises ValueError for an invalid text and TopologyConfigError for topology settings that
         the kubelet would reject.
@@ -96,6 +104,10 @@ class InMemoryKubelet:
         devices = simulated_devices(simulate or {})
         self._plugins = {name: InMemoryPlugin(name, each) for name, each in devices.items()}
         self._removed: set[ResourceName] = set()
+        self.drivers = NodeDrivers(drivers)
+        """Internal: the simulated DRA drivers, for nodes in a cluster."""
+        self._claim_source: ClaimFetcher | None = None
+        self._claims_before: tuple[ClaimInfo, ...] = ()
         self._serve(saved)
         # All pods of the checkpoint are assumed to exist, so the kubelet may free devices now.
         if saved is not None:
@@ -126,6 +138,8 @@ class InMemoryKubelet:
             process, self._life.process = self._life.process, None
             if process is None:
                 return
+            if process.dra.if_used is not None:
+                self._claims_before = process.dra.if_used.claims
             process.stop()
             # A real plugin would see its stream end; these plugins have no stream.
             for plugin in self._plugins.values():
@@ -223,13 +237,54 @@ class InMemoryKubelet:
             self.events,
             self._store,
             self._claims,
+            self._lazy_dra,
             providers,
         )
         if saved is not None:
             process.manager.restore(saved)
+        if self._claims_before:
+            process.dra.manager()
         self._latest = self._life.process = process
         self.events.publish(EventKind.STARTED, "in-memory kubelet is running")
         return process
+
+    # -- DRA -------------------------------------------------------------------------
+
+    def use_claims(self, source: ClaimFetcher) -> None:
+        """Internal: prepare the ResourceClaims of pods, and get the claims from ``source``.
+
+        Without a source, pods with ResourceClaims run without them.
+        """
+        self._claim_source = source
+
+    def _lazy_dra(self, manager: DeviceManager) -> LazyDra[InMemoryDra]:
+        def create() -> InMemoryDra:
+            # Imported here: most nodes have no pods with claims.
+            from devicemanager.kubelet.inmemory.dra import InMemoryDra
+
+            assert self._claim_source is not None, "there are no claims before use_claims"
+            return InMemoryDra(
+                self.settings,
+                self.drivers,
+                self._claim_source,
+                self.clock,
+                self.events,
+                manager.health_updates,
+                self._claims_before,
+            )
+
+        is_enabled = self.settings.behaviour.dra_enabled
+        return LazyDra(create if is_enabled else None, lambda: self._claim_source is not None)
+
+    def _driver_changed(self, driver: str) -> None:
+        process = self._life.process
+        if process is not None and process.dra.if_used is not None:
+            process.dra.if_used.driver_changed(driver)
+
+    def held_claims(self, uid: str) -> tuple[ClaimInfo, ...]:
+        """Internal: return the ResourceClaims that the node holds for a pod, with their devices."""
+        dra = self._life.serving().dra.if_used
+        return () if dra is None else dra.held(uid)
 
     def _register_all(self) -> None:
         for plugin in self._plugins.values():
@@ -264,7 +319,11 @@ class InMemoryKubelet:
         start_time: float | None = None,
     ) -> Admission:
         """Take over a pod of an earlier kubelet, as ``MockKubelet.restore`` does."""
-        return self._pods.restore(manifest, devices, statuses, start_time)
+        admission = self._pods.restore(manifest, devices, statuses, start_time)
+        record = self._store.get(pod_uid(admission.uid))
+        if record is not None and record.uses_dra and record.has_sandbox:
+            self._life.serving().dra.manager().adopt(record.pod)
+        return admission
 
     def adopt(self, pod: Pod) -> None:
         """Add a running pod of the saved checkpoint without an admission."""
@@ -389,36 +448,37 @@ class InMemoryKubelet:
 
     # -- simulated plugins and devices ---------------------------------------------------
     #
-    # All raise RequestError for a resource or a device that the node does not have.
+    # All raise RequestError for a resource or a device that the node does not have. ``resource``
+    # can also be the name of a DRA driver.
 
     def fail_device(self, resource: str, device: str) -> None:
         """Make a device unhealthy. Raises RequestError for an unknown device."""
-        with self._plugin(resource) as (plugin, handler):
+        with self._devices(resource) as (plugin, handler):
             plugin.set_health(device, False, handler)
 
     def recover_device(self, resource: str, device: str) -> None:
         """Make a device healthy. Raises RequestError for an unknown device."""
-        with self._plugin(resource) as (plugin, handler):
+        with self._devices(resource) as (plugin, handler):
             plugin.set_health(device, True, handler)
 
     def lose_device(self, resource: str, device: str) -> None:
         """Stop advertising a device. Raises RequestError for an unknown device."""
-        with self._plugin(resource) as (plugin, handler):
+        with self._devices(resource) as (plugin, handler):
             plugin.lose(device, handler)
 
     def return_device(self, resource: str, device: str) -> None:
         """Advertise a lost device again; do nothing if it is advertised."""
-        with self._plugin(resource) as (plugin, handler):
+        with self._devices(resource) as (plugin, handler):
             plugin.find(device, handler)
 
     def lose_all(self, resource: str) -> None:
         """Stop advertising all devices of a resource, so that its capacity is 0."""
-        with self._plugin(resource) as (plugin, handler):
+        with self._devices(resource) as (plugin, handler):
             plugin.lose_all(handler)
 
     def return_all(self, resource: str) -> None:
         """Advertise all lost devices of a resource again."""
-        with self._plugin(resource) as (plugin, handler):
+        with self._devices(resource) as (plugin, handler):
             plugin.find(None, handler)
 
     def set_devices(self, resource: str, devices: int | str | Iterable[Device]) -> None:
@@ -441,7 +501,7 @@ class InMemoryKubelet:
 
         The resource is removed after the grace period.
         """
-        with self._plugin(resource) as (plugin, handler):
+        with self._devices(resource) as (plugin, handler):
             plugin.leave(handler)
 
     def remove_plugin(self, resource: str) -> None:
@@ -453,8 +513,8 @@ class InMemoryKubelet:
 
     def start_plugin(self, resource: str) -> None:
         """Re-register the plugin of a resource; do nothing if it is registered."""
-        with self._plugin(resource) as (plugin, handler):
-            self._removed.discard(plugin.resource)
+        with self._devices(resource) as (plugin, handler):
+            self._removed.discard(ResourceName(plugin.resource))
             if not plugin.is_connected:
                 plugin.register(handler)
 
@@ -463,10 +523,37 @@ class InMemoryKubelet:
         with self._plugin(resource) as (plugin, _):
             plugin.fails = None if error is None else _always(error)
 
+    def fail_prepare(self, driver: str, times: int = ALWAYS) -> None:
+        """Make the next ``times`` calls of NodePrepareResources fail; 0 lets them succeed again."""
+        self._set_driver(driver, prepare_failures=times)
+
+    def fail_unprepare(self, driver: str, fails: bool = True) -> None:
+        """Make every NodeUnprepareResources of a driver fail, or succeed again."""
+        self._set_driver(driver, fails_unprepare=fails)
+
+    def delay_prepare(self, driver: str, seconds: float) -> None:
+        """Make a driver respond to NodePrepareResources after ``seconds``."""
+        self._set_driver(driver, delay=seconds)
+
+    def _set_driver(self, driver: str, **values: Any) -> None:
+        self.drivers.change(driver, lambda state: attrs.evolve(state, **values))
+
     def simulated(self) -> Mapping[str, tuple[Device, ...]]:
         """Return the advertised devices by resource; those of a stopped plugin are included."""
         with self._turn:
             return {str(name): plugin.devices for name, plugin in self._plugins.items()}
+
+    @contextmanager
+    def _devices(
+        self, resource: str
+    ) -> Iterator[tuple[InMemoryPlugin | InMemoryDriver, ClientHandler]]:
+        if resource in self.drivers.devices:
+            driver = InMemoryDriver(self.drivers, resource, self._driver_changed)
+            with self._turn:
+                yield driver, self.manager.plugins
+        else:
+            with self._plugin(resource) as found:
+                yield found
 
     @contextmanager
     def _plugin(self, resource: str) -> Iterator[tuple[InMemoryPlugin, ClientHandler]]:

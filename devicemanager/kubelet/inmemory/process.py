@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import checkpoint
 from devicemanager.claims.lazy_claims import LazyClaims
@@ -15,9 +15,13 @@ from devicemanager.events.stream import EventStream
 from devicemanager.io.clock import Clock
 from devicemanager.kubelet.manager.checkpointing import Holdings, pod_entries
 from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.pods.dra import LazyDra
 from devicemanager.kubelet.pods.records import PodStore
 from devicemanager.kubelet.pods.workers import PodWorkers
 from devicemanager.kubelet.settings import Settings
+
+if TYPE_CHECKING:
+    from devicemanager.kubelet.inmemory.dra import InMemoryDra
 
 __all__ = ["InMemoryLifecycle", "InMemoryProcess", "SharedStore"]
 
@@ -95,7 +99,7 @@ class _Document:
 class InMemoryProcess:
     """One instance of an in-memory kubelet's process: device manager and pod workers."""
 
-    __slots__ = ("manager", "workers")
+    __slots__ = ("dra", "manager", "workers")
 
     def __init__(
         self,
@@ -105,6 +109,7 @@ class InMemoryProcess:
         events: EventStream,
         pods: PodStore,
         claims: LazyClaims,
+        dra: Callable[[DeviceManager], LazyDra[InMemoryDra]],
         providers: Iterable[HintProvider] | None,
     ) -> None:
         self.manager = DeviceManager(
@@ -117,12 +122,14 @@ class InMemoryProcess:
         )
         # Events show pod names, and only the pod store has them.
         self.manager.plugins.title_of = pods.title_of
-        self.workers = PodWorkers(pods, self.manager, settings, events, claims)
+        self.dra = dra(self.manager)
+        self.workers = PodWorkers(pods, self.manager, settings, events, claims, self.dra)
 
     def stop(self) -> None:
         """Cancel all timers and close the manager."""
         # The timers of containers call the manager, so they are cancelled first.
         self.workers.close()
+        self.dra.close()
         self.manager.close()
 
 

@@ -135,6 +135,11 @@ class LazyDra(Generic[Manager_co]):
         """The DRA manager; None if it was not created yet."""
         return self._manager
 
+    def used(self) -> Manager_co | None:
+        """Return the DRA manager, which is created if there are ResourceClaims; else None."""
+        self.start()
+        return self._manager
+
     @property
     def is_sources_ready(self) -> bool:
         return self._manager is None or self._manager.is_sources_ready

@@ -83,9 +83,9 @@ class PodRecord:
     run_options: dict[ContainerName, RunOptions] = attrs.field(factory=dict)
     """Settings that containers got at their last start, without those that got none."""
     sync_error: str = ""
-    """Why the pod's claims could not be prepared or unprepared at the last attempt."""
+    """Error of the last attempt to prepare or unprepare the pod's claims."""
     sync_at: float | None = None
-    """When the kubelet tries again, in seconds of its monotonic clock; None if it does not."""
+    """Time of the next attempt, in seconds of the monotonic clock; None if there is none."""
     ending: tuple[Phase, str, str] | None = None
     """Phase, reason and message that the pod will have when its claims are unprepared; None unless
     its containers have stopped for good."""
@@ -332,6 +332,14 @@ class PodStore:
         the same UID."""
         with self.lock:
             return self._records.get(record.pod.uid) is record
+
+    def replace(self, record: PodRecord, pod: Pod) -> None:
+        """Replace the pod of a record by a newer object with the same UID."""
+        with self.lock:
+            if self.is_current(record):
+                self._hide(record)
+                record.pod = pod
+                self._show(record)
 
     def end(self, record: PodRecord, phase: Phase, reason: str = "", message: str = "") -> None:
         """Set the final phase of a pod, which remains known until it is removed."""

@@ -20,13 +20,21 @@ from devicemanager.kubelet.pods.dra import LazyDra, PodDra
 from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
 from devicemanager.kubelet.pods.timers import Timers
 
-__all__ = ["CREATE_RETRY", "REMOVE_RETRY", "Sandboxes"]
+__all__ = ["CREATE_RETRY", "REMOVE_RETRY", "SandboxLater", "Sandboxes"]
 
 CREATE_RETRY = 60.0
 """Seconds until the next try to create a sandbox: the kubelet's periodic sync, without its random
 part of up to 50 % (``resyncInterval``, pkg/kubelet/pod_workers.go, v1.32)."""
 REMOVE_RETRY = 10.0
 """Seconds until the next try to remove a sandbox (``backOffPeriod``, same file), likewise."""
+
+
+class SandboxLater(DeviceManagerError):
+    """Error of a sandbox that waits for a simulated driver, and is created after ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"waiting {seconds:g} s for a driver")
+        self.seconds = seconds
 
 
 class Sandboxes:
@@ -90,7 +98,8 @@ class Sandboxes:
 
     def retry(self, record: PodRecord, error: Exception, again: Callable[[], None]) -> None:
         """Call ``again`` with the next periodic sync of the pod, on another thread."""
-        self._try_again(record, error, CREATE_RETRY, again)
+        seconds = error.seconds if isinstance(error, SandboxLater) else CREATE_RETRY
+        self._try_again(record, error, seconds, again)
 
     def _try_again(
         self, record: PodRecord, error: Exception, seconds: float, again: Callable[[], None]

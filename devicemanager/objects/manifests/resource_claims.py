@@ -15,7 +15,14 @@ from devicemanager.objects.manifests.documents import load_documents
 from devicemanager.objects.manifests.errors import ManifestError, described, plain
 from devicemanager.objects.manifests.sources import client_object, text_of
 
-__all__ = ["ClaimSources", "JsonClaim", "read_resource_claims"]
+__all__ = [
+    "DRA_KINDS",
+    "OFFERED",
+    "ClaimSources",
+    "JsonClaim",
+    "read_dra_objects",
+    "read_resource_claims",
+]
 
 JsonClaim = dict[str, Any]
 """ResourceClaim of v1, as JSON data."""
@@ -26,6 +33,10 @@ ClaimSources = Mapping[str, Any] | str | Path | Iterable[Any] | object
 
 _GROUP = "resource.k8s.io/"
 _VERSIONS = ("v1", "v1beta2", "v1beta1")
+OFFERED = ("ResourceSlice", "DeviceClass", "ResourceClaimTemplate")
+"""Kinds of ``resource.k8s.io`` other than claims that a kubelet can have in memory."""
+DRA_KINDS = ("ResourceClaim", *OFFERED)
+"""All kinds of ``resource.k8s.io`` that a kubelet can have in memory."""
 _EXPECTED = "invalid ResourceClaim: expected a dict, YAML text, a path or a client's object"
 
 
@@ -36,6 +47,42 @@ def read_resource_claims(source: ClaimSources) -> tuple[JsonClaim, ...]:
     claim, field and reason.
     """
     return tuple(map(as_v1, _documents(source)))
+
+
+def read_dra_objects(source: ClaimSources) -> tuple[JsonClaim, ...]:
+    """Return ResourceClaims, ResourceSlices, DeviceClasses and ResourceClaimTemplates in v1.
+
+    Accepts a dict, YAML text, a path or an iterable of these. Objects other than claims must be of
+    v1. Raises ManifestError for other objects.
+    """
+    return tuple(map(_dra_object, _all_documents(source)))
+
+
+def _all_documents(source: ClaimSources) -> Iterator[object]:
+    if isinstance(source, str | Path):
+        yield from load_documents(text_of(source))
+    elif isinstance(source, Iterable) and not isinstance(source, Mapping):
+        for each in source:
+            yield from _all_documents(each)
+    else:
+        yield source
+
+
+def _dra_object(document: object) -> JsonClaim:
+    if not isinstance(document, Mapping):
+        raise ManifestError(f"expected an object of {_GROUP}v1, not {described(document)}")
+    if is_claim(document):
+        return as_v1(document)
+    kind = document.get("kind")
+    if kind not in OFFERED:
+        kinds = ", ".join(DRA_KINDS)
+        raise ManifestError(f"invalid kind {described(kind)}: use one of {kinds}")
+    if document.get("apiVersion") != f"{_GROUP}v1":
+        raise ManifestError(f"{kind}: apiVersion must be {_GROUP}v1")
+    metadata, spec = _mapping(document, "metadata", kind), _mapping(document, "spec", kind)
+    if not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        raise ManifestError(f"{kind}: metadata.name is required")
+    return {**document, "metadata": {**metadata}, "spec": {**spec}}
 
 
 def _documents(source: ClaimSources) -> Iterator[Mapping[Any, Any]]:

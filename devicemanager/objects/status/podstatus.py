@@ -291,6 +291,13 @@ def allocated_devices(status: Mapping[str, Any]) -> dict[str, dict[str, list[str
     for container in status.get("containerStatuses") or ():
         for resource in container.get("allocatedResourcesStatus") or ():
             ids = [str(each["resourceID"]) for each in resource.get("resources") or ()]
-            if ids:
+            # Entries of claims, such as ``claim:gpu``, do not belong to resources of plugins.
+            if ids and not str(resource["name"]).startswith("claim:"):
                 found.setdefault(str(container["name"]), {})[str(resource["name"])] = ids
     return found
+
+
+def has_health(status: Mapping[str, Any]) -> bool:
+    """True if a container of a pod's status has ``allocatedResourcesStatus``."""
+    containers = status.get("containerStatuses") or ()
+    return any(each.get("allocatedResourcesStatus") for each in containers)

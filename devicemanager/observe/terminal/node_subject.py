@@ -1,4 +1,4 @@
-"""The panes of one node's screen: devices, holders, plugins, pods and events."""
+"""The panes of one node's screen: devices, holders, plugins, pods, events, and those of DRA."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _HELP: Final = """\
 3 plugins    their ListAndWatch streams, and calls in progress or the last call
 4 pods       pods and their containers
 5 events     latest events, newest last
+6 drivers    instances of DRA drivers, and ResourceSlices
+7 claims     ResourceClaims with their devices, and what they wait for
 """
 _NONE: Final = {
     Pane.DEVICES: " none: no plugin has registered a resource",
@@ -29,6 +31,8 @@ _NONE: Final = {
     Pane.PLUGINS: " none has registered",
     Pane.PODS: " none",
     Pane.EVENTS: " none yet",
+    Pane.DRIVERS: " none has registered",
+    Pane.CLAIMS: " none",
 }
 
 
@@ -39,8 +43,8 @@ class NodeSubject:
     view: NodeView
     panes: ClassVar[Sequence[Pane]] = NODE_PANES
     columns: ClassVar[Sequence[Sequence[Pane]]] = (
-        (Pane.DEVICES, Pane.PLUGINS),
-        (Pane.PODS, Pane.EVENTS),
+        (Pane.DEVICES, Pane.PLUGINS, Pane.DRIVERS),
+        (Pane.PODS, Pane.CLAIMS, Pane.EVENTS),
     )
     help: ClassVar[str] = _HELP
 
@@ -51,6 +55,10 @@ class NodeSubject:
     def is_available(self, pane: Pane, shown: Shown) -> bool:
         if pane is Pane.PLUGINS:
             return self.view.plugins is not None
+        if pane in (Pane.DRIVERS, Pane.CLAIMS):
+            # Most nodes have no DRA driver, and need the room for other panes.
+            dra = self.view.dra
+            return bool(dra.drivers or dra.claims or dra.slices)
         return pane is not Pane.EVENTS or shown.lines is not None
 
     def header(self) -> Text:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from devicemanager.observe.terminal import devices
+from devicemanager.observe.terminal import devices, dra
 from devicemanager.observe.terminal.rows import LogLine, Pane, Rows, Shown
 from devicemanager.observe.terminal.text import Glyphs, column, joined, safe
 from devicemanager.observe.view import (
@@ -216,4 +216,6 @@ _ROWS: Mapping[Pane, Callable[[NodeView, Shown, int], Rows[Any]]] = {
     Pane.PLUGINS: _plugins,
     Pane.PODS: _pods,
     Pane.EVENTS: lambda _, shown, __: events(shown),
+    Pane.DRIVERS: dra.drivers,
+    Pane.CLAIMS: dra.claims,
 }

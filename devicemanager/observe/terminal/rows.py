@@ -24,11 +24,21 @@ class Pane(StrEnum):
     PLUGINS = "plugins"
     PODS = "pods"
     EVENTS = "events"
+    DRIVERS = "drivers"
+    CLAIMS = "claims"
     NODES = "nodes"
     RESOURCES = "resources"
 
 
-NODE_PANES: Final = (Pane.DEVICES, Pane.HOLDERS, Pane.PLUGINS, Pane.PODS, Pane.EVENTS)
+NODE_PANES: Final = (
+    Pane.DEVICES,
+    Pane.HOLDERS,
+    Pane.PLUGINS,
+    Pane.PODS,
+    Pane.EVENTS,
+    Pane.DRIVERS,
+    Pane.CLAIMS,
+)
 """Panes of one node, in the order of their keys."""
 CLUSTER_PANES: Final = (Pane.NODES, Pane.RESOURCES, Pane.EVENTS)
 """Panes of a cluster, in the order of their keys."""

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import attrs
 
+from devicemanager.core.dra.report import DraStatus
 from devicemanager.events.stream import Event
 from devicemanager.kubelet.pods.pod_info import PodInfo
 from devicemanager.observe.view.values import NodeView, PluginView, ResourceView
@@ -43,6 +44,8 @@ class Delta:
     """New and changed pods."""
     removed_pods: tuple[str, ...] = ()
     """UIDs of pods that are no longer in the view."""
+    dra: DraStatus | None = None
+    """All drivers, claims and slices if any of them has changed, else None."""
     events: tuple[Event, ...] = ()
     """Events that are newer than those of the earlier view."""
     node: bool = False
@@ -65,6 +68,7 @@ def delta(before: NodeView, after: NodeView) -> Delta:
         None if before.plugins is after.plugins else after.plugins,
         _new(before.pods, after.pods),
         _gone(before.pods, after.pods, "uid"),
+        None if before.dra is after.dra else after.dra,
         _newer_events(before, after),
         _node_fields(before) != _node_fields(after),
     )

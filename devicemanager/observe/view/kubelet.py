@@ -16,6 +16,7 @@ from devicemanager.core.inventory import DeviceList
 from devicemanager.kubelet.manager.state_snapshot import ManagerSnapshot
 from devicemanager.kubelet.pods.pod_info import PodClaims
 from devicemanager.observe.view.devices import Holders, Layouts, resource_view
+from devicemanager.observe.view.dra import Dra
 from devicemanager.observe.view.plugins import Plugins
 from devicemanager.observe.view.pods import Pods
 from devicemanager.observe.view.reuse import reuse_equal, reuse_unchanged
@@ -44,6 +45,7 @@ class KubeletView:
         self._resources = _Resources()
         self._plugins = Plugins(kubelet.calls)
         self._pods = Pods(kubelet.pod_store, self._claims_of)
+        self._dra = Dra(kubelet.dra_status)
         settings = kubelet.settings
         self._view = NodeView(
             0,
@@ -73,6 +75,7 @@ class KubeletView:
                 resources=resources,
                 plugins=self._plugins.refresh(snapshot),
                 pods=self._pods.refresh({} if snapshot is None else snapshot.held),
+                dra=self._dra.refresh(),
                 events=before.events if _is_same_tail(before.events, events) else events,
             )
             if view.numa_nodes != before.numa_nodes or any(
@@ -152,7 +155,7 @@ class _Resources:
 
 
 def _parts(view: NodeView) -> tuple[object, ...]:
-    return (view.serving, view.resources, view.plugins, view.pods, view.events)
+    return (view.serving, view.resources, view.plugins, view.pods, view.dra, view.events)
 
 
 def _is_same_tail(before: tuple[object, ...] | None, after: tuple[object, ...]) -> bool:

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import attrs
 
+from devicemanager.core.dra.report import DraStatus
 from devicemanager.events.stream import Event
 from devicemanager.kubelet.pods.pod_info import PodInfo
 
@@ -196,6 +197,8 @@ class NodeView:
     does not report plugins."""
     pods: tuple[PodInfo, ...] = ()
     """Pods, in order of arrival."""
+    dra: DraStatus = attrs.field(factory=DraStatus)
+    """DRA drivers, ResourceClaims and ResourceSlices; empty if the source reports none."""
     events: tuple[Event, ...] | None = None
     """Latest events, oldest first. None if the source does not report events."""
     notes: tuple[str, ...] = ()

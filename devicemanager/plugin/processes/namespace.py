@@ -53,7 +53,10 @@ class NamespaceError(Exception):
 
 @attrs.frozen
 class Bind:
-    """Bind mount of the directory ``source`` at ``target``, which need not exist."""
+    """Bind mount of the directory ``source`` at ``target``, which need not exist.
+
+    If ``source`` is a file, ``target`` must be an existing file.
+    """
 
     source: Path
     target: Path
@@ -89,7 +92,7 @@ def enter(binds: Sequence[Bind]) -> None:
         # Otherwise the mounts would propagate back to the host's namespace.
         mount("none", "/", None, _MS_REC | _MS_PRIVATE)
         # Open all sources first: a mount can hide the path of a later source.
-        sources = [_open_directory(bind.source) for bind in binds]
+        sources = [_open_source(bind.source) for bind in binds]
         for bind, source in zip(binds, sources, strict=True):
             _bind_at(Path(f"/proc/self/fd/{source}"), bind)
             os.close(source)
@@ -97,9 +100,9 @@ def enter(binds: Sequence[Bind]) -> None:
         raise NamespaceError(f"cannot create private mounts: {error}") from error
 
 
-def _open_directory(path: Path) -> int:
+def _open_source(path: Path) -> int:
     try:
-        return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        return os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
         raise NamespaceError(f"cannot mount {path}: {error}") from error
 
@@ -165,7 +168,7 @@ def _bind_at(source: Path, bind: Bind) -> None:
     target = Path(os.path.realpath(bind.target))
     if bind.keep:
         _mirror(target, [(source, None), (target, bind.keep)])
-    elif target.is_dir():
+    elif target.exists():
         mount(str(source), str(target), None, _MS_BIND | _MS_REC)
     else:
         # A mount point is missing: replace the closest existing directory by a copy with it.

@@ -5,7 +5,8 @@ import pytest
 from devicemanager.client.api import node_path, pod_path
 from devicemanager.client.errors import ClusterError, Forbidden, NotFound
 from devicemanager.cluster import Cluster
-from devicemanager.cluster.container_behaviour import ContainerBehaviour, Range
+from devicemanager.cluster.container_behaviour import ContainerBehaviour
+from devicemanager.cluster.durations import Range
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.kubelet.settings import Settings
 

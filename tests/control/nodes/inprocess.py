@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anyio
 
+from devicemanager.cluster.driver_layouts import simulated_driver
 from devicemanager.control.access import Gate
 from devicemanager.control.api_client import Reply
 from devicemanager.control.nodes.server import NodesControlServer
@@ -17,6 +18,10 @@ class ControlledWorld:
 
     def __init__(self, world):
         self.world = world
+        self.scaled = {}
+
+    def scale(self, kind, count):
+        self.scaled[kind] = count
 
     @property
     def nodes(self):
@@ -64,9 +69,13 @@ class InProcess:
         return Reply(sent[0]["status"], headers.get(b"content-type", b"").decode(), content)
 
 
+DRIVER = "gpu.example.com"
+
+
 def two_nodes():
-    """Two nodes with four devices each."""
+    """Two nodes with four devices and a DRA driver each."""
     world = World()
-    world.join("a")
-    world.join("b")
+    drivers = (simulated_driver(DRIVER, [None, None]),)
+    world.join("a", drivers=drivers)
+    world.join("b", drivers=drivers)
     return world

@@ -46,7 +46,7 @@ def test_any_bytes_are_valid_input(data: bytes) -> None:
         ("3", ScreenState(Pane.PLUGINS)),
         ("30", ScreenState()),
         ("\t", ScreenState(Pane.DEVICES)),
-        ("\x1b[Z", ScreenState(Pane.EVENTS)),
+        ("\x1b[Z", ScreenState(Pane.CLAIMS)),
         ("4\x1b[6~j", ScreenState(Pane.PODS, 11)),
         ("4\x1b[6~k", ScreenState(Pane.PODS, 9)),
         ("4Gj", ScreenState(Pane.PODS, 100)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from devicemanager.core.dra.report import DraStatus
 from devicemanager.core.errors import RequestError
 from devicemanager.events.calls import CallLog
 from devicemanager.observe.view import KubeletView
@@ -18,6 +19,7 @@ class ViewedNode:
         self.settings, self.events = node.settings, node.events
         self.calls = CallLog(node.events, 100, 1 << 20)
         self.stopped = False
+        self.dra = DraStatus()
 
     @property
     def manager(self):
@@ -28,6 +30,11 @@ class ViewedNode:
     @property
     def pod_store(self):
         return self.node.pods
+
+    def dra_status(self):
+        if self.stopped:
+            raise RequestError("the kubelet is not running")
+        return self.dra
 
     def claim_devices(self, uid):
         return {"app": {"claim": ("pool/a",)}}

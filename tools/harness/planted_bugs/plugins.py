@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, Final
 
+from protos import deviceplugin_v1beta1 as dp
 from tools.harness.planted import planted, replace, set_to
+
+_LONG: Final = 100
+"""Devices of a list that the planted bug delays."""
 
 
 @planted("processes register without limit")
@@ -52,10 +56,15 @@ def _messages() -> None:
     from devicemanager.kubelet.registration import connection
     from podresources import sockets
 
-    unlimited = [("grpc.max_receive_message_length", -1)]
+    name = "grpc.max_receive_message_length"
     server, channel = sockets.server_options, connection._channel_options
-    set_to(sockets, "server_options", lambda: [*server(), *unlimited])
-    set_to(connection, "_channel_options", lambda settings: [*channel(settings), *unlimited])
+
+    def options(settings: Any) -> list[tuple[str, Any]]:
+        # Of two values, gRPC uses the first one.
+        return [*((key, value) for key, value in channel(settings) if key != name), (name, -1)]
+
+    set_to(sockets, "server_options", lambda: [*server(), (name, -1)])
+    set_to(connection, "_channel_options", options)
 
 
 @planted("metadata is stored")
@@ -82,10 +91,11 @@ def _lists() -> None:
     update = ClientHandler.update
 
     def update_slowly(self: Any, endpoint: Any, columns: Any) -> None:
-        # As slow as a loop over devices and NUMA nodes, but without using a CPU.
-        nodes = sum(len(each or ()) for each in columns.numa)
+        # As slow as a loop over devices and NUMA nodes, but without using a CPU. The list of the
+        # good plugin is short.
+        count = len(columns.ids) + sum(len(each or ()) for each in columns.numa)
         with self._state.lock:
-            time.sleep(min(20.0, 2.0 + (len(columns.ids) + nodes) * 1e-4))
+            time.sleep(min(20.0, 2.0 + count * 1e-4) if count >= _LONG else 0.0)
         update(self, endpoint, columns)
 
     set_to(ClientHandler, "update", update_slowly)
@@ -95,11 +105,13 @@ def _lists() -> None:
 def _responses() -> None:
     from devicemanager.kubelet.registration.connection import Connection
 
-    allocate, copies = Connection.allocate, list[bytearray]()
+    allocate, copies, decoded = Connection.allocate, list[bytearray](), list[dict[str, str]]()
 
     def copying(self: Any, device_ids: Any) -> Any:
         answer = allocate(self, device_ids)
-        copies.extend(bytearray(each) for each in answer.responses * 6)
+        for each in answer.responses:
+            copies.extend(bytearray(each) for _ in range(6))
+            decoded.append(dict(dp.ContainerAllocateResponse.FromString(each).envs))
         return answer
 
     set_to(Connection, "allocate", copying)

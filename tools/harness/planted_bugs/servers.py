@@ -214,15 +214,15 @@ def _locked() -> None:
     set_to(Service, "answer", locked(Service.answer))
 
 
-@planted("each reader encodes the calls")
-def _encoded() -> None:
-    from devicemanager.control import feed
+@planted("calls are read with the lock held")
+def _calls() -> None:
+    from devicemanager.events.calls.log import CallLog
 
-    later, texts = feed.Feed.lines, list[bytes]()
+    later = CallLog.later
 
-    async def lines(self: Any, since: int, **options: Any) -> Any:
-        async for part in later(self, since, **options):
-            texts.append(bytes(bytearray(part)))
-            yield part
+    def locked(self: Any, number: int) -> Any:
+        with self._lock:
+            time.sleep(6.0)
+        return later(self, number)
 
-    set_to(feed.Feed, "lines", lines)
+    set_to(CallLog, "later", locked)

@@ -59,6 +59,12 @@ class Documents:
         tables["plugins", ""] = self._table(("plugins", ""), plugins, _plugin)
         pods = [(pod.uid, pod) for pod in view.pods]
         tables["pods", ""] = self._table(("pods", ""), pods, _pod)
+        drivers = [(f"{each.driver} {each.endpoint}", each) for each in view.dra.drivers]
+        tables["drivers", ""] = self._table(("drivers", ""), drivers, msgspec.to_builtins)
+        claims = [(each.title, each) for each in view.dra.claims]
+        tables["claims", ""] = self._table(("claims", ""), claims, msgspec.to_builtins)
+        slices = [(each.name, each) for each in view.dra.slices]
+        tables["slices", ""] = self._table(("slices", ""), slices, msgspec.to_builtins)
         set_ = [(str(fault.id), fault) for fault in faults]
         tables["faults", ""] = self._table(("faults", ""), set_, _fault)
         self._view, self._document = view, tables

@@ -7,6 +7,7 @@ require (
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
 	k8s.io/dynamic-resource-allocation v0.37.2
+	kubelet-devicemanager/clients/go v0.0.0
 	kubelet-devicemanager/tests/interop/go v0.0.0
 )
 
@@ -67,3 +68,5 @@ require (
 )
 
 replace kubelet-devicemanager/tests/interop/go => ../
+
+replace kubelet-devicemanager/clients/go => ../../../../clients/go

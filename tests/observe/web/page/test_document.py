@@ -20,6 +20,7 @@ from devicemanager.observe.view.values import (
     Stream,
 )
 from devicemanager.observe.web.page.document import Documents
+from tests.observe.dra import status
 
 F, H, U, G = DeviceState.FREE, DeviceState.ALLOCATED, DeviceState.UNHEALTHY, DeviceState.GONE
 
@@ -154,3 +155,13 @@ def test_pods_are_added_and_removed(before):
     documents.of(view_of(pods=before), ())
     now = documents.of(view_of(pods=(pod("v"),)), ())
     assert list(now["pods", ""]) == ["v"]
+
+
+def test_drivers_claims_and_slices_have_rows():
+    document = Documents().of(view_of(dra=status()), ())
+    (key, driver), *_ = document["drivers", ""].items()
+    assert key == f"{driver['driver']} {driver['endpoint']}"
+    claim = document["claims", ""]["default/gpu"]
+    assert (claim["state"], claim["pods"]) == ("prepared", ("uid-train",))
+    assert claim["devices"][0]["cdi_devices"] == ("example.com/gpu=gpu-0",)
+    assert document["slices", ""]["slice-1"]["devices"] == ("gpu-0",)

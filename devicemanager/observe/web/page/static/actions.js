@@ -19,7 +19,8 @@ export class Actions {
     this.#changed = changed;
     for (const [id, act] of Object.entries({
       "do-admit": () => this.#admit(),
-      "do-fault": () => this.#fault(),
+      "do-apply": () => this.#apply(),
+      "do-fault": () => this.fault(),
       "do-serve": () => this.#serve(),
       "do-restart": () => this.#life("restart", "Restart the kubelet", "The kubelet restarts. Containers keep running; plugins must re-register."),
       "do-reboot": () => this.#life("reboot", "Reboot the node", "All containers stop, and every pod is admitted again."),
@@ -44,7 +45,7 @@ export class Actions {
   /** Enable the buttons that can be used. */
   update() {
     const { why, site } = this.permissions();
-    for (const id of ["do-admit", "do-fault", "do-serve", "do-restart", "do-reboot", "do-clear-faults"]) {
+    for (const id of ["do-admit", "do-apply", "do-fault", "do-serve", "do-restart", "do-reboot", "do-clear-faults"]) {
       const button = document.getElementById(id);
       button.disabled = why !== "";
       button.title = why;
@@ -63,6 +64,13 @@ export class Actions {
     const text = "Its containers stop and its devices become free.";
     const act = () => this.#requested(() => ask("DELETE", `/v1/pods?uid=${quoted(uid)}`), `${name} is deleted.`);
     this.#dialog.open(`Delete ${short(name, 60)}`, [make("p", {}, text)], "Delete", act, true);
+  }
+
+  deleteObject(kind, name, namespace = "default") {
+    const path = `/v1/dra/objects/${quoted(kind)}/${quoted(name)}?namespace=${quoted(namespace)}`;
+    const act = () => this.#requested(() => ask("DELETE", path), `${kind} ${name} is deleted.`).then(() => "");
+    const text = "Pods that already have its devices keep them.";
+    this.#dialog.open(`Delete ${kind} ${short(name, 60)}`, [make("p", {}, text)], "Delete", act, true);
   }
 
   clearFault(id) {
@@ -84,14 +92,22 @@ export class Actions {
       if (file.files[0]) text.value = await file.files[0].text();
     });
     const act = async () => {
-      const kind = text.value.trimStart().startsWith("{") ? "application/json" : "application/yaml";
-      const answer = await this.#requested(() => ask("POST", "/v1/pods", text.value, kind), "");
+      const answer = await this.#requested(() => sent("/v1/pods", text.value), "");
       return rejection(answer);
     };
     this.#dialog.open("Admit a pod", [field("Manifest, as YAML or JSON", text), field("or from a file", file)], "Admit", act);
   }
 
-  #fault() {
+  #apply() {
+    const text = make("textarea", { rows: 16, spellcheck: "false", autocomplete: "off", class: "code" });
+    text.value = CLAIM;
+    const act = () => this.#requested(() => sent("/v1/dra/objects", text.value), "The objects are applied.").then(() => "");
+    const label = "ResourceClaims, ResourceSlices, DeviceClasses and templates, as YAML or JSON";
+    this.#dialog.open("Apply objects of DRA", [field(label, text)], "Apply", act);
+  }
+
+  /** Open the dialog to set a fault; `given` is the initial text of the fault. */
+  fault(given = "") {
     const kinds = this.#model.table("kinds");
     const select = make("select", {}, ...[...kinds.keys()].sort().map((kind) => make("option", { value: kind }, kind)));
     const spec = make("input", { type: "text", spellcheck: "false", autocomplete: "off", class: "code" });
@@ -103,7 +119,9 @@ export class Actions {
       help.replaceChildren(make("p", {}, kind.meaning), options(kind));
     };
     select.addEventListener("change", chosen);
+    if (given) select.value = given.split(":")[0];
     chosen();
+    if (given) spec.value = given;
     const body = [field("Kind", select), help, field("Fault", spec, "KIND or KIND:OPTION=VALUE,…")];
     this.#dialog.open("Set a fault", body, "Set", () => this.#requested(() => post("/v1/faults", { spec: spec.value }), "The fault is set.").then(() => ""));
   }
@@ -154,6 +172,22 @@ export class Actions {
     }
   }
 }
+
+/** Send a text that the user has entered, as YAML or JSON. */
+function sent(path, text) {
+  return ask("POST", path, text, text.trimStart().startsWith("{") ? "application/json" : "application/yaml");
+}
+
+const CLAIM = `apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata:
+  name: gpu
+status:
+  allocation:
+    devices:
+      results:
+      - {request: gpu, driver: gpu.example.com, pool: mock, device: gpu-0}
+`;
 
 function options(kind) {
   const lines = kind.options.map((option) => {

@@ -1,6 +1,7 @@
-// The details of the selected device, pod, plugin or event.
+// The details of the selected device, pod, plugin, event, or object of DRA.
 
 import { STATES, containersOf, healthOf, holdersOf, nodesOf, podTitle, stateOf, wantedDevices } from "./model.js";
+import { claimFacts, driverFacts, sliceFacts, socketName } from "./dra.js";
 import { callWords, streamWords } from "./lists.js";
 import { clock, count, make, said, saidWhole, short } from "./text.js";
 import { settingsFacts } from "./settings.js";
@@ -23,7 +24,8 @@ export class Detail {
   #name = "";
   #from = null;
 
-  /** `does` has setHealth, deletePod, settings(uid), permissions() and changed(selection). */
+  /** `does` has setHealth, deletePod, deleteObject, fault(spec), settings(uid), permissions() and
+   *  changed(selection). */
   constructor(model, does) {
     this.#model = model;
     this.#does = does;
@@ -86,7 +88,10 @@ export class Detail {
     }
     if (kind === "pod") return [this.#model.row("pods", this.#selection.uid), this.#settings, site];
     if (kind === "plugin") return [this.#model.row("plugins", this.#selection.key)];
-    return [this.#selection.event];
+    if (kind === "event") return [this.#selection.event];
+    // A claim shows its pods, a driver its slices, and a slice the claims of its devices.
+    const others = { claim: "pods", driver: "slices", slice: "claims" }[kind];
+    return [this.#model.row(`${kind}s`, this.#selection.key), site, ...this.#model.table(others).values()];
   }
 
   // -- kinds ---------------------------------------------------------------------------------
@@ -204,6 +209,35 @@ export class Detail {
     if (open.length) facts.push(["in progress", make("ul", {}, ...open)]);
     facts.push(["last calls", calls.length ? make("ul", {}, ...calls) : "none"]);
     return { title, facts, actions: [] };
+  }
+
+  _claim({ key }) {
+    const claim = this.#model.row("claims", key);
+    const shown = claimFacts(claim, key, (uid) => this.#podButton(uid));
+    const remove = () => this.#does.deleteObject("ResourceClaim", claim.name, claim.namespace);
+    return { ...shown, actions: claim ? this.#actionButton("Delete this claim…", remove, "danger") : [] };
+  }
+
+  _driver({ key }) {
+    const driver = this.#model.row("drivers", key);
+    const shown = driverFacts(driver, key, this.#model.table("slices"));
+    const fault = () =>
+      this.#does.fault(`fail-call:rpc=NodePrepareResources,resource=${driver.driver},plugin=${socketName(driver)}`);
+    return { ...shown, actions: driver ? this.#actionButton("Set a fault of this instance…", fault) : [] };
+  }
+
+  _slice({ key }) {
+    const slice = this.#model.row("slices", key);
+    const shown = sliceFacts(slice, key, this.#model.table("claims"));
+    const remove = () => this.#does.deleteObject("ResourceSlice", slice.name);
+    return { ...shown, actions: slice ? this.#actionButton("Delete this slice…", remove, "danger") : [] };
+  }
+
+  #actionButton(text, act, kind = null) {
+    const { why } = this.#does.permissions();
+    const button = make("button", { type: "button", disabled: why !== "", class: kind }, text);
+    button.addEventListener("click", act);
+    return why ? [button, make("span", { class: "note" }, why)] : [button];
   }
 
   _event({ event }) {

@@ -6,6 +6,7 @@ import { takeToken } from "./api.js";
 import { Areas } from "./areas.js";
 import { Detail } from "./detail.js";
 import { Dialog } from "./dialog.js";
+import { draLists } from "./dra.js";
 import { Legend } from "./legend.js";
 import { Events, Faults, Plugins, Pods } from "./lists.js";
 import { Model, containersOf, holdersOf, podTitle } from "./model.js";
@@ -54,6 +55,8 @@ const areas = new Areas(element("areas"), {
 const detail = new Detail(model, {
   setHealth: (...given) => actions.setHealth(...given),
   deletePod: (...given) => actions.deletePod(...given),
+  deleteObject: (...given) => actions.deleteObject(...given),
+  fault: (spec) => actions.fault(spec),
   settings: (uid) => actions.settings(uid),
   permissions: () => actions.permissions(),
   changed: (selection) => {
@@ -81,6 +84,7 @@ function reveal(selection) {
 const open = (selection, byKey) => detail.open(selection, byKey);
 const pods = new Pods(element("pods"), element("pods-count"), open);
 const plugins = new Plugins(element("plugins"), element("plugins-count"), open);
+const dra = draLists((name) => element(`${name}-panel`), open);
 const faults = new Faults(element("faults-panel"), element("faults"), element("faults-count"), (id) => actions.clearFault(id));
 const events = new Events(element("events"), element("events-count"), element("warnings-only"), open);
 const timeline = new Timeline(element("timeline"), () => events.all);
@@ -155,6 +159,7 @@ function show() {
   }
   if (has("pods")) pods.update(model, isSought);
   if (has("plugins")) plugins.update(model);
+  for (const [name, list] of Object.entries(dra)) if (has(name)) list.update(model);
   if (has("faults")) faults.update(model);
   if (isWhole) events.clear();
   if (received.length || isWhole) {

@@ -1,0 +1,155 @@
+"""The program of ``devicemanager check``: a device plugin or a DRA driver, and its checks."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+from devicemanager.cli import settings_options
+from devicemanager.cli.checking import report_or_end, run_until_signal
+from devicemanager.cli.options import CommandError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from devicemanager.conformance import Check, Hardware, Limits, PluginUnderTest
+    from devicemanager.conformance.drivers import DriverLimits, DriverUnderTest
+    from devicemanager.conformance.suite import Suite
+
+__all__ = ["chosen_checks", "known_ids", "program_of", "report_unused_hooks"]
+
+
+def chosen_checks(args: argparse.Namespace, suite: Suite | None = None) -> Sequence[Check]:
+    """Return the checks of ``--only`` and ``--skip``. Without a suite, the options decide whether
+    they are those of a plugin or of a driver. Raises CheckError for an unknown name."""
+    from devicemanager.conformance.registry import selected
+    from devicemanager.conformance.suite import PLUGINS
+
+    if suite is None:
+        suite = _driver_suite() if _names_driver(args) else PLUGINS
+    return selected(suite.checks(), suite.families, args.only, args.skip)
+
+
+def known_ids() -> Sequence[str]:
+    """Return the IDs of all checks of plugins and drivers."""
+    from devicemanager.conformance.suite import PLUGINS
+
+    return [each.id for suite in (PLUGINS, _driver_suite()) for each in suite.checks()]
+
+
+def _driver_suite() -> Suite:
+    from devicemanager.conformance.drivers import DRIVERS
+
+    return DRIVERS
+
+
+def _names_driver(args: argparse.Namespace) -> bool:
+    """True if the options say that the program is a driver. All families of drivers begin with
+    D."""
+    names = (*args.only, *args.skip)
+    has_options = args.private_root or args.reboot or args.previous is not None
+    return args.driver or has_options or any(name.startswith("D") for name in names)
+
+
+def program_of(args: argparse.Namespace) -> tuple[PluginUnderTest, Limits, Suite]:
+    """Return the program of the command line, its limits and its suite.
+
+    If the options do not say what it is, start it once and see what it registers.
+
+    Raises CommandError for options that do not fit, and CheckError for invalid values.
+    """
+    from devicemanager.conformance import Limits, PluginUnderTest
+    from devicemanager.conformance.drivers import DriverLimits
+    from devicemanager.conformance.suite import PLUGINS
+
+    # --limit overrides --thorough in any order.
+    driver_limits = DriverLimits.thorough() if args.thorough else DriverLimits()
+    if _names_driver(args):
+        return _driver(args), driver_limits.overridden(args.limit), _driver_suite()
+    plugin = PluginUnderTest(
+        command=args.command,
+        env=dict(args.env),
+        at_node_paths=args.at_node_paths,
+        hardware=_hardware(args),
+        restart=args.restart,
+        hooks=dict(args.hook),
+        resources=tuple(args.resource),
+    )
+    # The names of checks also say what the program is.
+    is_open = not (args.only or args.skip)
+    if is_open and _is_driver(args, plugin, driver_limits.overridden(args.limit)):
+        return _driver(args), driver_limits.overridden(args.limit), _driver_suite()
+    limits = Limits.thorough() if args.thorough else Limits()
+    return plugin, limits.overridden(args.limit), PLUGINS
+
+
+def _is_driver(args: argparse.Namespace, plugin: PluginUnderTest, limits: DriverLimits) -> bool:
+    from devicemanager.conformance import Stages
+    from devicemanager.conformance.drivers import is_driver
+    from devicemanager.kubelet.settings import Settings
+    from devicemanager.observe.terminal.progress import Work
+
+    stages = Stages()
+    with Work("recognize the program", 1) as work:
+        found = run_until_signal(
+            partial(
+                is_driver,
+                plugin,
+                limits=limits,
+                settings=Settings(durability="process"),
+                on_wait=work.note,
+                stages=stages,
+            ),
+            stages.close,
+        )
+    return report_or_end(found)
+
+
+def _driver(args: argparse.Namespace) -> DriverUnderTest:
+    from devicemanager.conformance.drivers import DriverUnderTest
+
+    for name in ("resource", "numa", "cdi"):
+        if getattr(args, name):
+            raise CommandError(f"--{name} is for plugins: omit it for a DRA driver")
+    if args.kubelet_version == "all":
+        raise CommandError("--kubelet-version all is for plugins: use one version")
+    settings = settings_options.version_settings(args, durability="process")
+    if not settings.behaviour.dra_enabled:
+        raise CommandError(
+            f"kubelet {settings.kubelet_version} has no Dynamic Resource Allocation by default: "
+            "use --kubelet-version 1.34 or later"
+        )
+    return DriverUnderTest(
+        command=args.command,
+        env=dict(args.env),
+        hardware=_hardware(args),
+        restart=args.restart,
+        hooks=dict(args.hook),
+        private_root=args.private_root or args.at_node_paths,
+        previous=args.previous,
+        reboot=args.reboot,
+    )
+
+
+def _hardware(args: argparse.Namespace) -> Hardware:
+    from devicemanager.conformance import Hardware
+    from devicemanager.kubelet.host.numa import read_numa
+
+    numa = None if args.numa is None else read_numa(args.numa).topology
+    return Hardware(numa=numa, dev=args.dev, sys=args.sys, cdi=args.cdi)
+
+
+def report_unused_hooks(program: PluginUnderTest, suite: Suite, chosen: Sequence[Check]) -> None:
+    """Print a warning for each hook that none of the checks uses."""
+    from devicemanager.conformance.plugin_under_test import HOOKS_OF_STARTS
+
+    for hook in program.hooks:
+        if hook in HOOKS_OF_STARTS or any(each.may_use(hook) for each in chosen):
+            continue
+        users = ", ".join(each.id for each in suite.checks() if each.may_use(hook))
+        print(
+            f"check: warning: no selected check uses the hook {hook}; these do: {users}",
+            file=sys.stderr,
+        )

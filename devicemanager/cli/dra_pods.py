@@ -1,0 +1,169 @@
+"""Why the claims of a pod get their devices on a node, or do not fit: without a kubelet.
+
+``devicemanager dra explain`` and ``devicemanager explain`` share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from devicemanager.claims.dra import AllocationError, Allocator, InUse, InvalidPools, with_defaults
+from devicemanager.claims.dra import pods as dra_pods
+from devicemanager.claims.errors import TryAgain
+
+if TYPE_CHECKING:
+    from devicemanager.claims.dra import Node
+    from devicemanager.cli.dra_files import Object
+    from devicemanager.cli.dra_objects import DraObjects
+
+_FITS = ("allocated", "fits")
+
+
+@attrs.frozen
+class ClaimResult:
+    """The result for one entry of ``spec.resourceClaims``."""
+
+    entry: str
+    claim: str
+    """Name of the ResourceClaim, or of the template that it is made from."""
+    state: str
+    """``allocated`` or ``fits``; otherwise the reason, such as ``does-not-fit``."""
+    text: str
+    """Its devices, or what is missing."""
+
+
+@attrs.frozen
+class PodExplanation:
+    """The claims of a pod, and why they do not fit."""
+
+    pod: str
+    node: str
+    claims: tuple[ClaimResult, ...]
+    reasons: tuple[str, ...] = ()
+    """Lines: for each request and device, the first rule that excludes the device."""
+
+    @property
+    def fits(self) -> bool:
+        """True if the pod can run on the node."""
+        return all(each.state in _FITS for each in self.claims)
+
+    def text(self) -> str:
+        """Return the explanation as lines."""
+        head = "fits" if self.fits else "does not fit"
+        lines = [f"pod {self.pod} {head} on node {self.node}"]
+        lines += [
+            f"claim {each.entry} ({each.claim}): {each.state}: {each.text}" for each in self.claims
+        ]
+        return "\n".join([*lines, *self.reasons])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the explanation as JSON values."""
+        return {**attrs.asdict(self), "fits": self.fits}
+
+
+def explain_pod(objects: DraObjects, pod: Object, node: Node) -> PodExplanation:
+    """Allocate the claims of a pod, as the scheduler does, and explain the result.
+
+    The claims that fit are added to ``objects`` with their devices.
+    """
+    found = _PodClaims(objects, pod, node)
+    results = [found.result(entry) for entry in pod["spec"].get("resourceClaims") or ()]
+    metadata = pod["metadata"]
+    title, name = f"{metadata['namespace']}/{metadata['name']}", node.name
+    if not found.new:
+        return PodExplanation(title, name, tuple(results))
+    allocated, state, reasons = _allocate(objects, list(found.new.values()), node)
+    texts = [", ".join(_devices(each)) for each in allocated]
+    for entry, text in zip(found.new, texts or [""] * len(found.new), strict=True):
+        index = next(n for n, each in enumerate(results) if each.entry == entry)
+        why = text or "the node has no devices for its requests and constraints"
+        results[index] = attrs.evolve(results[index], state=state, text=why)
+    if all(each.state in _FITS for each in results):
+        objects.claims += allocated
+    return PodExplanation(title, name, tuple(results), reasons)
+
+
+def _allocate(
+    objects: DraObjects, claims: list[Object], node: Node
+) -> tuple[list[Object], str, tuple[str, ...]]:
+    """Return the claims with their devices, a state, and the reasons if they do not fit."""
+    in_use = InUse.of(objects.claims)
+    try:
+        allocator = Allocator(objects.slices, objects.classes)
+        try:
+            results = allocator.allocate(claims, node, in_use)
+        except InvalidPools:
+            results = None
+        if results is None:
+            return [], "does-not-fit", allocator.explain(claims, node, in_use)
+    except TryAgain as error:
+        return [], "undecided", (str(error),)
+    except AllocationError as error:
+        return [], "error", (str(error),)
+    made = [
+        {**claim, "status": {"allocation": dict(result)}}
+        for claim, result in zip(claims, results, strict=True)
+    ]
+    return made, "fits", ()
+
+
+def _devices(claim: Object) -> Iterator[str]:
+    for each in claim["status"]["allocation"]["devices"].get("results") or ():
+        yield f"{each['request']}={each['driver']}/{each['pool']}/{each['device']}"
+
+
+class _PodClaims:
+    """The claims of a pod: ``new`` has those to allocate, by the pod's names for them."""
+
+    def __init__(self, objects: DraObjects, pod: Object, node: Node) -> None:
+        self._pod = pod
+        self._node = node
+        self._names = dra_pods.claim_names(pod)
+        namespace = pod["metadata"]["namespace"]
+        self._claims = _named(objects.claims, namespace)
+        self._templates = _named(objects.templates, namespace)
+        self.new: dict[str, Object] = {}
+
+    def result(self, entry: Object) -> ClaimResult:
+        """Return the result for an entry, as far as it is known without an allocation."""
+        name = entry["name"]
+        if name not in self._names:
+            return ClaimResult(name, "-", "allocated", "the pod needs no claim for it")
+        claim = self._names[name]
+        if claim is not None:
+            return self._of_claim(name, claim)
+        template = str(entry.get("resourceClaimTemplateName") or "-")
+        if template not in self._templates:
+            text = "the objects have no ResourceClaimTemplate with this name"
+            return ClaimResult(name, template, "not-found", text)
+        pod = {**self._pod, "metadata": {"uid": "", **self._pod["metadata"]}}
+        made = dra_pods.claim_from_template(pod, name, self._templates[template])
+        made["metadata"]["name"] = made["metadata"].pop("generateName") + "0"
+        self.new[name] = with_defaults(made)
+        return ClaimResult(name, template, "fits", "")
+
+    def _of_claim(self, entry: str, name: str) -> ClaimResult:
+        claim = self._claims.get(name)
+        if claim is None:
+            text = "the objects have no ResourceClaim with this name"
+            return ClaimResult(entry, name, "not-found", text)
+        if not dra_pods.is_allocated(claim):
+            # Two entries of a pod can name the same claim, which is allocated once.
+            if claim not in self.new.values():
+                self.new[entry] = claim
+            return ClaimResult(entry, name, "fits", "")
+        if not dra_pods.allows_node(claim, self._node):
+            text = f"its devices cannot be used on node {self._node.name}"
+            return ClaimResult(entry, name, "other-node", text)
+        return ClaimResult(entry, name, "allocated", ", ".join(_devices(claim)))
+
+
+def _named(objects: list[Object], namespace: str) -> dict[str, Object]:
+    return {
+        each["metadata"]["name"]: each
+        for each in objects
+        if each["metadata"].get("namespace") == namespace
+    }

@@ -1,0 +1,46 @@
+"""The API group of DRA on the server: its newest version that nodes can use."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from devicemanager.client.errors import NotFound
+from devicemanager.client.protocol import Api
+
+__all__ = ["ResourceGroup"]
+
+_GROUP: Final = "/apis/resource.k8s.io"
+_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+
+
+class ResourceGroup:
+    """``resource.k8s.io`` of one server. All nodes of a cluster share the object. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Guarded by the lock. None: not asked yet; empty: the server does not have the group.
+        self._version: str | None = None
+
+    def version(self, api: Api) -> str:
+        """Return the newest version that the server has; empty if it has none.
+
+        The first call sends a request. Raises ApiError if it fails.
+        """
+        with self._lock:
+            if self._version is None:
+                self._version = _newest(api)
+            return self._version
+
+    def path(self, api: Api, rest: str) -> str:
+        """Return the path of an object or a list of the group. Raises ApiError."""
+        return f"{_GROUP}/{self.version(api) or _VERSIONS[0]}/{rest}"
+
+
+def _newest(api: Api) -> str:
+    try:
+        found = api.request("GET", _GROUP)
+    except NotFound:
+        return ""
+    served = {each.get("version") for each in found.get("versions") or ()}
+    return next((each for each in _VERSIONS if each in served), "")

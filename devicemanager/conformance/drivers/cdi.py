@@ -1,0 +1,48 @@
+"""What a driver has in the CDI directories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from devicemanager.kubelet.runtime.cdi import Registry, UnresolvedCdiDevices, load
+
+__all__ = ["CdiDirectories"]
+
+
+class CdiDirectories:
+    """The CDI directories of a stage, and those that the driver's process sees."""
+
+    def __init__(self, own: Sequence[Path], seen: Iterable[Path]) -> None:
+        """``own`` are the stage's directories. ``seen`` are further ones, which other programs may
+        use, too."""
+        self.own = tuple(own)
+        known = {each.resolve() for each in own}
+        self._others = tuple(each for each in seen if each.resolve() not in known)
+
+    def registry(self) -> Registry:
+        """Return all CDI devices."""
+        return load([*self.own, *(each for each in self._others if each.is_dir())])
+
+    def unresolved(self, ids: Iterable[str]) -> str:
+        """Return the reason for which a runtime cannot resolve the IDs; empty if it can."""
+        try:
+            self.registry().resolve(list(ids))
+        except UnresolvedCdiDevices as error:
+            return str(error)
+        return ""
+
+    def errors(self) -> tuple[str, ...]:
+        """Return the errors of the stage's files that a runtime rejects."""
+        return load(self.own).errors
+
+    def files(self) -> list[Path]:
+        """Return the stage's CDI files."""
+        found = [path for each in self.own for path in each.iterdir() if path.is_file()]
+        return sorted(path for path in found if path.suffix in (".json", ".yaml"))
+
+    def remove_files(self) -> None:
+        """Remove all files of the stage's directories, as a reboot does."""
+        for each in self.own:
+            for path in each.iterdir():
+                path.unlink()

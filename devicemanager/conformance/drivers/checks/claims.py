@@ -1,0 +1,389 @@
+"""Checks of family DC: how a driver prepares and unprepares claims."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from devicemanager.conformance.client import CallFailed
+from devicemanager.conformance.drivers.claims import CLASS, REQUEST, claim_with
+from devicemanager.conformance.drivers.described import driver_check
+from devicemanager.conformance.drivers.run import (
+    ClaimObject,
+    DriverRun,
+    cdi_ids,
+    check_entries,
+    reference,
+    shown,
+)
+from devicemanager.conformance.outcomes import Failed, Skipped, Warned
+
+_FOREIGN = "other-driver.conformance.example.com"
+"""Name of a driver that does not exist."""
+_SUBREQUEST = "sub"
+
+
+@driver_check
+def dc01(run: DriverRun) -> str:
+    [claim] = run.claims()
+    begin = time.monotonic()
+    uid = run.admit(claim)
+    took = time.monotonic() - begin
+    run.kubelet.terminate(uid)
+    if run.kubelet.has_pod(uid):
+        raise Failed("the pod cannot end, because its claim cannot be unprepared")
+    if took > run.limits.call_warn_seconds:
+        raise Warned(f"the pod started only after {took:.1f} s")
+    return f"the pod started after {took:.2f} s"
+
+
+@driver_check
+def dc02(run: DriverRun) -> str:
+    [claim] = run.claims()
+    [result] = claim["status"]["allocation"]["devices"]["results"]
+    with run.prepared(claim) as [entry]:
+        for device in entry.devices:
+            named = (device.pool_name, device.device_name)
+            if named != (result["pool"], result["device"]):
+                raise Failed(f"device {'/'.join(named)} was not allocated to the claim")
+            if unknown := {*device.request_names} - {REQUEST}:
+                raise Failed(f"unknown request name {min(unknown)!r}: the claim has {REQUEST!r}")
+    return f"{len(entry.devices)} devices"
+
+
+@driver_check
+def dc03(run: DriverRun) -> None:
+    [claim] = run.claims()
+    [first] = run.prepare(claim)
+    [second] = run.prepare(claim)
+    run.unprepare(claim)
+    if shown(first) != shown(second):
+        raise Failed(f"a repeated call has another response: {shown(second)}, not {shown(first)}")
+
+
+@driver_check
+def dc04(run: DriverRun) -> None:
+    [claim] = run.claims()
+    before = set(run.cdi.registry().devices)
+    [entry] = run.prepare(claim)
+    run.prepare(claim)
+    run.unprepare(claim)
+    left = {*cdi_ids(entry)} - before
+    if left & run.cdi.registry().devices.keys():
+        raise Failed("after two NodePrepareResources, one NodeUnprepareResources does not suffice")
+    _check_free(run, claim, "two NodePrepareResources and one NodeUnprepareResources")
+
+
+def _check_free(run: DriverRun, claim: ClaimObject, after: str) -> None:
+    """Raise Failed if a new claim cannot get the devices of an earlier one."""
+    other = _same_devices(run, claim)
+    try:
+        run.prepare(other)
+    except (Failed, CallFailed) as failed:
+        raise Failed(f"the device is not free after {after}: {failed}") from None
+    run.unprepare(other)
+
+
+def _same_devices(run: DriverRun, claim: ClaimObject) -> ClaimObject:
+    """Create another claim with the same devices, in shares of its own."""
+    results = [dict(each) for each in claim["status"]["allocation"]["devices"]["results"]]
+    for each in results:
+        if "shareID" in each:
+            each["shareID"] = str(uuid.uuid4())
+    return run.create(*results)
+
+
+@driver_check
+def dc05(run: DriverRun) -> None:
+    [claim] = run.claims()
+    run.unprepare(claim)
+
+
+@driver_check
+def dc06(run: DriverRun) -> None:
+    [claim] = run.claims()
+    run.prepare(claim)
+    run.unprepare(claim)
+    run.unprepare(claim)
+
+
+@driver_check
+def dc07(run: DriverRun) -> None:
+    [claim] = run.claims()
+    run.prepare(claim)
+    _delete(run, claim)
+    run.unprepare(claim)
+
+
+def _delete(run: DriverRun, claim: ClaimObject) -> None:
+    run.step("delete the claim")
+    run.api.delete("resourceclaims", claim["metadata"]["name"])
+
+
+@driver_check
+def dc08(run: DriverRun) -> None:
+    run.start()
+    [claim] = run.claims()
+    run.prepare(claim)
+    run.step("stop the API server")
+    run.api.stop()
+    try:
+        run.unprepare(claim)
+    finally:
+        run.api.start()
+
+
+@driver_check
+def dc09(run: DriverRun) -> str:
+    claims = run.claims(3, least=2)
+    run.prepare(*claims)
+    run.unprepare(*claims)
+    return f"{len(claims)} claims in one call"
+
+
+@driver_check
+def dc10(run: DriverRun) -> str:
+    return _check_bad_claim(run, lambda result: {**result, "device": "no-such-device"})
+
+
+def _check_bad_claim(run: DriverRun, broken: Any, **options: Any) -> str:
+    """Prepare a good and a bad claim in one call: only the bad one may fail.
+
+    ``broken`` changes the result of the bad claim.
+    """
+    good, bad = run.results(2, least=2)
+    claims = [run.create(good), run.create(broken(bad), **options)]
+    with run.client() as client:
+        entries = client.prepare(*map(reference, claims), seconds=run.limits.call_seconds)
+    uids = [each["metadata"]["uid"] for each in claims]
+    try:
+        check_entries("NodePrepareResources", {**entries, uids[1]: entries[uids[0]]}, claims)
+    finally:
+        run.forget(*claims)
+    return printed_error(entries.get(uids[1]))
+
+
+def printed_error(entry: Any) -> str:
+    """Return the error of an entry as text."""
+    error = "" if entry is None else entry.error
+    return f"the bad claim has the error {error!r}" if error else ""
+
+
+@driver_check
+def dc11(run: DriverRun) -> None:
+    [result] = run.results()
+    claim = run.create({**result, "device": "no-such-device"})
+    with run.client() as client:
+        try:
+            entry = client.prepare(reference(claim)).get(claim["metadata"]["uid"])
+        except CallFailed as failed:
+            _check_rejected(failed)
+            return
+    run.forget(claim)
+    if entry is not None and not entry.error:
+        raise Failed("NodePrepareResources succeeded for a device that the driver does not have")
+
+
+def _check_rejected(failed: CallFailed) -> None:
+    """Raise Failed if the driver did not respond at all."""
+    if failed.is_lost:
+        raise Failed(str(failed))
+
+
+@driver_check
+def dc12(run: DriverRun) -> None:
+    [result] = run.results()
+    foreign = {"request": REQUEST, "driver": _FOREIGN, "pool": "other", "device": "other-0"}
+    with run.prepared(run.create(foreign, result)) as [entry]:
+        named = {device.pool_name for device in entry.devices}
+        if "other" in named and result["pool"] != "other":
+            raise Failed("the response has the device of another driver")
+
+
+@driver_check
+def dc13(run: DriverRun) -> None:
+    [result] = run.results()
+    parameters = {"apiVersion": "other.example.com/v1", "kind": "OtherConfig", "level": 11}
+    config = [
+        {
+            "source": "FromClaim",
+            "requests": [REQUEST],
+            "opaque": {"driver": _FOREIGN, "parameters": parameters},
+        }
+    ]
+    claim = run.create(result, config=config)
+    run.prepare(claim)
+    run.unprepare(claim)
+
+
+@driver_check
+def dc14(run: DriverRun) -> None:
+    [result] = run.results()
+    alternative = {
+        "name": _SUBREQUEST,
+        "deviceClassName": CLASS,
+        "tolerations": [{"operator": "Exists"}],
+    }
+    requests = [{"name": REQUEST, "firstAvailable": [alternative]}]
+    claim = run.create({**result, "request": f"{REQUEST}/{_SUBREQUEST}"}, requests=requests)
+    with run.prepared(claim) as [entry]:
+        names = {name for device in entry.devices for name in device.request_names}
+    if wrong := names - {REQUEST}:
+        # Containers name only the request, and the kubelet compares the names as they are.
+        raise Failed(
+            f"the response names the request {min(wrong)!r}: expected {REQUEST!r}, without the "
+            "alternative"
+        )
+
+
+@driver_check
+def dc15(run: DriverRun) -> None:
+    [claim] = run.claims()
+    [result] = claim["status"]["allocation"]["devices"]["results"]
+    if "shareID" in result:
+        raise Skipped("the driver's devices can be shared")
+    run.prepare(claim)
+    second = run.create(result)
+    with run.client() as client:
+        try:
+            entry = client.prepare(reference(second)).get(second["metadata"]["uid"])
+        except CallFailed as failed:
+            _check_rejected(failed)
+            run.forget(claim)
+            return
+    run.forget(second)
+    run.forget(claim)
+    if entry is not None and not entry.error:
+        name = f"{result['pool']}/{result['device']}"
+        raise Failed(f"device {name} was prepared for two claims at the same time")
+
+
+@driver_check
+def dc16(run: DriverRun) -> str:
+    parameters = {"apiVersion": "conformance.example.com/v1", "kind": "Nonsense", "sharing": []}
+    config = [
+        {
+            "source": "FromClaim",
+            "requests": [REQUEST],
+            "opaque": {"driver": run.driver, "parameters": parameters},
+        }
+    ]
+    seen = _check_bad_claim(run, lambda result: result, config=config)
+    return seen or "unknown parameters are ignored"
+
+
+@driver_check
+def dc17(run: DriverRun) -> None:
+    [result] = run.results()
+    missing = run.create(result)
+    _delete(run, missing)
+    _check_not_prepared(run, missing, "does not exist")
+
+
+@driver_check
+def dc18(run: DriverRun) -> None:
+    pending = claim_with(run.new_name(), [])
+    del pending["status"]
+    _check_not_prepared(run, run.load(pending), "is not allocated")
+
+
+@driver_check
+def dc19(run: DriverRun) -> None:
+    [result] = run.results()
+    old = run.create(result)
+    _delete(run, old)
+    run.load(claim_with(old["metadata"]["name"], [result]))
+    _check_not_prepared(run, old, "was replaced by one with another UID")
+
+
+def _check_not_prepared(run: DriverRun, claim: ClaimObject, why: str) -> None:
+    """Raise Failed if a claim can be prepared. The whole call may fail, or only its entry."""
+    run.step(f"NodePrepareResources for a claim that {why}")
+    with run.client() as client:
+        try:
+            entry = client.prepare(reference(claim), seconds=run.limits.call_seconds).get(
+                claim["metadata"]["uid"]
+            )
+        except CallFailed as failed:
+            _check_rejected(failed)
+            entry = None
+    if entry is not None and not entry.error and entry.devices:
+        run.forget(claim)
+        raise Failed(f"NodePrepareResources succeeded for a claim that {why}")
+    [good] = run.claims()
+    run.prepare(good)
+    run.unprepare(good)
+
+
+@driver_check
+def dc20(run: DriverRun) -> str:
+    run.start()
+    [claim] = run.claims()
+    before = set(run.cdi.registry().devices)
+    delay = run.limits.slow_api_seconds
+    run.api.faults.slow = delay
+    run.step(f"NodePrepareResources with a deadline of {delay / 2:g} s, which is too short")
+    with run.client() as client:
+        try:
+            client.prepare(reference(claim), seconds=delay / 2)
+        except CallFailed as failed:
+            if failed.code != "DEADLINE_EXCEEDED":
+                raise Failed(f"a call that was given up: {failed}") from None
+        else:
+            run.api.faults.clear()
+            run.forget(claim)
+            raise Skipped("the driver does not read the claim from the API server")
+    run.api.faults.clear()
+    run.unprepare(claim)
+    run.settle(2 * delay)
+    if new := sorted(run.cdi.registry().devices.keys() - before):
+        raise Failed(f"{new[0]} was written after NodeUnprepareResources, by a call given up")
+    _check_free(run, claim, "a call that was given up")
+    return f"with a deadline of {delay / 2:g} s"
+
+
+@driver_check
+def dc21(run: DriverRun) -> str:
+    claims = run.claims(run.limits.parallel_claims, least=2)
+    slowest, lock = 0.0, threading.Lock()
+
+    def use(claim: ClaimObject) -> None:
+        nonlocal slowest
+        begin = time.monotonic()
+        run.prepare(claim)
+        took = time.monotonic() - begin
+        run.unprepare(claim)
+        with lock:
+            slowest = max(slowest, took)
+
+    with ThreadPoolExecutor(len(claims)) as pool:
+        for done in [pool.submit(use, claim) for claim in claims]:
+            done.result()
+    if slowest > run.limits.call_warn_seconds:
+        raise Warned(f"{len(claims)} claims at the same time took up to {slowest:.1f} s")
+    return f"{len(claims)} claims, at most {slowest:.2f} s"
+
+
+@driver_check
+def dc22(run: DriverRun) -> str:
+    updates = {"resource": "resourceclaims", "subresource": "status"}
+    mark = len(_rejected(run, updates))
+    [claim] = run.claims()
+    with run.prepared(claim):
+        run.settle()
+        stored = run.api.get("resourceclaims", claim["metadata"]["name"]) or {}
+    if new := _rejected(run, updates)[mark:]:
+        raise Failed(f"the API server rejected status.devices with code {new[-1].code}")
+    devices: list[Mapping[str, Any]] = stored.get("status", {}).get("devices") or []
+    if not devices:
+        raise Skipped("the driver does not write status.devices")
+    return f"{len(devices)} devices"
+
+
+def _rejected(run: DriverRun, fields: Mapping[str, Any]) -> list[Any]:
+    agents = run.api.log.find(**fields)
+    return [each for each in agents if each.code in (400, 403, 422)]

@@ -1,0 +1,81 @@
+"""ResourceClaims for checks, with devices that the driver has published. Pure.
+
+The allocator of the scheduler chooses the devices. So counters, shared devices and capacities are
+right, as the driver may expect.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from devicemanager.claims.dra import Allocator, Node, with_defaults
+
+__all__ = ["CLASS", "REQUEST", "allocate", "claim_with", "published"]
+
+CLASS: Final = "conformance"
+REQUEST: Final = "req"
+"""Name of the request of every claim."""
+
+_Object = Mapping[str, Any]
+
+
+def published(slices: Sequence[_Object]) -> list[tuple[str, str]]:
+    """Return pool and name of each device in the newest slices of each pool."""
+    newest: dict[str, int] = {}
+    for each in slices:
+        pool = each["spec"]["pool"]
+        newest[pool["name"]] = max(newest.get(pool["name"], 0), pool["generation"])
+    return [
+        (pool["name"], device["name"])
+        for each in slices
+        for pool in [each["spec"]["pool"]]
+        if pool["generation"] == newest[pool["name"]]
+        for device in each["spec"].get("devices") or ()
+    ]
+
+
+def allocate(slices: Sequence[_Object], node: str, most: int) -> list[dict[str, Any]]:
+    """Return up to ``most`` results of an allocation, of devices that can be used together.
+
+    Raises AllocationError for invalid slices.
+    """
+    classes = [{"metadata": {"name": CLASS}, "spec": {}}]
+    allocator = Allocator(slices, classes)
+    for count in range(min(most, 32, len(published(slices))), 0, -1):
+        wanted = {"deviceClassName": CLASS, "count": count, "tolerations": [{"operator": "Exists"}]}
+        spec = {"devices": {"requests": [{"name": REQUEST, "exactly": wanted}]}}
+        claim = {"metadata": {"namespace": "default", "name": "all", "uid": "all"}, "spec": spec}
+        found = allocator.allocate([with_defaults(claim)], Node(node))
+        if found is not None:
+            [result] = found
+            return [copy.deepcopy(dict(each)) for each in result["devices"]["results"]]
+    return []
+
+
+def claim_with(
+    name: str,
+    results: Sequence[_Object],
+    *,
+    config: Sequence[_Object] = (),
+    requests: Sequence[_Object] = (),
+) -> dict[str, Any]:
+    """Return a ResourceClaim with these results, which are those of its only request by default."""
+    wanted = [
+        {
+            "name": REQUEST,
+            "exactly": {
+                "deviceClassName": CLASS,
+                "count": max(1, len(results)),
+                "tolerations": [{"operator": "Exists"}],
+            },
+        }
+    ]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name},
+        "spec": {"devices": {"requests": list(requests) or wanted}},
+        "status": {"allocation": {"devices": {"results": list(results), "config": list(config)}}},
+    }

@@ -1,0 +1,18 @@
+"""Checks of drivers: a row of ``checks.toml`` joined with its function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from devicemanager.conformance.drivers.run import DriverRun
+from devicemanager.conformance.registry import Check, described
+
+__all__ = ["TABLE", "driver_check"]
+
+TABLE = Path(__file__).with_name("checks.toml")
+
+
+def driver_check(run: Callable[[DriverRun], str | None]) -> Check:
+    """Convert the function of a check to a Check. The function's name is the ID in lower case."""
+    return described(TABLE, run)

@@ -1,0 +1,48 @@
+"""Numbers that the checks of drivers use. The option ``--limit`` accepts their names."""
+
+from __future__ import annotations
+
+import attrs
+
+from devicemanager.conformance.limit_values import limit
+from devicemanager.conformance.limits import Limits
+
+__all__ = ["SHARED_LIMITS", "DriverLimits"]
+
+SHARED_LIMITS = (
+    "start_seconds", "recover_seconds", "recover_warn_seconds", "refresh_seconds", "away_seconds",
+    "settle_seconds", "register_delay_seconds",
+)  # fmt: skip
+"""Limits of plugins that the checks of drivers also use."""
+
+
+@attrs.frozen(kw_only=True)
+class DriverLimits(Limits):
+    """Limits and counts of the checks of drivers; those of ``SHARED_LIMITS`` apply, too."""
+
+    publish_seconds: float = limit(30.0)
+    """Time from the driver's start to its complete ResourceSlices."""
+    # Controllers of the Go library compare slices again 60 s after their last write.
+    repair_seconds: float = limit(120.0)
+    """Time until deleted ResourceSlices are published again."""
+    # The kubelet's deadline (pkg/kubelet/cm/dra/plugin/dra_plugin.go, v1.36).
+    call_seconds: float = limit(45.0)
+    """Deadline of NodePrepareResources and NodeUnprepareResources."""
+    call_warn_seconds: float = limit(10.0)
+    """Time of one call above which a check warns."""
+    slow_api_seconds: float = limit(2.0)
+    """Delay of each response of the API server while a call is given up (DC20)."""
+    parallel_claims: int = limit(20)
+    """Number of claims that are prepared at the same time (DC21)."""
+    kills: int = limit(3)
+    """Number of times that the driver is killed during NodePrepareResources (DK05)."""
+    # terminationGracePeriodSeconds of a pod by default.
+    grace_seconds: float = limit(30.0)
+    """Time from SIGTERM to the exit of the driver."""
+    early_stops: int = limit(3)
+    """Number of times that the driver is stopped during its start (DL03)."""
+    health_seconds: float = limit(15.0)
+    """Time from the opening of a health stream to its first report."""
+    # The kubelet's default timeout of a report (pkg/kubelet/cm/dra/claiminfo.go, v1.36).
+    health_repeat_seconds: float = limit(30.0)
+    """Time after which a device without a timeout counts as unknown."""

@@ -1,0 +1,395 @@
+"""Actions, waits and observations that the checks of drivers use: the class ``DriverRun``.
+
+It has the members of ``SuiteRun``, and:
+
+* ``run.api``, the API server, with its faults and its log of requests;
+* ``run.slices()``, what the driver has published;
+* ``run.claims(n)``, allocated ResourceClaims; ``run.prepare(claim)`` and ``run.unprepare(claim)``;
+* ``run.client()``, a connection to the driver, for calls that a kubelet would not make;
+* ``run.cdi``, the CDI directories.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from devicemanager.apiserver import FakeApiServer
+from devicemanager.claims.errors import ClaimsError
+from devicemanager.conformance.client import CallFailed
+from devicemanager.conformance.drivers.cdi import CdiDirectories
+from devicemanager.conformance.drivers.claims import allocate, claim_with, published
+from devicemanager.conformance.drivers.client import DriverClient, get_info
+from devicemanager.conformance.drivers.limits import DriverLimits
+from devicemanager.conformance.drivers.stage import NODE, DriverStage, RunningDriver
+from devicemanager.conformance.observations import EVER
+from devicemanager.conformance.outcomes import Failed, Lost, Skipped
+from devicemanager.conformance.stage import Stage
+from devicemanager.conformance.suite_run import SuiteRun
+from devicemanager.core.dra.report import DriverInstance
+from devicemanager.events.calls import Mark
+from devicemanager.kubelet.runtime.cdi import DEFAULT_DIRECTORIES
+from protos import dra_v1
+from protos import pluginregistration_v1 as pr
+
+__all__ = ["ClaimObject", "DriverRun"]
+
+ClaimObject = Mapping[str, Any]
+"""A ResourceClaim as in the API (v1)."""
+
+
+class DriverRun(SuiteRun):
+    """One run of one check on one stage: a mock kubelet, an API server and the driver."""
+
+    stage: DriverStage
+    plugin: RunningDriver
+    limits: DriverLimits
+
+    def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
+        super().__init__(stage, resources, seed)
+        self._created = 0
+
+    @property
+    def api(self) -> FakeApiServer:
+        """The API server."""
+        return self.stage.api
+
+    @property
+    def driver(self) -> str:
+        """Name of the driver."""
+        return self.resource
+
+    @property
+    def registry(self) -> Path:
+        """The kubelet's directory ``plugins_registry``."""
+        return self.kubelet.plugins_registry_dir
+
+    # -- registration ------------------------------------------------------------------
+
+    @property
+    def has_tried_to_register(self) -> bool:
+        return bool(self.registration_sockets())
+
+    @property
+    def registration_place(self) -> str:
+        return str(self.registry)
+
+    @property
+    def silence(self) -> str:
+        return f"no socket in {self.registry}; {self.plugin.under_test.advice}"
+
+    def rejection(self) -> str:
+        calls = self.kubelet.calls(rpc="NotifyRegistrationStatus", since=EVER)
+        errors = [str(call.request.get("error") or "") for call in calls]
+        return errors[-1] if errors else ""
+
+    def registered_names(self, since: Mark) -> set[str]:
+        connected = self.kubelet.events.recent("driver-connected")
+        return {str(each.resource) for each in connected if each.number > since.event}
+
+    def wait_registered(self, since: Mark, seconds: float, after: str) -> float:
+        """Wait until the kubelet has registered the driver and is connected to it."""
+
+        def is_registered() -> bool:
+            connected = any(each.connected for each in self.instances())
+            return self.driver in self.registered_names(since) and connected
+
+        took = self.until_registered(lambda: self.plugin.has_exited or is_registered(), seconds)
+        if self.plugin.has_exited:
+            raise Lost(f"the driver exited after {after}: {self.plugin.exit_text()}")
+        if took is None:
+            raise Lost(f"{self._why_lost()}, {seconds:g} s after {after}")
+        self._registered_before = True
+        self.plugin.forget_exits()
+        self.step(f"registered {took:.2f} s after {after}")
+        return took
+
+    def _why_lost(self) -> str:
+        if error := self.rejection():
+            return f"the kubelet rejected {self.driver}: {error}"
+        sockets = [each.name for each in self.registration_sockets()]
+        if sockets:
+            return f"{self.driver} is not registered, although {', '.join(sockets)} exists"
+        return f"{self.driver} is not registered: {self.silence}"
+
+    def instances(self) -> list[DriverInstance]:
+        """Return the registered instances of the driver, the oldest first."""
+        if not self.kubelet.is_serving:
+            return []
+        return [each for each in self.kubelet.dra_status().drivers if each.driver == self.driver]
+
+    def instance(self) -> DriverInstance:
+        """Return the newest registered instance. Raises Failed if there is none."""
+        found = self.instances()
+        if not found:
+            raise Failed(f"the driver {self.driver} is not registered")
+        return found[-1]
+
+    def registration_sockets(self) -> list[Path]:
+        """Return the sockets in ``plugins_registry``."""
+        if not self.registry.is_dir():
+            return []
+        return sorted(each for each in self.registry.iterdir() if each.is_socket())
+
+    def info(self) -> pr.PluginInfo:
+        """Return the driver's response to GetInfo. Raises Failed."""
+        sockets = self.registration_sockets()
+        if not sockets:
+            raise Failed(f"no socket in {self.registry}")
+        try:
+            return get_info(sockets[-1])
+        except CallFailed as error:
+            raise Failed(str(error)) from None
+
+    # -- slices ------------------------------------------------------------------------
+
+    def slices(self) -> list[dict[str, Any]]:
+        """Return the driver's ResourceSlices, sorted by name."""
+        every = self.api.all("resourceslices")
+        mine = [dict(each) for each in every if each["spec"]["driver"] == self.driver]
+        return sorted(mine, key=lambda each: str(each["metadata"]["name"]))
+
+    def devices(self) -> list[tuple[str, str]]:
+        """Return pool and name of each published device."""
+        return published(self.slices())
+
+    def device_counts(self) -> Mapping[str, int]:
+        return {self.driver: len(self.devices())}
+
+    def incomplete(self) -> str:
+        """Return what is missing in the driver's slices; empty if all pools are complete."""
+        pools: dict[str, list[dict[str, Any]]] = {}
+        for each in self.slices():
+            pools.setdefault(each["spec"]["pool"]["name"], []).append(each["spec"]["pool"])
+        for name, found in pools.items():
+            generation = max(each["generation"] for each in found)
+            newest = [each for each in found if each["generation"] == generation]
+            wanted = {each["resourceSliceCount"] for each in newest}
+            if wanted != {len(newest)}:
+                return (
+                    f"pool {name} has {len(newest)} slices of generation {generation}, and "
+                    f"resourceSliceCount {', '.join(map(str, sorted(wanted)))}"
+                )
+            if len(found) > len(newest):
+                return f"pool {name} has slices of an old generation"
+        return "" if pools else "there are no slices"
+
+    def wait_devices(self) -> None:
+        """Wait until the driver has published as many devices as on an earlier stage.
+
+        If that number is not known, wait until it has published complete pools, and nothing has
+        changed for ``settle_seconds``. After ``publish_seconds``, return in any case.
+        """
+        wanted = self.stage.device_counts.get(self.driver)
+        if wanted is not None:
+            self.until(
+                lambda: len(self.devices()) >= wanted and (not wanted or not self.incomplete()),
+                self.limits.publish_seconds,
+            )
+            return
+        seen = -1
+
+        def is_stable() -> bool:
+            nonlocal seen
+            if self.incomplete() or not self.devices():
+                return False
+            before, seen = seen, self.api.version
+            if before != seen:
+                self.settle()
+            return before == seen
+
+        self.until(is_stable, self.limits.publish_seconds)
+
+    def wait_slices(self, after: str) -> float:
+        """Wait until all slices are published, up to ``repair_seconds``. Return the seconds.
+
+        Raises Failed; ``after`` names the cause in the error.
+        """
+        took = self.until(
+            lambda: self.plugin.has_exited or not self.incomplete(), self.limits.repair_seconds
+        )
+        if self.plugin.has_exited:
+            raise Failed(f"the driver exited after {after}: {self.plugin.exit_text()}")
+        if took is None:
+            raise Failed(f"{self.incomplete()}, {self.limits.repair_seconds:g} s after {after}")
+        return took
+
+    def delete_slices(self) -> None:
+        """Delete all slices of the driver, as a kubelet does."""
+        self.step("delete all ResourceSlices")
+        for each in self.slices():
+            self.api.delete("resourceslices", each["metadata"]["name"])
+
+    # -- claims ------------------------------------------------------------------------
+
+    def claims(self, count: int = 1, least: int = 1) -> list[ClaimObject]:
+        """Create up to ``count`` claims, each with one device. Other claims do not count.
+
+        Raises Skipped if the driver has fewer than ``least`` devices that can be used together.
+        """
+        results = self.results(count, least)
+        return [self.create(each) for each in results]
+
+    def results(self, count: int = 1, least: int = 1) -> list[dict[str, Any]]:
+        """Return results of an allocation as for ``claims``."""
+        # After a change, slices can be incomplete for a moment.
+        self.until(lambda: not self.incomplete(), self.limits.publish_seconds)
+        try:
+            found = allocate(self.slices(), NODE, count)
+        except ClaimsError as error:
+            raise Skipped(f"the scheduler cannot use the slices: {error}") from None
+        if len(found) < least:
+            raise Skipped(f"needs {least} devices to allocate, the driver has {len(found)}")
+        return found
+
+    def create(self, *results: Mapping[str, Any], **options: Any) -> ClaimObject:
+        """Create an allocated claim. ``options`` are those of ``claim_with``."""
+        return self.load(claim_with(self.new_name(), results, **options))
+
+    def new_name(self) -> str:
+        """Return a name for a claim."""
+        # Unique on the stage: several checks can use it one after another.
+        self._created += 1
+        return f"claim-{self.api.version}-{self._created}"
+
+    def load(self, claim: Mapping[str, Any]) -> ClaimObject:
+        """Create a claim with its status, and return the stored one."""
+        stored = self.api.load(dict(claim))
+        self.step(f"create claim {stored['metadata']['name']}, UID {stored['metadata']['uid']}")
+        return stored
+
+    @contextlib.contextmanager
+    def client(self, service: str | None = None) -> Iterator[DriverClient]:
+        """Open a connection to the newest instance of the driver, with the version of the API that
+        the kubelet uses by default."""
+        instance = self.instance()
+        client = DriverClient(Path(instance.endpoint), service or f"{instance.service}.DRAPlugin")
+        with contextlib.closing(client):
+            yield client
+
+    def prepare(self, *claims: ClaimObject) -> list[dra_v1.NodePrepareResourceResponse]:
+        """Call NodePrepareResources and return the entry of each claim.
+
+        Raises Failed for an error, a missing entry or an entry of another claim.
+        """
+        names = ", ".join(each["metadata"]["name"] for each in claims)
+        self.step(f"NodePrepareResources for {names}")
+        with self.client() as client:
+            entries = client.prepare(*map(reference, claims), seconds=self.limits.call_seconds)
+        check_entries("NodePrepareResources", entries, claims)
+        return [entries[each["metadata"]["uid"]] for each in claims]
+
+    def unprepare(self, *claims: ClaimObject) -> None:
+        """Call NodeUnprepareResources. Raises Failed as ``prepare`` does."""
+        names = ", ".join(each["metadata"]["name"] for each in claims)
+        self.step(f"NodeUnprepareResources for {names}")
+        with self.client() as client:
+            entries = client.unprepare(*map(reference, claims), seconds=self.limits.call_seconds)
+        check_entries("NodeUnprepareResources", entries, claims)
+
+    @contextlib.contextmanager
+    def prepared(self, *claims: ClaimObject) -> Iterator[list[dra_v1.NodePrepareResourceResponse]]:
+        """Prepare claims, and unprepare them at the end of the block."""
+        entries = self.prepare(*claims)
+        try:
+            yield entries
+        except BaseException:
+            # The next check must find the devices free.
+            self.forget(*claims)
+            raise
+        self.unprepare(*claims)
+
+    def forget(self, *claims: ClaimObject) -> None:
+        """Unprepare claims whose state does not matter to the check. Errors are ignored."""
+        with contextlib.suppress(CallFailed, Failed):
+            self.unprepare(*claims)
+
+    # -- CDI ---------------------------------------------------------------------------
+
+    @property
+    def cdi(self) -> CdiDirectories:
+        """The CDI directories."""
+        own = (self.stage.other_cdi_dir, self.stage.cdi_dir)
+        seen = () if self.plugin.has_exited else DEFAULT_DIRECTORIES
+        return CdiDirectories(own, [self.plugin.path(str(each)) for each in seen])
+
+    def check_resolved(self, entry: dra_v1.NodePrepareResourceResponse, when: str = "") -> None:
+        """Raise Failed if a runtime cannot resolve the CDI devices of a response."""
+        if problem := self.cdi.unresolved(cdi_ids(entry)):
+            raise Failed(f"{problem}{when}")
+
+    # -- pods --------------------------------------------------------------------------
+
+    def admit(self, claim: ClaimObject) -> str:
+        """Run a pod that uses a claim, and return its UID. Raises Failed if it does not start."""
+        name = claim["metadata"]["name"]
+        uid = f"pod-of-{name}"
+        reserved = [{"resource": "pods", "name": name, "uid": uid}]
+        self.api.change(
+            "resourceclaims",
+            name,
+            lambda old: {**old, "status": {**old["status"], "reservedFor": reserved}},
+            subresource="status",
+        )
+        self.step(f"admit pod {name}")
+        admission = self.kubelet.admit(_pod(name, uid))
+        if error := admission.containers["main"].error:
+            raise Failed(f"the pod does not start: {error}")
+        return uid
+
+
+def reference(claim: ClaimObject) -> dra_v1.Claim:
+    """Return a claim as in a request of the kubelet."""
+    metadata = claim["metadata"]
+    return dra_v1.Claim(namespace=metadata["namespace"], name=metadata["name"], uid=metadata["uid"])
+
+
+def cdi_ids(entry: dra_v1.NodePrepareResourceResponse) -> list[str]:
+    """Return the CDI devices of a response, each once."""
+    return list(dict.fromkeys(id_ for device in entry.devices for id_ in device.cdi_device_ids))
+
+
+def shown(
+    entry: dra_v1.NodePrepareResourceResponse, *, cdi: bool = True
+) -> list[tuple[object, ...]]:
+    """Return a response in a form that can be compared: the order of devices has no meaning.
+
+    ``cdi``: with the CDI devices, which may get other names when a claim is prepared again.
+    """
+    return sorted(
+        (
+            device.pool_name,
+            device.device_name,
+            device.share_id,
+            tuple(sorted(device.request_names)),
+            tuple(sorted(device.cdi_device_ids)) if cdi else (),
+        )
+        for device in entry.devices
+    )
+
+
+def check_entries(rpc: str, entries: Mapping[str, Any], claims: Sequence[ClaimObject]) -> None:
+    """Raise Failed if a response has an error, or not exactly one entry for each claim."""
+    uids = {each["metadata"]["uid"] for each in claims}
+    if missing := sorted(uids - entries.keys()):
+        raise Failed(f"{rpc} has no entry for claim UID {', '.join(missing)}")
+    if unknown := sorted(entries.keys() - uids):
+        raise Failed(f"{rpc} has an entry for unknown claim UID {', '.join(unknown)}")
+    for uid, entry in sorted(entries.items()):
+        if entry.error:
+            raise Failed(f"{rpc} failed for claim UID {uid}: {entry.error}")
+
+
+def _pod(claim: str, uid: str) -> dict[str, Any]:
+    container = {"name": "main", "image": "image", "resources": {"claims": [{"name": "claim"}]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": claim, "namespace": "default", "uid": uid},
+        "spec": {
+            "resourceClaims": [{"name": "claim", "resourceClaimName": claim}],
+            "containers": [container],
+        },
+    }

@@ -1,0 +1,161 @@
+"""Stages for checks of drivers: a mock kubelet, an API server, and the driver under test."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from devicemanager.apiserver import FakeApiServer, InCluster
+from devicemanager.apiserver.in_cluster import DIRECTORY as SERVICE_ACCOUNT
+from devicemanager.conformance.drivers.driver_under_test import VARIABLES, DriverUnderTest
+from devicemanager.conformance.plugin_under_test import PluginUnderTest
+from devicemanager.conformance.running_plugin import RunningPlugin
+from devicemanager.conformance.stage import Stage
+from devicemanager.io.temporary import short_directory
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.settings import Settings
+from devicemanager.plugin.processes.namespace import Bind, node_binds
+from devicemanager.testing.processes import PluginProcess
+
+__all__ = ["NODE", "POD_UIDS", "DriverStage", "RunningDriver"]
+
+NODE: Final = "node-1"
+POD_UIDS: Final = ("8d53fa82-7b6e-4a0b-b1d5-0d2b7c3f5a01", "8d53fa82-7b6e-4a0b-b1d5-0d2b7c3f5a02")
+"""UIDs of the driver's pod, and of the pod that replaces it in a rolling update."""
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_CDI_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
+_KUBELET = Path("/var/lib/kubelet")
+
+
+class DriverStage(Stage):
+    """Mock kubelet and API server in temporary directories, and the driver on them."""
+
+    api: FakeApiServer
+
+    def _new_kubelet(self, plugin: PluginUnderTest, settings: Settings) -> MockKubelet:
+        assert isinstance(plugin, DriverUnderTest)
+        self.directory = short_directory()
+        """Directory of all files that are not the kubelet's."""
+        self.cdi_dir = self.directory / "cdi"
+        self.other_cdi_dir = self.directory / "etc-cdi"
+        for each in (self.cdi_dir, self.other_cdi_dir):
+            each.mkdir()
+        self.in_cluster: InCluster | None = None
+        if plugin.is_private:
+            self.in_cluster = InCluster.create(self.directory / "serviceaccount")
+        self.boot_id = self.directory / "boot_id"
+        self.new_boot_id()
+        self.serve_api()
+        settings = attrs.evolve(settings, kubeconfig=self.kubeconfig, node_name=NODE)
+        return MockKubelet(settings=settings)
+
+    def _new_plugin(self, plugin: PluginUnderTest) -> RunningPlugin:
+        assert isinstance(plugin, DriverUnderTest)
+        return RunningDriver(plugin, self)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """File with which the driver and the kubelet find the API server."""
+        return self.directory / "kubeconfig"
+
+    def serve_api(self, hidden: tuple[str, ...] = ()) -> None:
+        """Start the API server with a Node. ``hidden``: versions of APIs that it does not serve."""
+        self.api = FakeApiServer(in_cluster=self.in_cluster, hidden=hidden)
+        self.api.start()
+        self.api.create("nodes", {"metadata": {"name": NODE}})
+        self.api.kubeconfig(self.kubeconfig)
+
+    def new_boot_id(self) -> None:
+        """Change the boot ID that the driver reads after its next start."""
+        self.boot_id.write_text(f"{uuid.uuid4()}\n")
+
+    def _clean_up(self) -> None:
+        self.api.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class _Process(PluginProcess):
+    """Process with its own mounts instead of those of a plugin."""
+
+    def __init__(
+        self,
+        kubelet: MockKubelet,
+        command: Sequence[str],
+        binds: tuple[Bind, ...],
+        **options: Any,
+    ) -> None:
+        super().__init__(kubelet, command, **options)
+        self._binds = binds
+
+
+class RunningDriver(RunningPlugin):
+    """Instances of the driver under test on one stage."""
+
+    def __init__(self, under_test: DriverUnderTest, stage: DriverStage) -> None:
+        super().__init__(under_test, stage.kubelet)
+        self._driver = under_test
+        self._stage = stage
+        self.pod_uid = POD_UIDS[0]
+        """UID of the pod of the instances that are started from now on."""
+        self.runs_previous = False
+        """True if the command of ``--previous`` is started from now on."""
+
+    def _new_process(self, command: list[str]) -> PluginProcess:
+        driver, values = self._driver, self._values_of_placeholders()
+        if self.runs_previous and driver.previous is not None:
+            command = list(driver.previous)
+        return _Process(
+            self._stage.kubelet,
+            [_filled(word, values) for word in command],
+            self._binds(),
+            env={
+                name: _filled(value, values)
+                for name, value in {**VARIABLES, **self._in_cluster(), **driver.env}.items()
+            },
+            cwd=driver.cwd,
+            restart=driver.restart,
+        )
+
+    def _values_of_placeholders(self) -> dict[str, str]:
+        root = _KUBELET if self._driver.is_private else self._stage.kubelet.root
+        cdi = _CDI_DIRECTORIES[1] if self._driver.is_private else self._stage.cdi_dir
+        return {
+            "kubeconfig": str(self._stage.kubeconfig),
+            "node_name": NODE,
+            "registrar_dir": str(root / "plugins_registry"),
+            "plugins_dir": str(root / "plugins"),
+            "cdi_dir": str(cdi),
+            "pod_uid": self.pod_uid,
+            "root": str(root),
+        }
+
+    def _in_cluster(self) -> dict[str, str]:
+        return self._stage.api.environment if self._driver.is_private else {}
+
+    def _binds(self) -> tuple[Bind, ...]:
+        """Return the mounts of the driver's processes; none if it needs none."""
+        stage, found = self._stage, list[Bind]()
+        if self._driver.is_private:
+            etc, run = _CDI_DIRECTORIES
+            hardware = self._driver.hardware
+            found += [
+                *node_binds(stage.kubelet.root, dev=hardware.dev, sys=hardware.sys),
+                Bind(stage.other_cdi_dir, etc),
+                Bind(stage.cdi_dir, run),
+                Bind(stage.directory / "serviceaccount", Path(SERVICE_ACCOUNT)),
+            ]
+        if self._driver.reboot:
+            found.append(Bind(stage.boot_id, _BOOT_ID))
+        return tuple(found)
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text

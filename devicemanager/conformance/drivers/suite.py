@@ -1,0 +1,27 @@
+"""The checks of DRA drivers, for the runner."""
+
+from __future__ import annotations
+
+from devicemanager.conformance.drivers.checks import DRIVER_FAMILIES, driver_checks
+from devicemanager.conformance.drivers.run import DriverRun
+from devicemanager.conformance.drivers.stage import DriverStage
+from devicemanager.conformance.outcomes import Profile
+from devicemanager.conformance.suite import Suite
+
+__all__ = ["DRIVERS"]
+
+DRIVERS = Suite(
+    program="DRA driver",
+    first="DR01",
+    restarts="DK",
+    families=DRIVER_FAMILIES,
+    checks=driver_checks,
+    least={
+        Profile.CORE: {"DR": 3, "DC": 9, "DF": 3, "DS": 4},
+        Profile.RESILIENT: {"DK": 3, "DL": 1},
+        Profile.COMPLETE: {"DC": 12, "DK": 5, "DS": 6, "DL": 3},
+    },
+    stage=DriverStage,
+    new_run=DriverRun,
+)
+"""The checks of DRA drivers: the value of ``suite`` in ``run``."""

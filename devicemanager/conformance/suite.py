@@ -1,0 +1,68 @@
+"""What differs between checks of device plugins and of DRA drivers: the class ``Suite``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from devicemanager.conformance.check_run import CheckRun
+from devicemanager.conformance.checks import all_checks
+from devicemanager.conformance.outcomes import Profile
+from devicemanager.conformance.registry import FAMILIES, Check
+from devicemanager.conformance.stage import Stage
+from devicemanager.conformance.suite_run import SuiteRun
+
+__all__ = ["PLUGINS", "Suite"]
+
+
+@attrs.frozen
+class Suite:
+    """The checks of one kind of program, and what they run on."""
+
+    program: str
+    """The kind of program, as in the heading of a report."""
+    first: str
+    """ID of the check of registration. Most other checks are pointless if it fails."""
+    restarts: str
+    """Letters of the family of checks about restarts."""
+    families: Mapping[str, str]
+    """Title of each family, by its letters."""
+    checks: Callable[[], Sequence[Check]]
+    least: Mapping[Profile, Mapping[str, int]]
+    """Least number of checks that must be carried out for a profile, by family.
+
+    Skipped checks show nothing, so a plugin cannot earn a profile with them. A good plugin without
+    hooks, without optional calls and with one device reaches these numbers.
+    """
+    stage: Callable[..., Stage]
+    """Creates a stage, with the arguments of ``Stage``."""
+    new_run: Callable[[Stage, tuple[str, ...], str], SuiteRun]
+    """Creates a run of a check, with the arguments of ``SuiteRun``."""
+
+    @property
+    def heading(self) -> str:
+        """Heading of a report."""
+        return f"{self.program[0].upper()}{self.program[1:]} conformance"
+
+    @property
+    def registration(self) -> str:
+        """Letters of the family of checks about registration."""
+        return next(each.family for each in self.checks() if each.id == self.first)
+
+
+PLUGINS = Suite(
+    program="device plugin",
+    first="R01",
+    restarts="K",
+    families=FAMILIES,
+    checks=all_checks,
+    least={
+        Profile.CORE: {"R": 6, "W": 6, "O": 1, "A": 10},
+        Profile.RESILIENT: {"K": 6, "L": 3},
+        Profile.COMPLETE: {"R": 9, "K": 10, "W": 7, "A": 11, "L": 6},
+    },
+    stage=Stage,
+    new_run=CheckRun,
+)
+"""The checks of device plugins."""

@@ -1,0 +1,264 @@
+"""Actions and waits that checks of plugins and of drivers share: the class ``SuiteRun``.
+
+Arguments named ``since``: a wait must ignore what happened before the disturbance. Therefore a
+check takes a mark (``kubelet.mark()``) before the disturbance, and waits only for events after the
+mark. Actions that restart the kubelet return such a mark.
+
+Waits poll every 20 ms, which is short compared with all limits. The kubelet could notify about its
+events, but not about the exit of a process or its use of memory.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+
+from devicemanager.conformance.client import CallFailed
+from devicemanager.conformance.observations import Timeline
+from devicemanager.conformance.outcomes import Failed, Warned
+from devicemanager.conformance.stage import Stage
+from devicemanager.events.calls import Mark
+from devicemanager.testing.processes import PluginProcess
+
+__all__ = ["SuiteRun"]
+
+_POLL_SECONDS = 0.02
+_FIRST_NOTE_SECONDS, _NEXT_NOTE_SECONDS = 3.0, 10.0
+"""Seconds before the first progress note of a wait, and between two notes."""
+
+
+class SuiteRun(ABC):
+    """One run of one check on one stage."""
+
+    _registered_before = False
+    """True if the plugin has registered since its start."""
+    subject: str | None = None
+    """Resource that ``resource`` returns; None for the plugin's first one."""
+
+    def __init__(self, stage: Stage, resources: tuple[str, ...], seed: str) -> None:
+        self.stage = stage
+        self.kubelet = stage.kubelet
+        self.plugin = stage.plugin
+        self.limits = stage.limits
+        self.resources = resources
+        """Resources of the plugin, those with devices first; empty while the suite still discovers
+        them."""
+        self.timeline = Timeline(stage.kubelet, stage.plugin.processes)
+        # Each check has its own generator: with a shared one, parallel checks would not be
+        # repeatable.
+        self.rng = random.Random(seed)
+        """Random number generator for inputs. The same seed leads to the same inputs."""
+
+    @property
+    def resource(self) -> str:
+        """Name of the resource that the check is about, by default the plugin's first one."""
+        return self.subject or self.resources[0]
+
+    @property
+    def process(self) -> PluginProcess:
+        """Process of the plugin instance that was started last."""
+        return self.plugin.process
+
+    def step(self, text: str) -> None:
+        """Add a line to the timeline about what the suite does."""
+        self.timeline.step(text)
+
+    # -- what the kubelet sees -----------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def has_tried_to_register(self) -> bool:
+        """True if the plugin has ever tried to register, even if it was rejected."""
+
+    @property
+    @abstractmethod
+    def registration_place(self) -> str:
+        """Path of the socket or directory where the plugin must register."""
+
+    @property
+    @abstractmethod
+    def silence(self) -> str:
+        """Text for a plugin that has not tried to register: how to configure it."""
+
+    @abstractmethod
+    def rejection(self) -> str:
+        """Return the error of the last rejected registration; empty if there is none."""
+
+    @abstractmethod
+    def registered_names(self, since: Mark) -> set[str]:
+        """Return the names of the resources that were registered since the mark."""
+
+    @abstractmethod
+    def device_counts(self) -> Mapping[str, int]:
+        """Return the number of devices of each resource."""
+
+    @abstractmethod
+    def wait_registered(self, since: Mark, seconds: float, after: str) -> float:
+        """Wait until every resource has registered. Return the seconds.
+
+        Raises Failed after the timeout or if the plugin exits; ``after`` names the cause in the
+        error.
+        """
+
+    @abstractmethod
+    def wait_devices(self) -> None:
+        """Wait until the devices are complete, up to ``refresh_seconds``."""
+
+    # -- actions -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the kubelet and the plugin, and wait for the plugin's registration."""
+        self.start_kubelet()
+        self.relaunch("its start")
+
+    def relaunch(self, after: str) -> None:
+        """Start an instance of the plugin and wait for its registration. ``after`` is the name of
+        this start in errors, such as "the plugin's restart"."""
+        since = self.kubelet.mark()
+        self.launch()
+        self.wait_registered(since, self.limits.start_seconds, after)
+        self.wait_devices()
+
+    def launch(self, *before: str, hook: str = "") -> PluginProcess:
+        """Start an instance of the plugin and return without waiting. ``before`` are words to put
+        before its command. ``hook`` is the name of a hook to run first."""
+        self._registered_before = False
+        self.step(f"start the plugin after the hook {hook}" if hook else "start the plugin")
+        return self.plugin.launch(*before, hook=hook)
+
+    def hook(self, name: str, id_: str = "") -> None:
+        """Run the user's hook ``name``, for the device ``id_`` if it is given."""
+        self.step(f"hook {name} {id_}".rstrip())
+        self.plugin.call_hook(name, id_)
+
+    def start_kubelet(self) -> None:
+        """Start the kubelet."""
+        self.step("start the kubelet")
+        self.kubelet.start()
+
+    def stop_kubelet(self) -> None:
+        """Stop the kubelet. As on a node, its sockets and the checkpoint remain."""
+        self.step("stop the kubelet")
+        self.kubelet.stop()
+
+    def restart_kubelet(self) -> Mark:
+        """Restart the kubelet as on a node: close connections, delete the sockets of plugins, and
+        create a new kubelet.sock. Return a mark for the moment before the restart."""
+        since = self.kubelet.mark()
+        self.step("restart the kubelet")
+        self.kubelet.restart()
+        return since
+
+    def restart_and_wait(self, number: int) -> tuple[Mark, float]:
+        """Restart the kubelet and wait for the plugin's registration. ``number`` is the number of
+        the restart in errors.
+
+        Return a mark for the moment before the restart, and the seconds until the registration.
+        Raises Failed.
+        """
+        since = self.restart_kubelet()
+        return since, self.wait_registered(since, self.limits.recover_seconds, f"restart {number}")
+
+    def restart_and_recover(self, after: str = "the restart") -> float:
+        """Restart the kubelet and wait for the plugin's registration; return the seconds.
+
+        Raises Failed if the plugin does not register, and Warned if it takes longer than
+        ``recover_warn_seconds``.
+        """
+        return self.wait_recovered(self.restart_kubelet(), after)
+
+    # -- waits -------------------------------------------------------------------------
+
+    def until(
+        self,
+        condition: Callable[[], bool],
+        seconds: float,
+        on_wait: Callable[[float], object] | None = None,
+    ) -> float | None:
+        """Wait until ``condition`` is true. Return the seconds that this took, or None after
+        ``seconds``.
+
+        ``on_wait`` is called every few seconds with the seconds so far.
+        """
+        # Measured with the real clock: the plugin is a separate process, which no virtual clock can
+        # control.
+        begin, due = time.monotonic(), _FIRST_NOTE_SECONDS
+        while not condition():
+            passed = time.monotonic() - begin
+            if passed > seconds:
+                return None
+            if on_wait is not None and passed >= due:
+                on_wait(passed)
+                due += _NEXT_NOTE_SECONDS
+            time.sleep(_POLL_SECONDS)
+        return time.monotonic() - begin
+
+    def series(self, count: int) -> Iterator[int]:
+        """Iterate over ``range(count)``, but not longer than ``series_seconds``. At least one
+        number is returned."""
+        begin = time.monotonic()
+        for number in range(count):
+            if number and time.monotonic() - begin > self.limits.series_seconds:
+                return
+            yield number
+
+    def settle(self, seconds: float | None = None) -> None:
+        """Wait for ``seconds``, by default ``Limits.settle_seconds``.
+
+        A check calls this before it verifies that something, such as a second registration, has not
+        happened.
+        """
+        seconds = self.limits.settle_seconds if seconds is None else seconds
+        self.step(f"wait {seconds:g} s")
+        time.sleep(seconds)
+
+    def wait_recovered(self, since: Mark, after: str) -> float:
+        """Wait like ``wait_registered``, up to ``recover_seconds``. Return the seconds.
+
+        Raises Failed, or Warned if this took longer than ``recover_warn_seconds``.
+        """
+        took = self.wait_registered(since, self.limits.recover_seconds, after)
+        self.warn_if_slow(took, after)
+        return took
+
+    def warn_if_slow(self, took: float, after: str) -> None:
+        """Raise Warned if a recovery of ``took`` seconds was longer than
+        ``recover_warn_seconds``."""
+        if took > self.limits.recover_warn_seconds:
+            raise Warned(
+                f"registered only {took:.1f} s after {after}, "
+                f"more than {self.limits.recover_warn_seconds:g} s"
+            )
+
+    def until_registered(self, is_done: Callable[[], bool], seconds: float) -> float | None:
+        """Wait like ``until``. Every few seconds, notify the user that the plugin has not
+        registered yet."""
+        has_advised = False
+
+        def note(passed: float) -> None:
+            nonlocal has_advised
+            if self.stage.on_wait is None:
+                return
+            # Give advice only once, and not if the plugin has called Register: then it has found
+            # the kubelet.
+            is_known = has_advised or self.has_tried_to_register
+            has_advised = True
+            self.stage.on_wait(
+                f"{passed:.0f} of {seconds:g} s: the plugin has not registered at "
+                f"{self.registration_place}"
+                + ("" if is_known else f"; {self.plugin.under_test.advice}")
+            )
+
+        return self.until(is_done, seconds, note)
+
+    def timed(self, call: Callable[[], object], what: str) -> float:
+        """Make a call and return the seconds it took. Raises Failed if the call fails; ``what``
+        names it."""
+        begin = time.monotonic()
+        try:
+            call()
+        except CallFailed as error:
+            raise Failed(f"{what}: {error}") from None
+        return time.monotonic() - begin

@@ -1,0 +1,152 @@
+"""The ResourceClaims of a node, as users see them: those of its pods, and those it can read.
+
+In:  the claims that the kubelet can read without a request, those of its pods, and its cache.
+Out: for each claim its pods, its devices, and the first thing that it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from devicemanager.core.dra.cache import ClaimCache
+from devicemanager.core.dra.drivers import Drivers
+from devicemanager.core.dra.errors import DraError
+from devicemanager.core.dra.explanation import state_of
+from devicemanager.core.dra.model import ClaimInfo, ClaimKey, PodClaims, ResourceClaim
+from devicemanager.core.dra.names import ClaimName, claim_name
+from devicemanager.core.dra.report import ClaimDevice, ClaimState, ResourceClaimInfo
+from devicemanager.core.dra.rules import DraRules
+
+__all__ = ["Node", "claim_infos"]
+
+
+@attrs.frozen
+class Node:
+    """What the descriptions of claims are made from. The caller has the DRA manager's lock."""
+
+    claims: Mapping[ClaimKey, ResourceClaim]
+    """The claims that the kubelet can read without a request."""
+    pods: Sequence[PodClaims]
+    errors: Mapping[str, str]
+    """The error of the last attempt, by the UID of the pod."""
+    cache: ClaimCache
+    drivers: Drivers
+    rules: DraRules
+    absent: Mapping[str, str]
+    """Since when drivers are not registered."""
+
+
+@attrs.frozen
+class _Use:
+    """The use of a claim by a pod."""
+
+    pod: PodClaims
+    owned: bool
+
+
+def claim_infos(node: Node) -> Iterator[ResourceClaimInfo]:
+    """Yield the descriptions of all claims, sorted by namespace and name."""
+    uses: dict[ClaimKey, list[_Use]] = {}
+    for pod in node.pods:
+        for name in _names(pod, node.rules):
+            key = ClaimKey(pod.namespace, name.name)
+            uses.setdefault(key, []).append(_Use(pod, name.owned))
+    keys = {*node.claims, *uses, *(each.key for each in node.cache)}
+    for key in sorted(keys):
+        yield _info(node, key, uses.get(key, ()))
+
+
+def _names(pod: PodClaims, rules: DraRules) -> Iterator[ClaimName]:
+    for entry in pod.claims:
+        try:
+            name = claim_name(pod, entry, rules)
+        except DraError:
+            continue  # the claim was not created yet, so it has no name
+        if name is not None:
+            yield name
+    if pod.extended is not None:
+        yield ClaimName(pod.extended.claim, False)
+
+
+def _info(node: Node, key: ClaimKey, uses: Sequence[_Use]) -> ResourceClaimInfo:
+    claim, held = node.claims.get(key), node.cache.get(key)
+    pods = {each.pod.uid for each in uses} | (set() if held is None else held.pods)
+    state, text = _state(node, claim, held, uses)
+    devices = tuple(_devices(claim, held))
+    return ResourceClaimInfo(
+        namespace=key.namespace,
+        name=key.name,
+        uid=claim.uid if claim is not None else held.uid if held is not None else "",
+        state=state,
+        text=text,
+        error=next(filter(None, (node.errors.get(uid) for uid in sorted(pods))), ""),
+        pods=tuple(sorted(pods)),
+        held=held is not None,
+        prepared=held is not None and held.prepared,
+        unpreparing=held is not None and held.unpreparing,
+        drivers=tuple(sorted({each.driver for each in devices} | set(_drivers(held)))),
+        devices=devices,
+    )
+
+
+def _drivers(held: ClaimInfo | None) -> Iterable[str]:
+    return () if held is None else held.drivers
+
+
+def _state(
+    node: Node, claim: ResourceClaim | None, held: ClaimInfo | None, uses: Sequence[_Use]
+) -> tuple[ClaimState, str]:
+    """Return the state for the first pod that waits for the claim."""
+    found = [_of_pod(node, claim, held, each) for each in uses]
+    waiting = (each for each in found if each[0] is not ClaimState.PREPARED)
+    if (state := next(waiting, None)) is not None:
+        return state
+    if found or (held is not None and held.prepared):
+        return ClaimState.PREPARED, "prepared"
+    if held is not None:
+        return ClaimState.NOT_PREPARED, "the node holds the claim for pods that it does not know"
+    if claim is not None and claim.results is None:
+        return ClaimState.NOT_ALLOCATED, "the claim is not allocated"
+    return ClaimState.NOT_USED, "no pod of the node uses the claim"
+
+
+def _of_pod(
+    node: Node, claim: ResourceClaim | None, held: ClaimInfo | None, use: _Use
+) -> tuple[ClaimState, str]:
+    if claim is not None:
+        owner = use.pod.uid if use.owned else None
+        return state_of(claim, owner, use.pod, node.cache, node.drivers, node.absent)
+    # Without a request to the API server, only the cache says something about the claim.
+    if held is not None and held.prepared:
+        return ClaimState.PREPARED, "prepared"
+    return ClaimState.NOT_PREPARED, "`devicemanager dra explain` shows what the claim waits for"
+
+
+def _devices(claim: ResourceClaim | None, held: ClaimInfo | None) -> Iterator[ClaimDevice]:
+    """Yield the prepared devices, then the allocated ones that are not prepared."""
+    prepared = set()
+    for driver, state in sorted(held.drivers.items()) if held is not None else ():
+        for each in state.devices or ():
+            prepared.add((driver, each.pool, each.device))
+            yield ClaimDevice(
+                driver=driver,
+                pool=each.pool,
+                device=each.device,
+                share_id=each.share_id,
+                requests=each.requests or (),
+                prepared=True,
+                cdi_devices=each.cdi or (),
+            )
+    for result in (claim.results or ()) if claim is not None else ():
+        if (result.driver, result.pool, result.device) not in prepared:
+            yield ClaimDevice(
+                driver=result.driver,
+                pool=result.pool,
+                device=result.device,
+                share_id=None,
+                requests=(result.request,) if result.request else (),
+                prepared=False,
+                cdi_devices=(),
+            )

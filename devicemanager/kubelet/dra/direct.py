@@ -1,0 +1,58 @@
+"""Direct calls to a driver: prepare and unprepare claims without a pod, for tests of a driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from devicemanager.core.dra.effects import Operation
+from devicemanager.core.dra.errors import ClaimFetchError, DraError
+from devicemanager.core.dra.model import PreparedDevice, PrepareResult, UnprepareResult
+from devicemanager.core.dra.report import ClaimDevice, ClaimResult
+from devicemanager.core.errors import RequestError
+from devicemanager.kubelet.dra.manager import DraManager
+
+__all__ = ["call_driver"]
+
+
+def call_driver(
+    manager: DraManager,
+    operation: Operation,
+    driver: str,
+    claims: Iterable[str],
+    endpoint: str | None,
+) -> dict[str, ClaimResult]:
+    """Call a driver for claims, given as ``NAMESPACE/NAME``, and return its results by UID.
+
+    Raises RequestError for an unknown claim or driver, and RpcError if the call fails.
+    """
+    names = [_split(each) for each in claims]
+    try:
+        answer = manager.call(operation, driver, names, endpoint)
+    except (ClaimFetchError, DraError) as error:
+        raise RequestError(str(error)) from error
+    assert isinstance(answer, dict)
+    return {uid: _result(driver, each) for uid, each in sorted(answer.items())}
+
+
+def _split(claim: str) -> tuple[str, str]:
+    namespace, slash, name = claim.rpartition("/")
+    if not name or (slash and not namespace):
+        raise RequestError(f"invalid claim {claim!r}: expected NAME or NAMESPACE/NAME")
+    return namespace or "default", name
+
+
+def _result(driver: str, found: PrepareResult | UnprepareResult) -> ClaimResult:
+    devices = found.devices if isinstance(found, PrepareResult) else ()
+    return ClaimResult(error=found.error, devices=tuple(_device(driver, each) for each in devices))
+
+
+def _device(driver: str, found: PreparedDevice) -> ClaimDevice:
+    return ClaimDevice(
+        driver=driver,
+        pool=found.pool,
+        device=found.device,
+        share_id=found.share_id,
+        requests=found.requests or (),
+        prepared=True,
+        cdi_devices=found.cdi or (),
+    )

@@ -1,0 +1,394 @@
+"""DRA manager of an in-memory kubelet: the decisions of ``core.dra``, with drivers in memory.
+
+Theory of operation. ``_run`` steps a generator of ``core.dra`` with the lock held. It releases the
+lock only to get a ResourceClaim, because the API server can take long. The simulated drivers
+respond at once. A delay of a driver ends the attempt with ``SandboxLater``; the attempt after the
+delay then gets the response. So no thread waits for a driver.
+
+In:  the pods' claims (``source``), the states of the drivers (``NodeDrivers``).
+Out: prepared and unprepared claims, CDI devices of containers, health of devices, events.
+
+There is no state file: ``claims`` passes the claims to the kubelet's next process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import attrs
+
+from devicemanager.core.dra import containers as of_containers
+from devicemanager.core.dra.cache import ClaimCache
+from devicemanager.core.dra.drivers import Drivers
+from devicemanager.core.dra.effects import (
+    CALL_TIMEOUT,
+    Answer,
+    AwaitClaims,
+    CallDriver,
+    FetchClaim,
+    Operation,
+    Steps,
+)
+from devicemanager.core.dra.errors import ClaimFetchError, DraError
+from devicemanager.core.dra.health import DeviceHealth, HealthCache
+from devicemanager.core.dra.model import (
+    ClaimInfo,
+    ClaimRef,
+    DriverName,
+    PodClaims,
+    PreparedDevice,
+    PrepareResult,
+    UnprepareResult,
+)
+from devicemanager.core.dra.prepare import prepare
+from devicemanager.core.dra.rules import DraRules
+from devicemanager.core.dra.unprepare import unprepare
+from devicemanager.core.errors import RpcError
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.pods import Pod
+from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
+from devicemanager.events.stream import EventKind, EventStream
+from devicemanager.io.clock import Clock
+from devicemanager.kubelet.dra.claim_source import claim_of
+from devicemanager.kubelet.dra.pod_claims import pod_claims
+from devicemanager.kubelet.inmemory.drivers import NodeDrivers
+from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
+from devicemanager.kubelet.pods.sandboxes import SandboxLater
+from devicemanager.kubelet.settings import Settings
+
+if TYPE_CHECKING:
+    from podresources import DynamicResource
+
+__all__ = ["ClaimFetcher", "InMemoryDra"]
+
+FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
+_ENDPOINT: Final = "in-memory"
+_SERVICES: Final = ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha3.NodeService")
+
+_Fetched = dict[str, Mapping[str, Any]]
+"""ResourceClaims of one attempt, as in the API, by UID."""
+
+
+class ClaimFetcher(Protocol):
+    """Source of ResourceClaims, such as an API server. Thread-safe."""
+
+    def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return a ResourceClaim in v1. Raises ClaimFetchError with the API server's text."""
+
+
+class _Health(HealthCache):
+    """Health of the devices as it is now: simulated drivers report it without a stream."""
+
+    def __init__(self, rules: DraRules, drivers: NodeDrivers) -> None:
+        super().__init__(rules)
+        self._drivers = drivers
+
+    def get(self, driver: DriverName, pool: str, device: str, now: float) -> DeviceHealth:
+        """Return the health of a device; unknown while its driver is stopped."""
+        state = self._drivers.state(driver)
+        if driver not in self._drivers.devices or state.is_stopped:
+            return DeviceHealth(Health.UNKNOWN)
+        is_bad = device in state.unhealthy or device in state.lost
+        return DeviceHealth(Health.UNHEALTHY if is_bad else Health.HEALTHY)
+
+
+class InMemoryDra:
+    """DRA manager of one process of an in-memory kubelet; a ``PodDra``. Thread-safe."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        node: NodeDrivers,
+        source: ClaimFetcher,
+        clock: Clock,
+        events: EventStream,
+        updates: HealthUpdates,
+        claims: Iterable[ClaimInfo] = (),
+    ) -> None:
+        """``updates`` gets the UIDs of pods whose devices changed health. ``claims`` are those of
+        the kubelet's last process."""
+        self._rules = DraRules(settings.behaviour, settings.quirks)
+        self._node = node
+        self._source = source
+        self._clock = clock
+        self._events = events
+        self._updates = updates
+        self._health = _Health(self._rules, node)
+        # Guards the fields below.
+        self._lock = threading.Condition()
+        # As after a restart of a kubelet, a claim is known, but not prepared.
+        self._cache = ClaimCache(
+            attrs.evolve(each, prepared=False, unpreparing=False) for each in claims
+        )
+        self._drivers = Drivers(self._rules)
+        self._responses: dict[str, float] = {}
+        """Time at which the drivers of a pod respond, by UID of the pod."""
+        self._closed = False
+        for name in node.devices:
+            self.driver_changed(name)
+
+    def close(self) -> None:
+        """Fail all attempts that wait for another pod."""
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+
+    @property
+    def claims(self) -> tuple[ClaimInfo, ...]:
+        """The claims that the node holds, sorted by namespace and name."""
+        with self._lock:
+            return self._cache.snapshot()
+
+    def held(self, uid: str) -> tuple[ClaimInfo, ...]:
+        """Return the claims that a pod holds, sorted by namespace and name."""
+        with self._lock:
+            return self._cache.of_pod(uid)
+
+    # -- drivers ---------------------------------------------------------------------
+
+    def driver_changed(self, driver: str) -> None:
+        """Register or deregister a driver after a change, and report health to its pods."""
+        now = self._clock.monotonic()
+        with self._lock:
+            is_registered = any(each.driver == driver for each in self._drivers)
+            if self._node.state(driver).is_stopped:
+                self._drivers.deregister(driver, _ENDPOINT, now)
+            elif not is_registered:
+                made = self._drivers.register(driver, _ENDPOINT, _SERVICES, now)
+                self._drivers.set_connected(made.id, True, now)
+            pods = {uid for claim in self._cache if driver in claim.drivers for uid in claim.pods}
+        for uid in sorted(pods):
+            if self._updates.report(PodUid(uid)):
+                text = f"{driver}: health changed"
+                self._events.publish(EventKind.DEVICE_HEALTH, text, resource=driver, pod=uid)
+
+    # -- pods ------------------------------------------------------------------------
+
+    def prepare(self, pod: Pod) -> None:
+        """Prepare all claims of a pod.
+
+        Raises DraError with the kubelet's text, and SandboxLater while a driver delays its
+        response.
+        """
+        claims, begun = pod_claims(pod), time.monotonic()
+        try:
+            self._prepare(claims)
+        except DraError as error:
+            text = f"{FAILED_PREPARE}: Failed to prepare dynamic resources: {error}"
+            self._publish(EventKind.PREPARE_FAILED, claims, text, begun)
+            raise
+        self._publish(EventKind.CLAIMS_PREPARED, claims, "prepared its claims", begun)
+
+    def adopt(self, pod: Pod) -> None:
+        """Take over the claims of a pod that an earlier process ran; the drivers have them."""
+        claims = pod_claims(pod)
+        try:
+            self._prepare(claims)
+        except (DraError, SandboxLater):
+            # A claim that cannot be prepared any more needs no driver when the pod ends.
+            return
+
+    def _prepare(self, pod: PodClaims) -> None:
+        self._run(prepare(pod, self._cache, self._drivers, self._rules), pod)
+        self._responses.pop(pod.uid, None)
+
+    def unprepare(self, pod: Pod) -> None:
+        """Unprepare all claims of a pod. Raises DraError with the kubelet's text."""
+        claims, begun = pod_claims(pod), time.monotonic()
+        try:
+            self._run(unprepare(claims, self._cache, self._drivers, self._rules), claims)
+        except DraError as error:
+            self._publish(EventKind.UNPREPARE_FAILED, claims, str(error), begun)
+            raise
+        self._publish(EventKind.CLAIMS_UNPREPARED, claims, "unprepared its claims", begun)
+
+    def _publish(self, kind: EventKind, pod: PodClaims, text: str, begun: float) -> None:
+        seconds = time.monotonic() - begun
+        self._events.publish(kind, f"pod {pod.label}: {text}", pod=pod.uid, seconds=seconds)
+
+    def cancel(self, uid: str) -> None:
+        """Ignore the response of a driver to a pod that ends."""
+        self._responses.pop(uid, None)
+
+    # -- generators ------------------------------------------------------------------
+
+    def _run(self, steps: Steps, pod: PodClaims) -> None:
+        """Run a generator to its end. Raises DraError and SandboxLater."""
+        answer: Answer = None
+        error: Exception | None = None
+        fetched: _Fetched = {}
+        with self._lock:
+            try:
+                while True:
+                    effect = steps.send(answer) if error is None else steps.throw(error)
+                    answer, error = None, None
+                    try:
+                        match effect:
+                            case FetchClaim():
+                                answer = claim_of(self._fetch(effect, fetched))
+                            case CallDriver():
+                                answer = self._call(effect, pod, fetched)
+                            case AwaitClaims():
+                                self._await(effect)
+                    except (ClaimFetchError, RpcError) as failure:
+                        error = failure
+            except StopIteration:
+                return
+            finally:
+                steps.close()
+                # Other pods can wait for claims that this one has prepared.
+                self._lock.notify_all()
+
+    def _await(self, effect: AwaitClaims) -> None:
+        is_busy = self._cache.is_preparing
+        self._lock.wait_for(lambda: self._closed or not any(map(is_busy, effect.claims)))
+        if self._closed:
+            raise DraError("the kubelet is stopping")
+
+    def _fetch(self, effect: FetchClaim, fetched: _Fetched) -> Mapping[str, Any]:
+        self._lock.release()
+        try:
+            claim = self._source.fetch(effect.namespace, effect.name)
+        finally:
+            self._lock.acquire()
+        fetched[str(claim["metadata"].get("uid"))] = claim
+        return claim
+
+    def _call(self, effect: CallDriver, pod: PodClaims, fetched: _Fetched) -> Answer:
+        """Return the response of a simulated driver. Raises RpcError and SandboxLater."""
+        if effect.operation is Operation.UNPREPARE:
+            failing = self._node.state(effect.driver).fails_unprepare
+            error = "unprepare fails on purpose" if failing else ""
+            return {each.uid: UnprepareResult(error) for each in effect.claims}
+        self._delay(effect.driver, pod)
+        if self._node.fails_now(effect.driver):
+            failed = PrepareResult(error="prepare fails on purpose")
+            return {each.uid: failed for each in effect.claims}
+        return {
+            each.uid: self._prepared(effect.driver, each, fetched[each.uid])
+            for each in effect.claims
+        }
+
+    def _delay(self, driver: str, pod: PodClaims) -> None:
+        delay, now = self._node.state(driver).delay, self._clock.monotonic()
+        if not delay:
+            return
+        at = self._responses.get(pod.uid)
+        if at is None or now < at:
+            self._responses[pod.uid] = at = now + min(delay, CALL_TIMEOUT) if at is None else at
+            raise SandboxLater(at - now)
+        if delay > CALL_TIMEOUT:
+            del self._responses[pod.uid]
+            raise RpcError("DeadlineExceeded", "context deadline exceeded")
+
+    def _prepared(self, driver: str, ref: ClaimRef, claim: Mapping[str, Any]) -> PrepareResult:
+        allocation = (claim.get("status") or {}).get("allocation") or {}
+        results = (allocation.get("devices") or {}).get("results") or ()
+        devices = []
+        for each in results:
+            if each.get("driver") != driver:
+                continue
+            if error := self._allocated_twice(driver, ref, each):
+                return PrepareResult(error=error)
+            devices.append(
+                PreparedDevice(
+                    each["pool"],
+                    each["device"],
+                    each.get("shareID"),
+                    # A driver responds with the request, without the chosen subrequest.
+                    (str(each.get("request", "")).partition("/")[0],),
+                    (f"k8s.{driver}/claim={ref.uid}-{each['device']}",),
+                )
+            )
+        return PrepareResult(tuple(devices))
+
+    def _allocated_twice(self, driver: str, ref: ClaimRef, result: Mapping[str, Any]) -> str:
+        """Return an error if another claim has the device; empty for a device that is shared."""
+        if result.get("adminAccess") or result.get("shareID"):
+            return ""
+        for claim in self._cache:
+            state = claim.drivers.get(driver)
+            for each in (state and state.devices) or ():
+                same = (each.pool, each.device) == (result["pool"], result["device"])
+                if same and claim.uid != ref.uid and not each.share_id and claim.prepared:
+                    return (
+                        f"device {each.pool}/{each.device} is allocated twice: ResourceClaim "
+                        f"{claim.namespace}/{claim.name} has it"
+                    )
+        return ""
+
+    # -- reports ---------------------------------------------------------------------
+
+    def cdi_devices(self, pod: Pod, container: ContainerName) -> tuple[str, ...]:
+        """Return the CDI devices that a container gets. Raises DraError for an unknown claim."""
+        claims = pod_claims(pod)
+        with self._lock:
+            return of_containers.container_cdi(claims, container, self._cache, self._rules)
+
+    def devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
+        """Return the devices of a container's claims by claim, as ``pool/device``."""
+        claims = pod_claims(pod)
+        with self._lock:
+            try:
+                listed = of_containers.dynamic_resources(
+                    claims, container, self._cache, self._rules
+                )
+            except DraError:
+                return {}
+        return {
+            each.name: tuple(f"{device.pool}/{device.device}" for device in each.devices)
+            for each in listed
+        }
+
+    def health(self, pod: Pod, container: ContainerName) -> tuple[ResourceStatus, ...]:
+        """Return the entries of a container's claims in ``allocatedResourcesStatus``."""
+        claims = pod_claims(pod)
+        with self._lock:
+            status = of_containers.claims_status(
+                claims, self._cache, self._health, self._rules, self._clock.monotonic()
+            )
+        return tuple(
+            ResourceStatus(
+                ResourceName(name),
+                tuple(
+                    ResourceHealth(DeviceId(each.resource_id), each.health, each.message)
+                    for each in entries
+                ),
+            )
+            for name, entries in sorted(status.get(container, {}).items())
+        )
+
+    # -- the rest of ``PodDra``, for what in-memory kubelets do not have ---------------
+
+    def dynamic_resources(self, pod: Pod, container: ContainerName) -> tuple[DynamicResource, ...]:
+        """Return nothing: an in-memory kubelet has no PodResources API."""
+        return ()
+
+    def explain(self, pod: Pod) -> tuple[Any, ...]:
+        """Return nothing: the events of the pod have the reasons."""
+        return ()
+
+    @property
+    def is_sources_ready(self) -> bool:
+        """True: the claims of deleted pods are unprepared when the pods are removed."""
+        return True
+
+    def sources_ready(self) -> None:
+        """Do nothing."""
+
+    def pods(self) -> frozenset[str]:
+        """Return the UIDs of the pods that hold claims."""
+        with self._lock:
+            return frozenset(uid for claim in self._cache for uid in claim.pods)
+
+    @property
+    def version(self) -> int:
+        """Always 0, because nothing reads it without the PodResources API."""
+        return 0
+
+    def pod_version(self, pod: str) -> int:
+        """Always 0."""
+        return 0

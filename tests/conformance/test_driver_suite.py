@@ -1,0 +1,182 @@
+"""Recognition, options and environment of drivers under test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from devicemanager.cli import main
+from devicemanager.conformance import (
+    FORMS,
+    CheckError,
+    Hardware,
+    Outcome,
+    PluginUnderTest,
+    Profile,
+    Report,
+    Verdict,
+    run,
+    write,
+)
+from devicemanager.conformance.drivers import (
+    DRIVERS,
+    DriverLimits,
+    DriverUnderTest,
+    driver_checks,
+    is_driver,
+)
+from devicemanager.conformance.drivers.claims import allocate, published
+from devicemanager.conformance.registry import selected
+from devicemanager.kubelet.settings import Settings
+from tests.conformance import driver_matrix, matrix
+from tests.paths import ROOT
+
+_SETTINGS = Settings(durability="process")
+_LIMITS = DriverLimits(settle_seconds=0.2)
+_SLEEPING = (sys.executable, "-c", "import time; time.sleep(600)")
+
+
+def _program(under_test: PluginUnderTest) -> PluginUnderTest:
+    return PluginUnderTest(command=under_test.command, env=under_test.env)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("program", "expected"), [(driver_matrix.driver(), True), (matrix.plugin(), False)]
+)
+def test_programs_are_recognized_by_what_they_register(
+    program: PluginUnderTest, expected: bool
+) -> None:
+    assert is_driver(_program(program), limits=_LIMITS, settings=_SETTINGS) is expected
+
+
+def test_placeholder_of_a_driver_is_recognized_without_a_start() -> None:
+    program = PluginUnderTest(command=["/nowhere", "--kubeconfig={kubeconfig}"])
+    assert is_driver(program, limits=_LIMITS, settings=_SETTINGS)
+
+
+def test_program_with_resources_or_hardware_is_a_plugin(tmp_path: Path) -> None:
+    for options in ({"resources": ["a.b/c"]}, {"hardware": Hardware(dev=tmp_path)}):
+        program = PluginUnderTest(command=["/nowhere"], **options)  # type: ignore[arg-type]
+        assert not is_driver(program, limits=_LIMITS, settings=_SETTINGS)
+
+
+def test_program_that_registers_nothing_gets_advice() -> None:
+    program = PluginUnderTest(command=_SLEEPING)
+    soon = attrs.evolve(_LIMITS, start_seconds=0.3)
+    with pytest.raises(
+        CheckError, match=r"nothing called Register at .*kubelet\.sock; only DEVICE"
+    ):
+        is_driver(program, limits=soon, settings=_SETTINGS)
+
+
+def test_driver_that_does_not_register_fails_dr01() -> None:
+    silent = DriverUnderTest(command=_SLEEPING, resources=[driver_matrix.DRIVER])
+    checks = selected(DRIVERS.checks(), DRIVERS.families, ["DR01", "DC01"], ())
+    soon = DriverLimits(start_seconds=0.3)
+    report = run(silent, checks, limits=soon, settings=_SETTINGS, suite=DRIVERS)
+    first, second = report.verdicts
+    assert first.outcome is Outcome.FAIL and "no socket in /" in first.seen
+    assert second.outcome is Outcome.SKIP and second.cause == "DR01"
+    assert report.profile_text == "no profile passed: DR01 failed"
+
+
+def test_invalid_drivers_are_rejected() -> None:
+    with pytest.raises(CheckError, match="invalid driver name 'GPU'"):
+        DriverUnderTest(command=["x"], resources=["GPU"])
+    with pytest.raises(CheckError, match="the command of --previous is empty"):
+        DriverUnderTest(command=["x"], previous=" ")
+
+
+_SLICES = [
+    {
+        "metadata": {"name": f"slice-{generation}"},
+        "spec": {
+            "driver": "d.example.com",
+            "nodeName": "n",
+            "pool": {"name": "p", "generation": generation, "resourceSliceCount": 1},
+            "devices": [{"name": name, "allowMultipleAllocations": True} for name in names],
+        },
+    }
+    for generation, names in ((1, ["old"]), (2, ["a", "b"]))
+]
+
+
+def test_claims_use_devices_of_the_newest_generation() -> None:
+    assert published(_SLICES) == [("p", "a"), ("p", "b")]
+    results = allocate(_SLICES, "n", 5)
+    assert [each["device"] for each in results] == ["a", "b"]
+    assert len({each["shareID"] for each in results}) == 2
+    assert allocate([], "n", 5) == []
+
+
+@pytest.fixture
+def private_mounts() -> None:
+    """Skip where private mounts are not possible."""
+    command = [sys.executable, "-m", "devicemanager", "exec", "--root", "/tmp", "--", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if done.returncode:
+        pytest.skip(done.stderr.strip())
+
+
+@pytest.mark.timeout(120)
+def test_private_root_and_reboot(private_mounts: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """The driver has the paths of a node, and the API server that of a pod."""
+    words = ["--private-root", "--reboot", "--only", "DF01", "--only", "DK12", "-o", "json"]
+    # The in-cluster configuration is used only without KUBECONFIG.
+    command = [sys.executable, str(driver_matrix.PROGRAM)]
+    options = [f"--env=PYTHONPATH={ROOT}", "--env=KUBECONFIG=", "--limit", "settle_seconds=0.2"]
+    assert main(["check", *words, *options, "--", *command]) == 0, capsys.readouterr().out
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert [each["outcome"] for each in report["checks"]] == ["pass", "pass"]
+    assert report["resources"] == [driver_matrix.DRIVER]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--driver", "--resource", "a.b/c"], "--resource is for plugins: omit it for a DRA"),
+        (["--driver", "--numa", "0"], "--numa is for plugins"),
+        (["--driver", "--kubelet-version", "all"], "--kubelet-version all is for plugins"),
+        (["--driver", "--kubelet-version", "1.30"], "kubelet 1.30 has no Dynamic Resource Alloc"),
+        (["--only", "DX01"], "unknown check 'DX01': use an ID such as DK01, or a family: DR, DC"),
+        (["--reboot", "--only", "R01"], "unknown check 'R01'"),
+        (["--driver", "--limit", "x=1"], "unknown limit 'x'"),
+    ],
+)
+def test_invalid_options_are_an_error(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", *words, "--", "x"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_list_prints_the_checks_of_drivers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--list", "--driver", "--skip", "DC"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[0] == "DR01" and lines[-1].split()[0] == "DL04"
+    assert not any(line.startswith("DC") for line in lines)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_reports_are_about_a_driver(form: str, tmp_path: Path) -> None:
+    checks = driver_checks()
+    verdicts = tuple(Verdict(each, Outcome.PASS) for each in checks)
+    driver = DriverUnderTest(command=["driver"])
+    report = Report(driver, verdicts, ("gpu.vendor.com",), 1, "1.37", 3.0, DRIVERS)
+    assert report.profile is Profile.COMPLETE
+    assert [title for title, _ in report.by_family()] == list(DRIVERS.families.values())
+    write(report, form, tmp_path / "report")
+    text = (tmp_path / "report").read_text()
+    heading = {
+        "html": "<h1>DRA driver conformance: ",
+        "markdown": "## DRA driver conformance: ",
+        "badge": "<title>DRA driver: complete</title>",
+    }
+    assert heading.get(form, "DK12") in text
