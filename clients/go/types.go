@@ -335,6 +335,8 @@ type DraStatus struct {
 	Claims []ResourceClaimInfo `json:"claims"`
 	// Sorted by driver, pool and name. Those of an API server are not included.
 	Slices []ResourceSliceInfo `json:"slices"`
+	// Sorted by RPC and driver.
+	Skipped []SkippedCalls `json:"skipped"`
 }
 
 // DriverCall: A call to a DRA driver for claims, without a pod.
@@ -796,6 +798,14 @@ type SetFault struct {
 	Spec    *string        `json:"spec,omitempty"`
 	Kind    *string        `json:"kind,omitempty"`
 	Options map[string]any `json:"options,omitempty"`
+}
+
+// SkippedCalls: Calls to a driver that were not made, because its devices do not need them.
+type SkippedCalls struct {
+	Driver string `json:"driver"`
+	RPC    string `json:"rpc"`
+	// Number of claims since the kubelet started.
+	Count int64 `json:"count"`
 }
 
 // Terminated: State of a container that has exited.
