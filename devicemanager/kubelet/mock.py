@@ -393,7 +393,8 @@ class MockKubelet:
             )
         if self.settings.kubeconfig is not None:
             raise RequestError(
-                f"the ResourceClaims are those of {self.settings.kubeconfig}: create them there"
+                f"ResourceClaims come from the API server in {self.settings.kubeconfig}: create "
+                "them there"
             )
 
     def restore(
