@@ -4,13 +4,17 @@ Theory of operation. A device plugin is a process that registers with a kubelet 
 unix socket, advertises devices, and answers Allocate when a pod requests them. This package
 implements both sides of that socket. Its subpackages:
 
-* ``core``: what a kubelet decides; pure functions and values, also the tables of versions.
+* ``core``: the decisions of a kubelet, as pure functions and values, and the tables of versions.
 * ``kubelet``: the mock kubelet: servers, directories, pods. ``MockKubelet`` is the entry point.
-* ``plugin``: the plugin's side: a framework for plugins, simulated and recorded plugins.
-* ``claims``: structured claims. ``objects``: Kubernetes objects as input and output.
+* ``plugin``, ``driver``: the other side, for device plugins and DRA drivers: frameworks, and
+  simulated and recorded programs.
+* ``claims``: allocation of structured claims and of ResourceClaims. ``objects``: Kubernetes
+  objects as input and output.
 * ``events``: what happens in a kubelet. ``faults``: fault injection. ``io``: clock and files.
+* ``apiserver``: an API server for tests. ``client``: the client of an API server.
 * ``control``: the control API and its client. ``observe``: terminal, web page, metrics.
-* ``testing``, ``conformance``, ``snapshot``, ``cluster``, ``cli``: the tools for users.
+* ``testing``, ``conformance``, ``snapshot``, ``rehearsal``, ``cluster``, ``cli``: the tools for
+  users.
 
 Invariant: imports point in one direction, from ``cli`` down to ``core`` (``[tool.rooms]`` in
 pyproject.toml). docs/architecture.md describes the whole.

@@ -2,11 +2,13 @@
 
 # The inner text is JSON, and the outer object contains it as a string. So each character of the
 # inner text is escaped. The escape of a character does not depend on its neighbours, so escaped
-# pieces can be joined. ``StateDocument`` therefore renders each claim once.
+# pieces can be joined. ``StateDocument`` therefore renders each claim once. It computes the
+# checksum of the whole text each time: that takes a tenth of a millisecond for a thousand claims.
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import is_
 from typing import Final
 from zlib import crc32
 
@@ -34,7 +36,9 @@ class _Rendered:
         return cls(text.encode(), quote(text)[1:-1].encode())
 
 
-_OPEN, _CLOSE, _COMMA, _NULL = map(_Rendered.of, (f"{_HEAD}[", "]}", ",", NULL_TEXT))
+_OPEN, _NULL = map(_Rendered.of, (f"{_HEAD}[", NULL_TEXT))
+_OPEN_CHECKSUM: Final = crc32(_OPEN.inner)
+_CLOSE: Final = b"]}"
 
 
 def dumps(state: State, *, share_ids: bool = True) -> bytes:
@@ -48,12 +52,11 @@ def dumps(state: State, *, share_ids: bool = True) -> bytes:
 
 def checksum(state: State, *, share_ids: bool = True) -> int:
     """Return the checksum: the CRC-32 of the inner text."""
-    document = StateDocument(share_ids=share_ids)
-    return crc32(document.inner(state.claims))
+    return StateDocument(share_ids=share_ids).checksum(state.claims)
 
 
 class StateDocument:
-    """Renders successive states, but each claim only once. Not thread-safe.
+    """Renders successive states, but only claims that have changed. Not thread-safe.
 
     Claims are compared by identity, so a rendered claim must not change.
     """
@@ -61,35 +64,40 @@ class StateDocument:
     def __init__(self, *, share_ids: bool = True) -> None:
         """``share_ids`` is False for kubelets before v1.35."""
         self._share_ids = share_ids
-        self._rendered: dict[int, tuple[ClaimLike, _Rendered]] = {}
+        # The claims of the last call, and the two texts of each. Changes replace parts of the
+        # lists, so the cost of a call hardly depends on the number of claims.
+        self._claims: list[ClaimLike] = []
+        self._inner: list[bytes] = []
+        self._outer: list[bytes] = []
 
     def render(self, claims: Sequence[ClaimLike] | None) -> bytes:
         """Return the file with the claims in the given order; None is Go's nil."""
-        parts = self._parts(claims)
-        checksum = 0
-        for part in parts:
-            checksum = crc32(part.inner, checksum)
-        outer = b"".join([part.outer for part in parts])
-        return b'{"Data":"%b","Checksum":%d}' % (outer, checksum)
+        return b"".join(self.parts(claims))
 
-    def inner(self, claims: Sequence[ClaimLike] | None) -> bytes:
-        """Return the inner text, from which the checksum is computed."""
-        return b"".join([part.inner for part in self._parts(claims)])
+    def parts(self, claims: Sequence[ClaimLike] | None) -> list[bytes]:
+        """Return the file in consecutive pieces, so that ``StateStore.write`` need not copy it."""
+        checksum = self.checksum(claims)
+        pieces = [_NULL.outer] if claims is None else [_OPEN.outer, b",".join(self._outer), _CLOSE]
+        return [b'{"Data":"', *pieces, b'","Checksum":%d}' % checksum]
 
-    def _parts(self, claims: Sequence[ClaimLike] | None) -> list[_Rendered]:
+    def checksum(self, claims: Sequence[ClaimLike] | None) -> int:
+        """Return the checksum: the CRC-32 of the inner text."""
         if claims is None:
-            return [_NULL]
-        known = self._rendered
-        # Store the claim with its text: its ``id`` must not be reused while the text is cached.
-        self._rendered = {
-            id(claim): known.get(id(claim)) or (claim, _Rendered.of(self._claim(claim)))
-            for claim in claims
-        }
-        parts = [_OPEN]
-        for number, (_, rendered) in enumerate(self._rendered.values()):
-            parts += [_COMMA, rendered] if number else [rendered]
-        parts.append(_CLOSE)
-        return parts
+            return NULL_CHECKSUM
+        self._follow(claims)
+        return crc32(_CLOSE, crc32(b",".join(self._inner), _OPEN_CHECKSUM))
+
+    def _follow(self, claims: Sequence[ClaimLike]) -> None:
+        """Render the claims between those that equal the last call's at both ends."""
+        old = self._claims
+        start = _equal(old, claims)
+        end = _equal(reversed(old[start:]), reversed(claims[start:]))
+        replaced = slice(start, len(old) - end)
+        changed = claims[start : len(claims) - end]
+        rendered = [_Rendered.of(self._claim(claim)) for claim in changed]
+        self._claims[replaced] = changed
+        self._inner[replaced] = [each.inner for each in rendered]
+        self._outer[replaced] = [each.outer for each in rendered]
 
     def _claim(self, claim: ClaimLike) -> str:
         pods = ",".join([f"{quote(uid)}:{{}}" for uid in _sorted(claim.pods)])
@@ -121,6 +129,12 @@ class StateDocument:
             f'{{"PoolName":{quote(device.pool)},"DeviceName":{quote(device.device)},{share}'
             f'"RequestNames":{_strings(device.requests)},"CDIDeviceIDs":{_strings(device.cdi)}}}'
         )
+
+
+def _equal(old: Iterable[ClaimLike], new: Iterable[ClaimLike]) -> int:
+    """Return the number of identical claims before the first different pair."""
+    same = list(map(is_, old, new))
+    return same.index(False) if False in same else len(same)
 
 
 def _sorted(keys: Iterable[str]) -> list[str]:

@@ -36,7 +36,7 @@ type Allocate struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Allocated: The settings in the container responses to an Allocate call, as many as the plugin sent.
+// Allocated: Response to an Allocate call: settings, one for each container response of the plugin.
 type Allocated struct {
 	Schema     string              `json:"schema"`
 	Containers []ContainerSettings `json:"containers"`
@@ -335,6 +335,8 @@ type DraStatus struct {
 	Claims []ResourceClaimInfo `json:"claims"`
 	// Sorted by driver, pool and name. Those of an API server are not included.
 	Slices []ResourceSliceInfo `json:"slices"`
+	// Sorted by RPC and driver.
+	Skipped []SkippedCalls `json:"skipped"`
 }
 
 // DriverCall: A call to a DRA driver for claims, without a pod.
@@ -638,8 +640,8 @@ type PreStart struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Preferred: The device IDs in the container responses to a GetPreferredAllocation call, as many as the
-// plugin sent and in its order.
+// Preferred: Response to a GetPreferredAllocation call: device IDs in the plugin's order, one list for
+// each container response of the plugin.
 type Preferred struct {
 	Schema     string     `json:"schema"`
 	Containers [][]string `json:"containers"`
@@ -796,6 +798,14 @@ type SetFault struct {
 	Spec    *string        `json:"spec,omitempty"`
 	Kind    *string        `json:"kind,omitempty"`
 	Options map[string]any `json:"options,omitempty"`
+}
+
+// SkippedCalls: Calls to a driver that were not made, because its devices do not need them.
+type SkippedCalls struct {
+	Driver string `json:"driver"`
+	RPC    string `json:"rpc"`
+	// Number of claims since the kubelet started.
+	Count int64 `json:"count"`
 }
 
 // Terminated: State of a container that has exited.

@@ -177,7 +177,7 @@ class Kinds:
         raise KeyError(name)
 
     def of(self, api_version: str, name: str) -> tuple[Kind, str] | None:
-        """Return the kind with an ``apiVersion`` and a ``kind``; None if it is not served."""
+        """Find a kind by an object's ``apiVersion`` and ``kind``. None if it is not served."""
         for kind in self.all():
             if kind.name == name and api_version in self.versions(kind):
                 return kind, api_version

@@ -34,7 +34,7 @@ from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.validate import device_status_faults
 
 MissingDevices = Mapping[str, tuple[DeviceKey, ...]]
-"""Claim to its allocated devices that no pool offers any more."""
+"""Allocated devices that no pool offers any more, by claim."""
 
 
 @attrs.frozen
@@ -73,9 +73,9 @@ class Reservations:
     """The pods that use each claim (``status.podNames``). Not thread-safe."""
 
     _users: dict[str, dict[str, str]] = attrs.field(factory=dict)
-    """Claim to its pods (UID to name). A claim without pods has no entry."""
+    """Pods of each claim: names by UID. A claim without pods has no entry."""
     _claims: dict[str, set[str]] = attrs.field(factory=dict)
-    """Pod UID to the claims that the pod uses."""
+    """Claims of each pod, by pod UID."""
 
     def users(self, claim: str) -> Mapping[str, str]:
         """Return the pods that use a claim: UID to name."""

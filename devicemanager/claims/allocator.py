@@ -40,7 +40,7 @@ class Allocator:
         """Create an allocator.
 
         ``allocated``: the claims that are allocated in ``ledger``, with their status.
-        ``admin_namespaces``: the namespaces that can use classes with admin access; None is all.
+        ``admin_namespaces``: the namespaces that can use classes with admin access; None means all.
         """
         self.store = store
         self.ledger = Ledger() if ledger is None else ledger

@@ -74,7 +74,7 @@ class RequestExplanation:
 
 @attrs.frozen
 class Explanation:
-    """Why claims have their devices, would fit together, or do not fit."""
+    """Explanation why claims have their devices, would fit together, or do not fit."""
 
     claims: tuple[str, ...]
     """Names of the claims as ``namespace/name``."""
@@ -84,7 +84,7 @@ class Explanation:
     """Result for all claims together, in one line."""
     requests: tuple[RequestExplanation, ...] = ()
     unexamined: tuple[str, ...] = ()
-    """What was not examined because the limits were reached; empty otherwise."""
+    """Requests that were not examined because the limits were reached; empty otherwise."""
 
     def text(self) -> str:
         """Return the explanation as lines of text for people."""
@@ -163,9 +163,7 @@ def cut_off_constraints(claim: str, cut: ConstraintsCutOff, steps: StepBudget) -
 
 
 def _limit(steps: int, is_out_of_time: bool) -> str:
-    return (
-        f"by its limit of time, after {steps} steps," if is_out_of_time else f"after {steps} steps"
-    )
+    return f"by its time limit, after {steps} steps," if is_out_of_time else f"after {steps} steps"
 
 
 def _named(rejection: Rejection) -> str:
@@ -260,7 +258,7 @@ def _summary(rejection: Rejection, detail: api.ClaimDetail) -> str:
     if rejection.cause is Cause.MATCH:
         return "needs all devices, but their matched attributes differ"
     if rejection.cause is Cause.UNEXAMINED:
-        return f"{needs}; not examined further, because the limit of steps was reached"
+        return f"{needs}; not examined further, because the step limit was reached"
     others = [
         label if claim == rejection.claim else f"{claim}, {label}"
         for claim, label in rejection.collides

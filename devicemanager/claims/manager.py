@@ -74,7 +74,7 @@ class ClaimManager:
     ) -> None:
         """Create a manager without objects.
 
-        ``admin_namespaces`` can use classes with admin access; None is all namespaces.
+        ``admin_namespaces`` can use classes with admin access; None means all namespaces.
         """
         self.node = node
         self._events = events
@@ -229,7 +229,7 @@ class ClaimManager:
             if not self._allocated.allocator.pending(claims):
                 return record(None)
         with self._turns.turn():
-            # All attempts of a call share the limit of time.
+            # All attempts of a call share the time limit.
             attempts, pace = 0, Pace()
             while True:
                 attempts += 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 CPU_SECONDS = 4.0
-"""Limit of CPU time of one search. The limit of steps takes about 1 second on a usual machine."""
+"""Limit of CPU time of one search. The step limit takes about 1 second on a usual machine."""
 
 _FREE = 0.004
 """Seconds at the beginning of a search without sleeping: nearly all searches end earlier."""

@@ -79,7 +79,7 @@ class Snapshot:
     ledger: Ledger
     limits: Limits
     admin_namespaces: frozenset[str] | None
-    """Namespaces that can use classes with admin access; None is all."""
+    """Namespaces that can use classes with admin access; None means all."""
     version: tuple[int, int]
     """The versions of the store and of the ledger."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from checkpoint import dra
-from devicemanager.cli.checkpoint_contents import CLAIMS, Edited, Fact, Facts
+from devicemanager.cli.checkpoint_contents import CLAIMS, Edited, Fact, Facts, Inspected
 from devicemanager.cli.output import clean
 
 if TYPE_CHECKING:
@@ -19,33 +19,18 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class ClaimContents:
+class ClaimContents(Inspected["dra.Inspection"]):
     """Readable contents of a state file (``checkpoint_contents.Contents``)."""
 
     data: bytes
     found: dra.Inspection
+
     format = CLAIMS
 
     @classmethod
     def read(cls, data: bytes) -> ClaimContents:
         """Read the contents, which may be damaged."""
         return cls(data, dra.inspect(data))
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        return self.found.problems
-
-    @property
-    def lost(self) -> tuple[str, ...]:
-        return self.found.lost
-
-    @property
-    def is_complete(self) -> bool:
-        return self.found.is_complete
-
-    @property
-    def checksums(self) -> tuple[int | None, int]:
-        return self.found.found, self.found.expected
 
     @property
     def _claims(self) -> tuple[ClaimState, ...]:

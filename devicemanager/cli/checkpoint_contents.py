@@ -1,10 +1,12 @@
-"""What the checkpoint commands use of a file, whether it is the device manager's or the DRA
-manager's."""
+"""Contents of a file as the checkpoint commands use them.
+
+The file is that of the device manager or that of the DRA manager.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from devicemanager.snapshot import Node
@@ -97,6 +99,47 @@ class Contents(Protocol):
 
     def without_pods(self, uids: Collection[str]) -> Edited:
         """Return the contents without these pods."""
+
+
+class Inspection(Protocol):
+    """Result of ``inspect`` for either file."""
+
+    @property
+    def problems(self) -> tuple[str, ...]: ...
+    @property
+    def lost(self) -> tuple[str, ...]: ...
+    @property
+    def is_complete(self) -> bool: ...
+    @property
+    def found(self) -> int | None: ...
+    @property
+    def expected(self) -> int: ...
+
+
+_Inspection = TypeVar("_Inspection", bound=Inspection)
+
+
+class Inspected(Generic[_Inspection]):
+    """The members of ``Contents`` that an inspection has. A subclass defines both fields."""
+
+    data: bytes
+    found: _Inspection
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return self.found.problems
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        return self.found.lost
+
+    @property
+    def is_complete(self) -> bool:
+        return self.found.is_complete
+
+    @property
+    def checksums(self) -> tuple[int | None, int]:
+        return self.found.found, self.found.expected
 
 
 def counts_text(contents: Contents) -> str:

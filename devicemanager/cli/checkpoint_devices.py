@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import checkpoint
-from devicemanager.cli.checkpoint_contents import DEVICES, Edited, Fact, Facts
+from devicemanager.cli.checkpoint_contents import DEVICES, Edited, Fact, Facts, Inspected
 from devicemanager.cli.output import clean, ids_text, settings_lines
 
 if TYPE_CHECKING:
-    from checkpoint import Checkpoint, Inspection, PodDevicesEntry
+    from checkpoint import Checkpoint, PodDevicesEntry
     from devicemanager.snapshot import Node
     from devicemanager.snapshot.names import Names
     from podresources import Pod
@@ -22,33 +22,18 @@ _WITHOUT_TOPOLOGY = -1
 
 
 @attrs.frozen
-class DeviceContents:
+class DeviceContents(Inspected["checkpoint.Inspection"]):
     """Readable contents of a checkpoint (``checkpoint_contents.Contents``)."""
 
     data: bytes
-    found: Inspection
+    found: checkpoint.Inspection
+
     format = DEVICES
 
     @classmethod
     def read(cls, data: bytes) -> DeviceContents:
         """Read the contents, which may be damaged."""
         return cls(data, checkpoint.inspect(data))
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        return self.found.problems
-
-    @property
-    def lost(self) -> tuple[str, ...]:
-        return self.found.lost
-
-    @property
-    def is_complete(self) -> bool:
-        return self.found.is_complete
-
-    @property
-    def checksums(self) -> tuple[int | None, int]:
-        return self.found.found, self.found.expected
 
     @property
     def _saved(self) -> Checkpoint:

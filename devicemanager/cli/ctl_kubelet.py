@@ -65,6 +65,9 @@ _WATCH: Final = argument(
     "-w", "--watch", action="store_true", help="continue with changes until Ctrl-C"
 )
 
+_NOT_PREPARED = "prepare "
+"""Beginning of the error of a pod whose ResourceClaims could not be prepared."""
+
 
 def add(subparsers: Subparsers) -> None:
     """Add all actions on one kubelet."""
@@ -276,6 +279,10 @@ def _print_admission(answer: Admission) -> None:
         print(clean(f"  {container}: {'; '.join(parts) or 'no devices'}"))
         if given.start_error:
             print(clean(f"  {container} did not start: {given.start_error}"))
+    errors = [given.start_error or "" for given in answer.containers.values()]
+    if any(each.startswith(_NOT_PREPARED) for each in errors):
+        pod = answer.pod.title
+        print(clean(f"  run `devicemanager dra explain {pod}` to see what its claims wait for"))
 
 
 def _delete(client: MockKubeletClient, args: argparse.Namespace) -> int:

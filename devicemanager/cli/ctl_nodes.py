@@ -28,6 +28,8 @@ __all__ = ["add", "add_where"]
 
 _LEAVE_SECONDS: Final = 60.0
 """Seconds that the server may need to update the API server."""
+_SCALE_SECONDS: Final = 600.0
+"""Seconds that thousands of nodes may need to join."""
 _LEFT: Final = {"delete": "deleted", "keep": "kept", "shutdown": "shut down"}
 
 
@@ -141,6 +143,21 @@ def add(subparsers: Subparsers) -> None:
             done="container {container} of pod {pod} terminated with exit code {exit_code}",
         ),
         Action(
+            "scale",
+            "scaleKind",
+            left_out=("kind", "count"),
+            more=[
+                argument(
+                    "scaled",
+                    metavar="KIND=COUNT",
+                    type=_scaled,
+                    help="kind of nodes in the file of `join -f`, and their number",
+                )
+            ],
+            timeout=_SCALE_SECONDS,
+            run=_scale,
+        ),
+        Action(
             "leave",
             "leave",
             # --how is optional, so the facts may lack it.
@@ -149,6 +166,20 @@ def add(subparsers: Subparsers) -> None:
             timeout=_LEAVE_SECONDS,
         ),
     )
+
+
+def _scaled(text: str) -> tuple[str, int]:
+    kind, _, count = text.rpartition("=")
+    if not kind or not count.isdecimal() or len(count) > 6:
+        raise argparse.ArgumentTypeError(f"invalid kind {text!r}: expected KIND=COUNT")
+    return kind, int(count)
+
+
+def _scale(api: ServedApi, args: argparse.Namespace) -> int:
+    kind, count = args.scaled
+    api.ask("scaleKind", body=shapes.Scale(kind=kind, count=count), timeout=_SCALE_SECONDS)
+    print(clean(f"kind {kind}: {count} nodes"))
+    return 0
 
 
 def _check(api: ServedApi, names: Iterable[str], known: Container[str]) -> None:

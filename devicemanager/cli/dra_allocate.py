@@ -29,7 +29,7 @@ def add(actions: Subparsers) -> None:
         description="Allocate claims together on one node, as the scheduler does for the claims "
         "of one pod. Claims with an allocation in their status keep their devices. The exit "
         "status is 0 if the claims fit, 1 if they do not fit, and 3 if the search has reached its "
-        "limit of steps without a result.",
+        "step limit without a result.",
     )
     dra_files.add_source(parser)
     add_repeated(parser, "--claim", "CLAIM", "allocate only this claim: NAME or NAMESPACE/NAME")

@@ -150,11 +150,16 @@ def _from_files(paths: Sequence[str], plural: str) -> list[Object]:
     from devicemanager.apiserver.kinds import KINDS, Kinds
 
     wanted, kinds = KINDS[plural], Kinds()
-    found = []
+    found, others = [], set()
     for each in read_objects(paths):
         version = str(each.get("apiVersion", ""))
         if each.get("kind") == wanted.name and version in kinds.versions(wanted):
             found.append(to_stored(wanted, version, each))
+        else:
+            others.add(f"{each.get('kind')} of {version or 'no apiVersion'}")
+    if others and not found:
+        names = ", ".join(sorted(others))
+        raise CommandError(f"no {wanted.name} of resource.k8s.io in the files, only {names}")
     return found
 
 

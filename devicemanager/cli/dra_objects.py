@@ -90,7 +90,7 @@ class DraObjects:
         raise CommandError(f"unknown pod {name!r}: the objects have the pods {known}")
 
     def node(self, name: str | None) -> Node:
-        """Return the node with a name; None is the only node that the objects name.
+        """Return the node with a name; None means the only node that the objects name.
 
         Raises CommandError for an unknown node, and if there are several.
         """

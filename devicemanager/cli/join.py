@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,7 +114,8 @@ def _join(
     if args.full:
         grpc_engine.use_calling_threads()
     fleet = None if args.fleet is None else load_fleet(args.fleet)
-    specs = join_options.node_specs(args, fleet)
+    kinds = join_options.node_kinds(args, fleet)
+    count = sum(len(each.names) for each in kinds)
     join_options.check_sharing(args)
     join_options.check_http(args)
     # All flags are checked before the first request to the cluster.
@@ -140,16 +141,16 @@ def _join(
     display.show(lambda: _view(cluster))
     # A monotonic clock, because the system time can be set during the wait.
     began = time.monotonic()
-    with signals.interruptible(), display.waiting(f"for {len(specs.names)} nodes to join"):
-        _start(args, cluster, specs, log)
+    with signals.interruptible(), display.waiting(f"for {count} nodes to join"):
+        _start(args, cluster, kinds, log)
     seconds = time.monotonic() - began
     # With --shard this is less than the requested number; other processes run the other nodes.
-    count = len(cluster.nodes)
+    joined = len(cluster.nodes)
     if args.shards is None:
-        text = f"{count} nodes joined in {seconds:.1f} s"
-        log.say("joined", text, nodes=count, seconds=seconds)
+        text = f"{joined} nodes joined in {seconds:.1f} s"
+        log.say("joined", text, nodes=joined, seconds=seconds)
     else:
-        text = f"acquiring shards of {len(specs.names)} nodes; the nodes of each shard then join"
+        text = f"acquiring shards of {count} nodes; the nodes of each shard then join"
         log.say("sharing", text, shards=args.shards)
     if fleet is not None:
         _create_pods(args, fleet, log, signals)
@@ -198,13 +199,17 @@ def _view(cluster: Cluster) -> Callable[[], ClusterView]:
     return ClusterViewBuilder(cluster.url, lambda: cluster.nodes).refresh
 
 
-def _start(args: argparse.Namespace, cluster: Cluster, specs: NodeSpecs, log: KubeletLog) -> None:
+def _start(
+    args: argparse.Namespace, cluster: Cluster, kinds: Sequence[NodeSpecs], log: KubeletLog
+) -> None:
+    # The kinds have different permissions only if they have DRA drivers.
+    options = max((each.options for each in kinds), key=lambda each: bool(each.drivers))
     result = cluster.check(
-        specs.names,
+        [name for each in kinds for name in each.names],
         shards=args.shards is not None,
         namespace=args.namespace,
         take_over=args.take_over,
-        options=specs.options,
+        options=options,
     )
     log.say("cluster", f"cluster: {cluster.url}, {result.version}", url=cluster.url)
     if result.cloud:
@@ -216,9 +221,10 @@ def _start(args: argparse.Namespace, cluster: Cluster, specs: NodeSpecs, log: Ku
     if result.existing:
         log.say("taken-over", f"taking over {len(result.existing)} existing nodes")
     if args.shards is None:
-        cluster.join_specs(specs, args.shard)
+        for each in kinds:
+            cluster.join_specs(each, args.shard)
         return
-    cluster.join_shards(specs, args.shards, args.namespace, join_options.identity())
+    cluster.join_shards(kinds, args.shards, args.namespace, join_options.identity())
 
 
 def _follow(cluster: Cluster, log: KubeletLog, signals: StopSignals, every: float) -> None:

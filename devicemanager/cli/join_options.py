@@ -9,9 +9,9 @@ import secrets
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from devicemanager.cli import join_slices, settings_options
+from devicemanager.cli import join_slices, join_values, settings_options
 from devicemanager.cli.files import add_file, file_name
 from devicemanager.cli.options import CommandError, add_repeated, rejected_server
 from devicemanager.cli.server_options import HTTP_DEFAULT
@@ -23,18 +23,12 @@ if TYPE_CHECKING:
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.cluster.options import NodeOptions
     from devicemanager.cluster.shard import Shard
-    from devicemanager.core.quantity import Quantity
     from devicemanager.fleet import Fleet
     from devicemanager.kubelet.telemetry import NodeInfo
     from devicemanager.observe.web.nodes import NodesServer
 
-# The API server would reject other effects only after some nodes exist.
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # A limit of 40 characters leaves room for the number and for the names of mirror pods.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
-# The API server has the same rules. Checked here, errors come before the first request.
-_LABEL = re.compile(r"([a-zA-Z0-9.-]{1,253}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?")
-_VALUE = re.compile(r"([a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?)?")
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +74,13 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         default=1,
         metavar="N",
         help="number of nodes (default: 1)",
+    )
+    add_file(
+        group,
+        "-f",
+        "kinds of nodes in YAML, with the number of nodes, labels, taints, capacity, devices and "
+        "drivers of each kind; the other flags are defaults for all kinds",
+        dest="file",
     )
     group.add_argument(
         "--prefix",
@@ -146,10 +147,16 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         "real plugins",
     )
     group.add_argument(
-        "--cpu", type=_quantity, metavar="QUANTITY", help="CPU of each node (default: 64)"
+        "--cpu",
+        type=join_values.quantity_option,
+        metavar="QUANTITY",
+        help="CPU of each node (default: 64)",
     )
     group.add_argument(
-        "--memory", type=_quantity, metavar="QUANTITY", help="memory of each node (default: 256Gi)"
+        "--memory",
+        type=join_values.quantity_option,
+        metavar="QUANTITY",
+        help="memory of each node (default: 256Gi)",
     )
     group.add_argument(
         "--pods",
@@ -163,13 +170,13 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         metavar="CIDR",
         help="range of the pods' addresses, which all nodes share (default: 198.18.0.0/15)",
     )
-    add_repeated(group, "--label", "KEY=VALUE", "label of the nodes", type=_label)
+    add_repeated(group, "--label", "KEY=VALUE", "label of the nodes", type=join_values.label_option)
     add_repeated(
         group,
         "--taint",
         "KEY=VALUE:EFFECT",
         "taint of the nodes, in addition to devicemanager.io/virtual",
-        type=_taint,
+        type=join_values.taint_option,
     )
     group.add_argument(
         "--no-taint", action="store_true", help="do not add the devicemanager.io/virtual taint"
@@ -335,7 +342,33 @@ def identity() -> str:
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{secrets.token_hex(4)}"
 
 
-def node_specs(args: argparse.Namespace, fleet: Fleet | None) -> NodeSpecs:
+def node_kinds(args: argparse.Namespace, fleet: Fleet | None = None) -> tuple[NodeSpecs, ...]:
+    """Return the specifications of the requested nodes, by kind. Raises CommandError."""
+    if args.file is None:
+        return (node_specs(args, fleet),)
+    if fleet is not None:
+        raise CommandError("-f and --fleet exclude each other: use one of them")
+    if args.full or args.simulate:
+        raise CommandError("-f and --full or --simulate exclude each other: remove the flags")
+    from devicemanager.cli.join_kinds import kinds_of
+    from devicemanager.cluster.node_specs import NodeSpecs
+    from devicemanager.kubelet.inmemory.devices import places
+
+    prefix = args.prefix or _default_prefix(args)
+
+    def make(kind: Mapping[str, Any]) -> NodeSpecs:
+        numa = {node for text in kind["simulate"].values() for node in places(text) if node}
+        return NodeSpecs.numbered(
+            f"{prefix}-{kind['kind']}",
+            settings=settings_options.settings_from(args, numa),
+            behaviour=_container_behaviour(args),
+            **kind,
+        )
+
+    return kinds_of(args, node_options(args), make)
+
+
+def node_specs(args: argparse.Namespace, fleet: Fleet | None = None) -> NodeSpecs:
     """Return the specifications of the requested nodes, or of those of a fleet. Raises
     CommandError."""
     from devicemanager.cluster.node_specs import NodeSpecs
@@ -353,7 +386,7 @@ def node_specs(args: argparse.Namespace, fleet: Fleet | None) -> NodeSpecs:
         args.nodes,
         simulate,
         settings=settings_options.settings_from(args, numa),
-        options=_node_options(args),
+        options=node_options(args),
         behaviour=_container_behaviour(args),
         full=args.full,
         root=None if args.root is None else Path(args.root).absolute(),
@@ -375,7 +408,7 @@ def _fleet_specs(args: argparse.Namespace, fleet: Fleet, base: NodeSpecs) -> Nod
     return FleetSpecs.of(fleet, base, changes)
 
 
-def _node_options(args: argparse.Namespace) -> NodeOptions:
+def node_options(args: argparse.Namespace) -> NodeOptions:
     from devicemanager.cluster.options import (
         AMOUNTS,
         POD_CIDR,
@@ -438,38 +471,6 @@ def _prefix(text: str) -> str:
             f"invalid name {text!r}: use a to z, 0 to 9 and -, at most 40 characters"
         )
     return text
-
-
-def _label(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not _LABEL.fullmatch(key) or not _VALUE.fullmatch(value):
-        raise argparse.ArgumentTypeError(f"invalid label {text!r}: expected KEY=VALUE")
-    return key, value
-
-
-def _taint(text: str) -> dict[str, str]:
-    pair, _, effect = text.rpartition(":")
-    key, _, value = pair.partition("=")
-    if effect not in _EFFECTS or not _LABEL.fullmatch(key) or not _VALUE.fullmatch(value):
-        effects = ", ".join(_EFFECTS)
-        raise argparse.ArgumentTypeError(
-            f"invalid taint {text!r}: expected KEY=VALUE:EFFECT, with EFFECT one of {effects}"
-        )
-    return {"key": key, "value": value, "effect": effect}
-
-
-def _quantity(text: str) -> Quantity:
-    from devicemanager.core.quantity import Quantity
-
-    try:
-        found = Quantity.parse(text)
-    except ValueError:
-        found = None
-    if found is None or found.nanos <= 0:
-        raise argparse.ArgumentTypeError(
-            f"invalid quantity {text!r}: use a form such as 2, 500m or 8Gi"
-        )
-    return found
 
 
 def _pod_cidr(text: str) -> str:

@@ -65,7 +65,10 @@ def recorded_layouts(file: str) -> tuple[DriverLayout, ...]:
 
     kind = KINDS["resourceslices"]
     # Recorded slices can be a list of objects without kind and version.
-    objects = [{**_V1, **each} for each in read_objects([file])]
+    try:
+        objects = [{**_V1, **each} for each in read_objects([file])]
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from None
     slices = [
         each
         for each in objects

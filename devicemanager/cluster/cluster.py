@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from types import MappingProxyType
@@ -30,6 +30,7 @@ from devicemanager.cluster.node_specs import NodeSpecs
 from devicemanager.cluster.nodes.node import ClusterNode, Leave
 from devicemanager.cluster.options import VIRTUAL_LABEL, AsNodes, NodeOptions
 from devicemanager.cluster.shard import Shard, ShardRunner
+from devicemanager.core.errors import RequestError
 from devicemanager.io.clock import Clock, SystemClock
 from devicemanager.kubelet.inmemory.devices import Simulated
 from devicemanager.kubelet.settings import Settings
@@ -77,6 +78,9 @@ class Cluster:
         # By node, not by name: a shard that is acquired again has new nodes with the same names.
         self._ends: dict[ClusterNode, Callable[[], None]] = {}
         self._shard_runners: list[ShardRunner] = []
+        self._kinds: dict[str, tuple[NodeSpecs, Shard | None]] = {}
+        # One kind is scaled at a time, so that two calls cannot join a node twice.
+        self._scaling = threading.Lock()
 
     @classmethod
     def connect(
@@ -218,7 +222,14 @@ class Cluster:
         With ``shard``, add only the nodes of this shard. Raises ClusterError if any node cannot
         join; the nodes that can join stay in the cluster.
         """
-        indexes = [index for index in specs.indexes if shard is None or shard.has(index)]
+        if specs.kind:
+            with self._lock:
+                self._kinds[specs.kind] = specs, shard
+        return self._join_indexes(specs, _indexes(specs, shard), shard)
+
+    def _join_indexes(
+        self, specs: NodeSpecs, indexes: Iterable[int], shard: Shard | None
+    ) -> list[ClusterNode]:
         number = 0 if shard is None else shard.number
         nodes = self._create(specs, indexes, number, self._connection.api)
         errors = self._join_all(nodes)
@@ -228,6 +239,35 @@ class Cluster:
             why = "the cluster is closed" if isinstance(error, ClientClosing) else error
             raise ClusterError(f"node {name}: {why}{more}")
         return nodes
+
+    def scale(self, kind: str, count: int) -> None:
+        """Change the number of nodes of a kind: add nodes, or let those with the highest numbers
+        leave. Nodes of the kind that have left are added again. Blocks.
+
+        Raises RequestError for an unknown kind or an invalid number, and if nodes cannot join.
+        """
+        with self._scaling:
+            with self._lock:
+                found = self._kinds.get(kind)
+                kinds = ", ".join(sorted(self._kinds)) or "none"
+            if found is None:
+                raise RequestError(f"unknown kind {kind[:200]!r}: this process has {kinds}")
+            try:
+                self._scale(*found, count)
+            except ClusterError as error:
+                raise RequestError(str(error)) from error
+
+    def _scale(self, specs: NodeSpecs, shard: Shard | None, count: int) -> None:
+        wanted = specs.resized(count)
+        with self._lock:
+            self._kinds[specs.kind] = wanted, shard
+        self.leave(specs.names[count:])
+        joined = self.nodes
+        missing = [each for each in _indexes(wanted, shard) if wanted.names[each] not in joined]
+        if missing:
+            names = [wanted.names[each] for each in missing]
+            self.check(names, options=wanted.options)
+            self._join_indexes(wanted, missing, shard)
 
     def _create(
         self, specs: NodeSpecs, indexes: Iterable[int], shard: int, api: Api
@@ -256,7 +296,7 @@ class Cluster:
             clock=self._clock,
             features=self._features,
             addresses=PodAddresses(
-                self._used_addresses, specs.options.pod_cidr, index, len(specs.names)
+                self._used_addresses, specs.options.pod_cidr, specs.number(index), specs.total
             ),
             warn=self._warn,
             on_left=lambda name: self._on_left(node),
@@ -314,22 +354,29 @@ class Cluster:
 
     # -- shards ----------------------------------------------------------------------
 
-    def join_shards(self, specs: NodeSpecs, shards: int, namespace: str, identity: str) -> None:
+    def join_shards(
+        self,
+        specs: NodeSpecs | Sequence[NodeSpecs],
+        shards: int,
+        namespace: str,
+        identity: str,
+    ) -> None:
         """Start to acquire shards and run their nodes; return immediately.
 
         The nodes of a shard join when the process acquires the shard, and are abandoned when it
         loses the shard. The Leases of the shards are in ``namespace``. ``identity`` must be unique
         among the processes.
         """
+        kinds = (specs,) if isinstance(specs, NodeSpecs) else tuple(specs)
         runner = ShardRunner(
             # The timeout must be well below ``GIVE_UP``, after which a process gives up a shard.
             ApiClient(self._credentials, connections=2, timeout=3.0),
             namespace,
             shards,
             identity,
-            join=partial(self._join_shard, specs),
+            join=partial(self._join_shard, kinds),
             abandon=lambda shard: self.abandon(
-                [specs.names[index] for index in specs.indexes if shard.has(index)]
+                [each.names[index] for each in kinds for index in _indexes(each, shard)]
             ),
             warn=self._warn,
         )
@@ -337,10 +384,15 @@ class Cluster:
             self._shard_runners.append(runner)
         runner.start()
 
-    def _join_shard(self, specs: NodeSpecs, shard: Shard, is_over: Callable[[], bool]) -> None:
-        indexes = [index for index in specs.indexes if shard.has(index)]
+    def _join_shard(
+        self, kinds: Iterable[NodeSpecs], shard: Shard, is_over: Callable[[], bool]
+    ) -> None:
         api = ScopedApi(self._connection.api, is_over)
-        nodes = self._create(specs, indexes, shard.number, api)
+        nodes = [
+            node
+            for specs in kinds
+            for node in self._create(specs, _indexes(specs, shard), shard.number, api)
+        ]
         for name, error in self._join_all(nodes)[:1]:
             if not isinstance(error, ClientClosing):
                 self._warn(f"shard {shard.number}: node {name}: {error}")
@@ -463,3 +515,8 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _indexes(specs: NodeSpecs, shard: Shard | None) -> list[int]:
+    """Return the indexes of those nodes of a kind that are in a shard."""
+    return [each for each in specs.indexes if shard is None or shard.has(specs.number(each))]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
+
 import attrs
 
-from devicemanager.client.protocol import Api
+from devicemanager.client.protocol import Api, JsonObject
 from devicemanager.client.rate_limited_warning import Warn
 from devicemanager.client.recorder import EventRecorder, EventType, ObjectReference
 from devicemanager.client.work_queue import WorkQueue
@@ -36,6 +39,26 @@ class ServerFeatures:
             warn(text)
 
 
+class Placement:
+    """Labels and taints of the Node object, which users can change."""
+
+    __slots__ = ("labels", "taints")
+
+    def __init__(self) -> None:
+        self.labels: Mapping[str, str] = {}
+        self.taints: tuple[Mapping[str, str], ...] = ()
+        """Taints with the effect NoExecute: the kubelet reads no others."""
+
+    def update(self, node: JsonObject) -> None:
+        """Store the labels and taints of a Node object."""
+        labels = node["metadata"].get("labels") or {}
+        if labels != self.labels:
+            # Interned, because the labels of most nodes are equal.
+            self.labels = {sys.intern(key): sys.intern(str(labels[key])) for key in labels}
+        taints = (node.get("spec") or {}).get("taints") or ()
+        self.taints = tuple(each for each in taints if each.get("effect") == "NoExecute")
+
+
 @attrs.frozen(eq=False)
 class NodeContext:
     """Name, kubelet, settings and services of one node."""
@@ -51,6 +74,7 @@ class NodeContext:
     features: ServerFeatures
     addresses: PodAddresses
     warn: Warn
+    placement: Placement = attrs.field(factory=Placement)
 
     @property
     def user(self) -> str | None:

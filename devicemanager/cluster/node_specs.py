@@ -18,7 +18,7 @@ from devicemanager.kubelet.inmemory.devices import Simulated, simulated_devices
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
 
-__all__ = ["NodeSpecs", "address"]
+__all__ = ["NodeSpecs", "Numbering", "address"]
 
 MAX_NODES: Final = 100_000
 MAX_FULL_NODES: Final = 100
@@ -30,6 +30,24 @@ _FIRST_ADDRESS: Final = (127 << 24) + (1 << 16)
 
 class _Stoppable(NodeKubelet, Protocol):
     def stop(self) -> None: ...
+
+
+@attrs.frozen
+class Numbering:
+    """Numbers of the nodes of one kind among those of all kinds.
+
+    Node I of the kind has the number ``first`` + I times ``step``. Its address and its shard depend
+    on this number.
+    """
+
+    first: int = 0
+    step: int = 1
+    """Number of kinds."""
+    total: int = 0
+    """Number of parts of the range of pod addresses; 0 for the number of nodes."""
+
+
+_ONLY_KIND: Final = Numbering()
 
 
 @attrs.frozen
@@ -46,6 +64,11 @@ class NodeSpecs:
     """Function that disposes of a kubelet; called when its node has left."""
     options: NodeOptions
     behaviour: ContainerBehaviour
+    prefix: str = ""
+    """Names of the nodes without their numbers; empty for a single node."""
+    kind: str = ""
+    """Name of the nodes' kind, which can be scaled; empty for nodes without a kind."""
+    numbering: Numbering = _ONLY_KIND
 
     @classmethod
     def single(
@@ -80,16 +103,17 @@ class NodeSpecs:
         full: int = 0,
         root: Path | None = None,
         kubeconfig: Path | None = None,
+        kind: str = "",
+        numbering: Numbering = _ONLY_KIND,
     ) -> Self:
         """Return the specification of ``count`` nodes, ``PREFIX-0``, ``PREFIX-1`` and so on.
 
         The first ``full`` nodes have a ``MockKubelet`` in ``ROOT/node-0`` and so on, with the
         devices of plugins that register with it. Its DRA manager gets ResourceClaims from the
         cluster in ``kubeconfig``. All other nodes are in-memory nodes with the simulated devices.
-        Raises ClusterError for a number out of range.
+        The number of nodes of a ``kind`` can be 0. Raises ClusterError for a number out of range.
         """
-        if not 1 <= count <= MAX_NODES:
-            raise ClusterError(f"invalid number of nodes {count}: use 1 to {MAX_NODES}")
+        _check_count(count, 0 if kind else 1)
         max_full = min(count, MAX_FULL_NODES)
         if not 0 <= full <= max_full:
             raise ClusterError(f"invalid number of full nodes {full}: use 0 to {max_full}")
@@ -117,13 +141,28 @@ class NodeSpecs:
         def end(kubelet: NodeKubelet) -> None:
             cast(_Stoppable, kubelet).stop()
 
-        names = [f"{prefix}-{index}" for index in range(count)]
-        return cls(names, make, end, options, behaviour or ContainerBehaviour())
+        names = _names(prefix, count)
+        behaviour = behaviour or ContainerBehaviour()
+        return cls(names, make, end, options, behaviour, prefix, kind, numbering)
+
+    def resized(self, count: int) -> Self:
+        """Return the specification of another number of nodes of this kind. Raises ClusterError."""
+        _check_count(count, 0)
+        return attrs.evolve(self, names=_names(self.prefix, count))
 
     @property
     def indexes(self) -> range:
         """The numbers of all nodes."""
         return range(len(self.names))
+
+    def number(self, index: int) -> int:
+        """Return the number of a node of this kind among the nodes of all kinds."""
+        return self.numbering.first + self.numbering.step * index
+
+    @property
+    def total(self) -> int:
+        """Number of parts of the range of pod addresses."""
+        return max(1, self.numbering.total or len(self.names))
 
     def options_of(self, index: int, *, as_nodes: bool, shard: int = 0) -> NodeOptions:
         """Return the options of the node with this number, including its address.
@@ -132,10 +171,19 @@ class NodeSpecs:
         """
         return attrs.evolve(
             self.options,
-            address=self.options.address or address(index),
+            address=self.options.address or address(self.number(index)),
             as_nodes=as_nodes,
             shard=str(shard),
         )
+
+
+def _check_count(count: int, least: int) -> None:
+    if not least <= count <= MAX_NODES:
+        raise ClusterError(f"invalid number of nodes {count}: use {least} to {MAX_NODES}")
+
+
+def _names(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}-{index}" for index in range(count)]
 
 
 def address(index: int) -> str:

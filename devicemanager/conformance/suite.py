@@ -20,6 +20,8 @@ __all__ = ["PLUGINS", "Suite"]
 class Suite:
     """The checks of one kind of program, and what they run on."""
 
+    program: str
+    """The kind of program, as in the heading of a report."""
     first: str
     """ID of the check of registration. Most other checks are pointless if it fails."""
     restarts: str
@@ -39,12 +41,18 @@ class Suite:
     """Creates a run of a check, with the arguments of ``SuiteRun``."""
 
     @property
+    def heading(self) -> str:
+        """Heading of a report."""
+        return f"{self.program[0].upper()}{self.program[1:]} conformance"
+
+    @property
     def registration(self) -> str:
         """Letters of the family of checks about registration."""
         return next(each.family for each in self.checks() if each.id == self.first)
 
 
 PLUGINS = Suite(
+    program="device plugin",
     first="R01",
     restarts="K",
     families=FAMILIES,

@@ -31,8 +31,10 @@ __all__ = ["Feed", "Numbered", "Source", "call_source", "event_source"]
 
 _BATCH: Final = 200
 _BATCH_BYTES: Final = 1 << 20
-"""Limits for the lines that a reader gets at a time: their number, and roughly their bytes. A line
-above the limit is sent alone."""
+"""Maximum number of lines, and approximate maximum of bytes, in one batch for a reader.
+
+A larger line is sent alone.
+"""
 _CACHED: Final = 1000
 _CACHED_BYTES: Final = 8 << 20
 _SENDING_SECONDS: Final = 1e-3
@@ -143,7 +145,7 @@ class Feed(Generic[T]):
         self._shared_text = b""
         self._streams = 0
         self._woken_at = 0.0
-        """When the streams were last woken, by the loop's clock."""
+        """Time at which the streams were last woken, on the loop's clock."""
         self._waking_streams: asyncio.TimerHandle | None = None
         self._waiters: dict[str, dict[_Waiter[T], None]] = {}
         """Waiters by the kinds of entries for which they wait."""

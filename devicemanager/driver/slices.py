@@ -195,7 +195,10 @@ def _plan_pool(
 def _match(
     wanted: Sequence[Spec], slices: Sequence[Slice], equal: Callable[[Spec, Spec], bool]
 ) -> tuple[list[tuple[_Placed, Slice]], list[_Placed], list[Slice]]:
-    """Return pairs of a spec and a slice with equal content, other specs, and other slices."""
+    """Pair each wanted spec with a slice of equal content.
+
+    Return the pairs, the specs without a slice, and the slices without a spec.
+    """
     left = list(slices)
     kept, missing = [], []
     for at, spec in enumerate(wanted):

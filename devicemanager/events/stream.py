@@ -54,7 +54,7 @@ class EventKind(StrEnum):
     DEVICES_UPDATED = "devices-updated"
     """A plugin sent a device list, and it was applied."""
     LIST_SUSPECT = "list-suspect"
-    """A device list was applied, but something in it looks wrong."""
+    """A device list was applied, but part of it is probably a mistake of the plugin."""
     STREAM_ENDED = "stream-ended"
     """A plugin's ListAndWatch stream ended: its devices are not allocatable."""
     ENDPOINT_EXPIRED = "endpoint-expired"
@@ -87,7 +87,8 @@ class EventKind(StrEnum):
     DEVICE_HEALTH = "device-health"
     """The health of an allocated device changed."""
     HEALTH_DROPPED = "health-dropped"
-    """A report of changed device health was dropped, because ``health_updates`` is full."""
+    """A report of changed device health was dropped, because ``health_updates`` is full, or
+    devices in a DRA driver's report were ignored."""
     UNKNOWN_RESOURCE = "unknown-resource"
     """A pod requests a resource that no plugin has registered, and runs without the resource."""
     CHECKPOINT_LOADED = "checkpoint-loaded"

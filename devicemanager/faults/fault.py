@@ -40,7 +40,7 @@ COMMON = (
     Option("times", whole(1), "how often it fires at most (default: no limit)"),
     Option("after", whole(0), "number of matches before it can fire", 0),
     Option("probability", probability, "probability that it fires at a match", 1.0),
-    Option("seed", whole(0), "seed for the probability (default: the run's)"),
+    Option("seed", whole(0), "seed for the probability (default: derived from the run's seed)"),
     Option("resource", text, "only for this resource, or for this DRA driver"),
     Option("plugin", text, "only for the plugin whose socket has this file name"),
 )
@@ -48,8 +48,8 @@ COMMON = (
 AT = Option(
     "at",
     choice(*_AT),
-    "only for actions: when the action is executed; now, or when the kubelet reaches an injection "
-    f"point or makes a call ({', '.join(_AT[1:])}), then once unless times is given",
+    "only for actions: execute the action now, or when the kubelet reaches this injection point or "
+    f"makes this call ({', '.join(_AT[1:])}); then it is executed once, unless times is given",
     NOW,
 )
 """Additional option of actions."""

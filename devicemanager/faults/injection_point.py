@@ -67,6 +67,8 @@ class Effect(Enum):
     DELAY_CHECKPOINT = "delay a write", InjectionPoint.CHECKPOINT
     LOSE_CHECKPOINT = "remove the checkpoint", InjectionPoint.START
     TRUNCATE_CHECKPOINT = "truncate the checkpoint", InjectionPoint.START
+    LOSE_DRA_STATE = "remove dra_manager_state", InjectionPoint.START
+    TRUNCATE_DRA_STATE = "truncate dra_manager_state", InjectionPoint.START
     FAIL_POD_RESOURCES = "fail a PodResources call", InjectionPoint.POD_RESOURCES
     DELAY_POD_RESOURCES = "delay a PodResources call", InjectionPoint.POD_RESOURCES
     EMPTY_POD_RESOURCES = "respond with nothing", InjectionPoint.POD_RESOURCES

@@ -311,6 +311,19 @@ KINDS = _table(
             Effect.TRUNCATE_CHECKPOINT,
             chaos={},
         ),
+        # Not for chaos: most nodes have no DRA driver.
+        Kind(
+            "lose-dra-state",
+            "the kubelet starts without `dra_manager_state`: the file is removed, so that it does "
+            "not know which claims drivers have prepared",
+            Effect.LOSE_DRA_STATE,
+        ),
+        Kind(
+            "truncate-dra-state",
+            "the kubelet starts with a damaged `dra_manager_state`: the file is cut to half its "
+            "size",
+            Effect.TRUNCATE_DRA_STATE,
+        ),
         Kind(
             "fail-pod-resources",
             "a PodResources call fails",

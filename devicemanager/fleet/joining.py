@@ -58,7 +58,7 @@ class FleetSpecs(NodeSpecs):
             cast(_Stoppable, kubelet).stop()
 
         names = [node.name for node in fleet.nodes]
-        return cls(names, make, end, base.options, base.behaviour, fleet.nodes)
+        return cls(names, make, end, base.options, base.behaviour, nodes=fleet.nodes)
 
     def options_of(self, index: int, *, as_nodes: bool, shard: int = 0) -> NodeOptions:
         """Return the options of a node: its labels and taints, and those of the command line."""

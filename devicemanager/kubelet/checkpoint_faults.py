@@ -1,4 +1,4 @@
-"""Faults of the checkpoint: writes that fail or take long, and a file that is lost or damaged."""
+"""Faults of the kubelet's files: writes that fail or take long, and lost or damaged files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from checkpoint import Contents, FileOperations
 from devicemanager.faults.injection_point import Effect, InjectionPoint, implements
 from devicemanager.faults.registry import FaultRegistry, Fired, first
 
-__all__ = ["FaultyFiles", "damage_checkpoint"]
+__all__ = ["FaultyFiles", "damage_files"]
 
 
 class FaultyFiles(FileOperations):
@@ -46,15 +46,15 @@ _AT_WRITE: Mapping[Effect, Callable[[Fired], None]] = {
 implements(InjectionPoint.CHECKPOINT, _AT_WRITE)
 
 
-def damage_checkpoint(faults: FaultRegistry, path: Path) -> None:
-    """Remove or truncate the checkpoint file if a fault of this kind fires.
+def damage_files(faults: FaultRegistry, checkpoint: Path, dra_state: Path) -> None:
+    """Remove or truncate the checkpoint or ``dra_manager_state`` if a fault of this kind fires.
 
-    Called before the kubelet reads the file.
+    Called before the kubelet reads the files.
     """
     if faults.armed:
         for fault in faults.at(InjectionPoint.START):
             # Actions cannot be set for this point, so the table has the effect of every fault.
-            _AT_START[fault.effect](path)
+            _AT_START[fault.effect](dra_state if fault.effect in _OF_DRA else checkpoint)
 
 
 def _lose(path: Path) -> None:
@@ -70,5 +70,8 @@ def _truncate(path: Path) -> None:
 _AT_START: Mapping[Effect, Callable[[Path], None]] = {
     Effect.LOSE_CHECKPOINT: _lose,
     Effect.TRUNCATE_CHECKPOINT: _truncate,
+    Effect.LOSE_DRA_STATE: _lose,
+    Effect.TRUNCATE_DRA_STATE: _truncate,
 }
+_OF_DRA = {Effect.LOSE_DRA_STATE, Effect.TRUNCATE_DRA_STATE}
 implements(InjectionPoint.START, _AT_START)

@@ -1,4 +1,4 @@
-"""Starts and stops of the kubelet's process: one change at a time."""
+"""Start and stop the kubelet's process, one change at a time."""
 
 from __future__ import annotations
 

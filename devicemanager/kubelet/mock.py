@@ -367,15 +367,21 @@ class MockKubelet:
         if not found and not self._resource_claims.are_allocated:
             return self._pods.admit(manifest, start=start)
         self._check_dra()
-        pod = parser()(manifest)
-        if not reserve:
-            self.resource_claims.add(pod, found)
-            return self._pods.admit(pod, start=start)
-        pod = self.resource_claims.adopt(pod, found)
-        if self._resource_claims.are_allocated:
-            allocation = self._resource_claims.allocation(self.settings.node_name, self.allocatable)
-            pod = allocation.allocate(pod, manifest)
-        return self._pods.admit(pod, start=start)
+        add = self.resource_claims.adopt if reserve else self.resource_claims.add
+        pod, undo = add(parser()(manifest), found)
+        admission = None
+        try:
+            if reserve and self._resource_claims.are_allocated:
+                allocation = self._resource_claims.allocation(
+                    self.settings.node_name, self.allocatable
+                )
+                pod = allocation.allocate(pod, manifest)
+            admission = self._pods.admit(pod, start=start)
+        finally:
+            # The claims of a pod that is not admitted would stay reserved for it.
+            if admission is None or not admission.admitted:
+                undo()
+        return admission
 
     def _check_dra(self) -> None:
         if not self.settings.behaviour.dra_enabled:
@@ -806,9 +812,10 @@ class MockKubelet:
 
     @property
     def resource_claims(self) -> ResourceClaims:
-        """The ResourceClaims that ``admit`` got; tests can change them at any time.
+        """The ResourceClaims in memory, from ``admit``. Tests can change them at any time.
 
-        Raises RequestError if this kubelet prepares none, or if an API server has them.
+        Raises RequestError if the kubelet version has no DRA, or if the kubelet reads claims from
+        an API server.
         """
         self._check_dra()
         return self._resource_claims.in_memory

@@ -126,8 +126,11 @@ class NodePodsSource:
             )
 
     def _send(self, kind: EventKind, uid: PodUid) -> int:
-        """Send what an event means for watches; return how many were dropped. Must be called
-        with the lock held."""
+        """Send a kubelet event to the watches, as a change of the pod.
+
+        Return the number of watches that were closed because they had too many unread events. Must
+        be called with the lock held.
+        """
         if not self._watchers:
             return 0
         if kind in _FIRST_STATUS:

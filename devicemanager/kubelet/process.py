@@ -30,7 +30,7 @@ from devicemanager.events.calls.log import CallLog
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.faults.registry import FaultRegistry
 from devicemanager.io.clock import Clock
-from devicemanager.kubelet.checkpoint_faults import FaultyFiles, damage_checkpoint
+from devicemanager.kubelet.checkpoint_faults import FaultyFiles, damage_files
 from devicemanager.kubelet.directories import Directories
 from devicemanager.kubelet.limits import reason
 from devicemanager.kubelet.manager.manager import DeviceManager
@@ -330,7 +330,7 @@ class KubeletProcess:
 
     def _load(self) -> None:
         self._store.remove_leftovers()  # temporary files of a kubelet that was killed
-        damage_checkpoint(self._faults, self._store.path)
+        damage_files(self._faults, self._store.path, self._directories.dra_state_path)
         try:
             saved = self._read_checkpoint()
         except checkpoint.CheckpointNotFound:

@@ -265,9 +265,13 @@ class Settings:
     """Number of reports of changed device health that are stored until they are read; further
     reports are dropped."""
     durability: Durability = attrs.field(default=Durability.KUBELET, converter=_as_durability)
-    """What the checkpoint survives. ``process``: a SIGKILL of the kubelet. ``kubelet``: a power
-    failure leaves a valid file, which can lack the latest changes, as with the real kubelet.
-    ``power``: a power failure loses no admission that has returned."""
+    """Level of durability of the checkpoint:
+
+    * ``process``: if the kubelet gets a SIGKILL, no write is lost.
+    * ``kubelet``: after a power failure, the file is valid, but can lack the latest changes. This
+      is the level of the real kubelet.
+    * ``power``: a power failure loses no admission that has returned.
+    """
     declared_resources: frozenset[ResourceName] = attrs.field(
         default=frozenset(), converter=_as_resources
     )

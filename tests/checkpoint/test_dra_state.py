@@ -118,12 +118,38 @@ def test_written_state_is_read_back(state):
     assert outer["Checksum"] == crc32(outer["Data"].encode()) == checksum(state)
 
 
-@given(st.lists(states, min_size=1, max_size=4))
+def changing(pool):
+    """Return states that share claims, as those of a kubelet do."""
+    chosen = st.lists(st.sampled_from(pool), max_size=6).map(tuple)
+    return st.lists(st.none() | chosen, min_size=1, max_size=6)
+
+
+@given(st.lists(claims, min_size=1, max_size=5).flatmap(changing))
 def test_document_renders_each_state_as_dumps_does(several):
     document = StateDocument()
-    for state in several:
-        assert document.render(state.claims) == dumps(state)
-        assert document.render(state.claims) == dumps(state)
+    for each in several:
+        assert document.render(each) == dumps(State(each))
+
+
+def test_document_renders_only_claims_that_changed():
+    rendered = []
+
+    class Counted:
+        pods, drivers, namespace, uid = frozenset(), {}, "default", "u"
+
+        def __init__(self, name):
+            self._name = name
+
+        @property
+        def name(self):
+            rendered.append(self._name)
+            return self._name
+
+    first, second, third = map(Counted, "abc")
+    document = StateDocument()
+    for state in [(first, third), (first, second, third), None, (second, third), (second,)]:
+        document.render(state)
+    assert rendered == ["a", "c", "b"]
 
 
 @given(

@@ -286,8 +286,8 @@ def test_a_slow_machine_ends_a_search_by_time():
     snapshot = found.snapshot(claims, NODE)
     explanation = snapshot.explain(lambda: False)
     assert explanation.fits is None
-    assert "cut off by its limit of time, after 4 steps, without a result" in explanation.message
-    with pytest.raises(TryAgain, match="by its limit of time"):
+    assert "cut off by its time limit, after 4 steps, without a result" in explanation.message
+    with pytest.raises(TryAgain, match="by its time limit"):
         snapshot.search(lambda: False)
     assert snapshot.search(lambda: True).claims[0].id == "default/x"
 

@@ -76,6 +76,7 @@ ACTIONS = {
     "zeroCapacity": f"zero-capacity b {GPU}",
     "failPrepare": f"fail-prepare b {DRIVER} --times 2",
     "failUnprepare": f"fail-unprepare b {DRIVER}",
+    "scaleKind": "scale gpu=3",
     "delayPrepare": f"delay-prepare b {DRIVER} 5",
     "setNotReady": "not-ready b",
     "setPressure": "pressure b --condition PIDPressure",

@@ -148,3 +148,14 @@ def test_state_is_a_table_of_drivers_and_claims(kubelet, driver, capsys):
 def test_state_without_drivers(kubelet, capsys):
     main(["dra", "state"])
     assert "gpu" not in capsys.readouterr().out
+
+
+def test_ctl_admit_of_a_pending_pod_names_dra_explain(kubelet, capsys, tmp_path):
+    path = tmp_path / "pod.yaml"
+    path.write_text("\n---\n".join(map(json.dumps, (pod(), claim("gpu", "gpu-0")))))
+    assert main(["ctl", "admit", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "  main did not start: prepare dynamic resources: DRA driver gpu.example.com is not "
+        "registered",
+        "  run `devicemanager dra explain default/train` to see what its claims wait for",
+    ]

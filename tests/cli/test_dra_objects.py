@@ -196,6 +196,19 @@ def test_lists_of_slices_and_pools(write: Any, capsys: Any) -> None:
     assert (pools[0]["complete"], pools[0]["obsolete_slices"]) == (False, 1)
 
 
+def test_files_without_the_objects_are_an_error(write: Any, capsys: Any) -> None:
+    path = write(CLAIM)
+    status, out, err = run(capsys, "dra", "slices", path)
+    assert (status, out) == (2, "")
+    assert err.endswith(
+        "no ResourceSlice of resource.k8s.io in the files, only ResourceClaim of "
+        "resource.k8s.io/v1\n"
+    )
+    # A list of an API server can be empty.
+    path = write("apiVersion: v1\nkind: List\nitems: []\n")
+    assert run(capsys, "dra", "slices", path)[0] == 0
+
+
 def test_directory_and_old_version(write: Any, tmp_path: Path, capsys: Any) -> None:
     old = CLAIM.replace("/v1\n", "/v1beta1\n", 1)
     write(old.replace("exactly: {deviceClassName: gpu.example.com}", "deviceClassName: x"))

@@ -63,6 +63,7 @@ class Driver:
         self.reports = threading.Condition()
         self.streams = 0
         self.published = threading.Event()
+        self.changed = threading.Event()
         self.unprepared: set[str] = set()
         self.salt = f"-{os.getpid()}" if "ids-per-process" in switches else ""
         self.sockets = self._sockets()
@@ -189,6 +190,9 @@ class Driver:
                     return
             except (ApiError, ClusterError):
                 pass
+            if "ignores-watch-end" in on and self.published.is_set():
+                self.changed.wait()
+                self.changed.clear()
             self.stopping.wait(_POLL)
 
     def _publish_once(self) -> None:
@@ -210,18 +214,17 @@ class Driver:
             self.api.create(made)
 
     def _watch(self) -> None:
-        lists = 0
+        changed = self.changed
 
         class Sink:
-            def begin_list(sink) -> None:
-                nonlocal lists
-                lists += 1
-                if lists > 1:
-                    self.switches.add("publishes-once")
+            """Publish after each event, but not after another list."""
 
-            def replace(sink, objects: Any) -> None: ...
+            def begin_list(self) -> None: ...
 
-            def apply(sink, kind: str, object_: Any) -> None: ...
+            def replace(self, objects: Any) -> None: ...
+
+            def apply(self, kind: str, object_: Any) -> None:
+                changed.set()
 
         self.api.watch(Sink(), lambda text: None)
 

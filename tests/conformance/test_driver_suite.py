@@ -12,11 +12,23 @@ import attrs
 import pytest
 
 from devicemanager.cli import main
-from devicemanager.conformance import CheckError, Hardware, Outcome, PluginUnderTest, run
+from devicemanager.conformance import (
+    FORMS,
+    CheckError,
+    Hardware,
+    Outcome,
+    PluginUnderTest,
+    Profile,
+    Report,
+    Verdict,
+    run,
+    write,
+)
 from devicemanager.conformance.drivers import (
     DRIVERS,
     DriverLimits,
     DriverUnderTest,
+    driver_checks,
     is_driver,
 )
 from devicemanager.conformance.drivers.claims import allocate, published
@@ -150,3 +162,21 @@ def test_list_prints_the_checks_of_drivers(capsys: pytest.CaptureFixture[str]) -
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[0] == "DR01" and lines[-1].split()[0] == "DL04"
     assert not any(line.startswith("DC") for line in lines)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_reports_are_about_a_driver(form: str, tmp_path: Path) -> None:
+    checks = driver_checks()
+    verdicts = tuple(Verdict(each, Outcome.PASS) for each in checks)
+    driver = DriverUnderTest(command=["driver"])
+    report = Report(driver, verdicts, ("gpu.vendor.com",), 1, "1.37", 3.0, DRIVERS)
+    assert report.profile is Profile.COMPLETE
+    assert [title for title, _ in report.by_family()] == list(DRIVERS.families.values())
+    write(report, form, tmp_path / "report")
+    text = (tmp_path / "report").read_text()
+    heading = {
+        "html": "<h1>DRA driver conformance: ",
+        "markdown": "## DRA driver conformance: ",
+        "badge": "<title>DRA driver: complete</title>",
+    }
+    assert heading.get(form, "DK12") in text

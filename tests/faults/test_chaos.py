@@ -25,6 +25,7 @@ InThread = Callable[..., Future[Any]]
 Story = list[tuple[object, ...]]
 UNTIL_CLEARED = {"hang-register", "stale-pod-resources"}
 OF_FEW_VERSIONS = {"fail-pods-api", "delay-pods-api", "end-pod-watches"}
+OF_DRA = {"lose-dra-state", "truncate-dra-state"}
 
 
 def test_seed_chooses_the_same_faults() -> None:
@@ -35,7 +36,7 @@ def test_seed_chooses_the_same_faults() -> None:
 
 def test_every_kind_that_ends_is_chosen() -> None:
     chosen = {fault.kind.name for seed in range(100) for fault in chaos(seed)}
-    assert chosen == KINDS.keys() - UNTIL_CLEARED - OF_FEW_VERSIONS
+    assert chosen == KINDS.keys() - UNTIL_CLEARED - OF_FEW_VERSIONS - OF_DRA
 
 
 def test_plugin_that_retries_can_succeed() -> None:

@@ -30,15 +30,16 @@ def test_every_injection_point_declares_its_effects_once() -> None:
 def test_implements_rejects_a_missing_effect() -> None:
     """This is what happens to a new effect without code, when the module is imported."""
     with pytest.raises(
-        TypeError, match=r"^no code for Effect\.TRUNCATE_CHECKPOINT at injection point start$"
+        TypeError, match=r"^no code for Effect\.DELAY_CHECKPOINT at injection point checkpoint$"
     ):
-        implements(InjectionPoint.START, {Effect.LOSE_CHECKPOINT: print})
+        implements(InjectionPoint.CHECKPOINT, {Effect.FAIL_CHECKPOINT: print})
 
 
 def test_implements_rejects_an_effect_of_another_point() -> None:
-    effects = {Effect.LOSE_CHECKPOINT, Effect.TRUNCATE_CHECKPOINT, Effect.RESTART}
-    with pytest.raises(TypeError, match=r"^Effect\.RESTART cannot fire at injection point start$"):
-        implements(InjectionPoint.START, effects)
+    effects = {Effect.FAIL_CHECKPOINT, Effect.DELAY_CHECKPOINT, Effect.RESTART}
+    text = r"^Effect\.RESTART cannot fire at injection point checkpoint$"
+    with pytest.raises(TypeError, match=text):
+        implements(InjectionPoint.CHECKPOINT, effects)
 
 
 @pytest.mark.parametrize("name", KINDS)

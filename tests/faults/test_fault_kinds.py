@@ -27,6 +27,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "delay-checkpoint": {"seconds": ...},
     "lose-checkpoint": {},
     "truncate-checkpoint": {},
+    "lose-dra-state": {},
+    "truncate-dra-state": {},
     "fail-pod-resources": {"method": None, **CODE, **TEXT},
     "delay-pod-resources": {"method": None, "seconds": ...},
     "empty-pod-resources": {"method": None},
@@ -57,7 +59,7 @@ POINTS = {
     "list": ["stop-reading"],
     "call": ["fail-call", "delay-call", "cut-call"],
     "checkpoint": ["fail-checkpoint", "delay-checkpoint"],
-    "start": ["lose-checkpoint", "truncate-checkpoint"],
+    "start": ["lose-checkpoint", "truncate-checkpoint", "lose-dra-state", "truncate-dra-state"],
     "pod-resources": [name for name in DEFAULTS if name.endswith("-pod-resources")],
     "pods-api": ["fail-pods-api", "delay-pods-api"],
     None: [
@@ -308,9 +310,9 @@ def test_context_is_described_by_what_is_known(context: FaultContext, text: str)
 
 def test_implements_names_all_effects_in_order() -> None:
     with pytest.raises(TypeError) as missing:
-        implements(InjectionPoint.START, ())
+        implements(InjectionPoint.CHECKPOINT, ())
     assert str(missing.value) == (
-        "no code for Effect.LOSE_CHECKPOINT, Effect.TRUNCATE_CHECKPOINT at injection point start"
+        "no code for Effect.DELAY_CHECKPOINT, Effect.FAIL_CHECKPOINT at injection point checkpoint"
     )
     with pytest.raises(TypeError) as other:
         implements(InjectionPoint.LIST, Effect)

@@ -15,6 +15,7 @@ import pytest
 
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
+from checkpoint.dra import STATE_NAME, ClaimState, Device, DriverState, State, dumps
 from devicemanager.claims.core.inventory import DeviceKey
 from devicemanager.claims.core.model import AccessMode, Allocation, Grant
 from devicemanager.claims.state_file import ClaimRecord, ClaimsState, StateWriter
@@ -32,6 +33,7 @@ def test_six_kills_lose_nothing() -> None:
     record = run(6, seed=7)
     # The numbers depend on the machine.
     assert record.answered
+    assert record.with_dra
     assert record.readmitted
 
 
@@ -79,16 +81,17 @@ def test_record_reports_lost_and_duplicate_allocations(
     ]
     for report in reports:
         record.take(json.dumps(report).encode())
-    path = tmp_path / "kubelet_internal_checkpoint"
+    path = tmp_path / "device-plugins" / "kubelet_internal_checkpoint"
+    path.parent.mkdir()
     if isinstance(entries, str):
         path.write_text(entries)
     elif entries is not None:
         path.write_bytes(checkpoint.dumps(Checkpoint(tuple(entries), {})))
     if complaint:
         with pytest.raises(Broken, match=complaint):
-            record.compare(path, tmp_path / "none")
+            record.compare(tmp_path, ())
     else:
-        record.compare(path, tmp_path / "none")
+        record.compare(tmp_path, ())
     record.begin()
     with pytest.raises(Broken, match="pod a had"):
         record.take(json.dumps(["readmitted", "a", {R: ["d0"]}]).encode())
@@ -145,6 +148,51 @@ def test_record_reports_lost_and_duplicate_claims(
         path.write_bytes(data)
     if complaint:
         with pytest.raises(Broken, match=complaint):
-            record.compare(tmp_path / "none", path)
+            record.compare(tmp_path, ())
     else:
-        record.compare(tmp_path / "none", path)
+        record.compare(tmp_path, ())
+
+
+def dra_state(**claims: tuple[str, *tuple[str, ...]]) -> bytes:
+    """Return a state file; each claim has a device and pods."""
+    return dumps(State(tuple(_claim_state(name, *each) for name, each in claims.items())))
+
+
+def _claim_state(name: str, device: str, *pods: str) -> ClaimState:
+    drivers = {"d": DriverState((Device("p", device),))}
+    return ClaimState("default", name, name, frozenset(pods), drivers)
+
+
+@pytest.mark.parametrize(
+    ("data", "prepared", "complaint"),
+    [
+        (dra_state(c=("d0", "a", "b")), "c", ""),
+        (dra_state(c=("d0", "a"), e=("d1", "f")), "ce", ""),
+        (None, "", "pod a was allocated"),
+        (dra_state(c=("d1", "a")), "c", "pod a was allocated"),
+        (dra_state(c=("d0", "b")), "c", "pod a was allocated"),
+        (dra_state(c=("d0", "a", "ended")), "c", "pod ended was terminated, but is on disk"),
+        (dra_state(c=("d0", "a"), e=("d0", "f")), "ce", "d/p/d0 is prepared for claims"),
+        (dra_state(c=("d0", "a")), "ce", "claim e is prepared in the driver, but dra_manager"),
+        (b"garbage", "", "not JSON"),
+    ],
+    ids=range(9),
+)
+def test_record_reports_lost_and_duplicate_resource_claims(
+    tmp_path: Path, data: bytes | None, prepared: str, complaint: str
+) -> None:
+    record = CrashRecord()
+    for report in [
+        ["allocated", "a", {"dra:c": ["d0"]}],
+        ["allocated", "ended", {"dra:c": ["d0"]}],
+        ["ending", "ended"],
+        ["ended", "ended"],
+    ]:
+        record.take(json.dumps(report).encode())
+    if data is not None:
+        (tmp_path / STATE_NAME).write_bytes(data)
+    if complaint:
+        with pytest.raises(Broken, match=complaint):
+            record.compare(tmp_path, prepared)
+    else:
+        record.compare(tmp_path, prepared)

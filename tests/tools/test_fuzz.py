@@ -1,7 +1,6 @@
 """Replay the corpus of the fuzzer, and test the fuzzer's command."""
 
 import importlib.util
-import logging
 
 import pytest
 
@@ -11,15 +10,6 @@ from tools.fuzz.worker import main, targets
 
 SLOW = 2000.0
 """Multiple of the machine's unit for one input. Coverage slows the code down."""
-
-
-@pytest.fixture(autouse=True)
-def log_level():
-    """Restore the level that a target sets: later tests in this process read the log."""
-    logger = logging.getLogger("devicemanager")
-    level = logger.level
-    yield
-    logger.setLevel(level)
 
 
 @pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)

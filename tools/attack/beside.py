@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import resource
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -20,8 +22,10 @@ from typing import Any, Self
 import attrs
 import psutil
 
+from tools.attack.drivers import HOSTILE_DRIVER
 from tools.attack.model import Hostile, Limits, Outcome, Target, attack
 from tools.attack.plugins import HOSTILE
+from tools.harness.driver import DRIVER, driver_process
 from tools.harness.plugin import RESOURCE, plugin_process
 from tools.harness.process import HelperProcess, RequestFailed, exit_now, short_directory
 from tools.harness.usage import Watch
@@ -46,7 +50,10 @@ class Scene:
     descriptors: int | None = None
     """Limit of file descriptors for the kubelet's process; None for no limit."""
     pods: int = 0
-    """Number of pods that request a device of the attacker's plugin during the attack."""
+    """Number of pods that request a device of the attacker's plugin during the attack, or with
+    ``claims`` a ResourceClaim of its driver."""
+    claims: bool = False
+    """True if a good DRA driver runs, too, and each probe prepares a ResourceClaim of it."""
     comes: str = "register"
     """How the good plugin registers: ``register`` calls Register, ``announce`` creates a socket in
     plugins_registry."""
@@ -84,9 +91,12 @@ class Probe:
         self._thread = threading.Thread(target=self._work, name="probe")
 
     def once(self) -> None:
-        """Make one registration and one admission."""
+        """Make one registration and one admission, and with ``claims`` one preparation."""
         self.registration = max(self.registration, self._timed("registration", self._register))
         self.admission = max(self.admission, self._timed("admission", self._admit))
+        if self._scene.claims:
+            # A preparation counts as an admission: the pod's containers wait for it.
+            self.admission = max(self.admission, self._timed("preparation", self._prepare))
 
     def _timed(self, what: str, act: Callable[[], object]) -> float:
         begin = time.monotonic()
@@ -105,6 +115,11 @@ class Probe:
         self._node.ask("admit", uid, RESOURCE, 1, timeout=_TIMEOUT)
         # Do not wait for the termination: its time is not measured.
         self._node.begin("terminate", uid)
+
+    def _prepare(self) -> None:
+        uid = f"good-{next(self._numbers)}"
+        self._node.ask("prepare", uid, DRIVER, timeout=_TIMEOUT)
+        self._node.begin("end", uid)
 
     def _work(self) -> None:
         while not self._end.wait(_PAUSE):
@@ -128,7 +143,9 @@ def _run(name: str, scene: Scene) -> Outcome:
         if scene.descriptors is not None:
             limit = (scene.descriptors, scene.descriptors)
             psutil.Process(node.process.pid).rlimit(psutil.RLIMIT_NOFILE, limit)
-        with plugin_process(Target(root).plugin_dir, scene.devices, scene.id_length) as good:
+        plugin = plugin_process(Target(root).plugin_dir, scene.devices, scene.id_length)
+        driver = driver_process(root) if scene.claims else contextlib.nullcontext()
+        with plugin as good, driver:
             return _attack(name, scene, root, node, good)
 
 
@@ -177,7 +194,9 @@ def _attacked(name: str, scene: Scene, root: Path, node: HelperProcess) -> list[
     limit = time.monotonic() + scene.seconds
     with subprocess.Popen(command, stdout=subprocess.PIPE) as attacker:
         try:
-            if scene.pods:
+            if scene.claims:
+                _prepare(node, scene.pods, limit)
+            elif scene.pods:
                 _admit(node, scene.pods, limit)
             code = attacker.wait(max(0.1, limit - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -201,6 +220,14 @@ def _admit(node: HelperProcess, pods: int, limit: float) -> None:
             future.result(rest)
         except (RequestFailed, TimeoutError):
             continue
+
+
+def _prepare(node: HelperProcess, pods: int, limit: float) -> None:
+    """Admit pods with a claim of the attacker's driver, all at once. A failure is not a problem."""
+    if pods:
+        node.ask("wait_for_driver", HOSTILE_DRIVER, timeout=70.0)
+    futures = [node.begin("prepare", f"hostile-{n}", HOSTILE_DRIVER) for n in range(pods)]
+    wait(futures, max(0.0, limit - time.monotonic()))
 
 
 def _counted(problems: list[str]) -> Iterator[str]:

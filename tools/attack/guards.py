@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class Guard(NamedTuple):
-    """What an attack guards against."""
+    """Bug that an attack guards against."""
 
     bug: str
     """The bug, as it would affect a user."""
@@ -75,6 +75,32 @@ GUARDS: Final[dict[str, Guard]] = {
     "watcher-flood": Guard("files in plugins_registry delay plugins", "any file is opened"),
     "plugins-flood": Guard("files in device-plugins delay plugins", "any file is opened"),
     "list-unread*": Guard("unread responses fill the memory", "unread responses are not counted"),
+    "dra-answers-4mb-*": Guard("responses fill the state file", "drivers respond without limit"),
+    "dra-answers-names": Guard("responses fill the state file", "drivers respond without limit"),
+    "dra-answers-errors": Guard("texts of a driver fill the memory", "texts are not cut"),
+    "dra-answers-unknown": Guard("a driver forges lines of the log", "texts are not escaped"),
+    "dra-hang": Guard("one driver delays the pods of others", "calls to drivers hold the lock"),
+    "dra-*-1000": Guard(
+        "drivers exhaust threads and descriptors", "drivers register without limit"
+    ),
+    "dra-flap": Guard("drivers that left use descriptors", "connections to drivers stay open"),
+    "dra-health-names": Guard("health reports fill the memory", "device names are not limited"),
+    "dra-health-4mb": Guard("health reports fill the memory", "reported devices are not limited"),
+    "dra-health-shortest": Guard(
+        "health reports fill the memory", "reported devices are not limited"
+    ),
+    "dra-health-changes": Guard("reports delay the pods of others", "health streams hold the lock"),
+    "dra-health-invalid": Guard("a report stops a thread", "undecodable reports are errors"),
+    "dra-health-file-fifo": Guard("dra_health_state stops the start", "any checkpoint is read"),
+    "dra-health-file-zero": Guard("dra_health_state fills the memory", "any checkpoint is read"),
+    "dra-health-file-sparse": Guard("dra_health_state fills the memory", "any checkpoint is read"),
+    "dra-health-file-*": Guard(
+        "dra_health_state stops the start", "an invalid health file is an error"
+    ),
+    "dra-state-fifo": Guard("dra_manager_state blocks the start", "any checkpoint is read"),
+    "dra-state-zero": Guard("dra_manager_state fills the memory", "any checkpoint is read"),
+    "dra-state-sparse": Guard("dra_manager_state fills the memory", "any checkpoint is read"),
+    "dra-state-*": Guard("dra_manager_state crashes the start", _STARTED),
     "list-flood-clients": Guard("clients delay plugins", "pods are listed with the lock held"),
     "list-gzip": Guard("compressed lists fill the memory", "messages have no limit"),
     "list-*": Guard("a device list blocks the kubelet", _COUNTED),

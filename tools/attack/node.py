@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 import checkpoint
+import checkpoint.dra
 from devicemanager import MockKubelet, Settings
 from devicemanager.control import ControlServer
 from devicemanager.core.printable import LONGEST, is_printable
@@ -43,6 +44,30 @@ class Node:
     def terminate(self, uid: str) -> None:
         self._kubelet.terminate(uid)
 
+    def wait_for_driver(self, driver: str) -> None:
+        self._kubelet.wait_for_event("driver-connected", resource=driver, after=0, timeout=60)
+
+    def prepare(self, uid: str, driver: str) -> None:
+        """Admit a pod with a ResourceClaim of a driver. Raises Broken if it is not prepared."""
+        result = {"driver": driver, "pool": "mock", "device": "d", "request": "r"}
+        claim = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": uid, "uid": uid},
+            "status": {"allocation": {"devices": {"results": [result]}}},
+        }
+        manifest = pod_manifest(f"pod-{uid}", {}, uid=uid)
+        manifest["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": uid}]
+        manifest["spec"]["containers"][0]["resources"] = {"claims": [{"name": "c"}]}
+        (container,) = self._kubelet.admit(manifest, claims=claim).containers.values()
+        if container.error:
+            raise Broken(f"the claim was not prepared: {container.error}")
+
+    def end(self, uid: str) -> None:
+        """Terminate a pod of ``prepare``, and delete its claim."""
+        self._kubelet.terminate(uid)
+        self._kubelet.resource_claims.delete("default", uid)
+
     def check(self) -> None:
         """Raise errors of the kubelet's threads, and of the checkpoint if it does not match."""
         # Uncollected garbage must not count as memory that the attack has left.
@@ -54,6 +79,8 @@ class Node:
             if len(event.message) > _LONGEST:
                 raise Broken(f"an event has {len(event.message)} characters")
         checkpoint.load(self._kubelet.checkpoint_path)
+        if self._kubelet.dra_state_path.exists():
+            checkpoint.dra.loads(self._kubelet.dra_state_path.read_bytes())
 
     def stop(self) -> None:
         self._kubelet.stop()
@@ -79,7 +106,7 @@ def main(arguments: Sequence[str]) -> None:
         _server(kubelet, *serves),
     ):
         node = Node(kubelet)
-        names = ("wait", "admit", "terminate", "check", "stop")
+        names = ("wait", "wait_for_driver", "admit", "prepare", "terminate", "end", "check", "stop")
         serve({name: getattr(node, name) for name in names})
         kubelet.stop()
     # Hostile calls may still be in progress.

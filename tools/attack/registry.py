@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from tools.attack import connections, control, disk, files, lists, output, registrations, starts
+from tools.attack import (
+    connections,
+    control,
+    disk,
+    dra,
+    files,
+    lists,
+    output,
+    registrations,
+    starts,
+)
 from tools.attack.model import ATTACKS, Attack
 
-MODULES = connections, control, disk, files, lists, output, registrations, starts
+MODULES = connections, control, disk, dra, files, lists, output, registrations, starts
 
 
 def attacks() -> list[Attack]:

@@ -6,15 +6,18 @@ good plugin must be able to register, and SIGTERM must stop the command.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from zlib import crc32
 
 import attrs
 
+from checkpoint.dra import STATE_NAME, State, dumps
 from tools.attack.beside import good_registration
 from tools.attack.files import link, sparse, stale_socket, text
 from tools.attack.model import Limits, Outcome, Target, attack
@@ -180,6 +183,16 @@ def _of(make: Callable[[Path], object]) -> Start:
     return Start(partial(_checkpoint, make), "checkpoint", may_reject=True)
 
 
+def _dra_state(make: Callable[[Path], object], root: Path, _: Path) -> None:
+    make(root / STATE_NAME)
+
+
+def _dra_health(make: Callable[[Path], object], root: Path, _: Path) -> None:
+    # The file is read only on a node that has used DRA.
+    (root / STATE_NAME).write_bytes(dumps(State()))
+    make(root / "dra_health_state")
+
+
 def _text(content: str) -> Start:
     return _of(partial(text, content))
 
@@ -190,6 +203,7 @@ def _few(limits: str, cause: str) -> Start:
 
 
 _DIGITS = '{"Data":{},"Checksum":' + "9" * 5_000_000 + "}"
+_INNER = json.dumps({"Data": "[" * 1_000_000, "Checksum": crc32(b"[" * 1_000_000)})
 _STARTS: Iterable[tuple[str, str, Start]] = (
     ("link-device-plugins", "device-plugins is a link", _link("device-plugins")),
     ("link-pod-resources", "pod-resources is a link", _link("pod-resources")),
@@ -214,5 +228,23 @@ _STARTS: Iterable[tuple[str, str, Start]] = (
     ("memory-120", "ulimit -v 120000", _few("ulimit -v 120000", "memory")),
 )  # fmt: skip
 
-for _name, _about, _start in _STARTS:
+_DRA: Iterable[tuple[str, str, Callable[[Path], object]]] = (
+    ("fifo", "is a FIFO", os.mkfifo),
+    ("zero", "is a link to /dev/zero", partial(link, "/dev/zero")),
+    ("sparse", "is sparse and has 1 GB", sparse),
+    ("nested", "has a million brackets", partial(text, "[" * 1_000_000)),
+    ("digits", "has a number of 5 million digits", partial(text, _DIGITS)),
+    ("inner", "has a million brackets inside", partial(text, _INNER)),
+)
+
+
+def _state_starts() -> Iterator[tuple[str, str, Start]]:
+    for name, about, make in _DRA:
+        state = Start(partial(_dra_state, make), may_reject=True)
+        yield f"dra-state-{name}", f"dra_manager_state {about}", state
+        health = Start(partial(_dra_health, make))
+        yield f"dra-health-file-{name}", f"dra_health_state {about}", health
+
+
+for _name, _about, _start in (*_STARTS, *_state_starts()):
     attack(_name, _about, _WHOLE)(partial(_run, _start))

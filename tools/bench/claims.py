@@ -21,7 +21,7 @@ from tools.bench.memory import resident
 from tools.bench.model import Case, Measurement, Scale
 
 _PICKS: Final = 100_000
-"""Limit of devices that the plain search tries. The allocator has the same limit of steps."""
+"""Limit of devices that the plain search tries. The allocator has the same step limit."""
 _FEWEST: Final = 200
 """Number of devices on the smallest node, which needs groups of at least 8 matching devices."""
 _GOALS: Final[dict[Callable[[], ClaimCase], float]] = {

@@ -51,7 +51,7 @@ CLAIM: Final[dict[str, Any]] = {
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Return the cases."""
+    """Return the cases: reading slices, and allocating a claim of 8 devices."""
     few = -(-scale.samples // 30)
     return [
         Case("dra-slices", partial(_read, _MANY, few)),
@@ -102,8 +102,11 @@ def _read(devices: int, samples: int) -> list[Measurement]:
 
 
 def _allocate(devices: int, samples: int) -> list[Measurement]:
-    """Measure a claim of 8: first with unknown selectors, then with known ones, on an idle node
-    and on a node whose devices are nearly all in use."""
+    """Measure a claim for 8 devices.
+
+    First the selectors are not cached. Then they are cached, on an idle node and on a node whose
+    devices are nearly all in use.
+    """
     made = slices(devices)
     first = [computed(lambda: _once(Allocator(made, CLASSES))) for _ in range(-(-samples // 30))]
     allocator = Allocator(made, CLASSES)

@@ -48,7 +48,7 @@ def _prepare(held: int, samples: int) -> list[Measurement]:
             manager = kubelet._life.serving().dra.manager()
             for number in range(samples + 1):
                 pod = _pod(f"c{number}")
-                kubelet.resource_claims.adopt(pod, _claim(f"c{number}"))
+                kubelet.resource_claims.apply(_reserved(f"c{number}"))
                 taken.append(timed(partial(manager.prepare, pod)))
                 baseline.append(timed(partial(raw, f"raw{number}")))
                 manager.unprepare(pod)
@@ -95,6 +95,12 @@ def _pod(name: str) -> Pod:
             },
         }
     )
+
+
+def _reserved(name: str) -> dict[str, Any]:
+    claim = _claim(name)
+    claim["status"]["reservedFor"] = [{"resource": "pods", "name": name, "uid": f"pod-{name}"}]
+    return claim
 
 
 def _claim(name: str) -> dict[str, Any]:

@@ -22,9 +22,9 @@ class Measurement:
     baseline: Sequence[float] = ()
     """Measured values of the baseline, taken alternately with ``samples``."""
     at_most: float | None = None
-    """Goal for the median: its upper limit in ``unit``."""
+    """Goal: the median is at most this value, in ``unit``. None without a goal."""
     at_most_ratio: float | None = None
-    """Goal for the ratio of the medians: its upper limit."""
+    """Goal: the median is at most this multiple of the baseline's median. None without a goal."""
     rate: str = ""
     """Noun for the column "per s", such as "pods", if each sample processes one of them. Only for
     samples in ms."""

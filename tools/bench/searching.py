@@ -23,7 +23,7 @@ _CLAIM: Final = "default/hard"
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Return the case."""
+    """Return the only case: admissions during a search."""
     return [Case("admission-beside-search", partial(_beside, scale.samples))]
 
 

@@ -48,7 +48,7 @@ def named(fact: Fact) -> Deviation | None:
 
 
 def _is_reported_with_the_gate_off(fact: Fact) -> bool:
-    """The mock may report pods that have had devices; the reference reports none."""
+    """True if the mock reports pods that have had devices, and the reference reports none."""
     if fact.path != "health updates" or fact.expected != [] or fact.is_random:
         return False
     on = minor(fact.version) >= 36
@@ -75,7 +75,8 @@ def _pods_of_file(text: str | None) -> set[str]:
 
 
 def _is_panic_of_two_admissions(fact: Fact) -> bool:
-    """The mock continues where the reference loses the reusable devices of a pod in admission."""
+    """True if the mock continues where the reference panics: it has lost a pod's reusable
+    devices."""
     steps = steps_of(fact.scenario)
     return (
         fact.path == "panic"

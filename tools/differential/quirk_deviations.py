@@ -67,7 +67,7 @@ class Rule:
 
 
 def _is_same_file(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """The reference writes after each list. The mock does not write unchanged contents."""
+    """True if the reference writes after a list, and the mock does not write unchanged contents."""
     if "written" not in step.ours[-1] or step.ours[-1]["written"]:
         return False
     if step.kind not in ("list", "list_old", "register", "watch", "restart", "admit"):
@@ -81,7 +81,8 @@ def _is_same_file(step: Step, path: str, wanted: Any, ours: Any) -> bool:
 
 
 def _is_extra_write(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """The mock writes when a plugin or pod ends. The file then has the current allocations."""
+    """True if the mock writes because a plugin or pod ended. The file then has current
+    allocations."""
     if not step.ours[-1].get("written") or step.reference[-1].get("written"):
         return False
     if path == "written":
@@ -108,7 +109,8 @@ def _from_file(step: Step, entry: str) -> bool:
 
 
 def _is_present_health(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """A device that is no longer listed is Unknown. A device without a plugin is Unhealthy."""
+    """True if a device that is no longer listed is Unknown, or one without a plugin is
+    Unhealthy."""
     if not path.startswith("status ") or _ABSENT in (wanted, ours) or wanted.keys() != ours.keys():
         return False
     resource = path.split(" ")[3]
@@ -147,8 +149,10 @@ def _sent(step: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_more_reported(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """The mock also reports pods whose devices vanish or lose their plugin, and all pods with a
-    device."""
+    """True if the mock also reports pods whose devices vanish or lose their plugin.
+
+    It also reports all pods with a device, not only one of them.
+    """
     if path != "health updates" or wanted == _ABSENT:
         return False
     having = {
@@ -185,7 +189,7 @@ def _ended(step: Step) -> set[str]:
 
 
 def _is_without_ended(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """The mock's file has no entries of ended and rejected pods."""
+    """True if only the mock's file lacks the entries of ended and rejected pods."""
     if not (step.ours[-1].get("written") and path.startswith("checkpoint ")):
         return False
     gone = _ended(step) | _rejected(step)
@@ -212,7 +216,7 @@ def _rejected(step: Step) -> set[str]:
 
 
 def _is_written_for_a_rejected_pod(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """The reference writes the devices of a rejected pod. The mock allocates and writes nothing."""
+    """True if the reference writes the devices of a rejected pod, and the mock writes nothing."""
     is_checkpoint = path == "written" or path.startswith("checkpoint ")
     return is_checkpoint and _has_rejected(step) and step.reference[-1].get("written") is True
 
@@ -226,7 +230,7 @@ def _has_rejected(step: Step) -> bool:
 
 
 def _is_ignored(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """In the mock, lists and the end of a replaced plugin have no effect."""
+    """True if a list or the end of a replaced plugin has no effect in the mock."""
     if step.kind not in ("list_old", "stop_old"):
         return False
     words = path.split(" ")
@@ -243,7 +247,7 @@ def _is_ignored(step: Step, path: str, wanted: Any, ours: Any) -> bool:
 
 
 def _is_admitted(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """The mock admits a pod that the reference rejects because of a bug.
+    """True if the mock admits a pod that the reference rejects because of a bug.
 
     The bugs are: a limit of 0 or a finished init container counts (Q5, Q16); devices leak (Q4).
     """
@@ -265,7 +269,7 @@ def _is_admitted(step: Step, path: str, wanted: Any, ours: Any) -> bool:
 
 
 def _is_more_available(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """In the mock, devices of pods that only the checkpoint contains are free."""
+    """True if devices of pods that only the checkpoint contains are free in the mock."""
     if path != "calls" or step.scenario.get("checkpoint") is None or not (wanted and ours):
         return False
     before, after = (set(calls[0].get("available") or ()) for calls in (wanted, ours))
@@ -273,8 +277,10 @@ def _is_more_available(step: Step, path: str, wanted: Any, ours: Any) -> bool:
 
 
 def _is_fresh(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """In the mock, a pod with the UID of an ended pod is new. The reference gives it the old
-    devices."""
+    """True if a pod with the UID of an ended pod is new in the mock.
+
+    The reference gives it the devices of the ended pod.
+    """
     if step.kind != "admit":
         return False
     before = attrs.evolve(step, number=step.number - 1, reference=step.reference[:-1])
@@ -282,7 +288,7 @@ def _is_fresh(step: Step, path: str, wanted: Any, ours: Any) -> bool:
 
 
 def _is_topology_less(step: Step, path: str, wanted: Any, ours: Any) -> bool:
-    """In the mock, a device whose topology has no NUMA nodes is allocatable (Q13)."""
+    """True if a device whose topology has no NUMA nodes is allocatable in the mock (Q13)."""
     if not path.startswith("allocatable: ") or ours == _ABSENT:
         return False
     more = [each for each in ours if each not in (() if wanted == _ABSENT else wanted)]

@@ -53,9 +53,9 @@ class Rehearsed:
     cases: int = 0
     pods: int = 0
     lost: int = 0
-    """Pods that the real device manager rejected."""
+    """Number of pods that the real device manager rejected."""
     open: int = 0
-    """Pods with more than one rehearsed outcome."""
+    """Number of pods with more than one rehearsed outcome."""
     differences: list[Difference] = attrs.field(factory=list)
 
 

@@ -28,7 +28,7 @@ from devicemanager.core.versions.version import Verified
 VERIFIED: Mapping[int, Verified] = {
 '''
 _TAIL: Final = '''}
-"""Minor version to the last comparison. Other versions are only implemented from their source."""
+"""Last comparison of each minor version. Other versions only follow the kubelet's source code."""
 '''
 
 

@@ -83,6 +83,30 @@ def _dra_state() -> Run:
 
 
 @target(
+    "dra-health-state",
+    "dra_health_state, from any kubelet",
+    "a health file stops the start, or cannot be written again",
+    "devicemanager.kubelet.dra.health",
+    words='"Devices" "PoolName" "DeviceName" "Health" "Healthy" "LastUpdated" "Message"',
+    planted="an invalid health file is an error",
+)
+def _dra_health_state() -> Run:
+    from devicemanager.io.clock import ManualClock
+    from devicemanager.kubelet.dra.health import HEALTH_STATE_NAME, HealthFile
+
+    directory = scratch()
+    file = HealthFile(directory, ManualClock(1000.0))
+
+    def run(data: bytes) -> None:
+        (directory / HEALTH_STATE_NAME).write_bytes(data)
+        found = file.load()
+        file.write(lambda: found)
+        assert file.load().keys() == found.keys(), "different when read again"
+
+    return run
+
+
+@target(
     "manifest",
     "a pod manifest, from a user",
     "a manifest stops the reader of all manifests",

@@ -6,11 +6,14 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from tools.fuzz.model import Run, one_line, target
+from tools.fuzz.model import Run, one_line, scratch, target
+
+_TEXT, _DEVICES, _NAMES = 1000, 1024, 2048
 
 if TYPE_CHECKING:
     from devicemanager.kubelet.runtime.oci import HostNode
@@ -81,6 +84,96 @@ def _allocate() -> Run:
         except (OciError, cdi.CdiError) as error:
             return one_line(str(error))
         json.dumps(fragment.config)
+
+    return run
+
+
+@target(
+    "dra-response",
+    "NodePrepareResourcesResponse and NodeUnprepareResourcesResponse, from a DRA driver",
+    "a response stops the DRA manager, or fills the state file",
+    "devicemanager.kubelet.dra.connection devicemanager.core.dra checkpoint.dra",
+    words=("\n\x05\n\x03uid\x12", "pool", "gpu-0", "request/sub", "vendor.com/class=name"),
+    planted="drivers respond without limit",
+)
+def _dra_response() -> Run:
+    from google.protobuf.message import DecodeError
+
+    import checkpoint.dra
+    from checkpoint.dra import StateDocument
+    from devicemanager.core.dra.cache import ClaimCache
+    from devicemanager.core.dra.drivers import Drivers
+    from devicemanager.core.dra.effects import Answer, Steps
+    from devicemanager.core.dra.errors import DraError
+    from devicemanager.core.dra.model import AllocationResult, PodClaim, PodClaims, ResourceClaim
+    from devicemanager.core.dra.prepare import prepare
+    from devicemanager.core.dra.rules import DraRules
+    from devicemanager.core.dra.unprepare import unprepare
+    from devicemanager.core.errors import RpcError
+    from devicemanager.kubelet.dra import connection
+    from devicemanager.kubelet.settings import Settings
+    from tools.fuzz.dra import drive
+
+    pod = PodClaims("pod", "pod", "default", (PodClaim("c", claim="name"),))
+    claim = ResourceClaim("default", "name", "uid", (AllocationResult("d"),), reserved=("pod",))
+    rules = DraRules(Settings().behaviour, frozenset())
+
+    def run(data: bytes) -> None:
+        cache, drivers = ClaimCache(), Drivers(rules)
+        drivers.register("d", "/d.sock", ["v1.DRAPlugin"], 0.0)
+
+        def call(steps: Steps, decode: Callable[[bytes], Answer]) -> None:
+            respond = partial(connection._limited, decode, connection._MAX_BYTES, data)
+            try:
+                drive(steps, claim, respond)
+            except (DecodeError, UnicodeDecodeError, RpcError):
+                pass  # the call fails
+            except DraError as error:
+                assert len(str(error)) < len(data) + _TEXT, "an error is longer than the response"
+
+        call(prepare(pod, cache, drivers, rules), partial(connection._prepared, "v1"))
+        for each in cache:
+            count = sum(len(state.devices or ()) for state in each.drivers.values())
+            assert count <= _DEVICES, f"{count} devices of a claim"
+        text = StateDocument().render(cache.snapshot())
+        assert checkpoint.dra.dumps(checkpoint.dra.loads(text)) == text, "different when read again"
+        call(unprepare(pod, cache, drivers, rules), connection._unprepared)
+
+    return run
+
+
+@target(
+    "dra-health",
+    "NodeWatchResourcesResponse, from a DRA driver",
+    "a health report stops its stream, or its file cannot be read",
+    "devicemanager.kubelet.dra.health devicemanager.core.dra.health",
+    planted="device names are not limited",
+)
+def _dra_health() -> Run:
+    from google.protobuf.message import DecodeError
+
+    from devicemanager.core.dra.health import HealthCache
+    from devicemanager.core.dra.rules import DraRules
+    from devicemanager.io.clock import ManualClock
+    from devicemanager.kubelet.dra import health
+    from devicemanager.kubelet.settings import Settings
+
+    clock = ManualClock(1000.0)
+    file = health.HealthFile(scratch(), clock)
+    rules = DraRules(Settings().behaviour, frozenset())
+
+    def run(data: bytes) -> None:
+        try:
+            devices, _ = health._devices(data)
+        except (DecodeError, UnicodeDecodeError):
+            return
+        cache = HealthCache(rules)
+        cache.report("d", devices, clock.monotonic())
+        known = cache.snapshot()["d"]
+        assert all(len(key.pool) + len(key.device) <= _NAMES for key in known), "a long name"
+        file.write(cache.snapshot)
+        # Two devices can have one key in the file, such as a/b with c and a with b/c.
+        assert file.load()["d"].items() <= known.items(), "different when read again"
 
     return run
 

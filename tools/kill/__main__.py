@@ -1,7 +1,8 @@
 """``python -m tools.kill``: SIGKILL a kubelet under load at random moments.
 
-After each kill, the checkpoint and the state file of claims must load. They must contain the
-devices of each admission that was reported, and no device twice. The next kubelet starts in the
+After each kill, the checkpoint and the state files of claims must load. They must contain the
+devices of each admission that was reported, and no device twice. They must also contain each
+ResourceClaim that the DRA driver has prepared. The next kubelet starts in the
 same directory, and every pod must have the same devices as before.
 """
 
@@ -16,19 +17,22 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 import attrs
 
 import checkpoint
+from devicemanager.driver.simulated import SimulatedDriver
 from devicemanager.kubelet.directories import CLAIMS_STATE_NAME
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from tools.harness.command import Run, parser
 from tools.harness.model import Broken, Confirmed, devices, devices_on_disk
 from tools.harness.process import short_directory
 from tools.kill.claims import claims_on_disk
+from tools.kill.dra import DRIVER, NUMBER_DEVICES, PREFIX, claim, dra_on_disk
 from tools.kill.node import RESOURCES, Wants
 
 DEVICES = 64
@@ -46,6 +50,8 @@ class CrashRecord(Confirmed):
     """Record of what the kubelet processes have reported, one process after another."""
 
     answered: int = 0
+    with_dra: int = 0
+    """Number of reported admissions with ResourceClaims."""
     readmitted: int = 0
     is_ready: bool = False
 
@@ -75,19 +81,25 @@ class CrashRecord(Confirmed):
                     )
             case ["allocated", uid, found]:
                 self.answered += 1
+                self.with_dra += any(name.startswith(PREFIX) for name in found)
                 self.add("allocated", uid, devices(found))
             case [what, uid]:
                 self.add(what, uid)
 
-    def compare(self, path: Path, claims: Path) -> None:
-        """Raise Broken if the checkpoint or the state file of claims contradicts the reports."""
+    def compare(self, root: Path, prepared: Collection[str]) -> None:
+        """Raise Broken if the checkpoint or a state file of claims contradicts the reports.
+
+        ``prepared`` are the UIDs of the claims that the DRA driver has prepared.
+        """
+        path = root / "device-plugins" / checkpoint.CHECKPOINT_NAME
         try:
             on_disk = devices_on_disk(checkpoint.load(path))
         except checkpoint.CheckpointNotFound:
             on_disk = {}  # correct if no admission was reported, which is checked below
         except checkpoint.CheckpointError as error:
             raise Broken(str(error)) from error
-        for uid, found in claims_on_disk(claims).items():
+        of_claims = claims_on_disk(root / CLAIMS_STATE_NAME), dra_on_disk(root, prepared)
+        for uid, found in chain.from_iterable(each.items() for each in of_claims):
             on_disk[uid] = on_disk.get(uid, frozenset()) | found
         for problem in self.problems(on_disk):
             raise Broken(problem)
@@ -187,13 +199,22 @@ def run(times: int, seed: int) -> CrashRecord:
                 node_name="node",
             )
             plugins.enter_context(SimulatedPlugin(settings, root / "device-plugins"))
+        driver = SimulatedDriver(
+            DRIVER, NUMBER_DEVICES, root=root, claims=lambda _, name: claim(name)
+        )
+        plugins.enter_context(driver)
         for number in range(times):
-            _kill_one(root, number, seed, choice, record)
+            _kill_one(root, number, seed, choice, record, driver)
     return record
 
 
 def _kill_one(
-    root: Path, number: int, seed: int, choice: random.Random, record: CrashRecord
+    root: Path,
+    number: int,
+    seed: int,
+    choice: random.Random,
+    record: CrashRecord,
+    driver: SimulatedDriver,
 ) -> None:
     kubelet = _Kubelet(root, str(number), seed, record)
     try:
@@ -209,9 +230,8 @@ def _kill_one(
         raise Broken(f"kubelet {number}: {broken}") from broken
     finally:
         kubelet.close()
-    path = root / "device-plugins" / checkpoint.CHECKPOINT_NAME
     try:
-        record.compare(path, root / CLAIMS_STATE_NAME)
+        record.compare(root, driver.prepared)
     except Broken as broken:
         raise Broken(f"after kill {number + 1}: {broken}") from broken
 
@@ -230,8 +250,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with verdict.recording_problems():
         record = run(options.times, options.seed)
     return verdict.finish(
-        f"{options.times} kills, {record.answered} admissions answered, {record.readmitted} "
-        "pods admitted again",
+        f"{options.times} kills, {record.answered} admissions answered, {record.with_dra} of them "
+        f"with ResourceClaims, {record.readmitted} pods admitted again",
         "every file loaded, no admission lost, no device allocated twice, same devices after "
         "each restart",
     )

@@ -27,10 +27,11 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.pods.admission import Admission
 from devicemanager.kubelet.settings import Settings
 from devicemanager.testing import pod_manifest
-from tools.kill import claims
+from tools.kill import claims, dra
 
 RESOURCES = ("example.com/gpu", "example.com/nic")
 THREADS = 4
+_PREFIXES = (claims.PREFIX, dra.PREFIX)
 _MAX_PODS = 12  # per thread: enough to run out of devices sometimes
 
 Wants = dict[str, int]
@@ -45,9 +46,9 @@ def report(*what: object) -> None:
 
 def manifest(uid: str, wants: Wants) -> dict[str, Any]:
     """Return the manifest of a pod with one container that requests these devices and claims."""
-    plain = {name: count for name, count in wants.items() if not name.startswith(claims.PREFIX)}
+    plain = {name: count for name, count in wants.items() if not name.startswith(_PREFIXES)}
     found = pod_manifest(f"pod-{uid}", plain, uid=uid)
-    names = [name.removeprefix(claims.PREFIX) for name in wants.keys() - plain.keys()]
+    names = [name.partition(":")[2] for name in sorted(wants.keys() - plain.keys())]
     found["spec"]["resourceClaims"] = [
         {"name": f"claim-{number}", "resourceClaimName": name} for number, name in enumerate(names)
     ]
@@ -59,7 +60,10 @@ def admit(kubelet: MockKubelet, uid: str, wants: Wants) -> tuple[Admission, dict
     for name, count in wants.items():
         if name.startswith(claims.PREFIX):
             kubelet.claim(claims.claim(name, count))
-    admission = kubelet.admit(manifest(uid, wants))
+    resource_claims = [
+        dra.claim(name.removeprefix(dra.PREFIX)) for name in wants if name.startswith(dra.PREFIX)
+    ]
+    admission = kubelet.admit(manifest(uid, wants), claims=resource_claims or None)
     if not admission.admitted:
         return admission, {}
     found = dict(admission.containers["main"].devices)
@@ -68,12 +72,19 @@ def admit(kubelet: MockKubelet, uid: str, wants: Wants) -> tuple[Admission, dict
             view = kubelet.claims.claim(f"default/{name.removeprefix(claims.PREFIX)}")
             grants = view.allocation.grants if view.allocation else ()
             found[name] = sorted(grant.device.name for grant in grants)
-    return admission, found
+    return admission, found | dra.prepared(kubelet, uid)
 
 
-def wanted(choice: random.Random, uid: str) -> Wants:
-    """Choose the requests of a pod at random: devices, claims, or mostly both."""
+def wanted(choice: random.Random, uid: str, resource_claim: str | None) -> Wants:
+    """Choose the requests of a pod at random: devices, claims, or mostly both.
+
+    A pod has either structured claims or ResourceClaims.
+    """
     wants = {RESOURCES[0]: choice.randint(0, 3), RESOURCES[1]: choice.randint(0, 2)}
+    if resource_claim is not None and choice.random() < 0.4:
+        wants[resource_claim] = 1
+        wants[dra.COMMON] = choice.randint(0, 1)
+        return {name: count for name, count in wants.items() if count}
     if choice.random() < 0.5:
         wants[f"{claims.PREFIX}w-{uid}"] = choice.randint(1, 2)
     if choice.random() < 0.5:
@@ -93,12 +104,17 @@ def load(kubelet: MockKubelet, name: str, number: int, seed: int, mine: list[str
             uid = mine.pop(choice.randrange(len(mine)))
             report("ending", uid)
             kubelet.terminate(uid)
-            report("ended", uid)
+            # The kubelet keeps a pod whose claims could not be unprepared, and tries again.
+            if not kubelet.has_pod(uid):
+                report("ended", uid)
             continue
         serial += 1
         uid = f"{name}-{number}-{serial}"
-        admission, found = admit(kubelet, uid, wanted(choice, uid))
-        if admission.admitted:
+        wants = wanted(choice, uid, dra.want(kubelet, number, uid))
+        admission, found = admit(kubelet, uid, wants)
+        if admission.admitted and admission.containers["main"].error:
+            kubelet.terminate(uid)
+        elif admission.admitted:
             report("allocated", uid, found)
             mine.append(uid)
 
@@ -114,12 +130,18 @@ def main() -> None:
     for each in claims.objects():
         kubelet.publish(each)
     # Admitted before the plugins have registered: a restarted kubelet finds its pods running.
-    for uid, wants in before.items():
-        report("readmitted", uid, admit(kubelet, uid, wants)[1])
+    found = {uid: admit(kubelet, uid, wants)[1] for uid, wants in before.items()}
     # From now on, the kubelet frees the devices and claims of pods that it does not know.
     kubelet.sources_ready()
     for resource in RESOURCES:
         kubelet.wait_for_resource(resource, timeout=30)
+    kubelet.wait_for_event("driver-connected", resource=dra.DRIVER, after=0, timeout=30)
+    for uid in before:
+        # A pod whose claims could not be prepared without the driver is tried again.
+        kubelet.resync(uid)
+        report("readmitted", uid, found[uid] | dra.prepared(kubelet, uid))
+    # The kubelet does this each minute: unprepare the claims of pods that it does not know.
+    kubelet._life.serving().dra.manager().reconcile()
     report("ready")
     for number in range(THREADS):
         mine = list(before)[number::THREADS]

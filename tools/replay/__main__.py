@@ -1,4 +1,4 @@
-"""``python -m tools.replay FORMAT FILE``; FORMAT is one of those that --help lists.
+"""``python -m tools.replay FORMAT FILE``; ``--help`` lists the formats.
 
 Exit status: 0 if every vector agrees, 1 if one does not, 2 if the file cannot be replayed.
 """
@@ -9,8 +9,16 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 from tools.replay.report import Outcome, ReplayError, report
+
+_VERSIONS: Final = {
+    "dra": ", 1.36 or 1.34",
+    "dra-allocate": " or 1.36",
+    "lively": ", or a version whose results are in a file beside FILE",
+}
+"""Formats with an option for the version, and the other versions for its help."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,26 +90,12 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument(
                 "--texts", action="store_true", help="also print texts of errors that differ"
             )
-        if name == "dra":
+        if name in _VERSIONS:
             sub.add_argument(
                 "--kubelet-version",
                 default="1.37",
                 metavar="VERSION",
-                help="1.37 (default), 1.36 or 1.34",
-            )
-        if name == "dra-allocate":
-            sub.add_argument(
-                "--kubelet-version",
-                default="1.37",
-                metavar="VERSION",
-                help="1.37 (default) or 1.36",
-            )
-        if name == "lively":
-            sub.add_argument(
-                "--kubelet-version",
-                default="1.37",
-                metavar="VERSION",
-                help="1.37 (default), or a version whose results are in a file beside FILE",
+                help=f"1.37 (default){_VERSIONS[name]}",
             )
     return parser
 

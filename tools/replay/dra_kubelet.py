@@ -38,7 +38,6 @@ from devicemanager.core.dra.model import (
     ClaimInfo,
     ContainerClaim,
     ContainerClaims,
-    DriverState,
     ExtendedClaim,
     InstanceId,
     PodClaim,
@@ -57,6 +56,7 @@ from devicemanager.core.status import Health
 from devicemanager.core.versions.behaviour import resolve
 from devicemanager.core.versions.quirks import quirks_of
 from devicemanager.core.versions.version import KubeletVersion
+from devicemanager.kubelet.dra.state_file import claim_info
 
 Json = Mapping[str, Any]
 Result = dict[str, Any]
@@ -191,7 +191,7 @@ class DraKubelet:
         data = self._file.encode()
         if error := checkpoint.dra.kubelet_error(data):
             raise DraError(messages.start_error(*error, self._rules.wording))
-        self._load(tuple(map(_claim_info, checkpoint.dra.loads(data).claims or ())))
+        self._load(tuple(map(claim_info, checkpoint.dra.loads(data).claims or ())))
         self._manager = True
         self._wipes.append(wipe_selector(_NODE))
         return {}
@@ -551,27 +551,6 @@ def _allocation(result: Json) -> AllocationResult:
         result.get("pool", ""),
         result.get("device", ""),
         tuple(result.get("skip") or ()),
-    )
-
-
-def _claim_info(claim: checkpoint.dra.ClaimState) -> ClaimInfo:
-    return ClaimInfo(
-        claim.namespace,
-        claim.name,
-        claim.uid,
-        claim.pods,
-        {
-            name: DriverState(
-                None
-                if state.devices is None
-                else tuple(
-                    PreparedDevice(each.pool, each.device, each.share_id, each.requests, each.cdi)
-                    for each in state.devices
-                ),
-                state.skips,
-            )
-            for name, state in claim.drivers.items()
-        },
     )
 
 

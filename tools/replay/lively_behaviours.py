@@ -24,7 +24,7 @@ _REJECTED: Final = "TopologyAffinityError"
 
 
 def _plugins(scenario: Scenario) -> Iterator[Scenario]:
-    """Iterate over everything that has a device list."""
+    """Iterate over the operations and plugins that have a device list."""
     yield from scenario["resources"].values()
     for op in scenario["ops"]:
         yield from (op[kind] for kind in ("register", "list", "list_old") if kind in op)
@@ -36,7 +36,7 @@ def _lists(scenario: Scenario) -> Iterator[list[Scenario]]:
 
 
 def _steps(scenario: Scenario) -> Iterator[tuple[Scenario, Scenario]]:
-    """Iterate over operations and what is expected of them."""
+    """Iterate over the operations, each with its expected result."""
     yield from zip(scenario["ops"], scenario["expect"].get("steps", ()), strict=False)
 
 
@@ -45,7 +45,7 @@ def _nodes(device: Scenario) -> list[int]:
 
 
 def has_negative_nodes_only(scenario: Scenario) -> bool:
-    """The only NUMA nodes are negative, and a policy rejects the pod."""
+    """True if all NUMA nodes are negative and a policy rejects the pod."""
     negative = any(
         {node for device in each for node in _nodes(device)} == {-1} for each in _lists(scenario)
     )
@@ -53,7 +53,7 @@ def has_negative_nodes_only(scenario: Scenario) -> bool:
 
 
 def admits_before_the_first_list(scenario: Scenario) -> bool:
-    """A pod is admitted without devices of a plugin that has sent no list."""
+    """True if a pod is admitted without devices because their plugin has not sent a list."""
     silent = {r for r, each in scenario["resources"].items() if each.get("devices") is None}
     return any(
         step.get("admit") and not silent.isdisjoint(container["limits"])
@@ -63,7 +63,7 @@ def admits_before_the_first_list(scenario: Scenario) -> bool:
 
 
 def repeats_an_id_with_another_health(scenario: Scenario) -> bool:
-    """One ID twice in a list, with two kinds of health."""
+    """True if a list contains a device ID twice, with different health."""
     for each in _lists(scenario):
         kinds = {(device["id"], device.get("health", "Healthy")) for device in each}
         if len(kinds) > len({device["id"] for device in each}):
@@ -72,7 +72,7 @@ def repeats_an_id_with_another_health(scenario: Scenario) -> bool:
 
 
 def restores_an_invalid_response(scenario: Scenario) -> bool:
-    """A checkpoint entry whose AllocResp cannot be parsed."""
+    """True if a checkpoint entry has an AllocResp that cannot be parsed."""
     restarts = (op.get("restart", {}) for op in scenario["ops"])
     for text in (each["checkpoint"] for each in (scenario, *restarts) if "checkpoint" in each):
         try:
@@ -88,7 +88,8 @@ def restores_an_invalid_response(scenario: Scenario) -> bool:
 
 
 def shows_odd_health_as_unhealthy(scenario: Scenario) -> bool:
-    """A health text other than the two words is Unhealthy in the status."""
+    """True if a health other than ``Healthy`` and ``Unhealthy`` is shown as Unhealthy in the
+    status."""
     odd = any(
         device.get("health", "Healthy") not in ("Healthy", "Unhealthy")
         for each in _lists(scenario)
@@ -100,7 +101,7 @@ def shows_odd_health_as_unhealthy(scenario: Scenario) -> bool:
 
 
 def names_a_node_twice(scenario: Scenario) -> bool:
-    """A device that names a NUMA node twice is twice in the checkpoint."""
+    """True if a device that names a NUMA node twice is in the checkpoint twice."""
     twice = any(
         max(Counter(_nodes(device)).values(), default=0) > 1
         for each in _lists(scenario)
@@ -117,7 +118,7 @@ def names_a_node_twice(scenario: Scenario) -> bool:
 
 
 def admits_a_uid_again(scenario: Scenario) -> bool:
-    """The UID of a deleted pod is admitted again and reuses devices."""
+    """True if the UID of a deleted pod is admitted again and reuses its devices."""
     deleted: set[str] = set()
     for op, step in _steps(scenario):
         deleted.add(op.get("delete", ""))
@@ -129,13 +130,13 @@ def admits_a_uid_again(scenario: Scenario) -> bool:
 
 
 def replaces_a_list_and_ends_the_plugin(scenario: Scenario) -> bool:
-    """The newest plugin of a resource ends while another one serves."""
+    """True if the newest plugin of a resource ends while another plugin serves the resource."""
     kinds = [next(iter(op.keys() - {"lists", "no_hints"})) for op in scenario["ops"]]
     return ("register", "stop") in pairwise(kinds)
 
 
 def rejects_after_the_grace_period(scenario: Scenario) -> bool:
-    """After the grace period, a pod of the resource has no hints."""
+    """True if a pod has no hints for a resource after its grace period."""
     gone: set[str] = set()
     for op, step in _steps(scenario):
         gone.add(op.get("grace", ""))
@@ -148,12 +149,12 @@ def rejects_after_the_grace_period(scenario: Scenario) -> bool:
 
 
 def panics(scenario: Scenario) -> bool:
-    """The kubelet panics when a pod with an unlisted device is admitted again."""
+    """True if the kubelet panics when it admits a pod again whose device is no longer listed."""
     return "nil pointer" in scenario["expect"].get("panic", {}).get("text", "")
 
 
 def starts_with_mounts_in_order(scenario: Scenario) -> bool:
-    """The mounts and devices of a container are in the plugin's order."""
+    """True if the mounts and devices of a container are in the plugin's order."""
     return any(
         container and rows != sorted(rows)
         for _, step in _steps(scenario)
@@ -163,7 +164,7 @@ def starts_with_mounts_in_order(scenario: Scenario) -> bool:
 
 
 def keeps_entries_of_unknown_pods(scenario: Scenario) -> bool:
-    """Entries of pods that only the file names stay until an allocation."""
+    """True if the checkpoint keeps entries of unknown pods until an allocation."""
     known = {op["admit"]["uid"] for op in scenario["ops"] if "admit" in op}
     return any(
         key.partition("/")[0] not in known
@@ -174,7 +175,7 @@ def keeps_entries_of_unknown_pods(scenario: Scenario) -> bool:
 
 
 def changes_a_request(scenario: Scenario) -> bool:
-    """A container that requests more than it has is rejected."""
+    """True if a container is rejected because it requests more than it has."""
     return "changed request" in json.dumps(scenario["expect"])
 
 

@@ -17,7 +17,7 @@ and tries lower numbers first. The result is the first answer in this order.
 #
 # The search runs at most twice:
 #
-# 1. As upstream, device by device, up to a limit of picks. Nearly all calls end here.
+# 1. As upstream, device by device, up to a pick limit. Nearly all calls end here.
 # 2. With ``_Pruning``, which checks all devices first. If no check raises an error, the search can
 #    skip parts of the tree without an answer: they cannot contain an error either.
 #
@@ -483,7 +483,7 @@ def _fail() -> _Part:
 
 @attrs.frozen(eq=False)
 class _Pruning:
-    """Knowledge of parts of the search that contain neither an answer nor an error."""
+    """Facts by which the search skips parts that contain neither an answer nor an error."""
 
     problem: OrderedProblem
     accepted: tuple[tuple[tuple[int, ...], ...], ...]

@@ -1,6 +1,6 @@
 """First fit: a depth-first search through the answers in their documented order.
 
-In:  those slots of a ``Problem`` that can interfere with each other, and a limit of picks.
+In:  those slots of a ``Problem`` that can interfere with each other, and a pick limit.
 Out: the first answer in the documented order; None means that there is no answer.
 
 The documented order. The devices of an earlier slot matter more than those of all later slots.
@@ -27,7 +27,7 @@ For one slot, these rules apply one after another:
 #   immediately, not after all combinations of the slots in between.
 #
 # Charges, shared capacity and matched values across slots remain hard. If the search reaches
-# its limit of picks, ``decide`` answers for exclusive requests. Shared requests have no limit of
+# its pick limit, ``decide`` answers for exclusive requests. Shared requests have no limit of
 # picks: their search continues until the step budget of the call is spent.
 #
 # Each way to fill a slot is one step of a generator: while the generator is suspended, its

@@ -42,7 +42,7 @@ class _DeviceUse:
     grants: Mapping[str, Grant] = attrs.field(factory=dict)
     """Grant of each claim: one exclusive grant, or any number of shared grants."""
     allocated: Amounts = attrs.field(factory=dict)
-    """Resource to the sum of its shared grants, in nano-units; sums of 0 are omitted."""
+    """Sum of the shared grants by resource, in nano-units; sums of 0 are omitted."""
 
     def plus(self, claim: str, grant: Grant) -> _DeviceUse:
         allocated = Counter(self.allocated)

@@ -4,7 +4,7 @@ In:  demands, each a set of devices and the number of devices needed from this s
 Out: disjoint sets of devices, one for each demand; None means that no such sets exist.
 
 Charges and matched values are ignored, so the sets can exceed a budget or differ in a matched
-value. None is certain in any case.
+value. The result None is certain nevertheless.
 """
 
 # Serving demands one after another is not enough. If the first demand takes the only device of

@@ -26,7 +26,7 @@ class AccessMode(enum.Enum):
 
 @attrs.frozen
 class Exclusion:
-    """Rule, and the devices that this rule excludes and no earlier rule excludes."""
+    """A rule, with the devices that it excludes and that no earlier rule excludes."""
 
     rule: str
     """Text for users, such as ``device.memory >= '40Gi' is false``."""
@@ -49,7 +49,7 @@ class Alternative:
     count: int = 1
     """Minimum number of devices, 1 or more."""
     limit: int | None = None
-    """SHARED: maximum number of devices; None is unlimited.
+    """SHARED: maximum number of devices; None means no limit.
 
     Requests in the other modes always get exactly ``count`` devices.
     """
@@ -77,7 +77,7 @@ class Match:
 
     attribute: str
     requests: frozenset[int] | None = None
-    """Indexes of the requests; None is all requests of the claim."""
+    """Indexes of the requests; None means all requests of the claim."""
 
 
 @attrs.frozen
@@ -218,7 +218,7 @@ class Undecided:
     """Claims, each with the label of a request or alternative for which the search had not yet
     ruled out all devices, or combinations of devices."""
     is_out_of_time: bool = False
-    """True if the caller's limit of time ended the search, not the number of steps."""
+    """True if the caller's time limit ended the search; False if the step limit did."""
 
 
 @attrs.frozen

@@ -39,7 +39,7 @@ class Constraint:
     attribute: str
     slots: tuple[int, ...]
     values: Mapping[tuple[Hashable, ...], int]
-    """Value to the set of devices with this value; devices without the attribute are omitted."""
+    """For each value, the set of devices with it; devices without the attribute are omitted."""
     allowed: int
     """The set of devices whose value is still possible."""
 
@@ -61,7 +61,7 @@ class Slot:
     most: int
     """Maximum number of devices for this slot."""
     tiers: Mapping[str, Tiers]
-    """SHARED: resource to the free amounts of the usable devices."""
+    """SHARED: free amounts of the usable devices, by resource."""
     constraints: tuple[int, ...] = ()
     """Indexes of the slot's constraints in its problem."""
 

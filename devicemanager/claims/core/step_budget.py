@@ -2,7 +2,7 @@
 
 # A step is work that costs about as much as picking one device, 8 µs on a usual machine. Steps
 # are counted instead of time, so a search stops at the same point on every machine, and tests
-# are reproducible. The caller can add a limit of time, which only a slow machine reaches first.
+# are reproducible. The caller can add a time limit, which only a slow machine reaches first.
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class OutOfStepsError(Exception):
 
 
 class FirstFitCutOffError(Exception):
-    """First fit reached its limit of picks. The exact decision can still find an answer."""
+    """First fit reached its pick limit. The exact decision can still find an answer."""
 
 
 class StepBudget:

@@ -20,7 +20,7 @@ POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 """Finalizer that the scheduler adds when it allocates a claim."""
 MAX_RESERVED = 256
-"""Maximum number of pods that can reserve one claim."""
+"""Maximum number of pods for which one claim can be reserved."""
 _LONGEST = 57
 """Maximum length of a generated name, without its random suffix."""
 

@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 
 from devicemanager.claims.core.device_order import Pick
-from devicemanager.claims.dra.capacity import Amount
 from devicemanager.claims.dra.errors import AllocationError
 from devicemanager.claims.dra.nodes import Node
 from devicemanager.claims.dra.pools import Offer, Source
@@ -117,13 +116,6 @@ class Writer:
         term = {"matchExpressions": labels, "matchFields": fields}
         found = {name: each for name, each in term.items() if each}
         return {"nodeSelectorTerms": [found]} if found else None
-
-
-def consumed_amounts(result: AllocationResult) -> Iterator[Mapping[str, Amount]]:
-    """Yield the consumed capacity of each device of a result."""
-    for device in result["devices"].get("results") or ():
-        consumed = device.get("consumedCapacity") or {}
-        yield {name: Amount.parse(text) for name, text in consumed.items()}
 
 
 def _only(node: str) -> dict[str, Any]:

@@ -183,7 +183,7 @@ class Resolver:
     ) -> None:
         """Create a resolver.
 
-        ``admin_namespaces`` can use classes with admin access; None is all namespaces.
+        ``admin_namespaces`` can use classes with admin access; None means all namespaces.
         ``steps``: the budget of the call.
         """
         self._steps = steps

@@ -152,6 +152,7 @@ class ClusterNode:
         """
         found, is_new = register(self._context, self._status, lambda: self._update(force=True))
         self._uid = found["metadata"]["uid"]
+        self._context.placement.update(found)
         # The Lease must follow soon: without it, the node lifecycle controller marks the node as
         # NotReady.
         self._leases.add(self.name, self._uid)
@@ -236,6 +237,8 @@ class ClusterNode:
             if metadata["uid"] == self._uid:
                 queue.put(Priority.NODE_STATUS, self._key, self._on_deleted)
             return
+        self._context.placement.update(object_)
+        self._status.compare(object_)
         self.faults.update(metadata.get("annotations") or {})
         conditions = (object_.get("status") or {}).get("conditions") or ()
         if any(each.get("status") == "Unknown" for each in conditions):

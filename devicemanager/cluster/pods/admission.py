@@ -5,17 +5,18 @@ The first case that applies to a pod decides:
 2. It was deleted before it started: report it as Failed without starting it.
 3. It has a start time, so an earlier process ran it: restore it with its devices.
 4. The node rejects it because of pressure or a shutdown: the kubelet never gets it.
-5. All other pods: the kubelet admits or rejects the pod.
+5. All other pods: the kubelet admits or rejects the pod. Then the node rejects it if the pod
+   requires other labels or another operating system.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from devicemanager.client.protocol import JsonObject
 from devicemanager.cluster.node_context import NodeContext
 from devicemanager.cluster.pods.pod_manager import PodManager, PodState, Stage
+from devicemanager.cluster.pods.predicates import node_predicates
 from devicemanager.cluster.pods.status_manager import StatusManager
 from devicemanager.cluster.pods.sync_loop import SyncLoop
 from devicemanager.cluster.pods.termination import PodTermination
@@ -72,7 +73,7 @@ class PodAdmission:
             self._pods.move(pod, Stage.FINISHED)
         else:
             try:
-                self._begin(pod, bound_pod(object_), status, metadata)
+                self._begin(pod, bound_pod(object_), object_)
             except ManifestError as error:
                 self._node.say(f"{error}; pod ignored")
                 self._pods.move(pod, Stage.FINISHED)
@@ -84,14 +85,9 @@ class PodAdmission:
         if metadata.get("deletionTimestamp"):
             self._termination.delete(pod)
 
-    def _begin(
-        self,
-        pod: PodState,
-        parsed: Pod,
-        status: Mapping[str, Any],
-        metadata: Mapping[str, Any],
-    ) -> None:
+    def _begin(self, pod: PodState, parsed: Pod, object_: JsonObject) -> None:
         kubelet = self._node.kubelet
+        metadata, status = object_["metadata"], object_.get("status") or {}
         was_here = status.get("startTime") is not None
         if metadata.get("deletionTimestamp") and not was_here:
             pod.rejection = PodFacts(parsed, Phase.FAILED, start_time=self._node.clock.time())
@@ -119,8 +115,18 @@ class PodAdmission:
                 decision = kubelet.admit(parsed, start=False)
             if not decision.admitted:
                 self._reject(pod, decision.reason, decision.message)
+                return
+            rejected = None if was_here else self._predicates(object_)
+            if rejected is not None:
+                # The pod has its devices already, as in the kubelet, where other handlers follow.
+                kubelet.terminate(pod.uid)
+                self._reject_early(pod, parsed, rejected)
             else:
                 self._admitted(pod, parsed)
+
+    def _predicates(self, object_: JsonObject) -> Rejected | None:
+        node = self._node
+        return node_predicates(object_, node.name, node.placement.labels, node.placement.taints)
 
     # -- admitted ----------------------------------------------------------------------
 

@@ -187,7 +187,7 @@ def l07(run: CheckRun) -> str:
         # A plugin may fail because of the user namespace, which shows nothing about inotify.
         if not _registers_twice(run, _DEFAULT_INSTANCES):
             raise Skipped(
-                f"{seen}; in a user namespace the plugin fails even with inotify instances"
+                f"{seen}; in a user namespace, the plugin fails even if inotify works"
             ) from None
         raise
 

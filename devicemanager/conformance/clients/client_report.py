@@ -50,8 +50,10 @@ class ClientReport:
         yield "PodResources clients", list(self.verdicts)
 
     def failed(self, *, should: bool = True) -> list[Verdict]:
-        """Return failures, and checks that the suite failed to run. Without ``should``, return only
-        those of severity MUST."""
+        """Return the checks that have failed, or that the suite failed to run.
+
+        ``should``: True to include checks of severity SHOULD, False for MUST only.
+        """
         severities = {Severity.MUST, Severity.SHOULD} if should else {Severity.MUST}
         return [
             each
@@ -61,7 +63,9 @@ class ClientReport:
 
     def exit_status(self, *, should: bool = True) -> int:
         """Return 0 if no check has failed, 2 if the suite failed to run a check, otherwise 1.
-        ``should`` as for ``failed``."""
+
+        ``should``: True to include checks of severity SHOULD, False for MUST only.
+        """
         failed = self.failed(should=should)
         if any(each.outcome is Outcome.ERROR for each in failed):
             return 2

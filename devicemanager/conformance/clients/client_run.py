@@ -78,14 +78,19 @@ class ClientRun:
         self.wait_calls("its start", 1, seconds=self.limits.start_seconds)
 
     def show(self, shown: content.Content, what: str) -> int:
-        """Change the content. Return a mark for the calls before. ``what`` is for the timeline."""
+        """Change what PodResources returns. Return a mark: later calls come after it.
+
+        ``what``: description of the content for the report's timeline.
+        """
         self.step(f"respond with {what}")
         self.kubelet.show(shown)
         return self.kubelet.mark()
 
     def restart_kubelet(self, away: float = 0.0) -> int:
-        """Remove the socket, and serve again after ``away`` seconds. Return a mark for the calls
-        before. The new kubelet has other pods."""
+        """Remove the socket, and serve again after ``away`` seconds, with other pods.
+
+        Return a mark: calls to the new kubelet come after it.
+        """
         self.step(f"stop the kubelet for {away:g} s")
         self.kubelet.stop()
         time.sleep(away)

@@ -41,7 +41,7 @@ class DriverLimits(Limits):
     """Time from SIGTERM to the exit of the driver."""
     early_stops: int = limit(3)
     """Number of times that the driver is stopped during its start (DL03)."""
-    health_seconds: float = limit(5.0)
+    health_seconds: float = limit(15.0)
     """Time from the opening of a health stream to its first report."""
     # The kubelet's default timeout of a report (pkg/kubelet/cm/dra/claiminfo.go, v1.36).
     health_repeat_seconds: float = limit(30.0)

@@ -11,6 +11,7 @@ from devicemanager.conformance.suite import Suite
 __all__ = ["DRIVERS"]
 
 DRIVERS = Suite(
+    program="DRA driver",
     first="DR01",
     restarts="DK",
     families=DRIVER_FAMILIES,
@@ -23,3 +24,4 @@ DRIVERS = Suite(
     stage=DriverStage,
     new_run=DriverRun,
 )
+"""The checks of DRA drivers: the value of ``suite`` in ``run``."""

@@ -91,7 +91,7 @@ def render_markdown(report: Report) -> str:
     """Return a report as Markdown: a summary, the causes of failures, a table of all problems, and
     a section per failure."""
     lines = [
-        f"## Device plugin conformance: {_escaped(report.profile_text)}",
+        f"## {report.suite.heading}: {_escaped(report.profile_text)}",
         "",
         f"{_escaped(' '.join(report.resources))}: {report.summary}, "
         f"kubelet {report.kubelet_version}, seed {report.seed}",
@@ -162,7 +162,7 @@ _SVG = """\
 <rect width="90" height="20" fill="#444"/>
 <rect x="90" width="{right}" height="20" fill="{colour}"/>
 <g fill="#fff" font-family="Verdana,Geneva,sans-serif" font-size="11">
-<text x="6" y="14">device plugin</text>
+<text x="6" y="14">{program}</text>
 <text x="97" y="14">{name}</text>
 </g>
 </svg>
@@ -181,7 +181,8 @@ def render_badge(report: Report) -> str:
         right=right,
         colour=_COLOURS[name],
         name=name,
-        text=f"device plugin: {name}",
+        program=report.suite.program,
+        text=f"{report.suite.program}: {name}",
     )
 
 

@@ -78,6 +78,12 @@ def leave(
     cluster.leave([_node(cluster, node).name], how)
 
 
+@TABLE.post("/v1/scale", "", lane=Lane.LONG)
+def scale_kind(cluster: ControlledCluster, body: shapes.Scale) -> None:
+    """Change the number of nodes of a kind. Nodes with the highest numbers leave first."""
+    cluster.scale(body.kind, body.count)
+
+
 def _on_node(
     path: str, member: str, lane: LaneOf = Lane.QUICK
 ) -> Callable[[Callable[Concatenate[NodeControl, P], None]], Operation[None]]:

@@ -21,6 +21,15 @@ _Name = Annotated[
 ]
 
 
+class Scale(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """The wanted number of nodes of a kind."""
+
+    kind: Annotated[
+        str, Meta(min_length=1, max_length=40, description="name in the file of `join -f`")
+    ]
+    count: Annotated[int, Meta(ge=0, le=100_000, description="number of nodes")]
+
+
 class Device(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """A device on a node, by its resource and ID."""
 

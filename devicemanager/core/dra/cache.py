@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import attrs
 
-from devicemanager.core.dra.model import ClaimInfo, ClaimKey
+from devicemanager.core.dra.model import ClaimInfo, ClaimKey, DriverName
 
 
 class ClaimCache:
@@ -22,6 +23,8 @@ class ClaimCache:
         self._of_pods: dict[str, set[ClaimKey]] = {}
         self._preparing: dict[ClaimKey, object] = {}
         self._snapshot: tuple[ClaimInfo, ...] | None = None
+        self.skipped: Counter[tuple[str, DriverName]] = Counter()
+        """Calls that were not made because of ``skipNodeOperations``, by RPC and driver."""
         for claim in claims:
             self.put(claim)
 
@@ -76,6 +79,12 @@ class ClaimCache:
     def might_need_unprepare(self, uid: str) -> bool:
         """True if a claim refers to the pod (``PodMightNeedToUnprepareResources``, manager.go)."""
         return uid in self._of_pods
+
+    def count_skipped(self, claim: ClaimInfo, rpc: str) -> None:
+        """Count the drivers of the claim for which ``rpc`` is not called."""
+        self.skipped.update(
+            (rpc, name) for name, each in claim.drivers.items() if each.skipped(rpc)
+        )
 
     # Claims that a generator is preparing now, with the generator's token.
 

@@ -16,7 +16,8 @@ from devicemanager.core.status import Health
 DEFAULT_TIMEOUT = 30.0
 """Seconds after which a health report without its own timeout becomes unknown."""
 MAX_DEVICES = 16384
-"""Maximum number of devices per driver whose health is stored (since v1.37). More are ignored."""
+"""Maximum number of devices per driver whose health is stored. More are ignored. Kubelets before
+v1.37 have no limit."""
 MAX_MESSAGE = 1024
 """Maximum length of a message in bytes. A longer one is cut to 1021 bytes and ``...``."""
 RETRY_PERIOD = 5.0
@@ -71,6 +72,8 @@ class HealthCache:
         """``devices``: the contents of the file ``dra_health_state``."""
         self._rules = rules
         self._devices = {name: dict(each) for name, each in (devices or {}).items()}
+        self.changes = 0
+        """Number of changes after which a kubelet writes the file."""
 
     def snapshot(self) -> dict[DriverName, dict[DeviceKey, DeviceHealth]]:
         """Return a copy of all entries, for the file ``dra_health_state``."""
@@ -91,6 +94,7 @@ class HealthCache:
     def clear(self, driver: DriverName) -> None:
         """Remove the health of the driver's devices, because one of its streams has ended."""
         self._devices.pop(driver, None)
+        self.changes += 1
 
     def report(
         self, driver: DriverName, reported: Iterable[ReportedDevice], now: float
@@ -100,9 +104,10 @@ class HealthCache:
         forgets = self._rules.behaviour.dra_health_forgets
         changed: set[DeviceKey] = set()
         seen: set[DeviceKey] = set()
+        removed = False
         for each in reported:
             key = DeviceKey(each.pool, each.device)
-            if forgets and key not in known and len(known) >= MAX_DEVICES:
+            if key not in known and len(known) >= MAX_DEVICES:
                 continue
             seen.add(key)
             new = DeviceHealth(each.health, _cut(each.message), _timeout(each.timeout), now)
@@ -117,6 +122,8 @@ class HealthCache:
                 known[key] = attrs.evolve(old, health=Health.UNKNOWN, message="", updated=now)
             if forgets:
                 del known[key]
+                removed = True
+        self.changes += bool(changed or removed)
         return frozenset(changed)
 
 

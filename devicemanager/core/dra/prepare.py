@@ -250,6 +250,7 @@ def _enter(
     if info.prepared or (info.key in pending and "Q34" not in rules.quirks):
         return
     pending[info.key] = info
+    cache.count_skipped(info, _PREPARE)
     # Before v1.34, a driver is looked up directly before its call, even for an older claim.
     first = rules.behaviour.dra_validates_first
     add_to_batches(batches, info, valid.instances if first else info.drivers)

@@ -21,6 +21,7 @@ __all__ = [
     "DriverInstance",
     "ResourceClaimInfo",
     "ResourceSliceInfo",
+    "SkippedCalls",
     "slice_info",
     "slice_nodes",
 ]
@@ -166,6 +167,16 @@ class ResourceSliceInfo:
 
 
 @attrs.frozen(kw_only=True, slots=False)
+class SkippedCalls:
+    """Calls to a driver that were not made, because its devices do not need them."""
+
+    driver: str
+    rpc: str
+    count: int
+    """Number of claims since the kubelet started."""
+
+
+@attrs.frozen(kw_only=True, slots=False)
 class DraStatus:
     """The registered drivers, the claims of the node, and the ResourceSlices."""
 
@@ -175,6 +186,8 @@ class DraStatus:
     """Sorted by namespace and name."""
     slices: tuple[ResourceSliceInfo, ...] = ()
     """Sorted by driver, pool and name. Those of an API server are not included."""
+    skipped: tuple[SkippedCalls, ...] = ()
+    """Sorted by RPC and driver."""
 
 
 @attrs.frozen(kw_only=True, slots=False)

@@ -26,7 +26,3 @@ class DraRules:
     def enabled(self) -> bool:
         """True if the kubelet prepares ResourceClaims; it does not before v1.32."""
         return self.behaviour.dra_enabled
-
-    def error_label(self, failed: bool) -> str:
-        """Return the label ``is_error`` of ``dra_operations_duration_seconds``."""
-        return str(failed is not self.behaviour.dra_error_label_inverted).lower()

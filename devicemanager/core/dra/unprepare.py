@@ -121,6 +121,7 @@ def _begin(
     if rules.behaviour.dra_refuses_unpreparing:
         info = cache.put(attrs.evolve(info, unpreparing=True))
     ending[key] = info
+    cache.count_skipped(info, _UNPREPARE)
     needed = [name for name, state in info.drivers.items() if not state.skipped(_UNPREPARE)]
     add_to_batches(batches, info, needed)
 

@@ -34,7 +34,7 @@ _HEALTH_CHECK = (
 QUIRKS: Mapping[str, Quirk] = MappingProxyType(
     {
         "Q1": Quirk(
-            "the late end of a replaced plugin's stream unregisters its replacement",
+            "if the stream of a replaced plugin ends late, the new plugin is unregistered",
             (
                 since("1.20", value=False),
                 since("1.25", evidence="k/k#109016"),
@@ -125,12 +125,12 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             "a rejected pod keeps what was allocated to it until the next allocation or List"
         ),
         "Q32": Quirk(
-            "a health change of a device that several pods hold is reported for one of them",
+            "a health change of a device that several pods use is reported for only one of them",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q33": Quirk(
-            "the kubelet panics if a chosen device is no longer listed after Allocate; also when "
-            "it admits a pod again whose device is no longer listed, if others have a topology",
+            "the kubelet panics if a chosen device is no longer listed after Allocate; or if, "
+            "after a restart, a pod's device is no longer listed and other devices have a topology",
             (since("1.20", value=False), since("1.34", evidence="seen in 1.37.2")),
         ),
         "Q34": Quirk(
@@ -138,7 +138,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20", value=False), since("1.32", evidence="seen in 1.34.4")),
         ),
         "Q35": Quirk(
-            "when a claim is prepared again, its devices are added to those that it has",
+            "when a claim is prepared again, the devices in the response are added to its earlier "
+            "devices",
             (
                 since("1.20", value=False),
                 since("1.32", evidence="seen in 1.34.4"),
@@ -154,7 +155,7 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20", value=False), since("1.32", evidence="seen in 1.36.3")),
         ),
         "Q38": Quirk(
-            "the kubelet does not start if its state file of DRA is corrupt",
+            "the kubelet does not start if its DRA state file is corrupt",
             (since("1.20", value=False), since("1.32", evidence="seen in 1.36.3")),
         ),
         "Q39": Quirk(

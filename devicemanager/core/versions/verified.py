@@ -16,4 +16,4 @@ VERIFIED: Mapping[int, Verified] = {
     36: Verified("1.36.3", scenarios=300, seed=3),
     37: Verified("1.37.2", scenarios=300, seed=2412),
 }
-"""Minor version to the last comparison. Other versions are only implemented from their source."""
+"""Last comparison of each minor version. Other versions only follow the kubelet's source code."""

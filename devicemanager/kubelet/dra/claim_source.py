@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import attrs
@@ -40,6 +41,7 @@ _TEMPLATE = "ResourceClaimTemplate"
 """The only kind of ``offer`` that has a namespace."""
 
 Status = Mapping[str, Any]
+Undo = Callable[[], None]
 
 
 class ClaimSource(Protocol):
@@ -196,6 +198,23 @@ class ResourceClaims:
         with self._lock:
             return tuple(self._offered[key] for key in sorted(self._offered) if key[0] == kind)
 
+    def _put_all(self, claims: Iterable[JsonClaim], namespace: str) -> Undo:
+        """Add or replace claims. Return a function that restores the earlier claims."""
+        before: dict[tuple[str, str], JsonClaim | None] = {}
+        for claim in claims:
+            claim["metadata"].setdefault("namespace", namespace)
+            before.setdefault(_key(claim), self._claims.get(_key(claim)))
+            self._put(claim, namespace)
+        return partial(self._restore, before)
+
+    def _restore(self, claims: Mapping[tuple[str, str], JsonClaim | None]) -> None:
+        with self._lock:
+            for key, claim in claims.items():
+                if claim is None:
+                    self._claims.pop(key, None)
+                else:
+                    self._claims[key] = claim
+
     def _put(self, claim: JsonClaim, namespace: str) -> JsonClaim:
         metadata = claim["metadata"]
         metadata.setdefault("namespace", namespace)
@@ -206,13 +225,13 @@ class ResourceClaims:
             self._claims[_key(claim)] = claim
         return claim
 
-    def adopt(self, pod: Pod, source: ClaimSources) -> Pod:
+    def adopt(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
         """Internal: add the claims of a pod, as the scheduler and the claim controller do.
 
         Reserve each claim for the pod. A claim that the pod's spec does not name is assigned to one
         of the pod's template entries: by its annotation ``resource.kubernetes.io/pod-claim-name``,
         otherwise in order. Such a claim gets the pod as its owner. Return the pod with the claim's
-        name in ``status.resourceClaimStatuses``.
+        name in ``status.resourceClaimStatuses``, and a function that restores the earlier claims.
 
         Raises ManifestError for an invalid claim, and RequestError for a claim that the pod cannot
         use. An error changes nothing.
@@ -245,13 +264,12 @@ class ResourceClaims:
                 statuses[entry] = metadata["name"]
                 metadata["ownerReferences"] = [_owner(pod)]
             _reserve(claim, pod)
-        for claim in claims:
-            self._put(claim, pod.namespace)
-        return _with_statuses(pod, statuses)
+        return _with_statuses(pod, statuses), self._put_all(claims, pod.namespace)
 
-    def add(self, pod: Pod, source: ClaimSources) -> None:
-        """Internal: add claims unchanged. A claim without a namespace gets the pod's namespace."""
-        self.apply(source, namespace=pod.namespace)
+    def add(self, pod: Pod, source: ClaimSources) -> tuple[Pod, Undo]:
+        """Internal: add claims unchanged. A claim without a namespace gets the pod's namespace.
+        Return the same as ``adopt``."""
+        return pod, self._put_all(read_resource_claims(source), pod.namespace)
 
     def deallocate(self, namespace: str, name: str) -> None:
         """Remove the allocation and the reservations of a claim. Raises RequestError if it does

@@ -20,6 +20,7 @@ from grpc.experimental import ChannelOptions
 from devicemanager.core.dra.drivers import Instance
 from devicemanager.core.dra.effects import CALL_TIMEOUT, Answer, CallDriver, Operation
 from devicemanager.core.dra.model import PreparedDevice, PrepareResult, UnprepareResult
+from devicemanager.core.errors import RpcError
 from devicemanager.core.ids import ResourceName
 from devicemanager.events.calls.call import OK
 from devicemanager.events.calls.log import CallLog
@@ -39,6 +40,14 @@ Without it, a driver that closes each connection at once would keep a thread bus
 """
 
 _BEGIN_SECONDS = 1.0
+
+# The kubelet has only gRPC's limit of 4 MiB for a whole response. It stores the devices of all
+# claims in one file, which it writes for each pod, so one such response would delay all pods. A
+# claim has at most 32 devices (``AllocationResultsMaxSize``, k8s.io/api/resource/v1).
+_MAX_BYTES = 256 << 10
+"""Bytes of a response per requested claim."""
+_MAX_DEVICES = 1024
+"""Devices of a claim in a response."""
 
 # All versions have the same messages and field numbers. Only v1 has the field share_id.
 _PATHS: Mapping[tuple[str, Operation], str] = {
@@ -116,11 +125,10 @@ class DriverConnection:
             ]
         )
         path = _PATHS[effect.service, effect.operation]
-        data = request.SerializeToString()
-        if effect.operation is Operation.UNPREPARE:
-            return self._calls.make(path, data, CALL_TIMEOUT, _unprepared)
-        read = partial(_prepared, effect.service)
-        return self._calls.make(path, data, CALL_TIMEOUT, read)
+        is_prepare = effect.operation is Operation.PREPARE
+        decode = partial(_prepared, effect.service) if is_prepare else _unprepared
+        read = partial(_limited, decode, _MAX_BYTES * len(effect.claims))
+        return self._calls.make(path, request.SerializeToString(), CALL_TIMEOUT, read)
 
     def watch_health(self, service: str) -> Iterator[bytes]:
         """Open the health stream, and yield its messages as bytes until it ends.
@@ -165,12 +173,24 @@ def _options(settings: Settings) -> list[tuple[str, int | str]]:
     ]
 
 
+def _limited(decode: Callable[[bytes], Answer], limit: int, data: bytes) -> Answer:
+    """Decode a response. Raises RpcError if it has more than ``limit`` bytes."""
+    if len(data) > limit:
+        text = f"the response has {len(data)} bytes: the limit is {limit}"
+        raise RpcError("ResourceExhausted", text)
+    return decode(data)
+
+
 def _prepared(service: str, data: bytes) -> Mapping[str, PrepareResult]:
     answer = dra_v1.NodePrepareResourcesResponse.FromString(data)
-    return {
-        uid: PrepareResult(tuple([_device(each, service) for each in entry.devices]), entry.error)
-        for uid, entry in answer.claims.items()
-    }
+    return {uid: _result(entry, service) for uid, entry in answer.claims.items()}
+
+
+def _result(entry: Any, service: str) -> PrepareResult:
+    if len(entry.devices) > _MAX_DEVICES:
+        text = f"the response has {len(entry.devices)} devices: the limit is {_MAX_DEVICES}"
+        return PrepareResult(error=entry.error or text)
+    return PrepareResult(tuple([_device(each, service) for each in entry.devices]), entry.error)
 
 
 def _device(device: Any, service: str) -> PreparedDevice:

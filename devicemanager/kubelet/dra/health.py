@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from google.protobuf.message import DecodeError
 import checkpoint
 from devicemanager.core.dra.drivers import Instance
 from devicemanager.core.dra.health import (
+    MAX_DEVICES,
     RETRY_PERIOD,
     DeviceHealth,
     DeviceKey,
@@ -44,14 +46,18 @@ _LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 """Latest time in the file, in seconds since the epoch. Later times cannot be formatted."""
 _INVALID = ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError
 """Exceptions of the JSON and time parsers for arbitrary file contents."""
+_MAX_REPORTED = 4 * MAX_DEVICES
+"""Entries of a report that are read. The kubelet reads all; a report of 4 MiB can have millions."""
+_MAX_NAME = 1024
+"""Characters of the names of pools and devices. Those of ResourceSlices have up to 253."""
 Devices = Mapping[DriverName, Mapping[DeviceKey, DeviceHealth]]
 
 
 class HealthSink(Protocol):
     """Receiver of the reports of health streams."""
 
-    def report(self, instance: Instance, devices: tuple[ReportedDevice, ...]) -> None:
-        """Store a report of an instance."""
+    def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
+        """Store a report of an instance, of which ``ignored`` entries were not read."""
 
     def stream_ended(self, instance: Instance) -> None:
         """Remove the health of the instance's driver."""
@@ -108,7 +114,7 @@ class HealthStream:
         """Read the stream to its end. Return False if it must be opened again."""
         try:
             for message in self._connection.watch_health(self._service):
-                self._sink.report(self._instance, _devices(message))
+                self._sink.report(self._instance, *_devices(message))
         except RpcError as error:
             return self._stops and error.code == "Unimplemented"
         except (DecodeError, UnicodeDecodeError):
@@ -131,17 +137,25 @@ class HealthStream:
             cancel()
 
 
-def _devices(message: bytes) -> tuple[ReportedDevice, ...]:
-    report = drahealth_v1.NodeWatchResourcesResponse.FromString(message)
-    return tuple(
-        ReportedDevice(
-            each.device.pool_name,
-            each.device.device_name,
-            _HEALTH.get(each.health, Health.UNKNOWN),
-            each.message,
-            each.health_check_timeout_seconds,
-        )
-        for each in report.devices
+def _devices(message: bytes) -> tuple[tuple[ReportedDevice, ...], int]:
+    """Return the entries of a report, and the number of those that are ignored."""
+    entries = drahealth_v1.NodeWatchResourcesResponse.FromString(message).devices
+    devices = tuple(map(_device, filter(_is_nameable, islice(entries, _MAX_REPORTED))))
+    return devices, len(entries) - len(devices)
+
+
+def _is_nameable(entry: Any) -> bool:
+    """True if the names could be those of a device in a ResourceSlice."""
+    return max(len(entry.device.pool_name), len(entry.device.device_name)) <= _MAX_NAME
+
+
+def _device(entry: Any) -> ReportedDevice:
+    return ReportedDevice(
+        entry.device.pool_name,
+        entry.device.device_name,
+        _HEALTH.get(entry.health, Health.UNKNOWN),
+        entry.message,
+        entry.health_check_timeout_seconds,
     )
 
 

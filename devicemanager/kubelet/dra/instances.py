@@ -23,7 +23,7 @@ from devicemanager.kubelet.dra.connection import DriverConnection
 from devicemanager.kubelet.dra.health import HealthSink, HealthStream
 from devicemanager.kubelet.dra.state import DraState
 from devicemanager.kubelet.dra.wiping import Wiper
-from devicemanager.kubelet.registration.registrar import RegistrationRejected
+from devicemanager.kubelet.registration.registrar import LimitReached
 from devicemanager.kubelet.settings import Settings
 
 __all__ = ["Instances"]
@@ -85,8 +85,8 @@ class Instances:
     def register(self, driver: str, endpoint: str, services: tuple[str, ...], pid: int) -> Instance:
         """Register an instance and connect to it in the background.
 
-        Raises RegistrationRefused with the kubelet's message, and RegistrationRejected if the
-        process has too many registrations.
+        Raises RegistrationRefused with the kubelet's text, and LimitReached if the process has
+        too many registrations.
         """
         self._check_limit(pid)
         with self._state.lock:
@@ -115,7 +115,7 @@ class Instances:
         with self._lock:
             count = Counter(each.pid for each in self._open.values())[pid]
         if count >= limit:
-            raise RegistrationRejected(
+            raise LimitReached(
                 f"process {pid} already has {count} registrations: the limit is {limit} "
                 "(Settings.max_registrations_per_process)"
             )

@@ -59,6 +59,7 @@ from devicemanager.core.dra.report import (
     DraStatus,
     DriverInstance,
     ResourceClaimInfo,
+    SkippedCalls,
     slice_info,
 )
 from devicemanager.core.dra.rules import DraRules
@@ -288,8 +289,17 @@ class DraManager:
         slices = map(slice_info, self._claims.known("ResourceSlice"))
         with self._state.lock:
             drivers = tuple(map(_driver_instance, self._state.drivers))
+            skipped = tuple(
+                SkippedCalls(driver=driver, rpc=rpc, count=count)
+                for (rpc, driver), count in sorted(self._state.cache.skipped.items())
+            )
         by_pool = attrgetter("driver", "pool", "name")
-        return DraStatus(drivers=drivers, claims=claims, slices=tuple(sorted(slices, key=by_pool)))
+        return DraStatus(
+            drivers=drivers,
+            claims=claims,
+            slices=tuple(sorted(slices, key=by_pool)),
+            skipped=skipped,
+        )
 
     def claim_infos(
         self, pods: Collection[tuple[Pod, str]], *fetched: tuple[str, str]
@@ -403,13 +413,26 @@ class DraManager:
             for name, entries in sorted(status.get(container, {}).items())
         )
 
-    def report(self, instance: Instance, devices: tuple[ReportedDevice, ...]) -> None:
-        """Store a health report of an instance. Report changes to the affected pods."""
+    def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
+        """Store a health report of an instance. Report changes to the affected pods.
+
+        ``ignored`` is the number of its entries that were not read.
+        """
+        if ignored:
+            self._events.publish(
+                EventKind.HEALTH_DROPPED,
+                f"{instance.driver}: {ignored} devices of a health report ignored: too many, or "
+                "with names too long for a ResourceSlice",
+                resource=instance.driver,
+            )
         with self._state.lock:
             health = self._state.health
+            before = health.changes
             changed = health.report(instance.driver, devices, self._clock.monotonic())
+            is_written = health.changes != before
             pods = holders(self._state.cache, instance.driver, changed)
-        self._write_health()
+        if is_written:
+            self._write_health()
         names = ", ".join(f"{key.pool}/{key.device}" for key in sorted(changed))
         for uid in pods:
             kept = self._updates.report(PodUid(uid))
@@ -424,9 +447,15 @@ class DraManager:
             )
 
     def stream_ended(self, instance: Instance) -> None:
-        """Remove the health of a driver's devices, because one of its streams has ended."""
+        """Remove the health of a driver's devices, because one of its streams has ended.
+
+        The end of this kubelet ends all streams, but the next kubelet reads the file.
+        """
+        if self._closed:
+            return
         with self._state.lock:
             self._state.health.clear(instance.driver)
+        self._write_health()
 
     def _health_snapshot(self) -> Devices:
         with self._state.lock:

@@ -43,7 +43,7 @@ class StateFile:
         Q38, it is a StartError with the kubelet's message. Raises StartError if the file cannot be
         read, and StateWriteError if it cannot be written.
         """
-        self._writer = Writer(self._store, lambda: self._document.render(claims()))
+        self._writer = Writer(self._store, lambda: self._document.parts(claims()))
         self._store.remove_leftovers()
         try:
             found = self._store.load_state().claims or ()
@@ -59,12 +59,12 @@ class StateFile:
         self._events.publish(
             EventKind.DRA_STATE_LOADED, f"{self._store.path}: {len(found)} ResourceClaims"
         )
-        return tuple(map(_claim_info, found))
+        return tuple(map(claim_info, found))
 
     def _create(self) -> None:
         # Until the first claim, the kubelet writes null instead of a list (``GetOrCreate``,
         # pkg/kubelet/cm/dra/state/state_checkpoint.go, v1.32).
-        self._write(lambda: self._store.write(self._document.render(None)))
+        self._write(lambda: self._store.write(self._document.parts(None)))
 
     def _set_aside(self, error: checkpoint.CheckpointCorrupt) -> None:
         if "Q38" in self._rules.quirks:
@@ -101,7 +101,8 @@ class StateFile:
             self._writer.close()
 
 
-def _claim_info(claim: ClaimState) -> ClaimInfo:
+def claim_info(claim: ClaimState) -> ClaimInfo:
+    """Convert a claim of the state file to a claim of the cache."""
     return ClaimInfo(
         claim.namespace,
         claim.name,

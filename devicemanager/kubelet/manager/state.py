@@ -232,7 +232,8 @@ class State:
         """With Q10: devices of ended pods stay allocated until the next allocation or List."""
         self._keeps_admitted = self.frees_late and behaviour.keeps_admitted_pod
         self.admitted_last: PodUid | None = None
-        """With Q10: the pod whose devices are not freed (the kubelet's ``pendingAdmissionPod``)."""
+        """With Q10: the pod that was admitted last (``pendingAdmissionPod``). Its devices are not
+        freed."""
         self.keeps_rejected = "Q31" in settings.quirks
         """With Q31: a rejected pod keeps the devices that were allocated to its containers."""
         # The last admitted pod, and the devices of its init containers that its other containers

@@ -80,9 +80,9 @@ class PodRecord:
     cdi_devices: dict[ContainerName, tuple[str, ...]] = attrs.field(factory=dict)
     """CDI devices that containers of a pod with DRA got at their last start."""
     sync_error: str = ""
-    """Why the pod's claims could not be prepared or unprepared at the last attempt."""
+    """Error of the last attempt to prepare or unprepare the pod's claims."""
     sync_at: float | None = None
-    """When the kubelet tries again, in seconds of its monotonic clock; None if it does not."""
+    """Time of the next attempt, in seconds of the monotonic clock; None if there is none."""
     ending: tuple[Phase, str, str] | None = None
     """Phase, reason and message that the pod will have when its claims are unprepared; None unless
     its containers have stopped for good."""

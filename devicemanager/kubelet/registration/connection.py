@@ -120,7 +120,8 @@ class Calls:
         """Make a call, wait for its response, and return the response decoded by ``read``.
 
         ``path`` is the gRPC path of the method; ``timeout`` None means no timeout. ``begun`` gets a
-        function that cancels the call. Raises ``RpcError`` if the call fails.
+        function that cancels the call. Raises ``RpcError`` if the call fails, or if ``read`` raises
+        it.
         """
         method = self._method(path) if begun is None else self._cancellable(path, begun)
         call = self.begin(path, request)
@@ -198,6 +199,8 @@ def _answer(response: bytes, read: Callable[[bytes], T], call: CallInProgress | 
     except (DecodeError, UnicodeDecodeError) as error:
         failed = RpcError("Internal", "Exception deserializing response!")
         raise _failed(call, failed, response) from error
+    except RpcError as error:
+        raise _failed(call, error, response) from None
     if call is not None:
         call.answered(response)
     return answer

@@ -39,7 +39,7 @@ class PluginFaults:
 
     def __init__(self, registry: FaultRegistry, resource: ResourceName, name: str) -> None:
         self.registry = registry
-        """The kubelet's faults; ``armed`` is empty if no fault can fire."""
+        """Faults set in the kubelet. Its attribute ``armed`` is empty if none can fire."""
         self._resource = resource
         # Faults name a plugin by the file name of its socket; the watcher's names are paths.
         self._plugin = Path(name).name

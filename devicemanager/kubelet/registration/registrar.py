@@ -61,7 +61,7 @@ STOPPING = "the kubelet is stopping"
 _COUNTED = 1000
 _WORKERS = 8
 _SHARES = 4
-"""A process can have as many registrations as a quarter of those that are still free."""
+"""Fraction of the free registrations that one process can take."""
 _LONGEST_NAME = 512
 """Characters of a name that texts show; the longest valid name has 317."""
 
@@ -82,6 +82,10 @@ class RegistrationRejected(EndpointError):
 
 class NotConnected(RegistrationRejected):
     """Error of a registration that passed the checks but could not connect to the plugin."""
+
+
+class LimitReached(RegistrationRejected):
+    """Error of a process that has too many registrations, which is not an error of a kubelet."""
 
 
 # Not an attrs class: attrs generates its methods at every start.
@@ -325,13 +329,12 @@ class Registrar:
             self._processes[pid] += 1
 
     def _check_slots(self, pid: int, replaces: bool) -> None:
-        """Raise RegistrationRejected if a process may not register. Must be called with the lock
-        held."""
+        """Raise LimitReached if a process may not register. Must be called with the lock held."""
         count, per_process = self._processes[pid], self._settings.max_registrations_per_process
         # A process ID of 0 means that the process is in another PID namespace, as all others of
         # this number may be: they share only the total.
         if pid and per_process is not None and count >= per_process + replaces:
-            raise RegistrationRejected(
+            raise LimitReached(
                 f"process {pid} already has {count} registrations: the limit is {per_process} "
                 "(Settings.max_registrations_per_process)"
             )
@@ -342,7 +345,7 @@ class Registrar:
         free = most - total
         # Processes that fork share what is left, and cannot take all of it.
         if free <= 0 or (pid and count >= -(-free // _SHARES)):
-            raise RegistrationRejected(
+            raise LimitReached(
                 f"process {pid} has {count} of {total} registrations: it can have no more, "
                 f"because the limit for all processes is {most} (Settings.max_registrations)"
             )

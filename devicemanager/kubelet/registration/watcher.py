@@ -47,6 +47,7 @@ from devicemanager.kubelet.registration.event_loop import sleep
 from devicemanager.kubelet.registration.fault_injection import not_made
 from devicemanager.kubelet.registration.handlers import Registration, TypeHandler
 from devicemanager.kubelet.registration.registrar import (
+    LimitReached,
     NotConnected,
     Registrar,
     RegistrationRejected,
@@ -75,6 +76,8 @@ class _Plugin:
     registration: Registration | None = None
     is_given_up: bool = False
     """True if the registration is not retried until the socket is replaced."""
+    is_over_limit: bool = False
+    """True if its process has too many registrations. Frequent retries would delay others."""
 
 
 class PluginWatcher:
@@ -153,7 +156,7 @@ class PluginWatcher:
         wait = FIRST_WAIT
         try:
             while not await self._attempt(plugin):
-                await sleep(self._clock, wait)
+                await sleep(self._clock, LONGEST_WAIT if plugin.is_over_limit else wait)
                 wait = min(2 * wait, LONGEST_WAIT)
             if plugin.is_given_up:
                 await self._registrar.in_thread(self._report_given_up, path)
@@ -208,6 +211,7 @@ class PluginWatcher:
         except RegistrationRejected as rejected:
             error = str(rejected)
             # Up to v1.35 the kubelet considers a plugin registered when it has passed the checks.
+            plugin.is_over_limit = isinstance(rejected, LimitReached)
             is_known = isinstance(rejected, NotConnected)
             plugin.is_given_up = is_known and not self._registrar.behaviour.watcher_retries
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)

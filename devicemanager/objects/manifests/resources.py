@@ -21,7 +21,7 @@ from devicemanager.objects.manifests.errors import invalid, key, required, wrong
 from devicemanager.objects.manifests.fields import RESOURCES, check_known
 
 Amounts = dict[ResourceName, int]
-"""Resource name to a whole number: devices, milli-CPUs or bytes."""
+"""Whole numbers by resource name: devices, milli-CPUs or bytes."""
 
 
 class _Kind(enum.Enum):

@@ -11,10 +11,14 @@ from devicemanager.observe.metrics.tally import Histogram, Tally
 
 __all__ = [
     "counter", "of_admissions", "of_claims", "of_devices", "of_dra", "of_plugins",
-    "of_pod_resources", "of_pods", "of_pods_api", "of_resources",
+    "of_pod_resources", "of_pods", "of_pods_api", "of_resources", "of_skips",
 ]  # fmt: skip
 
 _Series = Iterable[tuple[Mapping[str, str], float]]
+_SKIPS = {
+    "NodePrepareResources": "dra_node_prepare_skips_total",
+    "NodeUnprepareResources": "dra_node_unprepare_skips_total",
+}
 
 
 def of_plugins(tally: Tally) -> Iterator[Metric]:
@@ -72,6 +76,18 @@ def of_claims(drivers: Iterable[Iterable[str]]) -> Iterator[Metric]:
         "ResourceClaims that pods of the node hold, by driver.",
         (({"driver_name": name}, count) for name, count in sorted(counts.items())),
     )
+
+
+def of_skips(skips: Iterable[tuple[str, str, int]]) -> Iterator[Metric]:
+    """Yield the counters of calls that were not made; ``skips`` has the RPC, the driver and the
+    number of each."""
+    by_rpc: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for rpc, driver, count in skips:
+        by_rpc.setdefault(rpc, []).append(({"driver_name": driver}, count))
+    for rpc, name in _SKIPS.items():
+        if rpc in by_rpc:
+            text = f"{rpc} calls that were not made, because the devices do not need them."
+            yield counter(name, text, by_rpc[rpc])
 
 
 def of_admissions(tally: Tally, names: Iterable[str]) -> Iterator[Metric]:

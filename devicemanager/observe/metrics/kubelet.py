@@ -65,6 +65,7 @@ class KubeletMetrics(Collector):
                 if behaviour.dra_counts_claims and dra.drivers
                 else ()
             ),
+            *families.of_skips((each.rpc, each.driver, each.count) for each in dra.skipped),
             *families.of_pod_resources(kubelet.telemetry.pod_resources_counters()),
             *families.of_pods_api(kubelet.telemetry.pods_api_counters()),
             *_Now(kubelet).collect(),

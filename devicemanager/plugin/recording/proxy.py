@@ -339,7 +339,7 @@ class PluginProxies:
             proxy.kubelet_has_left = True
 
     def mirror(self) -> None:
-        """Remove the socket of a proxy whose plugin's socket was removed, and the reverse.
+        """If the socket of a plugin or of its proxy was removed, remove the other one, too.
 
         Close proxies without a socket when they are idle.
         """

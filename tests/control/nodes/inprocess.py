@@ -18,6 +18,10 @@ class ControlledWorld:
 
     def __init__(self, world):
         self.world = world
+        self.scaled = {}
+
+    def scale(self, kind, count):
+        self.scaled[kind] = count
 
     @property
     def nodes(self):

@@ -9,9 +9,11 @@ import json
 
 import pytest
 
-from devicemanager import ManualClock, MockKubelet, RequestError, Settings
+from devicemanager import DeviceManagerError, ManualClock, MockKubelet, RequestError, Settings
 from devicemanager.driver.simulated import SimulatedDriver
 from devicemanager.kubelet.dra import connection
+from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
+from devicemanager.testing import pod_manifest
 from tests.kubelet.dra.objects import claim, pod
 
 NIC = "nic.example.com"
@@ -283,6 +285,22 @@ def test_k26_broken_connection_is_made_again(node):
     assert kubelet.pod("uid-train").running
 
 
+def test_k26_idle_connection_is_made_again(node, monkeypatch):
+    """#133920: gRPC closes a connection that is not used for 30 minutes."""
+    options = connection._options
+    # The shortest time that gRPC accepts.
+    idle = ("grpc.client_idle_timeout_ms", 1000)
+    monkeypatch.setattr(connection, "_options", lambda settings: [*options(settings), idle])
+    # A health stream would keep the connection in use.
+    driver, kubelet = node.driver(services=["v1.DRAPlugin"]), node.kubelet
+    kubelet.admit(pod("a", {"x": "one"}), claims=claim("one", "gpu-0"))
+    lost = kubelet.wait_for_event("driver-disconnected", after=0)
+    kubelet.wait_for_event("driver-connected", after=lost.number)
+    kubelet.admit(pod("b", {"x": "two"}), claims=claim("two", "gpu-1"))
+    assert rpcs(driver) == [(PREPARE, ["one"]), (PREPARE, ["two"])]
+    assert kubelet.pod("uid-b").running
+
+
 @pytest.mark.parametrize(
     ("version", "services", "called"),
     [
@@ -421,6 +439,25 @@ def test_k35_pod_resources_has_each_device_with_its_own_ids(node):
     assert driver.prepared == {}
 
 
+def test_k35_pod_resources_has_share_ids_and_claims_without_devices(node):
+    node.driver()
+    shared = claim("gpu", "gpu-0")
+    shared["status"]["allocation"]["devices"]["results"][0]["shareID"] = "s1"
+    node.kubelet.admit(pod(claims={"x": "gpu", "y": "none"}), claims=[shared, claim("none")])
+    gpu, none = listed(node.kubelet)
+    assert [each.share_id for each in gpu.claim_resources] == ["s1"]
+    assert (none.claim_name, none.claim_resources) == ("none", ())
+
+
+def test_k35_pod_resources_has_nothing_of_a_claim_that_is_not_allocated(node):
+    node.driver()
+    reserved = {"reservedFor": [{"uid": "uid-train"}]}
+    given = claim("gpu", allocated=False, status=reserved)
+    node.kubelet.admit(pod(), claims=given, reserve=False)
+    assert "not allocated" in error_of(node.kubelet)
+    assert listed(node.kubelet) == ()
+
+
 @pytest.mark.parametrize(
     ("claims", "given", "error"),
     [
@@ -506,6 +543,31 @@ def test_k39_state_file_without_and_with_claims(node, directory):
     assert (directory / "dra_manager_state").read_text() == EXAMPLE
 
 
+def test_lost_state_file_leaves_the_claim_prepared_in_the_driver(node):
+    driver, kubelet = node.driver(), node.kubelet
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    kubelet.faults.set("lose-dra-state", times=1)
+    node.restart(driver)
+    assert kubelet.dra_state_path.read_text() == EMPTY
+    # As in the kubelet, a container cannot be started, and the driver is not called.
+    with pytest.raises(DeviceManagerError, match="unable to get claim info for ResourceClaim gpu"):
+        kubelet.restart_container("uid-train", "main")
+    kubelet.terminate("uid-train")
+    assert rpcs(driver) == [(PREPARE, ["gpu"])]
+    assert set(driver.prepared) == {"uid-gpu"}
+
+
+def test_truncated_state_file_is_set_aside(node):
+    driver, kubelet = node.driver(), node.kubelet
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    whole = kubelet.dra_state_path.read_bytes()
+    kubelet.faults.set("truncate-dra-state", times=1)
+    node.restart(driver)
+    assert kubelet.events.recent("dra-state-set-aside")
+    aside = kubelet.root / "dra_manager_state.corrupt-1"
+    assert aside.read_bytes() == whole[: len(whole) // 2]
+
+
 @pytest.mark.parametrize("text", [EXAMPLE.replace("dev-1", "dev-2"), EXAMPLE[:100], "[]"])
 def test_k39_corrupt_state_file_is_set_aside(directory, text):
     (directory / "dra_manager_state").write_text(text)
@@ -562,6 +624,48 @@ def test_k40_extended_resource_of_a_claim_gets_its_cdi_devices(node):
     assert rpcs(driver) == [(PREPARE, ["extended"])]
     [resource] = listed(kubelet)
     assert resource.claim_name == "extended"
+
+
+def extended(name, *containers):
+    """Return a pod whose containers get ``vendor.com/gpu`` from the ResourceClaim ``extended``."""
+    limits = {"limits": {"vendor.com/gpu": "1"}}
+    mappings = [
+        {"containerName": each, "resourceName": "vendor.com/gpu", "requestName": "gpu"}
+        for each in containers
+    ]
+    *init, main = [{"name": each, "image": "i", "resources": limits} for each in containers]
+    manifest = pod(name, claims={}, containers=[main], initContainers=init)
+    status = {"resourceClaimName": "extended", "requestMappings": mappings}
+    manifest["status"] = {"extendedResourceClaimStatus": status}
+    return manifest
+
+
+def test_k40_resource_of_a_device_plugin_that_dra_serves_later(node):
+    """#141426"""
+    driver, kubelet = node.driver(), node.kubelet
+    plugin = SimulationSettings(resource_name="vendor.com/gpu", number_devices=2)
+    with SimulatedPlugin(plugin, kubelet.plugin_dir):
+        kubelet.wait_for_resource("vendor.com/gpu", 2)
+        before = pod_manifest("before", {"vendor.com/gpu": 1}, uid="before")
+        kubelet.admit(before).raise_for_rejection()
+        mark = kubelet.mark()
+        found = kubelet.admit(extended("after", "main"), claims=claim("extended", "gpu-0"))
+        assert found.admitted
+        assert found.containers["main"].run_options.cdi_devices == (
+            "k8s.gpu.example.com/claim=uid-extended-gpu-0",
+        )
+        assert not kubelet.calls(rpc="Allocate", since=mark)
+    assert rpcs(driver) == [(PREPARE, ["extended"])]
+
+
+def test_k40_init_container_shares_the_request(node):
+    """#134882"""
+    driver, kubelet = node.driver(), node.kubelet
+    found = kubelet.admit(extended("train", "init", "main"), claims=claim("extended", "gpu-0"))
+    given = ("k8s.gpu.example.com/claim=uid-extended-gpu-0",)
+    for name in ("init", "main"):
+        assert found.containers[name].run_options.cdi_devices == given
+    assert rpcs(driver) == [(PREPARE, ["extended"])]
 
 
 def test_before_1_32_there_is_no_dra(nodes):

@@ -212,3 +212,17 @@ def test_k41_static_pod_with_claims_is_refused(node):
 def test_claim_of_a_hostile_api_server_is_an_error_of_the_fetch(hostile):
     with pytest.raises(ClaimFetchError, match="cannot be decoded: TypeError"):
         claim_of(hostile)
+
+
+@pytest.mark.parametrize("reserve", [True, False])
+def test_claims_of_a_pod_that_is_not_admitted_are_not_added(nodes, reserve):
+    kubelet = nodes(strict=True).kubelet
+    rejected = pod()
+    rejected["spec"]["containers"][0]["resources"]["limits"] = {"vendor.com/gpu": "1"}
+    assert not kubelet.admit(rejected, claims=claim("gpu", "gpu-0"), reserve=reserve).admitted
+    assert kubelet.resource_claims.list() == ()
+    kubelet.admit(pod("a"), claims=claim("gpu", "gpu-0"))
+    before = kubelet.resource_claims.list()
+    with pytest.raises(RequestError, match="already"):
+        kubelet.admit(pod("a"), claims=claim("gpu", "gpu-1"), reserve=reserve)
+    assert kubelet.resource_claims.list() == before

@@ -9,9 +9,12 @@ import pytest
 
 from devicemanager import ManualClock, MockKubelet
 from devicemanager.core.ids import PodUid
+from devicemanager.driver.simulated import SimulatedDriver
 from devicemanager.kubelet.dra.connection import DriverConnection
 from devicemanager.kubelet.dra.health import HealthFile
+from devicemanager.kubelet.dra.health import _devices as health_devices
 from devicemanager.objects.status.podstatus import status_object
+from protos import drahealth_v1
 from tests.kubelet.dra.objects import claim, pod
 
 V1ALPHA1 = ["v1.DRAPlugin", "v1alpha1.DRAResourceHealth"]
@@ -74,8 +77,7 @@ def test_k32_end_of_the_stream_clears_and_it_is_opened_again(node):
         rpc="NodeWatchResources", where=lambda call: not call.response_bytes, since=mark
     )
     wait_for_health(kubelet, entry("Unknown"))
-    node.clock.advance(5)
-    wait_for_health(kubelet, entry("Healthy"))
+    turn_until(node, lambda: health(kubelet) == entry("Healthy"))
 
 
 def test_k32_long_message_is_cut(node):
@@ -83,6 +85,36 @@ def test_k32_long_message_is_cut(node):
     kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
     driver.set_health("gpu-0", "Unhealthy", "x" * 1025)
     wait_for_health(kubelet, entry("Unhealthy", "x" * 1021 + "..."))
+
+
+def test_k32_end_of_one_stream_clears_the_health_of_both_instances(node):
+    old, new = node.driver(uid="old"), node.driver(uid="new")
+    kubelet = node.kubelet
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    new.set_health("gpu-0", "Unhealthy", "hot")
+    wait_for_health(kubelet, entry("Unhealthy", "hot"))
+    old.end_health_stream()
+    wait_for_health(kubelet, entry("Unknown"))
+
+
+class CommonFirst(SimulatedDriver):
+    """Driver whose devices all have the same first CDI device."""
+
+    def _message(self, device):
+        message = super()._message(device)
+        message.cdi_device_ids.insert(0, "k8s.gpu.example.com/claim=common")
+        return message
+
+
+def test_k32_devices_with_one_first_cdi_device_are_one_entry(node):
+    kubelet = node.kubelet
+    with CommonFirst(kubelet=kubelet) as driver:
+        kubelet.wait_for_event("driver-connected", after=0)
+        kubelet.admit(pod(), claims=claim("gpu", "gpu-0", "gpu-1"))
+        driver.set_health("gpu-0", "Unhealthy")
+        wait_for_health(
+            kubelet, [("claim:gpu", "k8s.gpu.example.com/claim=common", "Unhealthy", None)]
+        )
 
 
 def test_health_is_not_watched_without_its_service(node):
@@ -196,3 +228,44 @@ def test_health_file_ends_with_the_newest_of_concurrent_reports(directory):
     for writer in writers:
         writer.join(10)
     assert json.loads((directory / "dra_health_state").read_text()) == {"new": {"Devices": {}}}
+
+
+def report_of(*devices):
+    """Encode a health report of healthy devices."""
+    report = drahealth_v1.NodeWatchResourcesResponse()
+    for pool, device in devices:
+        report.devices.add(device={"pool_name": pool, "device_name": device}, health="HEALTHY")
+    return report.SerializeToString()
+
+
+def test_report_that_is_too_large_is_ignored_in_part():
+    devices, ignored = health_devices(report_of(*[("p", "d")] * 65_540))
+    assert (len(devices), ignored) == (65_536, 4)
+    devices, ignored = health_devices(report_of(("p", "d"), ("p" * 1025, "d"), ("p", "d" * 1025)))
+    assert ([each.device for each in devices], ignored) == (["d"], 2)
+
+
+def test_ignored_devices_of_a_report_are_an_event(node):
+    driver, kubelet = node.driver(), node.kubelet
+    instance = next(iter(kubelet._life.serving().dra.manager()._state.drivers))
+    kubelet._life.serving().dra.manager().report(instance, (), 3)
+    [event] = kubelet.events.recent("health-dropped")
+    assert event.message.startswith("gpu.example.com: 3 devices of a health report ignored: ")
+    assert driver.calls == ()
+
+
+def test_health_file_follows_the_end_of_the_stream(node):
+    driver, kubelet = node.driver(), node.kubelet
+    path = kubelet.root / "dra_health_state"
+    kubelet.wait_for(lambda: path.exists() and "gpu-0" in path.read_text())
+    driver.end_health_stream()
+    kubelet.wait_for(lambda: path.read_text() == "{}")
+
+
+def test_health_file_survives_the_end_of_the_kubelet(node):
+    driver, kubelet = node.driver(), node.kubelet
+    driver.set_health("gpu-0", "Unhealthy", "hot")
+    path = kubelet.root / "dra_health_state"
+    kubelet.wait_for(lambda: path.exists() and "hot" in path.read_text())
+    kubelet.stop()
+    assert "hot" in path.read_text()

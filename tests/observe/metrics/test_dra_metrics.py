@@ -53,3 +53,17 @@ def test_operations_calls_and_claims(version, failed, succeeded):
         ("dra_resource_claims_in_use", "<any>"): 1,
         ("dra_resource_claims_in_use", gpu): 1,
     }
+
+
+def test_calls_that_devices_do_not_need_are_counted():
+    settings = Settings(kubelet_version="1.37", feature_gates={"DRAOptionalNodeOperations": True})
+    skipping = claim("gpu", "gpu-0")
+    skipping["status"]["allocation"]["devices"]["results"][0]["skipNodeOperations"] = ["*"]
+    with MockKubelet(settings=settings) as kubelet:
+        metrics = KubeletMetrics(kubelet)
+        kubelet.admit(pod(), claims=skipping)
+        kubelet.terminate("uid-train")
+        found = counts(metrics.text())
+        metrics.close()
+    assert found["dra_node_prepare_skips_total", "gpu.example.com"] == 1
+    assert found["dra_node_unprepare_skips_total", "gpu.example.com"] == 1

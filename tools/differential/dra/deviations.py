@@ -14,7 +14,7 @@ from tools.differential.versions import minor
 
 
 def _is_another_order(fact: Fact) -> bool:
-    """The mock has the same items in another order, where the reference's order is random.
+    """True if the mock has the same items in another order, and the reference's order is random.
 
     An error ends the calls. Therefore another order leads to calls of other instances. The calls of
     each instance are separate facts.
@@ -39,7 +39,8 @@ def _flat(value: Any) -> Iterator[str]:
 
 
 def _is_panic_of_pod_resources(fact: Fact) -> bool:
-    """The mock lists no claim where the reference panics: at a claim that the pod does not need."""
+    """True if the mock lists no claim where the reference panics: at a claim that the pod does not
+    need."""
     return (
         fact.path == "panic"
         and minor(fact.version) < 34

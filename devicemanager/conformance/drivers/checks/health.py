@@ -90,7 +90,7 @@ def dh05(run: DriverRun) -> str:
     pool, name = run.devices()[0] if run.devices() else ("", "")
     if not name:
         raise Skipped("the driver has published no devices")
-    limit = run.limits.health_seconds + 2 * run.limits.refresh_seconds
+    limit = run.limits.health_seconds + run.limits.health_repeat_seconds
     with run.client() as client, client.health(service, limit) as reports:
         _next(reports)
         begin = time.monotonic()
@@ -103,7 +103,7 @@ def dh05(run: DriverRun) -> str:
         finally:
             run.hook("recover-device", name)
     took = time.monotonic() - begin
-    if took > run.limits.refresh_seconds:
+    if took > run.limits.health_repeat_seconds:
         raise Failed(f"device {pool}/{name} was reported as unhealthy only after {took:.1f} s")
     return f"{took:.1f} s"
 

@@ -1,0 +1,208 @@
+"""Attack with DRA drivers: responses and health reports that are too large or wrong, drivers that
+hang, come and go, or register too often.
+
+Meanwhile, a good plugin registers, and pods with a device of it and with a claim of a good driver
+are admitted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from tools.attack.beside import beside
+from tools.attack.drivers import (
+    HostileDriver,
+    answer,
+    claim_entry,
+    device,
+    health,
+)
+from tools.attack.model import Hostile, Limits, Target
+from tools.attack.plugins import LIMIT, cut, field, filled
+
+_SECONDS = 8.0
+_PODS = 8
+_FEW_PODS = 2
+"""Number of pods with responses of 4 MiB. Without a limit, each of them uses a gigabyte."""
+_MB = 1_000_000
+_LARGE = Limits(registration=100.0, admission=600.0, memory=400.0, kept=150.0)
+"""Limits for messages of 4 MiB, which must be decoded before they can be rejected."""
+
+
+def _driver(target: Target, **options: Any) -> HostileDriver:
+    return HostileDriver([target.registry / "hostile.sock"], **options)
+
+
+# -- responses -------------------------------------------------------------------------
+
+
+def _same(entry: Callable[[], bytes]) -> Callable[[bytes], bytes]:
+    made = entry()
+    return lambda request: answer(request, made)
+
+
+def _unknown(request: bytes) -> bytes:
+    return answer(request, device()) + claim_entry(_LONG, device())
+
+
+_ROOM = LIMIT - 4096
+_NAME = b"n" * _MB
+_LONG = b"\x1b]0;x\x07\n" * 30_000
+"""A text of 210 kB with control characters, which is within the limit of a response."""
+_ANSWERS: Iterable[tuple[str, str, Callable[[], Callable[[bytes], bytes]]]] = (
+    (
+        "4mb-devices",
+        "responses of 4 MiB of the shortest devices",
+        partial(_same, lambda: filled(field(1, b""), _ROOM)),
+    ),
+    (
+        "4mb-cdi",
+        "responses of one device with 4 MiB of the shortest CDI ids",
+        partial(_same, lambda: field(1, filled(field(4, b""), _ROOM))),
+    ),
+    (
+        "4mb-control",
+        "responses of one CDI id of 4 MiB of control characters",
+        partial(_same, lambda: device(cdi=b"\1" * _ROOM)),
+    ),
+    (
+        "names",
+        "responses with names of 1 MB",
+        partial(_same, lambda: device(_NAME, _NAME, _NAME)),
+    ),
+    (
+        "errors",
+        "responses with errors of 210 kB of control characters",
+        partial(_same, lambda: field(2, _LONG)),
+    ),
+    ("unknown", "responses with an unknown uid of 210 kB", lambda: _unknown),
+)
+
+
+def _respond(target: Target, make: Callable[[], Callable[[bytes], bytes]]) -> None:
+    with _driver(target, prepare=make()):
+        time.sleep(_SECONDS)
+
+
+for _name, _about, _make in _ANSWERS:
+    _pods = _FEW_PODS if _name.startswith("4mb") else _PODS
+    beside(f"dra-answers-{_name}", _about, _LARGE, claims=True, pods=_pods)(
+        partial(_respond, make=_make)
+    )
+
+
+@beside("dra-hang", f"NodePrepareResources never returns to {_PODS} pods", claims=True, pods=_PODS)
+def _hang(target: Target) -> None:
+    never = threading.Event()
+
+    def prepare(_: bytes) -> bytes:
+        never.wait()
+        return b""
+
+    with _driver(target, prepare=prepare):
+        time.sleep(_SECONDS)
+
+
+# -- registrations ---------------------------------------------------------------------
+
+_BAD = 1000
+
+
+@beside(
+    "dra-register-1000",
+    f"one process registers {_BAD} drivers",
+    Limits(registration=300.0, kept=100.0, threads=600, descriptors=_BAD + 600),
+    claims=True,
+)
+def _register(target: Target) -> None:
+    _register_all(target, names=(f"bad{number}.example.com" for number in itertools.count()))
+
+
+@beside(
+    "dra-instances-1000",
+    f"one process registers {_BAD} instances of a driver",
+    Limits(registration=300.0, kept=100.0, threads=600, descriptors=_BAD + 600),
+    claims=True,
+)
+def _instances(target: Target) -> None:
+    _register_all(target)
+
+
+def _register_all(target: Target, **options: Any) -> None:
+    service = target.root / "service.sock"
+    paths = [target.registry / f"bad-{number}.sock" for number in range(_BAD)]
+    # Each instance has its own path of the same socket.
+    endpoints = (f"{target.root}{'/.' * number}/service.sock" for number in itertools.count())
+    with HostileDriver([service, *paths], endpoints=endpoints, **options):
+        time.sleep(_SECONDS)
+
+
+@beside("dra-flap", "a driver comes and goes as fast as it can", Limits(threads=200), claims=True)
+def _flap(target: Target) -> None:
+    end = time.monotonic() + _SECONDS
+    for number in itertools.count():
+        if time.monotonic() > end:
+            return
+        path = target.registry / f"flap-{number % 3}.sock"
+        with HostileDriver([path]):
+            time.sleep(0.002 * (number % 20))
+        path.unlink(missing_ok=True)
+
+
+# -- health ----------------------------------------------------------------------------
+
+
+def _changes() -> Iterator[bytes]:
+    for turn in itertools.count():
+        yield health(b"p", b"d", 1 + turn % 2, b"%d" % turn)
+
+
+def _most_devices() -> Iterator[bytes]:
+    for turn in itertools.count():
+        yield cut(health(b"%x" % turn, b"%x" % number) for number in range(LIMIT))
+
+
+def _shortest_devices() -> Iterator[bytes]:
+    return itertools.repeat(filled(field(1, b"")))
+
+
+def _long_names() -> Iterator[bytes]:
+    for turn in itertools.count():
+        yield health(b"%d" % turn + _NAME, _NAME, 2, _NAME)
+
+
+def _invalid() -> Iterator[bytes]:
+    return itertools.repeat(b"\xff" * 1000)
+
+
+_REPORTS: Iterable[tuple[str, str, Callable[[], Iterator[bytes]], Limits | None]] = (
+    ("changes", "changes of a device's health as fast as possible", _changes, None),
+    ("4mb", "health reports of 4 MiB, each with new devices", _most_devices, _LARGE),
+    ("shortest", "health reports of 2 million devices without a name", _shortest_devices, _LARGE),
+    ("names", "health reports with names and messages of 1 MB", _long_names, _LARGE),
+    ("invalid", "health reports that are not protobuf", _invalid, None),
+)
+
+
+def _report(target: Target, reports: Callable[[], Iterator[bytes]]) -> None:
+    end = time.monotonic() + _SECONDS
+
+    def limited() -> Iterator[bytes]:
+        return itertools.takewhile(lambda _: time.monotonic() < end, reports())
+
+    with _driver(target, reports=limited) as driver:
+        driver.sent.wait(2 * _SECONDS)
+        time.sleep(1)
+
+
+def _register_reports(name: str, about: str, hostile: Hostile, limits: Limits | None) -> None:
+    beside(f"dra-health-{name}", about, limits, claims=True, pods=1)(hostile)
+
+
+for _name, _about, _reports, _limits in _REPORTS:
+    _register_reports(_name, _about, partial(_report, reports=_reports), _limits)

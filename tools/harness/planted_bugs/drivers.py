@@ -1,0 +1,81 @@
+"""DRA drivers: registrations, responses, health reports, and the files of the DRA manager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tools.harness.planted import planted, replace, set_to
+
+
+@planted("drivers register without limit")
+def _registrations() -> None:
+    from devicemanager.kubelet.dra import instances
+
+    replace(instances.Instances._check_limit, lambda self, pid: None)
+
+
+@planted("drivers respond without limit")
+def _responses() -> None:
+    from devicemanager.kubelet.dra import connection
+
+    replace(connection._limited, lambda decode, limit, data: decode(data))
+    set_to(connection, "_MAX_DEVICES", 1 << 60)
+
+
+@planted("calls to drivers hold the lock")
+def _locked_calls() -> None:
+    from devicemanager.kubelet.dra import manager
+
+    replace(
+        manager.DraManager._without_lock, lambda self, effect, pod: self._carry_out(effect, pod)
+    )
+
+
+@planted("connections to drivers stay open")
+def _open_connections() -> None:
+    from devicemanager.kubelet.dra import instances
+
+    replace(instances.Instances._close, lambda self, number: None)
+
+
+@planted("health streams hold the lock")
+def _locked_streams() -> None:
+    from devicemanager.kubelet.dra import health
+
+    follow = health.HealthStream._follow
+
+    def followed(self: Any) -> bool:
+        with self._sink._lock:
+            return follow(self)
+
+    set_to(health.HealthStream, "_follow", followed)
+
+
+@planted("undecodable reports are errors")
+def _undecodable() -> None:
+    from devicemanager.kubelet.dra import health
+
+    set_to(health, "DecodeError", ZeroDivisionError)
+
+
+@planted("device names are not limited")
+def _device_names() -> None:
+    from devicemanager.kubelet.dra import health
+
+    replace(health._is_nameable, lambda entry: True)
+
+
+@planted("reported devices are not limited")
+def _reported_devices() -> None:
+    from devicemanager.core.dra import health as core
+    from devicemanager.kubelet.dra import health
+
+    set_to(core, "MAX_DEVICES", 1 << 60)
+    set_to(health, "_MAX_REPORTED", 1 << 60)
+
+
+@planted("an invalid health file is an error")
+def _health_file() -> None:
+    from devicemanager.kubelet.dra import health
+
+    set_to(health, "_INVALID", (ZeroDivisionError,))
