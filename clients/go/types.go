@@ -36,7 +36,7 @@ type Allocate struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Allocated: The settings in the container responses to an Allocate call, as many as the plugin sent.
+// Allocated: Response to an Allocate call: settings, one for each container response of the plugin.
 type Allocated struct {
 	Schema     string              `json:"schema"`
 	Containers []ContainerSettings `json:"containers"`
@@ -640,8 +640,8 @@ type PreStart struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Preferred: The device IDs in the container responses to a GetPreferredAllocation call, as many as the
-// plugin sent and in its order.
+// Preferred: Response to a GetPreferredAllocation call: device IDs in the plugin's order, one list for
+// each container response of the plugin.
 type Preferred struct {
 	Schema     string     `json:"schema"`
 	Containers [][]string `json:"containers"`

@@ -70,7 +70,7 @@ def permissions_of(rules: Iterable[Mapping[str, Sequence[str]]]) -> frozenset[Pe
 
 
 class Permissions:
-    """Permissions that all users have, with a record of those that requests needed.
+    """Permissions that all users have. Records which permissions requests needed.
 
     Thread-safe.
     """

@@ -63,6 +63,9 @@ class PodClaims:
                 return f'resourceclaim "{name}" not found'
             if not dra_pods.is_reserved_for(claim, pod) and not dra_pods.has_room(claim):
                 return f'resourceclaim "{name}" in use'
+            if dra_pods.is_allocated(claim) and dra_pods.has_binding_failed(claim):
+                self._change(claim, _without_devices, "status")
+                return f'binding of resourceclaim "{name}" failed: it gets other devices'
         return None
 
     def plan(self, pod: Object, node: Object) -> Plan | str:
@@ -144,6 +147,11 @@ class PodClaims:
 def allocatable(node: Object) -> Mapping[str, Any]:
     """Return the allocatable resources of a Node object."""
     return (node.get("status") or {}).get("allocatable") or {}
+
+
+def _without_devices(claim: Object) -> Object:
+    """Remove the allocation and the reservations, so that the claim is allocated again."""
+    return {**claim, "status": {}}
 
 
 def _protected(claim: Object) -> Object:

@@ -74,7 +74,7 @@ class RequestExplanation:
 
 @attrs.frozen
 class Explanation:
-    """Why claims have their devices, would fit together, or do not fit."""
+    """Explanation why claims have their devices, would fit together, or do not fit."""
 
     claims: tuple[str, ...]
     """Names of the claims as ``namespace/name``."""
@@ -84,7 +84,7 @@ class Explanation:
     """Result for all claims together, in one line."""
     requests: tuple[RequestExplanation, ...] = ()
     unexamined: tuple[str, ...] = ()
-    """What was not examined because the limits were reached; empty otherwise."""
+    """Requests that were not examined because the limits were reached; empty otherwise."""
 
     def text(self) -> str:
         """Return the explanation as lines of text for people."""

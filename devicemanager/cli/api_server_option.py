@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from devicemanager.cli.options import CommandError
 if TYPE_CHECKING:
     from devicemanager.cli.kubelet_log import KubeletLog
     from devicemanager.driver.simulated import SimulatedDriver
+    from devicemanager.kubelet.mock import MockKubelet
     from devicemanager.kubelet.settings import Settings
     from devicemanager.testing.api_node import ApiNode
 
@@ -68,18 +70,45 @@ _IN_SLICE = 128
 """Maximum number of devices in a ResourceSlice."""
 
 
-def publish(node: ApiNode, driver: SimulatedDriver, name: str) -> None:
-    """Publish the devices of a simulated driver, and a DeviceClass with its name."""
-    names, size = driver.devices, _IN_SLICE
-    parts = [names[start : start + size] for start in range(0, len(names), size)]
+def publish(
+    node: ApiNode, kubelet: MockKubelet, driver: SimulatedDriver, stack: contextlib.ExitStack
+) -> None:
+    """Publish the devices of a simulated driver, and a DeviceClass with its name.
+
+    As a driver does, publish the slices again after the kubelet has deleted them.
+    """
+    from devicemanager.apiserver import StatusError
+    from devicemanager.events.stream import Event, EventKind
+
+    objects = [*_slices(driver, kubelet.settings.node_name), _class(driver)]
+
+    def create() -> None:
+        for each in objects:
+            with contextlib.suppress(StatusError):  # it exists
+                node.server.load(each)
+
+    def happened(event: Event) -> None:
+        if event.kind is EventKind.SLICES_WIPED:
+            create()
+
+    stack.callback(kubelet.events.subscribe(happened))
+    create()
+
+
+def _slices(driver: SimulatedDriver, node: str) -> Iterator[dict[str, Any]]:
+    names = driver.devices
+    parts = [names[start : start + _IN_SLICE] for start in range(0, len(names), _IN_SLICE)]
     for number, part in enumerate(parts):
         pool = {"name": driver.pool, "generation": 1, "resourceSliceCount": len(parts)}
-        spec = {"driver": driver.name, "pool": pool, "nodeName": name}
-        metadata = {"name": f"{name}-{driver.name}-{number}"}
+        spec = {"driver": driver.name, "pool": pool, "nodeName": node}
+        metadata = {"name": f"{node}-{driver.name}-{number}"}
         devices = [{"name": each} for each in part]
-        node.server.load(_object("ResourceSlice", metadata, {**spec, "devices": devices}))
+        yield _object("ResourceSlice", metadata, {**spec, "devices": devices})
+
+
+def _class(driver: SimulatedDriver) -> dict[str, Any]:
     selector = {"cel": {"expression": f'device.driver == "{driver.name}"'}}
-    node.server.load(_object("DeviceClass", {"name": driver.name}, {"selectors": [selector]}))
+    return _object("DeviceClass", {"name": driver.name}, {"selectors": [selector]})
 
 
 def _object(kind: str, metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:

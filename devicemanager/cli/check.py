@@ -170,7 +170,7 @@ _DIRECTORIES = {
     "sys": "/sys",
     "cdi": "/etc/cdi and /var/run/cdi",
 }
-"""What the directory of an option replaces, by the option's name."""
+"""Directory that an option replaces, by option name."""
 
 
 def _add_hardware(parser: argparse.ArgumentParser) -> None:

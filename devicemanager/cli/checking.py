@@ -1,4 +1,5 @@
-"""What the checks of plugins and of clients share: the list, the lines, and the end by a signal."""
+"""Parts that the checks of plugins and of clients share: the list, the lines, and the end by a
+signal."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What the checkpoint commands use of a file, whether it is the device manager's or the DRA
-manager's."""
+"""Contents of a file as the checkpoint commands use them.
+
+The file is that of the device manager or that of the DRA manager.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
-
-import attrs
 
 if TYPE_CHECKING:
     from devicemanager.snapshot import Node
@@ -119,9 +119,8 @@ class Inspection(Protocol):
 _Inspection = TypeVar("_Inspection", bound=Inspection)
 
 
-@attrs.frozen
 class Inspected(Generic[_Inspection]):
-    """The members of ``Contents`` that an inspection has."""
+    """The members of ``Contents`` that an inspection has. A subclass defines both fields."""
 
     data: bytes
     found: _Inspection

@@ -22,6 +22,8 @@ _MAX_FILE = 64 << 20
 """Largest file in bytes: a node with 10,000 devices has slices of some megabytes."""
 _MAX_VALUES = 5_000_000
 _SUFFIXES = (".yaml", ".yml", ".json")
+SERVED = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
+"""Resource types of which a mock kubelet has objects in memory."""
 _GROUP = "/apis/resource.k8s.io"
 _VERSIONS = ("v1", "v1beta2", "v1beta1")
 
@@ -56,12 +58,17 @@ def objects(args: argparse.Namespace, plural: str) -> list[Object]:
 
     Raises CommandError for a file, and ClusterError or ApiError for an API server.
     """
-    if not args.paths:
-        return [value for _, value in served_objects(args, [plural])]
+    if has_files(args):
+        return _from_files(args.paths, plural)
+    return [value for _, value in served_objects(args, [plural])]
+
+
+def has_files(args: argparse.Namespace) -> bool:
+    """True if the objects are those of files. Raises CommandError if there are other sources."""
     for name in ("kubeconfig", "control"):
-        if getattr(args, name):
+        if args.paths and getattr(args, name):
             raise CommandError(f"--{name} and files exclude each other: give one of them")
-    return _from_files(args.paths, plural)
+    return bool(args.paths)
 
 
 def is_mock(args: argparse.Namespace) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from devicemanager.cli.dra_files import located_objects, served_objects
+from devicemanager.cli.dra_files import SERVED, has_files, located_objects, served_objects
 from devicemanager.cli.options import CommandError
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from devicemanager.cli.dra_files import Object
 
 _KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "Node", "Pod")
-_SERVED = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
 
 
 @attrs.define
@@ -37,10 +36,10 @@ class DraObjects:
 
         Raises CommandError, and ClusterError or ApiError for an API server.
         """
-        if args.paths:
+        if has_files(args):
             return cls.read(args.paths)
         found = cls()
-        for where, value in served_objects(args, _SERVED):
+        for where, value in served_objects(args, SERVED):
             found._add(where, value)
         return found
 

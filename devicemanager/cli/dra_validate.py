@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import add_file
+from devicemanager.cli import dra_files
 from devicemanager.cli.options import CommandError, add_format, add_repeated, command
 from devicemanager.cli.output import clean, print_json
 
@@ -26,24 +26,22 @@ def add(actions: Subparsers) -> None:
     parser = command(
         actions, "validate", _run, "check objects as the API server does, offline", _DESCRIPTION
     )
-    add_file(
-        parser,
-        "paths",
-        "file or directory with objects in YAML or JSON; - is standard input",
-        nargs="+",
-        metavar="PATH",
-    )
+    dra_files.add_source(parser)
     add_repeated(parser, "--feature-gate", "NAME", "enable a feature gate of the API server")
     add_format(parser, "text", "json")
 
 
 def _run(args: argparse.Namespace) -> int:
     from devicemanager.apiserver.offline import check_objects
-    from devicemanager.cli.dra_files import read_objects
 
-    report = check_objects(read_objects(args.paths), _rules(args.feature_gate))
+    if dra_files.has_files(args):
+        where, found = ", ".join(args.paths), dra_files.read_objects(args.paths)
+    else:
+        where = "the mock kubelet" if dra_files.is_mock(args) else "the API server"
+        found = [value for _, value in dra_files.served_objects(args, dra_files.SERVED)]
+    report = check_objects(found, _rules(args.feature_gate))
     if not report.checked:
-        raise CommandError(f"{', '.join(args.paths)}: no objects of resource.k8s.io to validate")
+        raise CommandError(f"{where}: no objects of resource.k8s.io to validate")
     _print(args.output, report)
     return 1 if report.problems else 0
 

@@ -348,7 +348,8 @@ class AdmissionResult(NamedTuple):
     unregistered: Mapping[str, str]
     """A warning for each requested resource that no plugin has registered, by resource."""
     claims: Explanation | PodExplanation | None = None
-    """Why the pod's claims get their devices or do not fit; None if it has none."""
+    """Return the reasons why the pod's claims get their devices or do not fit; None without
+    claims."""
 
 
 def _admitted(

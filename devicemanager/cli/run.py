@@ -203,7 +203,7 @@ def _serve(
         with signals.interruptible(), display.waiting(f"for the driver {name}"):
             driver = _start_driver(kubelet, name, count, stack)
         if node is not None:
-            api_server_option.publish(node, driver, kubelet.settings.node_name)
+            api_server_option.publish(node, kubelet, driver, stack)
     if args.simulate_pools is not None or args.claims is not None:
         path = kubelet.claims_state_path
         log.say("claims-state-path", f"claims state path: {path}", path=str(path))

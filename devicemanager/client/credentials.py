@@ -6,6 +6,7 @@ module uses only attributes of its class ``Configuration`` that all releases fro
 
 from __future__ import annotations
 
+import json
 import os
 import ssl
 from collections.abc import Callable
@@ -88,6 +89,8 @@ def load(
     Without a kubeconfig, use ``KUBECONFIG``, ``~/.kube/config`` or the pod's service account,
     whichever exists first. Raises ClusterError if there is none, or if it is invalid.
     """
+    if kubeconfig is not None and context is None and (plain := _plain(Path(kubeconfig))):
+        return plain
     # Imported here because it takes a fifth of a second.
     from kubernetes.client.configuration import Configuration
 
@@ -102,6 +105,24 @@ def load(
         _check_file(path)
         _fill(where, lambda: _from_file(found, path, context))
     return Credentials(_server(found, where), _token(found), lambda: load(kubeconfig, context))
+
+
+def _plain(path: Path) -> Credentials | None:
+    """Return the credentials in a kubeconfig of this project's API server; None for any other.
+
+    It is JSON, and has one server without TLS on loopback, and at most a token.
+    """
+    try:
+        config = json.loads(path.read_bytes())
+        (cluster,), (user,), (_,) = config["clusters"], config["users"], config["contexts"]
+        url, token = cluster["cluster"]["server"], user["user"].get("token")
+        if not url.startswith("http://127.0.0.1:") or user["user"].keys() - {"token"}:
+            return None
+    # All other files are read by the client, with its errors.
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    header = None if token is None else f"Bearer {token}"
+    return Credentials(Server(url), lambda: header, lambda: load(path))
 
 
 def _default() -> str | None:

@@ -58,7 +58,7 @@ class PodAddresses:
         self._own: set[str] = set()
 
     def allocate(self, wanted: str = "") -> str:
-        """Return a free address, and ``wanted`` if it is free.
+        """Return ``wanted`` if it is free, or else another free address.
 
         Use the range of other nodes if the node's part has no free address. If the whole range has
         none, return an address that another pod has, too.

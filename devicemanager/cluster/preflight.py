@@ -52,7 +52,7 @@ class PreflightResult:
     version: str
     """Version of the API server, such as ``v1.32.13``."""
     existing: frozenset[str]
-    """Those of the checked names that already have a Node object of devicemanager."""
+    """Checked names that already have a Node object of devicemanager."""
     cloud: str = ""
     """Text that says why a cloud controller seems to run; empty if none seems to run."""
 

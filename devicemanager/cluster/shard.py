@@ -5,9 +5,13 @@ With Leases, several processes can try to take a free shard. Each writes the Lea
 that it has read, so only the first write succeeds. The processes communicate only through the API
 server.
 
-No clocks are compared. A process takes a shard if, by its own clock, the Lease has not changed for
-the whole validity of the Lease. The holder gives up the shard earlier (``GIVE_UP`` seconds after
-its last renewal), and stops all writes for the shard before another process can take it.
+Each process also holds a Lease as a member (``Membership``). The number of members decides the
+equal part of each process. A process that has more gives shards back, one at a time. So shards
+spread, whichever process was first.
+
+A process takes a shard if its Lease is free (``SharedLease``). The holder gives up the shard before
+its Lease expires (``GIVE_UP`` seconds after its last renewal), and stops all writes for the shard
+before another process can take it.
 
 ``step`` and ``expire`` run on separate threads, because a request in ``step`` that hangs must not
 delay ``expire``.
@@ -25,18 +29,11 @@ import attrs
 
 from devicemanager.client.api import ApiClient
 from devicemanager.client.errors import ApiError, Conflict, NotFound, Unavailable
-from devicemanager.client.protocol import JsonObject
 from devicemanager.client.rate_limited_warning import RateLimitedWarning, Warn
-from devicemanager.objects.status.node import lease_object
+from devicemanager.cluster.shared_lease import INTERVAL, Membership, SharedLease
 
 __all__ = ["Shard", "ShardLeases", "ShardRunner", "shard_option"]
 
-DURATION: Final = 15
-"""Validity of a Lease in seconds."""
-RENEWAL: Final = 5.0
-"""Seconds between renewals."""
-INTERVAL: Final = 1.0
-"""Seconds between checks of other processes' Leases."""
 GIVE_UP: Final = 10.0
 """Seconds after the last renewal of its Lease at which a process gives up a shard."""
 
@@ -59,20 +56,6 @@ def shard_option(text: str) -> Shard:
     if match is None or int(match[1]) >= int(match[2]):
         raise ValueError(f"invalid shard {text!r}: expected K/N, such as 0/3, 1/3 or 2/3")
     return Shard(int(match[1]), int(match[2]))
-
-
-@attrs.define
-class _Lease:
-    """State of the Lease of one shard, as this process has last read or written it."""
-
-    holder: str = ""
-    version: str | None = None
-    changed: float = float("-inf")
-    """Time at which this process last saw a change of the Lease, by its own clock."""
-    spec: str = ""
-    duration: float = DURATION
-    renewed: float = float("-inf")
-    """Time at which this process last wrote the Lease."""
 
 
 class ShardLeases:
@@ -100,16 +83,20 @@ class ShardLeases:
         quickly. ``on_lost`` must stop all writes for the shard. If ``on_acquired`` raises an
         error, the shard is released.
         """
-        self._api = api
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._leases = [_Lease() for _ in range(shards)]
-        self._identity = identity
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+        def lease(name: str) -> SharedLease:
+            return SharedLease(api, path, name, identity, monotonic)
+
+        self._leases = [lease(f"{prefix}-{number}") for number in range(shards)]
+        self._members = Membership(
+            [lease(f"{prefix}-member-{number}") for number in range(shards)], monotonic
+        )
         self._on_acquired = on_acquired
         self._on_lost = on_lost
         self._warn = RateLimitedWarning(warn)
         self._monotonic = monotonic
-        self._prefix = prefix
-        # Guards _held and the leases' ``renewed``; no request is sent with the lock held.
+        # Guards _held; no request is sent with the lock held.
         self._lock = threading.Lock()
         self._held: set[int] = set()
         self._stopping = threading.Event()
@@ -129,7 +116,7 @@ class ShardLeases:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Stop the threads, and release all shards that this process holds."""
+        """Stop the threads, release all shards that this process holds, and leave."""
         self._stopping.set()
         # The threads must end first, because a renewal in flight would take a released shard
         # again.
@@ -137,6 +124,7 @@ class ShardLeases:
             thread.join(GIVE_UP)
         for number in sorted(self.held):
             self._release(number)
+        self._members.leave()
 
     def _run(self, work: Callable[[], None]) -> None:
         while not self._stopping.is_set():
@@ -147,12 +135,30 @@ class ShardLeases:
             self._stopping.wait(INTERVAL)
 
     def step(self) -> None:
-        """Renew the Leases that are due, and acquire free Leases."""
+        """Renew the Leases that are due, and take or give back shards until this process has its
+        part."""
         for number in sorted(self.held):
-            if self._monotonic() - self._leases[number].renewed >= RENEWAL:
+            if self._leases[number].is_due():
                 self._renew(number)
-        if len(self.held) < len(self._leases):
-            self._acquire_free()
+        try:
+            members = self._members.step()
+            # Read in every step: the time of the last change must be known when a holder dies.
+            for number, lease in enumerate(self._leases):
+                if number not in self.held:
+                    lease.read()
+        except (Unavailable, ApiError) as error:
+            self._warn(f"cannot read the leases of shards and processes: {error}")
+            return
+        if not self._members.is_settled:
+            return
+        # Rounded up, because with 3 shards and 2 processes one shard would otherwise stay free.
+        part = -(-len(self._leases) // members)
+        held = self.held
+        if len(held) > part:
+            # One at a time: the others take it before the next one is given back.
+            self._give_back(max(held))
+        elif len(held) < part:
+            self._acquire_free(part)
 
     def expire(self) -> None:
         """Give up all shards whose Leases were not renewed in time."""
@@ -164,10 +170,10 @@ class ShardLeases:
 
     def _renew(self, number: int) -> None:
         try:
-            self._write(number)
+            self._leases[number].write()
         except (Conflict, NotFound):
             # Another process took the Lease, or a user deleted it.
-            self._leases[number].version = None
+            self._leases[number].forget()
             self._lose(number)
         except (Unavailable, ApiError) as error:
             self._warn(f"cannot renew shard {number}: {error}")
@@ -184,62 +190,33 @@ class ShardLeases:
             self._held.discard(number)
         return was_held
 
+    def _give_back(self, number: int) -> None:
+        self._warn(f"shard {number} given back: another process has fewer shards")
+        self._release(number)
+
     def _release(self, number: int) -> None:
         if not self._drop(number):
             return
         self._on_lost(number)
         try:
-            self._write(number, holder="")
+            self._leases[number].write(holder="")
         except (Unavailable, ApiError):
             return  # the Lease expires
 
     # -- shards of other processes ---------------------------------------------------
 
-    def _acquire_free(self) -> None:
-        """Acquire free shards, until this process has its equal part of all shards."""
-        held = self.held
-        for number in range(len(self._leases)):
-            if number not in held:
-                try:
-                    self._read(number)
-                except (Unavailable, ApiError) as error:
-                    self._warn(f"cannot read the lease of shard {number}: {error}")
-                    return
-        now = self._monotonic()
-        holders = {
-            lease.holder
-            for number, lease in enumerate(self._leases)
-            if number not in held and not self._is_free(lease, now)
-        }
-        # Rounded up, because with 3 shards and 2 processes one shard would otherwise stay free.
-        most = -(-len(self._leases) // (len(holders) + 1))
+    def _acquire_free(self, part: int) -> None:
+        """Acquire free shards, until this process has ``part`` shards."""
         for number, lease in enumerate(self._leases):
-            if len(self.held) >= most:
+            if len(self.held) >= part:
                 return
             # Another process can take the shard first; the resource version decides.
-            if number not in held and self._is_free(lease, now):
+            if number not in self.held and lease.is_free():
                 self._acquire(number)
-
-    def _is_free(self, lease: _Lease, now: float) -> bool:
-        return not lease.holder or now - lease.changed >= lease.duration
-
-    def _read(self, number: int) -> None:
-        lease = self._leases[number]
-        try:
-            found = self._api.attempt("GET", f"{self._path}/{self._prefix}-{number}")
-        except NotFound:
-            lease.holder, lease.version = "", None
-            return
-        spec = found.get("spec") or {}
-        lease.version = found["metadata"]["resourceVersion"]
-        if str(spec) != lease.spec:
-            lease.spec, lease.changed = str(spec), self._monotonic()
-            lease.holder = spec.get("holderIdentity") or ""
-            lease.duration = float(spec.get("leaseDurationSeconds") or DURATION)
 
     def _acquire(self, number: int) -> None:
         try:
-            self._write(number)
+            self._leases[number].write()
         except (Conflict, NotFound):
             return  # another process was faster
         except (Unavailable, ApiError) as error:
@@ -252,33 +229,6 @@ class ShardLeases:
         except Exception as error:  # no thread can be started, or standard output is closed
             self._warn(f"shard {number} released: {error}")
             self._release(number)
-
-    # -- requests --------------------------------------------------------------------
-
-    def _write(self, number: int, holder: str | None = None) -> None:
-        """Write the Lease of a shard, with this process as holder unless ``holder`` is given.
-
-        Raises ApiError or Unavailable.
-        """
-        lease = self._leases[number]
-        # Read before the request, so it is earlier than the time at which others see the change.
-        began = self._monotonic()
-        name = f"{self._prefix}-{number}"
-        metadata: JsonObject = {"name": name}
-        if lease.version is not None:
-            metadata["resourceVersion"] = lease.version
-        holder = self._identity if holder is None else holder
-        body = lease_object(metadata, holder, duration=DURATION, now=time.time())
-        if lease.version is None:
-            response = self._api.attempt("POST", self._path, body)
-        else:
-            response = self._api.attempt("PUT", f"{self._path}/{name}", body)
-        lease.version = response["metadata"]["resourceVersion"]
-        with self._lock:
-            # The empty spec makes the next ``_read`` see a change. Therefore a process that has
-            # lost a shard waits from then on, like the others, and does not take it again
-            # immediately.
-            lease.holder, lease.renewed, lease.spec = self._identity, began, ""
 
 
 class _Tenure:

@@ -70,9 +70,9 @@ class Check:
     title: str
     """The requirement in one line; its subject is the plugin."""
     does: str
-    """What the suite does."""
+    """Actions of the suite."""
     expects: str
-    """What the suite must see. Names of limits stand for their values."""
+    """Result that the suite expects. Names of limits stand for their values."""
     production: str
     """Symptom on a node whose plugin fails the check."""
     links: tuple[str, ...]

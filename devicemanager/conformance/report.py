@@ -36,8 +36,10 @@ class Verdict:
     check: Check
     outcome: Outcome
     seen: str = ""
-    """What the suite saw, or the reason for a skip. For a waived failure, the text includes the
-    waiver's reason."""
+    """Observation of the suite, or the reason for a skip.
+
+    For a waived failure, the text includes the waiver's reason.
+    """
     seconds: float = 0.0
     timeline: tuple[Line, ...] = ()
     """Steps of the suite, events and calls. Empty for passed and skipped checks."""

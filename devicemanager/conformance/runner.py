@@ -73,7 +73,7 @@ concurrently."""
 
 @attrs.frozen
 class _Result:
-    """What a check, or a start of the plugin, has shown. The time is in seconds."""
+    """Observations from a check or from a start of the plugin. The time is in seconds."""
 
     outcome: Outcome
     seen: str

@@ -145,7 +145,7 @@ class Feed(Generic[T]):
         self._shared_text = b""
         self._streams = 0
         self._woken_at = 0.0
-        """When the streams were last woken, by the loop's clock."""
+        """Time at which the streams were last woken, on the loop's clock."""
         self._waking_streams: asyncio.TimerHandle | None = None
         self._waiters: dict[str, dict[_Waiter[T], None]] = {}
         """Waiters by the kinds of entries for which they wait."""

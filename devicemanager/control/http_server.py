@@ -103,7 +103,7 @@ class Certificate:
 
 @attrs.frozen
 class Prepared:
-    """What a server is about to serve: its bound sockets, its service and its certificate."""
+    """Bound sockets, service and certificate of a server that is about to start."""
 
     listeners: list[socket.socket]
     make: Callable[[], HttpService]

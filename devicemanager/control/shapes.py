@@ -347,14 +347,14 @@ class ClaimResults(
 
 
 class Allocated(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("allocated")):
-    """The settings in the container responses to an Allocate call, as many as the plugin sent."""
+    """Response to an Allocate call: settings, one for each container response of the plugin."""
 
     containers: list[ContainerSettings]
 
 
 class Preferred(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("preferred")):
-    """The device IDs in the container responses to a GetPreferredAllocation call, as many as the
-    plugin sent and in its order."""
+    """Response to a GetPreferredAllocation call: device IDs in the plugin's order, one list for
+    each container response of the plugin."""
 
     containers: list[list[str]]
 

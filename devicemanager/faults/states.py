@@ -27,7 +27,7 @@ class FaultState:
     seen: int
     """Number of matches: how often the fault's options matched at its injection point."""
     fired: int
-    """How often the fault fired."""
+    """Number of times that the fault fired."""
     holding: int = 0
     """Number of calls and streams that the fault delays now."""
 

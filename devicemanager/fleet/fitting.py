@@ -83,12 +83,12 @@ class Candidate:
 
 @attrs.frozen
 class NodeFit:
-    """How many copies fit on a node."""
+    """Number of copies of the pod that fit on a node."""
 
     node: str
     pods: int
     reason: str
-    """Why no more copies fit; empty if all do."""
+    """Reason why no more copies fit; empty if all copies fit."""
 
 
 def fit(

@@ -70,7 +70,7 @@ class Fleet:
     server: str
     """URL of the API server."""
     parts: tuple[Part, ...] = ()
-    """What was requested, and why it could not be read."""
+    """A failed request, with the reason."""
     objects: Mapping[str, tuple[Object, ...]] = attrs.field(factory=dict)
     """Objects by plural name, such as ``nodes``."""
     archives: Mapping[str, bytes] = attrs.field(factory=dict)

@@ -24,7 +24,7 @@ longer than a sample."""
 
 @attrs.frozen
 class NodeRehearsal:
-    """What would happen on one node."""
+    """Result of the rehearsal on one node."""
 
     node: str
     result: Rehearsal | None

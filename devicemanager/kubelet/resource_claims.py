@@ -1,4 +1,4 @@
-"""Where a kubelet gets ResourceClaims from, chosen by its settings and loaded at first use."""
+"""The source of ResourceClaims that the settings select: an API server or memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ __all__ = ["LazyResourceClaims"]
 
 
 class LazyResourceClaims:
-    """The ResourceClaims of a node: in memory, or those of an API server. Thread-safe.
+    """The ResourceClaims of a node, in memory or from an API server. Thread-safe.
 
-    Those in memory outlive the kubelet's process.
+    Claims in memory outlive the kubelet's process.
     """
 
     def __init__(self, kubeconfig: Path | None, events: EventStream) -> None:
-        """``kubeconfig`` names the API server; None for claims in memory. Changes of those are
-        published as events."""
+        """``kubeconfig``: selects the API server; None for claims in memory.
+
+        Changes of claims in memory are published as events.
+        """
         self._kubeconfig = kubeconfig
         self._events = events
         self._lock = threading.Lock()

@@ -7,7 +7,8 @@ kubelet:
 
 * a pod that the kubelet does not know is admitted, and its containers start;
 * a pod that is being deleted is terminated, and then removed from the server;
-* the status of a pod is written to the server when it has changed.
+* the status of a pod, and the devices of the node, are written to the server when they have
+  changed.
 
 The kubelet must have the settings that ``ApiNode.settings`` returns: it reads claims from the
 server.
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from devicemanager.apiserver import Controllers, FakeApiServer, StatusError
-from devicemanager.core.errors import DeviceManagerError
+from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.kubelet.settings import Settings
 from devicemanager.objects.status.podstatus import status_object
@@ -56,6 +57,8 @@ class ApiNode:
         self._stopping = threading.Event()
         self._changed = threading.Event()
         self._statuses: dict[str, Mapping[str, Any]] = {}
+        """The last status of each pod that was admitted, by UID."""
+        self._reported: Mapping[str, Any] = {}
 
     def start(self) -> None:
         """Start the API server with its controllers, and create the Node object."""
@@ -106,7 +109,26 @@ class ApiNode:
             self._changed.clear()
             # A kubelet that is stopped admits nothing; its next start is an event.
             if not self._stopping.is_set() and kubelet.is_serving:
-                self._sync(kubelet)
+                with suppress(RequestError):  # the kubelet was stopped meanwhile
+                    self._report(kubelet)
+                    self._sync(kubelet)
+
+    def _report(self, kubelet: MockKubelet) -> None:
+        """Write the devices of device plugins to the Node object: they decide which extended
+        resources DRA serves."""
+        status = kubelet.node_status()
+        fields = {
+            "capacity": {**_ALLOCATABLE, **_texts(status.capacity)},
+            "allocatable": {**_ALLOCATABLE, **_texts(status.allocatable)},
+        }
+        if fields != self._reported:
+            self._reported = fields
+            self.server.change(
+                "nodes",
+                self._node,
+                lambda old: {**old, "status": {**old["status"], **fields}},
+                subresource="status",
+            )
 
     def _sync(self, kubelet: MockKubelet) -> None:
         pods = {
@@ -160,6 +182,10 @@ class ApiNode:
                 self.server.delete(
                     "pods", metadata["name"], metadata["namespace"], gracePeriodSeconds=0
                 )
+
+
+def _texts(counts: Mapping[str, int]) -> dict[str, str]:
+    return {name: str(count) for name, count in counts.items()}
 
 
 def _terminate(kubelet: MockKubelet, uid: str) -> None:

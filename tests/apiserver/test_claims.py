@@ -192,20 +192,37 @@ def test_a_pod_waits_for_the_binding_conditions_of_its_devices(apiserver, cluste
     assert devices(apiserver, "three") == ["d0", "d1", "n0"]
     assert "nodeName" not in apiserver.get("pods", "train")["spec"]
 
-    def ready(value):
-        condition = {
-            "type": "ready",
-            "status": "True",
-            "reason": "Ready",
-            "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }
-        key = {"driver": "gpu.example.com", "pool": "b", "device": "n0"}
-        value["status"]["devices"] = [{**key, "conditions": [condition]}]
+    meet(apiserver, "three", "ready")
+    cluster()
+    assert apiserver.get("pods", "train")["spec"]["nodeName"] == "worker"
+
+
+def meet(apiserver, name, condition):
+    """Set a condition of the device n0 of a claim, as its controller does."""
+    facts = {"reason": "Test", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    key = {"driver": "gpu.example.com", "pool": "b", "device": "n0"}
+
+    def changed(value):
+        conditions = [{"type": condition, "status": "True", **facts}]
+        value["status"]["devices"] = [{**key, "conditions": conditions}]
         return value
 
-    apiserver.change("resourceclaims", "three", ready, subresource="status")
+    apiserver.change("resourceclaims", name, changed, subresource="status")
+
+
+def test_a_failed_binding_releases_the_devices_of_the_claim(apiserver, cluster):
+    waiting = device("n0", bindingConditions=["ready"], bindingFailureConditions=["failed"])
+    apiserver.create("resourceslices", slice_(waiting, name="b", pool="b"))
+    apiserver.create("resourceclaims", claim(exactly(count=3), name="three"))
+    apiserver.create("pods", pod(claims=[{"name": "devices", "resourceClaimName": "three"}]))
     cluster()
+    meet(apiserver, "three", "failed")
+    apiserver.delete("resourceslices", "b")
+    cluster()
+    assert "allocation" not in (apiserver.get("resourceclaims", "three").get("status") or {})
+    apiserver.create("resourceslices", slice_("n1", name="c", pool="c"))
+    cluster()
+    assert devices(apiserver, "three") == ["n1", "d0", "d1"]
     assert apiserver.get("pods", "train")["spec"]["nodeName"] == "worker"
 
 

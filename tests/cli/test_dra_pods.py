@@ -144,7 +144,9 @@ def test_mistakes_are_one_line(run, written):
     assert "must be in a file" in run("explain", "-", "--claims", path, status=2)
     clash = ("--control", "x", "--kubeconfig", "y")
     assert "exclude each other" in run("dra", "slices", *clash, status=2)
-    assert "--control and files exclude" in run("dra", "slices", path, "--control", "x", status=2)
+    for action in (["slices"], ["allocate"], ["validate"], ["explain", "train"]):
+        words = ("dra", *action, path, "--kubeconfig", "x")
+        assert "--kubeconfig and files exclude each other" in run(*words, status=2)
 
 
 def test_pod_of_an_api_server_is_explained(run, tmp_path):
@@ -171,6 +173,9 @@ def test_objects_of_a_mock_kubelet(run, mock_kubelet, control, monkeypatch):
     assert "default    gpu    pending" in run("dra", "claims")
     assert f"{DRIVER}" in run("dra", "pools")
     assert "gpu.example.com/p/d0" in run("dra", "allocate")
+    assert "3 objects are valid" in run("dra", "validate")
+    mock_kubelet.resource_claims.clear()
+    assert "the mock kubelet: no objects" in run("dra", "validate", status=2)
 
 
 def test_driver_is_called_for_claims(run, mock_kubelet, control, simulated_driver):

@@ -12,10 +12,12 @@ from devicemanager.apiserver import FakeApiServer
 from devicemanager.cli import main
 from devicemanager.client.api import ApiClient
 from devicemanager.client.credentials import load
+from devicemanager.control import MockKubeletClient
 from devicemanager.testing import claim_spec, pod_inline
 from tests.cli.records import until_ready
 
 RUN = [sys.executable, "-m", "devicemanager.cli", "run", "-o", "json"]
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 DRIVER = "gpu.example.com"
 
 
@@ -32,8 +34,8 @@ def running(*flags):
 
 
 def test_pod_of_the_api_server_runs_with_its_claim():
-    flags = ("--api-server", "--simulate-driver", f"{DRIVER}=2", "--durability", "process")
-    with running(*flags) as (said, run):
+    flags = ("--api-server", "--simulate-driver", f"{DRIVER}=2", "--control")
+    with running(*flags, "--durability", "process") as (said, run):
         path = Path(said["kubeconfig"]["path"])
         assert (
             json.loads(path.read_text())["clusters"][0]["cluster"]["server"]
@@ -46,10 +48,18 @@ def test_pod_of_the_api_server_runs_with_its_claim():
         client.attempt("POST", "/api/v1/namespaces/default/pods", pod)
         kinds = iter(json.loads(line)["kind"] for line in run.stdout)
         assert "container-started" in kinds
-        (slices,) = client.attempt("GET", "/apis/resource.k8s.io/v1/resourceslices")["items"]
+        (slices,) = client.attempt("GET", SLICES)["items"]
         assert [each["name"] for each in slices["spec"]["devices"]] == ["gpu-0", "gpu-1"]
         client.attempt("DELETE", "/api/v1/namespaces/default/pods/tester")
         assert "claims-unprepared" in kinds
+        client.close()
+        # The start of a kubelet deletes the slices of its node; the driver publishes them again.
+        kubelet = MockKubeletClient(said["control-socket"]["path"])
+        mark = kubelet.mark()
+        kubelet.restart()
+        kubelet.wait_for_event("slices-wiped", text="deleted", since=mark)
+        client = ApiClient(load(path))
+        kubelet.wait_for(lambda: bool(client.attempt("GET", SLICES)["items"]))
         client.close()
     assert not path.exists()
 

@@ -2,9 +2,11 @@
 
 import json
 import ssl
+import sys
 
 import pytest
 
+from devicemanager.apiserver import FakeApiServer
 from devicemanager.client.credentials import load
 from devicemanager.client.errors import ClusterError
 
@@ -145,3 +147,27 @@ def test_user_id_without_name_and_home_is_supported(monkeypatch):
     monkeypatch.setattr("pwd.getpwuid", unknown)
     with pytest.raises(ClusterError, match=r"^no kubeconfig at ~/\.kube/config"):
         load()
+
+
+def test_kubeconfig_of_the_test_api_server_needs_no_client(tmp_path, monkeypatch):
+    """Its kubeconfig is read without the package ``kubernetes``, whose import is slow."""
+    monkeypatch.setitem(sys.modules, "kubernetes.client.configuration", None)
+    with FakeApiServer(token="t") as server:
+        path = server.kubeconfig(tmp_path / "config")
+        found = load(path)
+        assert (found.server.url, found.token()) == (server.url, "Bearer t")
+        path = FakeApiServer().kubeconfig(path)
+        assert found.reload().token() is None
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user"),
+    [
+        ({"server": "http://10.0.0.1:1"}, {}),
+        ({"server": "http://127.0.0.1:1"}, {"exec": {"command": "x"}}),
+    ],
+)
+def test_other_kubeconfigs_are_read_by_the_client(kubeconfig, monkeypatch, cluster, user):
+    monkeypatch.setitem(sys.modules, "kubernetes.client.configuration", None)
+    with pytest.raises(ModuleNotFoundError):
+        load(kubeconfig(cluster, user))

@@ -20,6 +20,7 @@ from tests.cluster.objects import GPU, gpu_pod, granted
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
+    monkeypatch.setattr("devicemanager.cluster.shared_lease.SETTLED", 0.0)
     monkeypatch.setattr(api_module, "FIRST_WAIT", 0.01)
     monkeypatch.setattr(api_module, "LONGEST_WAIT", 0.1)
     monkeypatch.setattr(reflector_module, "FIRST_WAIT", 0.01)
@@ -210,9 +211,9 @@ def test_process_takes_over_the_shards_of_another(apiserver, kubeconfig, until, 
     monkeypatch.setattr("devicemanager.cluster.shard.INTERVAL", 0.02)
     with Controllers(apiserver), Cluster.connect(kubeconfig, leave="keep") as second:
         with Cluster.connect(kubeconfig, leave="keep") as first:
-            share(first, "first")
+            share(first, "first", shards=1)
             until(lambda: len(first.nodes) == 4)
-            share(second, "second")
+            share(second, "second", shards=1)
             for name in "abcd":
                 apiserver.create("pods", gpu_pod(name))
             until(lambda: len(allocated(first)) == 4)
@@ -222,9 +223,29 @@ def test_process_takes_over_the_shards_of_another(apiserver, kubeconfig, until, 
         until(lambda: set(allocated(second)) == before)
 
 
+def test_process_that_joins_later_gets_its_part(apiserver, kubeconfig, until, monkeypatch):
+    monkeypatch.setattr("devicemanager.cluster.shard.INTERVAL", 0.02)
+    lines = []
+    with (
+        Controllers(apiserver),
+        Cluster.connect(kubeconfig, warn=lines.append) as first,
+        Cluster.connect(kubeconfig) as second,
+    ):
+        share(first, "first")
+        until(lambda: len(first.nodes) == 4)
+        for name in "abcd":
+            apiserver.create("pods", gpu_pod(name))
+        until(lambda: len(allocated(first)) == 4)
+        before = set(allocated(first))
+        share(second, "second")
+        until(lambda: (set(first.nodes), set(second.nodes)) == ({"n-0", "n-2"}, {"n-1", "n-3"}))
+        until(lambda: {*allocated(first), *allocated(second)} == before)
+    assert "shard 1 given back: another process has fewer shards" in lines
+
+
 def test_lost_shard_writes_nothing(apiserver, kubeconfig, until, monkeypatch):
     monkeypatch.setattr("devicemanager.cluster.shard.INTERVAL", 0.02)
-    monkeypatch.setattr("devicemanager.cluster.shard.RENEWAL", 0.0)
+    monkeypatch.setattr("devicemanager.cluster.shared_lease.RENEWAL", 0.0)
     monkeypatch.setattr("devicemanager.cluster.shard.GIVE_UP", 600.0)
     with Cluster.connect(kubeconfig, leave="keep") as cluster:
         share(cluster, "me", shards=1)
@@ -247,7 +268,7 @@ def test_shard_acquired_again_waits_for_the_earlier_join(apiserver, kubeconfig, 
     """The nodes of the earlier tenure have the same names: their kubelets end, and only the new
     nodes join."""
     monkeypatch.setattr("devicemanager.cluster.shard.INTERVAL", 0.02)
-    monkeypatch.setattr("devicemanager.cluster.shard.RENEWAL", 0.0)
+    monkeypatch.setattr("devicemanager.cluster.shared_lease.RENEWAL", 0.0)
     monkeypatch.setattr("devicemanager.cluster.shard.GIVE_UP", 600.0)
     lines, go_on = [], threading.Event()
     specs, made = recorded(NodeSpecs.numbered("n", 4, {GPU: 2}), go_on)

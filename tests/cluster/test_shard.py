@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.client.errors import Conflict, NotFound, Unavailable
-from devicemanager.cluster.shard import DURATION, GIVE_UP, RENEWAL, Shard, ShardLeases, shard_option
+from devicemanager.cluster.shard import GIVE_UP, Shard, ShardLeases, shard_option
+from devicemanager.cluster.shared_lease import DURATION, RENEWAL, SETTLED
 
 
 class Leases:
@@ -81,8 +82,14 @@ def steps(world, several, seconds):
         world[1][0] += 1
 
 
+START = int(SETTLED) + 1
+"""Steps until a process takes its first shards."""
+
+
 def test_one_process_acquires_all_shards(world):
     (only,) = processes(world, 1, 3)
+    steps(world, [only], START - 1)
+    assert only.running == set()
     steps(world, [only], 1)
     assert only.running == {0, 1, 2}
     assert only.shards.held == {0, 1, 2}
@@ -92,32 +99,51 @@ def test_leases_are_renewed_on_time(world):
     several = processes(world, 2, 1)
     steps(world, several, 60)
     assert [each.running for each in several] == [{0}, set()]
-    assert world[0].version == pytest.approx(60 / RENEWAL, abs=2)
+    # The lease of the shard, and that of its holder. The other process has none.
+    assert world[0].version == pytest.approx(2 * 60 / RENEWAL, abs=3)
 
 
-def test_processes_share_equally(world):
+def test_processes_that_start_together_share_equally(world):
     several = processes(world, 3, 3)
-    for each in several:  # the first one starts alone
-        steps(world, [each], 1)
-    assert several[0].running == {0, 1, 2}
-    several[0].shards.stop()
-    assert several[0].running == set()
-    steps(world, several[1:], 2)
-    assert sum(len(each.running) for each in several) == 3
+    for _ in range(20):
+        steps(world, several, 1)
+        assert max(len(each.running) for each in several) <= 1
     assert {number for each in several for number in each.running} == {0, 1, 2}
+
+
+def test_process_that_was_first_gives_shards_back(world):
+    first, *others = processes(world, 3, 3)
+    steps(world, [first], START)
+    assert first.running == {0, 1, 2}
+    steps(world, [first, *others], START + 3)
+    assert [len(each.running) for each in (first, *others)] == [1, 1, 1]
+    assert "shard 2 given back: another process has fewer shards" in first.warnings
+    others[0].shards.stop()
+    steps(world, [first, others[1]], 3)
+    assert sorted(len(each.running) for each in (first, others[1])) == [1, 2]
+
+
+def test_process_more_than_shards_waits_for_a_place(world):
+    several = processes(world, 3, 2)
+    steps(world, several, 10)
+    assert [len(each.running) for each in several] == [1, 1, 0]
+    several[0].shards.stop()
+    steps(world, several[1:], START + 1)
+    assert [len(each.running) for each in several] == [0, 1, 1]
 
 
 def test_shard_of_a_dead_process_is_taken_over(world):
     first, second = processes(world, 2, 1)
     steps(world, [first, second], 7)
     assert first.running == {0}
-    steps(world, [second], DURATION + 3)
+    steps(world, [second], DURATION + START + 3)
     assert second.running == {0}
 
 
 def test_process_without_renewal_stops_before_another_starts(world):
     first, second = processes(world, 2, 1)
-    steps(world, [first, second], 1)
+    steps(world, [first, second], START)
+    assert first.running == {0}
     first.is_cut_off = True
     for _ in range(40):
         steps(world, [first, second], 1)
@@ -128,8 +154,9 @@ def test_process_without_renewal_stops_before_another_starts(world):
 
 def test_hanging_request_does_not_keep_a_shard(world):
     first, second = processes(world, 2, 1)
-    steps(world, [first], 1)
-    for _ in range(int(DURATION) + 3):
+    steps(world, [first], START)
+    assert first.running == {0}
+    for _ in range(int(DURATION) + START + 3):
         first.shards.expire()  # the thread of ``step`` hangs
         steps(world, [second], 1)
         assert not (first.running and second.running)
@@ -138,7 +165,7 @@ def test_hanging_request_does_not_keep_a_shard(world):
 
 def test_deleted_lease_is_acquired_again(world):
     (only,) = processes(world, 1, 1)
-    steps(world, [only], 1)
+    steps(world, [only], START)
     world[0].objects.clear()
     steps(world, [only], 30)
     assert only.running == {0}
@@ -152,6 +179,7 @@ def test_shard_is_released_if_its_callback_raises(world):
         raise RuntimeError("can't start new thread")
 
     first.shards._on_acquired = fail
+    steps(world, [first], START - 1)
     first.shards.step()
     assert first.shards.held == frozenset()
     assert world[0].objects["devicemanager-shard-0"]["spec"]["holderIdentity"] == ""
@@ -166,6 +194,7 @@ def test_malformed_response_does_not_end_the_threads(world, monkeypatch):
     (only,) = processes(world, 1, 1)
     attempt, begun = only.leases.attempt, threading.Event()
     malformed = iter([{"kind": "Status"}])
+    monkeypatch.setattr("devicemanager.cluster.shared_lease.SETTLED", 0.0)
     only.leases.attempt = lambda *request: next(malformed, None) or attempt(*request)
     only.shards._on_acquired = lambda number: begun.set()
     only.shards.start()
@@ -212,7 +241,7 @@ def test_no_shard_ever_has_two_holders(moves):
             world[1][0] += 1
     for each in several:
         each.is_cut_off = False
-    steps(world, several, int(DURATION + GIVE_UP))
+    steps(world, several, int(DURATION + GIVE_UP) + START)
     assert sorted(shard for each in several for shard in each.running) == [0, 1]
 
 
@@ -232,8 +261,10 @@ def test_lease_of_another_process_is_valid_for_its_own_duration(world, seconds):
     spec = {"holderIdentity": "another", "leaseDurationSeconds": seconds}
     leases.objects["devicemanager-shard-0"] = {"metadata": {"resourceVersion": "0"}, "spec": spec}
     (only,) = processes(world, 1, 1)
-    free_at = seconds or 15
     only.shards.step()
+    time[0] = SETTLED
+    only.shards.step()
+    free_at = seconds or 15
     time[0] = free_at - 0.1
     only.shards.step()
     assert only.running == set()

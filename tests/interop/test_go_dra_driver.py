@@ -10,6 +10,8 @@ import pytest
 from devicemanager import MockKubelet, Settings
 from devicemanager.apiserver import FakeApiServer
 from devicemanager.io.watch import DirectoryWatch
+from tests.interop.gobuild import DRA_DRIVER, SOURCES, go_test
+from tests.paths import ROOT
 
 NODE, DRIVER = "node-1", "gpu.vendor.com"
 
@@ -145,3 +147,16 @@ def test_health_reaches_the_kubelet(kubelet, start):
         while not state.exists() or '"Unhealthy"' not in state.read_text():
             assert changed.wait(10)
             changed.clear()
+
+
+def test_go_tests_with_startdra_pass():
+    """The driver runs in the process of ``go test``, as on the page for authors in Go."""
+    done = go_test(SOURCES / DRA_DRIVER.directory)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_page_shows_the_tests_of_the_driver():
+    page = (ROOT / "docs/go-author.md").read_text().partition("## A DRA driver")[2]
+    block = page.partition("```go\n")[2].partition("```")[0]
+    assert block.startswith("func start(")
+    assert block in (SOURCES / DRA_DRIVER.directory / "driver_test.go").read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from devicemanager import MockKubelet, Settings
-from devicemanager.testing import ApiNode
+from devicemanager.testing import ApiNode, device_class, pod_manifest
 from tests.claims.dra.objects import claim, exactly, slice_
 from tests.kubelet.dra.objects import DRIVER, pod
 
@@ -92,6 +92,29 @@ def test_rejected_pod_fails(api, kubelet, simulated_plugin):
     manifest["spec"]["containers"][0]["resources"] = {"limits": {"vendor.com/gpu": 2}}
     api.create("pods", manifest)
     wait_until(api, lambda: phase(api) == "Failed")
+
+
+def test_extended_resource_is_served_by_the_plugin_or_by_dra(
+    api, node, kubelet, simulated_driver, simulated_plugin
+):
+    simulated_driver(DRIVER)
+    api.delete("deviceclasses", "gpu")
+    api.load(device_class("gpu", extended_resource="vendor.com/gpu"))
+    plugin = simulated_plugin("vendor.com/gpu", 1)
+    wait_until(api, lambda: allocatable(api) == "1")
+    for name in ("old", "new"):
+        if name == "new":
+            plugin.stop()
+            wait_until(api, lambda: allocatable(api) == "0")
+        api.create("pods", pod_manifest(name, {"vendor.com/gpu": 1}))
+        wait_until(api, lambda pod=name: phase(api, pod) == "Running")
+    old, new = (each.containers[0] for each in kubelet.pods().values())
+    assert (len(old.devices), len(old.cdi_devices)) == (1, 0)
+    assert (len(new.devices), len(new.cdi_devices)) == (0, 1)
+
+
+def allocatable(server):
+    return server.get("nodes", "worker")["status"]["allocatable"].get("vendor.com/gpu")
 
 
 def test_status_is_written_only_after_changes(api, kubelet, simulated_driver):

@@ -16,7 +16,7 @@ from tools.demo import acts, story
 from tools.demo.__main__ import main
 from tools.demo.processes import Process
 
-DEADLINE = 50
+DEADLINE = 90
 
 
 def test_demo_passes_and_removes_its_directory() -> None:
@@ -37,8 +37,10 @@ def test_demo_passes_and_removes_its_directory() -> None:
         "== A manifest is removed: its pod ends and frees its devices",
         "== Another kubelet aligns devices to NUMA nodes, or explains why it cannot",
         "== Structured claims: partitions of a GPU, a rejection, a NIC that pods share",
+        "== A DRA driver prepares the claims of pods; one pod waits for its driver",
         "== Everything stops at SIGTERM",
     ]
+    assert "no-driver: DRA driver nic.example.com is not registered" in done.stdout
     assert "pod default/torn is rejected, TopologyAffinityError" in done.stdout
     assert acts.NOT_ALIGNED in done.stdout
     checks = [line for line in lines if line.startswith("  checked: ")]

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class Guard(NamedTuple):
-    """What an attack guards against."""
+    """Bug that an attack guards against."""
 
     bug: str
     """The bug, as it would affect a user."""

@@ -70,7 +70,8 @@ def _admitted(
     pods: int,
     hangs: MockKubelet | None = None,
 ) -> Iterator[None]:
-    """Admit pods during a ``with`` block. Those of the kubelet ``hangs`` hang until its end."""
+    """Admit pods during a ``with`` block. The pods of the kubelet ``hangs`` hang until the block
+    ends."""
     uids = [f"pod-{number}" for number in range(pods)]
     admissions = [
         pool.submit(client.admit, pod_manifest(uid, {RESOURCE: 1}, uid=uid)) for uid in uids

@@ -102,8 +102,11 @@ def _read(devices: int, samples: int) -> list[Measurement]:
 
 
 def _allocate(devices: int, samples: int) -> list[Measurement]:
-    """Measure a claim of 8: first with unknown selectors, then with known ones, on an idle node
-    and on a node whose devices are nearly all in use."""
+    """Measure a claim for 8 devices.
+
+    First the selectors are not cached. Then they are cached, on an idle node and on a node whose
+    devices are nearly all in use.
+    """
     made = slices(devices)
     first = [computed(lambda: _once(Allocator(made, CLASSES))) for _ in range(-(-samples // 30))]
     allocator = Allocator(made, CLASSES)

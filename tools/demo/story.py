@@ -17,7 +17,7 @@ from devicemanager.cli.options import CommandError
 from devicemanager.cli.output import print_table
 from devicemanager.objects.manifests import parse
 from podresources import PodResourcesClient, ids_by_resource
-from tools.demo import acts
+from tools.demo import acts, drivers
 from tools.demo.processes import Process, Record, admit, run_kubelet
 
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
@@ -54,6 +54,7 @@ class Demo:
         self.pod_ends()
         self.devices_are_aligned()
         self.claims_share_hardware()
+        self.driver_prepares_claims()
         self.everything_stops()
 
     # --- acts
@@ -155,8 +156,15 @@ class Demo:
         directory = self._directory / "claims"
         acts.share_hardware(directory, EXAMPLES / "claims", self._check, _TIMEOUT)
 
+    def driver_prepares_claims(self) -> None:
+        """Play act 9: prepare the ResourceClaims of pods with a DRA driver."""
+        _heading("A DRA driver prepares the claims of pods; one pod waits for its driver")
+        directory = self._directory / "dra"
+        examples = EXAMPLES / "dra" / "pods"
+        drivers.prepare_claims(directory, examples, self._check, _TIMEOUT)
+
     def everything_stops(self) -> None:
-        """Play act 9: stop the kubelet and the plugins."""
+        """Play act 10: stop the kubelet and the plugins."""
         _heading("Everything stops at SIGTERM")
         self._check("the kubelet exits with status 0", self._kubelet.stop() == 0)
         for plugin in self._plugins:

@@ -1,4 +1,4 @@
-"""``python -m tools.replay FORMAT FILE``; FORMAT is one of those that --help lists.
+"""``python -m tools.replay FORMAT FILE``; ``--help`` lists the formats.
 
 Exit status: 0 if every vector agrees, 1 if one does not, 2 if the file cannot be replayed.
 """

@@ -35,7 +35,7 @@ class Outcome:
     id: str
     category: str
     refused: str = ""
-    """Why the product does not evaluate the expression; "" if it does."""
+    """Reason why the product does not evaluate the expression; "" if it does."""
     differences: tuple[str, ...] = ()
     """Answers that differ from the original's."""
     texts: tuple[str, ...] = ()

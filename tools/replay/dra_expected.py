@@ -1,4 +1,4 @@
-"""What a kubelet version answered in a scenario of the DRA manager."""
+"""Recorded results of a kubelet version in a scenario of the DRA manager."""
 
 from __future__ import annotations
 

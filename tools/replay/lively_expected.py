@@ -1,4 +1,4 @@
-"""What a file of lively scenarios expects, and where a replay differs from it.
+"""Expected results in a file of lively scenarios, and their differences from a replay.
 
 A step's state is a JSON merge patch on the state of the step before (RFC 7386). Facts that the
 reference chose at random are listed in ``random``; they are compared with the values that were

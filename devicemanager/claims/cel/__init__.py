@@ -1,10 +1,10 @@
-"""CEL expressions about one device: constraints of structured claims, and selectors of DRA.
+"""CEL expressions about one device: constraints of structured claims, and DRA selectors.
 
 In:  the text of an expression; the attributes of a device.
 Out: a compiled expression, the names of the attributes that it reads, and its value for a
      device (True: the device matches); or an error when it is compiled or evaluated.
 
-``v1alpha1`` has the constraints of structured claims, and ``dra`` the selectors of DRA. Both use
+``v1alpha1`` has the constraints of structured claims, and ``dra`` the DRA selectors. Both use
 one engine with the language and the cost limits of Kubernetes:
 
 * ``parsing`` parses an expression with the CEL team's library; ``macros`` expands the macros that

@@ -85,7 +85,7 @@ class Attribute:
 
 @attrs.frozen
 class Device:
-    """What a selector can read of a device."""
+    """Properties of a device that a selector can read."""
 
     driver: str
     attributes: Mapping[str, Attribute] = attrs.field(factory=dict)

@@ -1,4 +1,4 @@
-"""Settings of an environment, and the analysis of what an expression reads of ``device``."""
+"""Settings for a compilation, and the parts of ``device`` that an expression can read."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class AccessMode(enum.Enum):
 
 @attrs.frozen
 class Exclusion:
-    """Rule, and the devices that this rule excludes and no earlier rule excludes."""
+    """A rule, with the devices that it excludes and that no earlier rule excludes."""
 
     rule: str
     """Text for users, such as ``device.memory >= '40Gi' is false``."""

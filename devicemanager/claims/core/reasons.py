@@ -136,7 +136,7 @@ class _Sieved:
 
     problem: Problem
     rejection: Rejection
-    """With the cause that the cheap rules found, or UNEXAMINED."""
+    """Rejection with the cause that the cheap rules found, or UNEXAMINED."""
     is_examined: bool
     """False if the steps ran out before all cheap rules were applied."""
 

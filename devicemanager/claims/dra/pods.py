@@ -20,7 +20,7 @@ POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 """Finalizer that the scheduler adds when it allocates a claim."""
 MAX_RESERVED = 256
-"""Maximum number of pods that can reserve one claim."""
+"""Maximum number of pods for which one claim can be reserved."""
 _LONGEST = 57
 """Maximum length of a generated name, without its random suffix."""
 
@@ -103,6 +103,24 @@ def has_room(claim: Object) -> bool:
 
 def is_bindable(claim: Object) -> bool:
     """True if all binding conditions of the claim's devices are met."""
+    return all(
+        set(result.get("bindingConditions") or ()) <= met for result, met in _conditions(claim)
+    )
+
+
+def has_binding_failed(claim: Object) -> bool:
+    """True if a binding failure condition of one of the claim's devices is met.
+
+    The scheduler then gives up the devices (``isClaimReadyForBinding``, v1.36).
+    """
+    return any(
+        set(result.get("bindingFailureConditions") or ()) & met
+        for result, met in _conditions(claim)
+    )
+
+
+def _conditions(claim: Object) -> Iterator[tuple[Object, set[str]]]:
+    """Yield each allocated device with the types of its conditions that are True."""
     status = claim.get("status") or {}
     met = {
         (each["driver"], each["pool"], each["device"]): {
@@ -112,11 +130,8 @@ def is_bindable(claim: Object) -> bool:
         }
         for each in status.get("devices") or ()
     }
-    return all(
-        set(each.get("bindingConditions") or ())
-        <= met.get((each["driver"], each["pool"], each["device"]), set())
-        for each in status["allocation"]["devices"].get("results") or ()
-    )
+    for each in status["allocation"]["devices"].get("results") or ():
+        yield each, met.get((each["driver"], each["pool"], each["device"]), set())
 
 
 def with_allocation(claim: Object, result: AllocationResult, now: str) -> dict[str, Any]:

@@ -394,7 +394,7 @@ class Candidate:
         return self._amounts[key]
 
     def consumes_as_one_of_all(self, number: int) -> Amounts:
-        """Return the same for a request with ``allocationMode: All``."""
+        """Return the amounts like ``consumes``, for a request with ``allocationMode: All``."""
         crashes = Quirk.ALL_WITH_COUNTERS in self.call.profile.quirks
         if crashes and self.call.offer.inventory.devices[number].charge:
             raise AllocationError(

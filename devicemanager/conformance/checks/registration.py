@@ -213,8 +213,10 @@ def _check_exit(run: CheckRun) -> NoReturn:
 
 
 def _check_list_meanwhile(run: CheckRun, resource: str, since: Mark, register: Call) -> None:
-    """Raise Failed if ListAndWatch needs a lock that the plugin holds during Register: the first
-    list came right after Register, not during it."""
+    """Raise Failed if the first device list came right after Register, not during it.
+
+    Then ListAndWatch needs a lock that the plugin holds during Register.
+    """
 
     def lists() -> list[Call]:
         return run.observed.lists(resource, since)

@@ -99,7 +99,7 @@ class NoContainerResponse(AllocationError):
 
 @attrs.frozen
 class AdmissionContext:
-    """What a kubelet knows about a pod's containers when it admits the pod.
+    """Facts about a pod's containers that the kubelet knows when it admits the pod.
 
     Only a restarted kubelet uses the fields.
     """

@@ -66,7 +66,7 @@ class PodStatus:
     qos_class: QosClass
     conditions: tuple[Condition, ...] = ()
     init_containers: tuple[ContainerEntry, ...] = ()
-    """In the order of the spec."""
+    """Containers in the order of the spec."""
     containers: tuple[ContainerEntry, ...] = ()
     """Sorted by name."""
 

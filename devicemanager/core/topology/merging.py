@@ -1,4 +1,4 @@
-"""Merging of the hints of all resources to one affinity."""
+"""Merge the hints of all resources to one affinity."""
 
 # Theory of operation. A combination has one hint of each resource. Its result is the intersection
 # of their node sets. The kubelet compares all combinations (``HintMerger.Merge``,

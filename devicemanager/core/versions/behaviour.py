@@ -33,7 +33,7 @@ class Behaviour:
     version: KubeletVersion
     gates: Mapping[str, bool]
     start_removes: StartRemoves
-    """What the kubelet removes from the plugin directory at start."""
+    """Files that the kubelet removes from the plugin directory at start."""
     deprecation_file: bool
     """True if the kubelet creates an empty file ``DEPRECATION`` in the plugin directory at
     start."""
@@ -186,7 +186,7 @@ class Behaviour:
     """True if several instances of a DRA driver can be registered; otherwise a new one replaces
     the old one."""
     dra_wipe: WipeRule
-    """When the kubelet deletes a driver's ResourceSlices of its node."""
+    """Condition on which the kubelet deletes the ResourceSlices of a driver on its node."""
     dra_wording: DraWording
     """The texts of the DRA manager's errors."""
     dra_validates_first: bool
@@ -218,8 +218,8 @@ class Behaviour:
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool
     """True if PodResources lists a claim once per request that the container names, and nothing
-    while a claim of the pod does not exist. Otherwise once, and only claims that the container
-    uses matter."""
+    while a claim of the pod does not exist. False if it lists a claim once, and considers only
+    claims that the container uses."""
     dra_health: bool
     """True if the kubelet watches the health of DRA devices."""
     dra_health_messages: bool

@@ -45,7 +45,7 @@ def since(
 
 
 def step_at(steps: Steps, version: KubeletVersion) -> Step:
-    """Return the step that applies to a kubelet version, the last one of those that started."""
+    """Return the step that applies to a kubelet version: the last that started by then."""
     return [step for step in steps if step.applies_to(version)][-1]
 
 

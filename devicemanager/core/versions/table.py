@@ -46,7 +46,7 @@ class HealthCheck(StrEnum):
 
 
 class DraWording(StrEnum):
-    """Texts of the DRA manager's errors."""
+    """Messages of the DRA manager's errors."""
 
     V1_32 = "as in v1.32"
     V1_34 = "as in v1.34"
@@ -54,7 +54,7 @@ class DraWording(StrEnum):
 
 
 class WipeRule(StrEnum):
-    """When the kubelet deletes a driver's ResourceSlices of its node."""
+    """Condition on which the kubelet deletes the ResourceSlices of a driver on its node."""
 
     AT_ONCE = "when the driver deregisters"
     DEREGISTERED = "30 s after the last instance has deregistered"

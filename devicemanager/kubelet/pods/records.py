@@ -29,6 +29,7 @@ from devicemanager.core.podstatus.phase import Phase, phase_of
 if TYPE_CHECKING:
     from devicemanager.core.podstatus.conditions import Gates
     from devicemanager.core.podstatus.status import PodStatus, Resources
+    from devicemanager.core.runoptions import RunOptions
 
 __all__ = [
     "Phase",
@@ -79,10 +80,12 @@ class PodRecord:
     """True if DRA drivers prepare the pod's claims before its sandbox is created."""
     cdi_devices: dict[ContainerName, tuple[str, ...]] = attrs.field(factory=dict)
     """CDI devices that containers of a pod with DRA got at their last start."""
+    run_options: dict[ContainerName, RunOptions] = attrs.field(factory=dict)
+    """Settings that containers got at their last start, without those that got none."""
     sync_error: str = ""
-    """Why the pod's claims could not be prepared or unprepared at the last attempt."""
+    """Error of the last attempt to prepare or unprepare the pod's claims."""
     sync_at: float | None = None
-    """When the kubelet tries again, in seconds of its monotonic clock; None if it does not."""
+    """Time of the next attempt, in seconds of the monotonic clock; None if there is none."""
     ending: tuple[Phase, str, str] | None = None
     """Phase, reason and message that the pod will have when its claims are unprepared; None unless
     its containers have stopped for good."""

@@ -105,7 +105,7 @@ class Attempt:
         self._path = path
         self._patience = _FIRST_PATIENCE
         self.problem = f"no response on {path}"
-        """Why the last attempt failed, as a text for people."""
+        """Error of the last attempt, as a text for people."""
         self.pid = 0
 
     @property

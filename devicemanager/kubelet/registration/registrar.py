@@ -61,7 +61,7 @@ STOPPING = "the kubelet is stopping"
 _COUNTED = 1000
 _WORKERS = 8
 _SHARES = 4
-"""A process can have as many registrations as a quarter of those that are still free."""
+"""Fraction of the free registrations that one process can take."""
 _LONGEST_NAME = 512
 """Characters of a name that texts show; the longest valid name has 317."""
 

@@ -150,7 +150,7 @@ def _check_kind(manifest: Mapping[Any, Any]) -> None:
     if kind != "Pod":
         raise unsupported("kind", kind, "Pod")
     if version is None:
-        raise required("apiVersion", "a Pod is of apiVersion v1")
+        raise required("apiVersion", "the apiVersion of a Pod is v1")
     raise unsupported("apiVersion", version, "v1")
 
 

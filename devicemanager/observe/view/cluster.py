@@ -38,7 +38,8 @@ class ClusterNodeView:
     name: str
     ready: bool
     problems: tuple[str, ...]
-    """Why the node is not ready, its pressure conditions, and the faults in its annotation."""
+    """Reason why the node is not ready, its pressure conditions, and the faults in its
+    annotation."""
     silent: bool
     """True if the node has stopped reporting."""
     resources: tuple[ResourceTotals, ...]

@@ -222,7 +222,7 @@ def _calls() -> None:
 
     def locked(self: Any, number: int) -> Any:
         with self._lock:
-            time.sleep(2.0)
+            time.sleep(6.0)
         return later(self, number)
 
     set_to(CallLog, "later", locked)

@@ -21,7 +21,7 @@ def ds01(run: DriverRun) -> str:
         rejected = _rejected(run)
         if rejected:
             raise Failed(f"the API server rejected every ResourceSlice: {_reason(rejected[-1])}")
-        raise Warned("no ResourceSlice: right only on a node without devices")
+        raise Warned("no ResourceSlice: correct only on a node without devices")
     if problem := run.incomplete():
         raise Failed(problem)
     return f"{len(run.devices())} devices in {len(run.slices())} slices"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +12,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	mockkubelet "kubelet-devicemanager/clients/go"
 )
+
+// docs/go-author.md shows start and TestPodGetsADevice.
 
 const (
 	driverName = "gpu.vendor.com"
@@ -23,42 +24,37 @@ metadata: {name: gpu}
 spec: {selectors: [{cel: {expression: 'device.driver == "gpu.vendor.com"'}}]}
 ---
 apiVersion: resource.k8s.io/v1
-kind: ResourceClaimTemplate
+kind: ResourceClaim
 metadata: {name: gpu, namespace: default}
-spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: NAME}
+metadata: {name: train}
 spec:
-  resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]
+  resourceClaims: [{name: gpu, resourceClaimName: gpu}]
   containers: [{name: main, image: app, resources: {claims: [{name: gpu}]}}]
 `
 )
 
-// client returns a client-go client of the API server.
-func client(t *testing.T, api mockkubelet.APIConfig) kubernetes.Interface {
+func newDriver() *driver {
+	return &driver{
+		name: driverName, health: map[string]kubeletplugin.HealthStatus{},
+		changed: make(chan struct{}),
+	}
+}
+
+func start(t *testing.T, dra *mockkubelet.DRA) kubernetes.Interface {
 	t.Helper()
-	config := &rest.Config{Host: api.Host, BearerToken: api.BearerToken}
-	config.CAData = api.CAData
+	config := &rest.Config{Host: dra.API.Host, BearerToken: dra.API.BearerToken}
+	config.CAData = dra.API.CAData
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client
-}
-
-// start runs the driver in the test's process, and waits until it has registered and published.
-func start(t *testing.T, dra *mockkubelet.DRA) (*driver, *kubeletplugin.Helper) {
-	t.Helper()
-	d := &driver{
-		name: driverName, health: map[string]kubeletplugin.HealthStatus{},
-		changed: make(chan struct{}),
-	}
-	ctx, cancel := context.WithCancel(context.Background())
 	helper, err := kubeletplugin.Start(
-		ctx, d,
-		kubeletplugin.KubeClient(client(t, dra.API)),
+		t.Context(), newDriver(),
+		kubeletplugin.KubeClient(client),
 		kubeletplugin.NodeName(dra.NodeName()),
 		kubeletplugin.DriverName(driverName),
 		kubeletplugin.RegistrarDirectoryPath(dra.RegistrarDir()),
@@ -67,29 +63,40 @@ func start(t *testing.T, dra *mockkubelet.DRA) (*driver, *kubeletplugin.Helper) 
 		kubeletplugin.PluginListener(dra.Listen),
 	)
 	if err != nil {
-		cancel()
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { helper.Stop(); cancel() })
-	if err := helper.PublishResources(ctx, resources([]string{"gpu-0", "gpu-1"})); err != nil {
+	t.Cleanup(helper.Stop)
+	if err := helper.PublishResources(t.Context(), resources([]string{"gpu-0", "gpu-1"})); err != nil {
 		t.Fatal(err)
 	}
 	dra.WaitForDriver(driverName)
-	return d, helper
+	return client
 }
 
-func TestPodGetsADeviceOfTheDriver(t *testing.T) {
+func TestPodGetsADevice(t *testing.T) {
 	dra := mockkubelet.StartDRA(t)
 	start(t, dra)
-	dra.Create(strings.ReplaceAll(objects, "NAME", "train"))
+	dra.Create(objects)
 	dra.WaitForPod("default", "train", "Running")
-	claims, err := client(t, dra.API).ResourceV1().ResourceClaims("default").
-		List(context.Background(), metav1.ListOptions{})
-	if err != nil || len(claims.Items) != 1 {
-		t.Fatalf("claims: %v %+v", err, claims)
+	claim := dra.Claim("default", "gpu")
+	if claim.State != "prepared" || claim.Devices[0].Device != "gpu-0" {
+		t.Errorf("%s: %s", claim.State, claim.Error)
 	}
-	claim := dra.Claim("default", claims.Items[0].Name)
-	wanted := fmt.Sprintf("vendor.com/gpu=%s-gpu-0", claim.UID)
+	dra.DeletePod("default", "train")
+}
+
+func TestClaimIsTheOneOfTheAPIServer(t *testing.T) {
+	dra := mockkubelet.StartDRA(t)
+	client := start(t, dra)
+	dra.Create(objects)
+	dra.WaitForPod("default", "train", "Running")
+	stored, err := client.ResourceV1().ResourceClaims("default").
+		Get(context.Background(), "gpu", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := dra.Claim("default", "gpu")
+	wanted := fmt.Sprintf("vendor.com/gpu=%s-gpu-0", stored.UID)
 	if len(claim.Devices) != 1 || claim.Devices[0].CDIDevices[0] != wanted {
 		t.Errorf("%+v", claim)
 	}
@@ -103,7 +110,7 @@ func TestFailedCallIsRepeated(t *testing.T) {
 	dra := mockkubelet.StartDRA(t, "--clock", "manual")
 	start(t, dra)
 	dra.Fault("fail-call:rpc=NodePrepareResources,when=after,times=1,plugin=dra.sock")
-	dra.Create(strings.ReplaceAll(objects, "NAME", "train"))
+	dra.Create(objects)
 	dra.WaitForEvent(mockkubelet.EventWait{Kinds: []string{"prepare-failed"}})
 	if err := dra.Client.Advance(context.Background(), 60); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,162 @@
+"""Leases for which several processes compete: those of shards, and those of the processes.
+
+Each process writes a Lease with the version that it has read, so only the first write succeeds. No
+clocks are compared. A Lease is free if it has not changed for its whole validity, by the clock of
+the process that reads it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from devicemanager.client.api import ApiClient
+from devicemanager.client.errors import ApiError, Conflict, NotFound, Unavailable
+from devicemanager.client.protocol import JsonObject
+from devicemanager.objects.status.node import lease_object
+
+__all__ = ["DURATION", "INTERVAL", "RENEWAL", "Membership", "SharedLease"]
+
+DURATION: Final = 15
+"""Validity of a Lease in seconds."""
+RENEWAL: Final = 5.0
+"""Seconds between renewals."""
+INTERVAL: Final = 1.0
+"""Seconds between checks of other processes' Leases."""
+SETTLED: Final = 2.0
+"""Seconds for which a process is a member before it takes shards. Processes that start together
+then see each other first."""
+
+
+class SharedLease:
+    """State of one Lease, as this process has last read or written it. Not thread-safe."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        path: str,
+        name: str,
+        identity: str,
+        monotonic: Callable[[], float],
+    ) -> None:
+        """``path`` is that of all Leases in the namespace; ``identity`` is that of this process."""
+        self._api = api
+        self._path = path
+        self._name = name
+        self._identity = identity
+        self._monotonic = monotonic
+        self._version: str | None = None
+        self._changed = float("-inf")
+        """Time at which this process last saw a change of the Lease, by its own clock."""
+        self._spec = ""
+        self._duration = float(DURATION)
+        self.holder = ""
+        """Identity of the process that holds the Lease; empty if none does."""
+        self.renewed = float("-inf")
+        """Time at which this process last wrote the Lease."""
+
+    def is_free(self) -> bool:
+        """True if no process holds the Lease, or if it has expired."""
+        return not self.holder or self._monotonic() - self._changed >= self._duration
+
+    def is_due(self) -> bool:
+        """True if this process must renew the Lease."""
+        return self._monotonic() - self.renewed >= RENEWAL
+
+    def read(self) -> None:
+        """Read the Lease. Raises ApiError or Unavailable."""
+        try:
+            found = self._api.attempt("GET", f"{self._path}/{self._name}")
+        except NotFound:
+            self.holder, self._version = "", None
+            return
+        spec = found.get("spec") or {}
+        self._version = found["metadata"]["resourceVersion"]
+        if str(spec) != self._spec:
+            self._spec, self._changed = str(spec), self._monotonic()
+            self.holder = spec.get("holderIdentity") or ""
+            self._duration = float(spec.get("leaseDurationSeconds") or DURATION)
+
+    def write(self, holder: str | None = None) -> None:
+        """Write the Lease, with this process as holder unless ``holder`` is given.
+
+        Raises Conflict or NotFound if another client was faster, ApiError or Unavailable.
+        """
+        # Read before the request, so it is earlier than the time at which others see the change.
+        began = self._monotonic()
+        metadata: JsonObject = {"name": self._name}
+        if self._version is not None:
+            metadata["resourceVersion"] = self._version
+        holder = self._identity if holder is None else holder
+        body = lease_object(metadata, holder, duration=DURATION, now=time.time())
+        if self._version is None:
+            response = self._api.attempt("POST", self._path, body)
+        else:
+            response = self._api.attempt("PUT", f"{self._path}/{self._name}", body)
+        self._version = response["metadata"]["resourceVersion"]
+        # The empty spec makes the next ``read`` see a change. Therefore a process that has lost a
+        # Lease waits from then on, like the others, and does not take it again immediately.
+        self.holder, self.renewed, self._spec = self._identity, began, ""
+
+    def forget(self) -> None:
+        """Create the Lease with the next write, because another client deleted or took it."""
+        self._version = None
+
+
+class Membership:
+    """The processes that share shards: each holds one of as many Leases as there are shards.
+
+    A process without a free Lease takes no shards; there is none left for it. Not thread-safe.
+    """
+
+    def __init__(self, leases: Sequence[SharedLease], monotonic: Callable[[], float]) -> None:
+        self._leases = leases
+        self._monotonic = monotonic
+        self._own: SharedLease | None = None
+        self._since = 0.0
+
+    @property
+    def is_settled(self) -> bool:
+        """True if this process has been a member for long enough to take shards."""
+        return self._own is not None and self._monotonic() - self._since >= SETTLED
+
+    def step(self) -> int:
+        """Renew the Lease of this process, or take a free one. Return the number of members.
+
+        Raises ApiError or Unavailable.
+        """
+        for lease in self._leases:
+            if lease is not self._own:
+                lease.read()
+        if self._own is None:
+            self._take()
+        elif self._own.is_due():
+            self._renew(self._own)
+        return sum(each is self._own or not each.is_free() for each in self._leases)
+
+    def _take(self) -> None:
+        for lease in self._leases:
+            if lease.is_free():
+                try:
+                    lease.write()
+                except (Conflict, NotFound):
+                    continue  # another process was faster
+                self._own, self._since = lease, self._monotonic()
+                return
+
+    def _renew(self, lease: SharedLease) -> None:
+        try:
+            lease.write()
+        except (Conflict, NotFound):
+            lease.forget()
+            self._own = None
+
+    def leave(self) -> None:
+        """Release the Lease of this process."""
+        own, self._own = self._own, None
+        if own is not None:
+            try:
+                own.write(holder="")
+            except (Unavailable, ApiError):
+                return  # the Lease expires
