@@ -120,6 +120,7 @@ OTHER_OPTIONS = {
     "--field-selector",
     "--force",
     "--full-trace",
+    "--raw",
     "--socket-dir",
     "--unix-socket",
     "--verbose",

@@ -549,3 +549,19 @@ def test_warning_about_a_long_fault_is_truncated(world: World) -> None:
     world.settle()
     (line,) = world.warnings
     assert "fault plugin-gone=xxx" in line and len(line) < 500
+
+
+def test_capacity_that_another_client_changes_is_restored(world: World) -> None:
+    world.join()
+    found = world.node()
+    for name, amount in (("capacity", "7"), ("allocatable", "0")):
+        found["status"][name][GPU] = amount
+    world.call("PUT", "/api/v1/nodes/n/status", found)
+    world.settle()
+    assert world.node()["status"]["capacity"][GPU] == "7"
+    world.pass_time(10)
+    status = world.node()["status"]
+    assert status["capacity"][GPU] == status["allocatable"][GPU] == "4"
+    before = len(world.requests)
+    world.pass_time(30)
+    assert not [path for _, path, _ in world.requests[before:] if path.endswith("/status")]

@@ -238,6 +238,7 @@ class ClusterNode:
                 queue.put(Priority.NODE_STATUS, self._key, self._on_deleted)
             return
         self._context.placement.update(object_)
+        self._status.compare(object_)
         self.faults.update(metadata.get("annotations") or {})
         conditions = (object_.get("status") or {}).get("conditions") or ()
         if any(each.get("status") == "Unknown" for each in conditions):

@@ -40,9 +40,11 @@ class NodeStatusUpdater:
     """
 
     __slots__ = (
+        "_amounts",
         "_digest",
         "_inputs_of_last",
         "_inputs_of_written",
+        "_is_changed",
         "_node",
         "_removed_resources",
         "_state",
@@ -63,6 +65,10 @@ class NodeStatusUpdater:
         self._written_at = float("-inf")
         self._was_ready = False
         self._removed_resources: tuple[str, ...] = ()
+        self._amounts = 0
+        """Hash of capacity and allocatable on the server; 0 before the first write."""
+        self._is_changed = False
+        """True if another client has changed capacity or allocatable."""
 
     def take_over(self, status: JsonObject) -> None:
         """Continue with a status that an earlier process wrote.
@@ -121,7 +127,7 @@ class NodeStatusUpdater:
         node = self._node
         # Like ``nodeStatusReportFrequency`` of the kubelet.
         due = node.clock.monotonic() - self._written_at >= node.options.report_interval
-        must_write = force or due
+        must_write = force or due or self._is_changed
         if not must_write and self._inputs() == self._inputs_of_written:
             return
         status = self.status()
@@ -129,8 +135,10 @@ class NodeStatusUpdater:
             self._inputs_of_written = self._inputs_of_last
             return
         path = node_path(node.name, "status")
-        node.api.request("PATCH", path, node_patch(status), patch="strategic", user=node.user)
-        self.was_written(status)
+        found = node.api.request(
+            "PATCH", path, node_patch(status), patch="strategic", user=node.user
+        )
+        self.was_written(status, found)
 
     def _inputs(self) -> int:
         """Return a hash of all values from which the status is computed, except times."""
@@ -139,8 +147,19 @@ class NodeStatusUpdater:
         version = self._node.kubelet.settings.kubelet_version
         return hash((counts, self._state.errors, self._state.pressures, self.boots, version))
 
-    def was_written(self, status: JsonObject) -> None:
-        """Record that a status was written; store the values of it that later updates need."""
+    def compare(self, node: JsonObject) -> None:
+        """Compare the amounts of a Node object with those that were written last.
+
+        If another client has changed them, the next ``update`` writes the status again.
+        """
+        self._is_changed = self._amounts not in (0, _amounts(node))
+
+    def was_written(self, status: JsonObject, node: JsonObject) -> None:
+        """Record that a status was written; store the values of it that later updates need.
+
+        ``node`` is the Node object that the server stored.
+        """
+        self._amounts, self._is_changed = _amounts(node), False
         self._digest, self._inputs_of_written = digest(status), self._inputs_of_last
         self._written_at = self._node.clock.monotonic()
         # Only transition times are stored, because a whole status would be the largest part of a
@@ -157,6 +176,13 @@ class NodeStatusUpdater:
             reason = "NodeReady" if is_ready else "NodeNotReady"
             text = f"Node {self._node.name} status is now: {reason}"
             self._node.record("Normal", reason, text)
+
+
+def _amounts(node: JsonObject) -> int:
+    """Return a hash of capacity and allocatable of a Node object."""
+    status = node.get("status") or {}
+    amounts = (status.get(each) or {} for each in ("capacity", "allocatable"))
+    return hash(tuple(tuple(sorted(each.items())) for each in amounts))
 
 
 # -- registration ----------------------------------------------------------------------
@@ -189,7 +215,7 @@ def register(
         statuses.take_over(found.get("status") or {})
         update()
         return found, False
-    statuses.was_written(status)
+    statuses.was_written(status, found)
     return found, True
 
 

@@ -34,7 +34,7 @@ class NodeSystemInfo:
     operating_system: str = "linux"
     architecture: str = "amd64"
     os_image: str = "devicemanager"
-    container_runtime_version: str = "devicemanager://1"
+    container_runtime_version: str = "containerd://2.0.0+devicemanager"
     kernel_version: str = ""
     machine_id: str = ""
     system_uuid: str = ""

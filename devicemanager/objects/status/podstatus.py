@@ -181,6 +181,8 @@ def _entry(uid: PodUid, entry: ContainerEntry, with_resources: bool) -> Object:
         "lastState": {},
     }
     if status.was_started:
+        # Containers do not run, so the ID is derived from the image's name.
+        made["imageID"] = f"sha256:{hashlib.sha256(entry.container.image.encode()).hexdigest()}"
         made["containerID"] = container_id(uid, status.name, status.restart_count)
         # As in the kubelet, only containers that the runtime knows have them
         # (``convertToAPIContainerStatuses``, pkg/kubelet/kubelet_pods.go, v1.37).

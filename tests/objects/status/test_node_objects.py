@@ -95,7 +95,7 @@ def test_node_info_has_ten_fields_of_api() -> None:
     assert INFO.as_object() == {
         "architecture": "arch",
         "bootID": "b",
-        "containerRuntimeVersion": "devicemanager://1",
+        "containerRuntimeVersion": "containerd://2.0.0+devicemanager",
         "kernelVersion": "",
         "kubeProxyVersion": "v1.32.0",
         "kubeletVersion": "v1.32.0",

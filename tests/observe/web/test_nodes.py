@@ -156,3 +156,10 @@ def test_nodes_server_rejects_invalid_address_and_certificate(tmp_path):
     error = f"^{other} and {other} are not a certificate and its key in PEM format$"
     with pytest.raises(ValueError, match="^" + error):
         NodesServer("127.0.0.1:0", dict, certfile=other, keyfile=other)
+
+
+@pytest.mark.parametrize("name", ["attach", "exec", "portForward", "run"])
+def test_requests_that_need_a_running_container_are_refused(get, name):
+    answer = get(f"/{name}/default/train/main?command=ls")
+    assert answer.status == 501
+    assert answer.text == f"{name} is not available: containers of virtual nodes do not run\n"
