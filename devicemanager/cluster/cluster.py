@@ -161,9 +161,10 @@ class Cluster:
         if self._as_nodes == "strict":
             check_descriptors(len(names))
         required = list(preflight.required_permissions(as_nodes=self._as_nodes))
-        # With ``strict``, the nodes have these permissions themselves.
-        if options is not None and options.drivers and self._as_nodes != "strict":
-            required += preflight.dra_permissions(device_status=options.device_status)
+        if options is not None and options.drivers:
+            required += preflight.dra_permissions(
+                device_status=options.device_status, as_nodes=self._as_nodes
+            )
         if shards:
             required += preflight.lease_permissions(namespace)
         api = ApiClient(self._credentials, connections=1)
