@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from devicemanager.cluster.driver_layouts import DriverLayout, PoolLayout, simulated_driver
     from devicemanager.cluster.durations import Range
     from devicemanager.cluster.kubelet import NodeKubelet
-    from devicemanager.cluster.node_specs import NodeSpecs
+    from devicemanager.cluster.node_specs import NodeSpecs, Numbering
     from devicemanager.cluster.nodes.faults import Fault, NodeFaults
     from devicemanager.cluster.nodes.node import ClusterNode, Leave
     from devicemanager.cluster.options import AsNodes, NodeOptions, OnDeleted
@@ -77,6 +77,7 @@ __all__ = [
     "NodeOptions",
     "NodeSpecs",
     "NodeSystemInfo",
+    "Numbering",
     "OnDeleted",
     "PodBehaviour",
     "PoolLayout",
@@ -110,6 +111,7 @@ __getattr__, __dir__ = lazy_names(
         "NodeOptions": "options",
         "NodeSpecs": "node_specs",
         "NodeSystemInfo": "options",
+        "Numbering": "node_specs",
         "OnDeleted": "options",
         "PodBehaviour": "container_behaviour",
         "PoolLayout": "driver_layouts",
