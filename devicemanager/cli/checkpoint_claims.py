@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 class ClaimContents(Inspected["dra.Inspection"]):
     """Readable contents of a state file (``checkpoint_contents.Contents``)."""
 
+    data: bytes
+    found: dra.Inspection
+
     format = CLAIMS
 
     @classmethod

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-import attrs
-
 if TYPE_CHECKING:
     from devicemanager.snapshot import Node
     from devicemanager.snapshot.names import Names
@@ -121,9 +119,8 @@ class Inspection(Protocol):
 _Inspection = TypeVar("_Inspection", bound=Inspection)
 
 
-@attrs.frozen
 class Inspected(Generic[_Inspection]):
-    """The members of ``Contents`` that an inspection has."""
+    """The members of ``Contents`` that an inspection has. A subclass defines both fields."""
 
     data: bytes
     found: _Inspection

@@ -25,6 +25,9 @@ _WITHOUT_TOPOLOGY = -1
 class DeviceContents(Inspected["checkpoint.Inspection"]):
     """Readable contents of a checkpoint (``checkpoint_contents.Contents``)."""
 
+    data: bytes
+    found: checkpoint.Inspection
+
     format = DEVICES
 
     @classmethod

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         DriverInstance,
         ResourceClaimInfo,
         ResourceSliceInfo,
+        SkippedCalls,
     )
     from devicemanager.core.endpoints import PluginOptions
     from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
@@ -147,6 +148,7 @@ __all__ = [
     "RestartPolicy",
     "RunOptions",
     "Running",
+    "SkippedCalls",
     "Terminated",
     "Waiting",
 ]
@@ -157,6 +159,7 @@ __getattr__, __dir__ = lazy_names(
         "AdmissionView": "interface",
         "ResourceClaimInfo": ".core.dra.report",
         "ResourceSliceInfo": ".core.dra.report",
+        "SkippedCalls": ".core.dra.report",
         "DriverInstance": ".core.dra.report",
         "DraStatus": ".core.dra.report",
         "ClaimsExplanation": ".core.dra.report",

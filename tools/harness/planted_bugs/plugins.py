@@ -9,6 +9,9 @@ from typing import Any, Final
 from protos import deviceplugin_v1beta1 as dp
 from tools.harness.planted import planted, replace, set_to
 
+_COPIED: Final = 32 << 20
+"""Bytes of the copies of a response, if it is not short."""
+_SHORT: Final = 100_000
 _LONG: Final = 100
 """Devices of a list that the planted bug delays."""
 
@@ -110,7 +113,7 @@ def _responses() -> None:
     def copying(self: Any, device_ids: Any) -> Any:
         answer = allocate(self, device_ids)
         for each in answer.responses:
-            copies.extend(bytearray(each) for _ in range(6))
+            copies.append(bytearray(each) * (_COPIED // max(len(each), _SHORT)))
             decoded.append(dict(dp.ContainerAllocateResponse.FromString(each).envs))
         return answer
 
