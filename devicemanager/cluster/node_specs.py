@@ -119,7 +119,7 @@ class NodeSpecs:
         ClusterError for a number out of range.
         """
         _check_count(count, 0 if kind else 1)
-        names = names or _names(prefix, count)
+        given, names = names, names or _names(prefix, count)
         max_full = min(count, MAX_FULL_NODES)
         if not 0 <= full <= max_full:
             raise ClusterError(f"invalid number of full nodes {full}: use 0 to {max_full}")
@@ -135,7 +135,9 @@ class NodeSpecs:
 
         # Called when a node joins, because a process may run only some of the nodes.
         def make(index: int) -> _Stoppable:
-            own = attrs.evolve(base, node_name=names[index])
+            # A kind can be scaled, so the index can be that of a later node.
+            name = given[index] if given else f"{prefix}-{index}"
+            own = attrs.evolve(base, node_name=name)
             if index >= full:
                 return InMemoryKubelet(own, devices, clock=clock, drivers=drivers)
             # Imported here because it loads gRPC, which in-memory nodes do not need.
