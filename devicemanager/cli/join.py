@@ -223,6 +223,8 @@ def _start(
     if args.shards is None:
         for each in kinds:
             cluster.join_specs(each, args.shard)
+        if args.adopt is not None:
+            join_options.adopt(args, cluster)
         return
     cluster.join_shards(kinds, args.shards, args.namespace, join_options.identity())
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.cluster.options import NodeOptions
     from devicemanager.cluster.shard import Shard
+    from devicemanager.core.devices import Device
     from devicemanager.fleet import Fleet
+    from devicemanager.kubelet.settings import Settings
     from devicemanager.kubelet.telemetry import NodeInfo
     from devicemanager.observe.web.nodes import NodesServer
 
@@ -81,6 +83,12 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         "kinds of nodes in YAML, with the number of nodes, labels, taints, capacity, devices and "
         "drivers of each kind; the other flags are defaults for all kinds",
         dest="file",
+    )
+    group.add_argument(
+        "--adopt",
+        metavar="SELECTOR",
+        help="run a node for each Node with these labels that another program creates, such as an "
+        "autoscaler: karpenter.sh/nodepool=gpu; the Nodes are kept at exit",
     )
     group.add_argument(
         "--prefix",
@@ -344,6 +352,9 @@ def identity() -> str:
 
 def node_kinds(args: argparse.Namespace, fleet: Fleet | None = None) -> tuple[NodeSpecs, ...]:
     """Return the specifications of the requested nodes, by kind. Raises CommandError."""
+    if args.adopt is not None:
+        _check_adoption(args, fleet)
+        return (node_specs(args).resized(0),)
     if args.file is None:
         return (node_specs(args, fleet),)
     if fleet is not None:
@@ -368,10 +379,34 @@ def node_kinds(args: argparse.Namespace, fleet: Fleet | None = None) -> tuple[No
     return kinds_of(args, node_options(args), make)
 
 
-def node_specs(args: argparse.Namespace, fleet: Fleet | None = None) -> NodeSpecs:
-    """Return the specifications of the requested nodes, or of those of a fleet. Raises
-    CommandError."""
-    from devicemanager.cluster.node_specs import NodeSpecs
+def _check_adoption(args: argparse.Namespace, fleet: Fleet | None) -> None:
+    given = {
+        "-f": args.file,
+        "--fleet": fleet,
+        "--full": args.full,
+        "--shard": args.shard,
+        "--shards": args.shards,
+        "--demo": args.demo,
+    }
+    for flag, value in given.items():
+        if value:
+            raise CommandError(f"--adopt and {flag} exclude each other: use one of them")
+
+
+def adopt(args: argparse.Namespace, cluster: Cluster) -> None:
+    """Run a node for each Node with the labels of --adopt, from now on. Raises CommandError."""
+    simulate, settings = _devices(args)
+    cluster.adopt(
+        args.adopt,
+        simulate,
+        settings=settings,
+        options=node_options(args),
+        behaviour=_container_behaviour(args),
+    )
+
+
+def _devices(args: argparse.Namespace) -> tuple[dict[str, tuple[Device, ...]], Settings]:
+    """Return the simulated devices of each node, and the settings of its kubelet."""
     from devicemanager.kubelet.inmemory.devices import numbered
 
     # IDs are numbered per node, so that every node has gpu-0, as real nodes do.
@@ -381,11 +416,20 @@ def node_specs(args: argparse.Namespace, fleet: Fleet | None = None) -> NodeSpec
     }
     # A node has the NUMA nodes of its devices, unless flags define others.
     numa = {node for option in args.simulate for node in option.nodes if node is not None}
+    return simulate, settings_options.settings_from(args, numa)
+
+
+def node_specs(args: argparse.Namespace, fleet: Fleet | None = None) -> NodeSpecs:
+    """Return the specifications of the requested nodes, or of those of a fleet. Raises
+    CommandError."""
+    from devicemanager.cluster.node_specs import NodeSpecs
+
+    simulate, settings = _devices(args)
     numbered_specs = NodeSpecs.numbered(
         args.prefix or _default_prefix(args),
         args.nodes,
         simulate,
-        settings=settings_options.settings_from(args, numa),
+        settings=settings,
         options=node_options(args),
         behaviour=_container_behaviour(args),
         full=args.full,

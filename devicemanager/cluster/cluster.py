@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from itertools import count
 from types import MappingProxyType
 from typing import Self
 
@@ -16,12 +17,13 @@ from devicemanager.client.api import ApiClient, ScopedApi
 from devicemanager.client.credentials import Credentials, load
 from devicemanager.client.errors import ClientClosing, ClusterError
 from devicemanager.client.lease_controller import LeaseLag
-from devicemanager.client.protocol import Api
+from devicemanager.client.protocol import Api, JsonObject
 from devicemanager.client.rate_limited_warning import Warn
 from devicemanager.client.watches import check_descriptors
 from devicemanager.client.work_queue import Priority
 from devicemanager.cluster import preflight
 from devicemanager.cluster.addresses import PodAddresses, UsedAddresses
+from devicemanager.cluster.adoption import Adoption, native_capacity
 from devicemanager.cluster.connection import Connection
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import NodeKubelet
@@ -79,6 +81,7 @@ class Cluster:
         self._ends: dict[ClusterNode, Callable[[], None]] = {}
         self._shard_runners: list[ShardRunner] = []
         self._kinds: dict[str, tuple[NodeSpecs, Shard | None]] = {}
+        self._adoption: Adoption | None = None
         # One kind is scaled at a time, so that two calls cannot join a node twice.
         self._scaling = threading.Lock()
 
@@ -161,9 +164,10 @@ class Cluster:
         if self._as_nodes == "strict":
             check_descriptors(len(names))
         required = list(preflight.required_permissions(as_nodes=self._as_nodes))
-        # With ``strict``, the nodes have these permissions themselves.
-        if options is not None and options.drivers and self._as_nodes != "strict":
-            required += preflight.dra_permissions(device_status=options.device_status)
+        if options is not None and options.drivers:
+            required += preflight.dra_permissions(
+                device_status=options.device_status, as_nodes=self._as_nodes
+            )
         if shards:
             required += preflight.lease_permissions(namespace)
         api = ApiClient(self._credentials, connections=1)
@@ -398,6 +402,46 @@ class Cluster:
                 self._warn(f"shard {shard.number}: node {name}: {error}")
         if is_over():
             self.abandon([node.name for node in nodes])
+
+    # -- adoption --------------------------------------------------------------------
+
+    def adopt(
+        self,
+        selector: str,
+        simulate: Simulated | None = None,
+        *,
+        settings: Settings | None = None,
+        options: NodeOptions | None = None,
+        behaviour: ContainerBehaviour | None = None,
+    ) -> None:
+        """Run a node for each Node object with these labels, now and later; return immediately.
+
+        ``selector`` is a label selector, such as ``karpenter.sh/nodepool=gpu``. Another program
+        creates and deletes the Nodes: they are kept when the cluster is closed. A Node keeps its
+        capacity of native resources. ``options.amounts`` is used for what it lacks.
+        """
+        numbers = count()
+
+        def adopt(node: JsonObject) -> None:
+            name = node["metadata"]["name"]
+            specs = NodeSpecs.adopted(
+                name,
+                next(numbers),
+                {**(options.amounts if options else {}), **native_capacity(node)},
+                simulate,
+                settings=settings,
+                options=options,
+                behaviour=behaviour,
+            )
+            try:
+                # The node of an earlier Node with this name has left, or is leaving.
+                self.abandon([name])
+                self.join_specs(specs)
+            except ClusterError as error:
+                self._warn(f"node {name} is not adopted: {error}")
+
+        self._adoption = Adoption(self._connection.api, selector, adopt, self._warn)
+        self._adoption.start()
 
     # -- leaving ---------------------------------------------------------------------
 

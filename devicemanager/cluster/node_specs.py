@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol, Self, cast
 
@@ -12,7 +12,8 @@ import attrs
 from devicemanager.client.errors import ClusterError
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.cluster.kubelet import NodeKubelet
-from devicemanager.cluster.options import NodeOptions
+from devicemanager.cluster.options import AMOUNTS, NodeOptions
+from devicemanager.core.quantity import Quantity
 from devicemanager.io.clock import SystemClock
 from devicemanager.kubelet.inmemory.devices import Simulated, simulated_devices
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
@@ -47,6 +48,8 @@ class Numbering:
     """Number of parts of the range of pod addresses; 0 for the number of nodes."""
 
 
+_ADOPTED_PARTS: Final = 1024
+"""Parts of the range of pod addresses for adopted nodes, whose number is not known."""
 _ONLY_KIND: Final = Numbering()
 
 
@@ -105,15 +108,18 @@ class NodeSpecs:
         kubeconfig: Path | None = None,
         kind: str = "",
         numbering: Numbering = _ONLY_KIND,
+        names: Sequence[str] = (),
     ) -> Self:
         """Return the specification of ``count`` nodes, ``PREFIX-0``, ``PREFIX-1`` and so on.
 
         The first ``full`` nodes have a ``MockKubelet`` in ``ROOT/node-0`` and so on, with the
         devices of plugins that register with it. Its DRA manager gets ResourceClaims from the
         cluster in ``kubeconfig``. All other nodes are in-memory nodes with the simulated devices.
-        The number of nodes of a ``kind`` can be 0. Raises ClusterError for a number out of range.
+        ``names`` replaces the names. The number of nodes of a ``kind`` can be 0. Raises
+        ClusterError for a number out of range.
         """
         _check_count(count, 0 if kind else 1)
+        given, names = names, names or _names(prefix, count)
         max_full = min(count, MAX_FULL_NODES)
         if not 0 <= full <= max_full:
             raise ClusterError(f"invalid number of full nodes {full}: use 0 to {max_full}")
@@ -129,7 +135,9 @@ class NodeSpecs:
 
         # Called when a node joins, because a process may run only some of the nodes.
         def make(index: int) -> _Stoppable:
-            own = attrs.evolve(base, node_name=f"{prefix}-{index}")
+            # A kind can be scaled, so the index can be that of a later node.
+            name = given[index] if given else f"{prefix}-{index}"
+            own = attrs.evolve(base, node_name=name)
             if index >= full:
                 return InMemoryKubelet(own, devices, clock=clock, drivers=drivers)
             # Imported here because it loads gRPC, which in-memory nodes do not need.
@@ -141,9 +149,39 @@ class NodeSpecs:
         def end(kubelet: NodeKubelet) -> None:
             cast(_Stoppable, kubelet).stop()
 
-        names = _names(prefix, count)
         behaviour = behaviour or ContainerBehaviour()
         return cls(names, make, end, options, behaviour, prefix, kind, numbering)
+
+    @classmethod
+    def adopted(
+        cls,
+        name: str,
+        number: int,
+        amounts: Mapping[str, Quantity],
+        simulate: Simulated | None = None,
+        *,
+        settings: Settings | None = None,
+        options: NodeOptions | None = None,
+        behaviour: ContainerBehaviour | None = None,
+    ) -> Self:
+        """Return the specification of an in-memory node for a Node that another program created.
+
+        ``number`` is the number of the node among all adopted ones. ``amounts`` is the capacity
+        that the Node has already.
+        """
+        options = attrs.evolve(
+            options or NodeOptions(), adopted=True, amounts={**AMOUNTS, **amounts}
+        )
+        return cls.numbered(
+            name,
+            1,
+            simulate,
+            settings=settings,
+            options=options,
+            behaviour=behaviour,
+            numbering=Numbering(number, 1, _ADOPTED_PARTS),
+            names=(name,),
+        )
 
     def resized(self, count: int) -> Self:
         """Return the specification of another number of nodes of this kind. Raises ClusterError."""

@@ -101,5 +101,7 @@ class NodeOptions:
     """Devices of simulated DRA drivers, which the node publishes as ResourceSlices."""
     slices_delay: Range = SLICES_DELAY
     """Time until the drivers publish their slices again after the kubelet has wiped them."""
+    adopted: bool = False
+    """True if another program created the Node object: it is never deleted."""
     device_status: bool = False
     """True if the drivers write ``status.devices`` of prepared ResourceClaims."""

@@ -57,11 +57,18 @@ class PreflightResult:
     """Text that says why a cloud controller seems to run; empty if none seems to run."""
 
 
-def dra_permissions(*, device_status: bool = False) -> Iterator[RequiredPermission]:
-    """Yield the permissions that nodes with simulated DRA drivers need in addition."""
-    for verb in ("create", "update", "deletecollection"):
-        yield RequiredPermission(verb, "resourceslices", _RESOURCES)
-    yield RequiredPermission("get", "resourceclaims", _RESOURCES)
+def dra_permissions(
+    *, device_status: bool = False, as_nodes: AsNodes = False
+) -> Iterator[RequiredPermission]:
+    """Yield the permissions that nodes with simulated DRA drivers need in addition.
+
+    Nodes that impersonate ``system:node:NAME`` have the permissions for slices and for reading
+    claims themselves.
+    """
+    if not as_nodes:
+        for verb in ("create", "update", "deletecollection"):
+            yield RequiredPermission(verb, "resourceslices", _RESOURCES)
+        yield RequiredPermission("get", "resourceclaims", _RESOURCES)
     if device_status:
         yield RequiredPermission("patch", "resourceclaims/status", _RESOURCES)
 

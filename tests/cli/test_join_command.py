@@ -15,7 +15,9 @@ import pytest
 from devicemanager.apiserver import FakeApiServer
 from devicemanager.cli import join, join_options, main
 from devicemanager.cli.options import CommandError
+from devicemanager.cluster import Cluster
 from tests.cli.records import until, until_ready
+from tests.timing import wait_until
 
 COMMAND = Path(sys.executable).with_name("devicemanager")
 
@@ -74,6 +76,7 @@ def rejected(capsys):
         (["--pod-cidr", "10.0.0.0/31"], "invalid range '10.0.0.0/31': use a form such as"),
         (["--simulate-driver", "gpu"], "invalid driver 'gpu': expected a name and devices"),
         (["--simulate-driver", "GPU=1"], "invalid driver 'GPU=1': expected a name and devices"),
+        (["--adopt", "a=b", "--shards", "2"], "--adopt and --shards exclude each other"),
         (["--slices", "/nowhere.json"], "/nowhere.json: No such file"),
         (["--start-delay", "soon"], "invalid duration 'soon': use a form such as 30s"),
         (["--shard", "3/3"], "invalid shard '3/3': expected K/N"),
@@ -266,3 +269,22 @@ def test_http_without_an_address_serves_at_the_default(monkeypatch):
         urllib.request.urlopen(f"http://{server.address}/healthz", timeout=20) as answer,
     ):
         assert (answer.status, answer.read()) == (200, b"ok")
+
+
+def test_nodes_of_another_program_are_adopted(apiserver, kubeconfig):
+    apiserver.create("nodes", {"metadata": {"name": "scaled", "labels": {"pool": "gpu"}}})
+    parser = argparse.ArgumentParser()
+    join.add(parser.add_subparsers())
+    flags = ["--adopt", "pool=gpu", "--simulate", "vendor.com/gpu=4"]
+    args = parser.parse_args(["join", *flags])
+    (none,) = join_options.node_kinds(args)
+    assert none.names == []
+    with Cluster.connect(kubeconfig) as cluster:
+        join_options.adopt(args, cluster)
+
+        def is_adopted():
+            status = apiserver.get("nodes", "scaled").get("status") or {}
+            return (status.get("capacity") or {}).get("vendor.com/gpu") == "4"
+
+        wait_until(is_adopted)
+    assert [each["metadata"]["name"] for each in apiserver.all("nodes")] == ["scaled"]

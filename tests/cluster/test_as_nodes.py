@@ -4,10 +4,11 @@ import threading
 
 import pytest
 
-from devicemanager.apiserver import Permission
+from devicemanager.apiserver import Controllers, Permission
 from devicemanager.client.errors import Forbidden
 from devicemanager.cluster import Cluster, ClusterError, NodeOptions
-from devicemanager.cluster.preflight import required_permissions
+from devicemanager.cluster.driver_layouts import simulated_driver
+from devicemanager.cluster.preflight import dra_permissions, required_permissions
 from tests.cluster.objects import GPU, gpu_pod, granted
 
 
@@ -36,6 +37,39 @@ def test_strict_uses_only_permissions_that_no_node_has(apiserver, tmp_path, unti
     assert apiserver.all("nodes") == []
     assert apiserver.permissions.used == apiserver.permissions.allowed
     assert warnings == ["node n-1 was deleted: it has left"]
+
+
+def test_node_publishes_slices_and_reads_claims_as_itself(apiserver, tmp_path, until):
+    """Only the status of devices is written with an identity that is not the node's."""
+    required = [
+        *required_permissions(as_nodes="strict"),
+        *dra_permissions(as_nodes="strict", device_status=True),
+    ]
+    apiserver.permissions.allowed = granted(required)
+    driver = "gpu.example.com"
+    options = NodeOptions(
+        drivers=(simulated_driver(driver, [None]),), device_status=True, taints=()
+    )
+    kubeconfig = apiserver.kubeconfig(tmp_path / "kubeconfig")
+    entry = {"name": "gpu", "resourceClaimName": "gpu"}
+    container = {"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+    with (
+        Controllers(apiserver),
+        Cluster.connect(kubeconfig, as_nodes="strict") as cluster,
+    ):
+        cluster.join_in_memory("n", 1, options=options)
+        until(lambda: apiserver.all("resourceslices"))
+        apiserver.create("deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
+        claim = {"metadata": {"name": "gpu"}, "spec": {"devices": {"requests": [request]}}}
+        apiserver.create("resourceclaims", claim)
+        spec = {"containers": [container], "resourceClaims": [entry]}
+        apiserver.create("pods", {"metadata": {"name": "a"}, "spec": spec})
+        until(lambda: apiserver.get("pods", "a")["status"].get("phase") == "Running")
+        until(lambda: apiserver.get("resourceclaims", "gpu")["status"].get("devices"))
+    assert Permission("resource.k8s.io", "resourceclaims/status", "patch") in (
+        apiserver.permissions.used
+    )
 
 
 def test_watches_of_a_node_end_with_it(apiserver, tmp_path, until):

@@ -403,6 +403,8 @@ class ClusterNode:
         """
         if self._is_over:
             return
+        if self.options.adopted and how == "delete":
+            how = "keep"
         # The conditions are written first, because a node that has left writes nothing.
         if how == "shutdown":
             self.shut_down()

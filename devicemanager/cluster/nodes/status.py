@@ -208,6 +208,10 @@ def register(
         annotations=options.annotations,
         taints=options.taints,
     )
+    if options.adopted:
+        found = _take_over(node)
+        update()
+        return found, True
     try:
         found = _checked(node.api.request("POST", "/api/v1/nodes", body, user=node.user))
     except Conflict:
@@ -241,7 +245,7 @@ def _take_over(node: NodeContext) -> JsonObject:
     found = _checked(node.api.request("GET", path, user=node.user))
     labels = found["metadata"].get("labels") or {}
     # The preflight also checks this, but the Node can have been created since then.
-    if VIRTUAL_LABEL not in labels:
+    if VIRTUAL_LABEL not in labels and not node.options.adopted:
         raise ClusterError(
             f"node {node.name} exists without the label {VIRTUAL_LABEL}, so devicemanager did not "
             "create it: use another name"

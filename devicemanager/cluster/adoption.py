@@ -1,0 +1,69 @@
+"""Adoption: nodes run for Node objects that another program creates, such as an autoscaler.
+
+In:  Node objects with a label, as they appear on the API server.
+Out: calls of ``adopt`` with each new Node. A Node that is deleted leaves by itself
+     (``ClusterNode``), and a new Node with its name is adopted again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from devicemanager.client.api import ApiClient
+from devicemanager.client.protocol import JsonObject
+from devicemanager.client.rate_limited_warning import RateLimitedWarning, Warn
+from devicemanager.client.reflector import Reflector
+from devicemanager.core.quantity import Quantity
+
+__all__ = ["Adoption", "native_capacity"]
+
+
+class Adoption:
+    """Watch of the Nodes to adopt; a ``Sink``. The methods of the sink run on one thread."""
+
+    def __init__(
+        self, api: ApiClient, selector: str, adopt: Callable[[JsonObject], None], warn: Warn
+    ) -> None:
+        """``selector`` is a label selector. ``adopt`` is called with each new Node; it may
+        block."""
+        self._adopt = adopt
+        self._adopted: dict[str, str] = {}
+        """UID of the last adopted Node, by name."""
+        self._reflector = Reflector(
+            api,
+            "/api/v1/nodes",
+            self,
+            query={"labelSelector": selector},
+            warn=RateLimitedWarning(warn),
+        )
+
+    def start(self) -> threading.Thread:
+        """Start the watch; it ends with the API client."""
+        return self._reflector.start()
+
+    def begin_list(self) -> None:
+        """Do nothing: part of ``Sink``."""
+
+    def replace(self, objects: list[JsonObject]) -> None:
+        """Adopt the Nodes of a list."""
+        for each in objects:
+            self.apply("ADDED", each)
+
+    def apply(self, kind: str, object_: JsonObject) -> None:
+        """Adopt a Node, unless it is adopted or being deleted."""
+        metadata = object_["metadata"]
+        if kind == "DELETED" or metadata.get("deletionTimestamp"):
+            return
+        if self._adopted.get(metadata["name"]) != metadata["uid"]:
+            self._adopted[metadata["name"]] = metadata["uid"]
+            self._adopt(object_)
+
+
+def native_capacity(node: JsonObject) -> Mapping[str, Quantity]:
+    """Return the capacity that the creator of a Node has set, without extended resources.
+
+    They are those of device plugins.
+    """
+    capacity = (node.get("status") or {}).get("capacity") or {}
+    return {name: Quantity.parse(str(text)) for name, text in capacity.items() if "/" not in name}

@@ -1,0 +1,74 @@
+"""Nodes for Node objects that another program creates and deletes, such as an autoscaler."""
+
+import pytest
+
+from devicemanager.apiserver import Controllers
+from devicemanager.cluster import Cluster, NodeOptions, simulated_driver
+from tests.cluster.objects import GPU, gpu_pod
+
+POOL = {"autoscaler.example.com/pool": "gpu"}
+SELECTOR = "autoscaler.example.com/pool=gpu"
+
+
+def create(apiserver, name, labels=POOL, **status):
+    """Create a Node as an autoscaler does: with labels, and with a capacity if it is given."""
+    apiserver.create("nodes", {"metadata": {"name": name, "labels": labels}, "status": status})
+
+
+@pytest.fixture
+def cluster(apiserver, tmp_path):
+    kubeconfig = apiserver.kubeconfig(tmp_path / "kubeconfig")
+    with Controllers(apiserver), Cluster.connect(kubeconfig) as found:
+        yield found
+
+
+def is_ready(apiserver, name):
+    conditions = (apiserver.get("nodes", name).get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def test_nodes_of_an_autoscaler_are_adopted(cluster, apiserver, until):
+    create(apiserver, "first", capacity={"cpu": "8", "pods": "20"})
+    create(apiserver, "other", {})
+    driver = simulated_driver("gpu.example.com", [None])
+    cluster.adopt(SELECTOR, {GPU: 2}, options=NodeOptions(drivers=(driver,)))
+    until(lambda: is_ready(apiserver, "first"))
+    create(apiserver, "second")
+    until(lambda: is_ready(apiserver, "second"))
+    amounts = {
+        name: {key: apiserver.get("nodes", name)["status"]["capacity"][key] for key in KEYS}
+        for name in ("first", "second")
+    }
+    assert amounts == {
+        "first": {"cpu": "8", "memory": "256Gi", "pods": "20", GPU: "2"},
+        "second": {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: "2"},
+    }
+    assert not is_ready(apiserver, "other")
+    until(lambda: len(apiserver.all("resourceslices")) == 2)
+    apiserver.create("pods", gpu_pod("a", nodeName="second"))
+    until(lambda: apiserver.get("pods", "a")["status"].get("phase") == "Running")
+
+
+KEYS = ("cpu", "memory", "pods", GPU)
+
+
+def test_deleted_node_leaves_and_its_successor_is_adopted(cluster, apiserver, until):
+    create(apiserver, "n")
+    cluster.adopt(SELECTOR)
+    until(lambda: "n" in cluster.nodes)
+    before = cluster.nodes["n"].uid
+    apiserver.delete("nodes", "n")
+    until(lambda: "n" not in cluster.nodes)
+    create(apiserver, "n")
+    until(lambda: "n" in cluster.nodes and cluster.nodes["n"].uid != before)
+    until(lambda: is_ready(apiserver, "n"))
+
+
+def test_adopted_nodes_are_never_deleted(apiserver, tmp_path, until):
+    kubeconfig = apiserver.kubeconfig(tmp_path / "kubeconfig")
+    with Controllers(apiserver), Cluster.connect(kubeconfig, leave="delete") as cluster:
+        create(apiserver, "n")
+        cluster.adopt(SELECTOR)
+        until(lambda: "n" in cluster.nodes)
+        assert cluster.nodes["n"].kubelet.settings.node_name == "n"
+    assert apiserver.get("nodes", "n") is not None
