@@ -266,6 +266,8 @@ _GO = {
 		case <-ended:
 		case <-time.After($stop_seconds * time.Second):
 			t.Errorf("the plugin still runs $stop_seconds s after %v", signal)
+			_ = plugin.Process.Kill()
+			<-ended
 		}
 	}
 """,

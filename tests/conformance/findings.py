@@ -24,6 +24,8 @@ FAULTS: Mapping[str, str] = {
     "stubborn": "L01",
 }
 """The failed check of each switch of the breakable plugin (``matrix``)."""
+TOGETHER = (("never-back", "accept-unknown", "changes"), ("stubborn",))
+"""Switches that share a plugin. Each stop of a stubborn plugin takes long, so it has few tests."""
 LIMITS = Limits(recover_seconds=2, stop_seconds=1)
 
 

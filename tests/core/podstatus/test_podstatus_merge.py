@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
@@ -38,7 +40,7 @@ def test_status_of_a_running_container() -> None:
         {
             "name": "main",
             "image": "i:1",
-            "imageID": "",
+            "imageID": f"sha256:{hashlib.sha256(b'i:1').hexdigest()}",
             "ready": True,
             "started": True,
             "restartCount": 0,
