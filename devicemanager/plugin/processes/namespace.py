@@ -19,6 +19,8 @@ from pathlib import Path
 
 import attrs
 
+from devicemanager.plugin.processes.mount_points import is_mount_point, lacking
+
 __all__ = ["Bind", "NamespaceError", "enter", "enter_user", "node_binds"]
 
 _CLONE_NEWNS = 0x0002_0000
@@ -50,7 +52,11 @@ class Bind:
     source: Path
     target: Path
     keep: tuple[str, ...] = ()
-    """Names of entries of the real ``target`` that stay visible if ``source`` lacks them."""
+    """Names of entries of the real ``target`` that stay visible if ``source`` lacks them.
+
+    They are mounted over the entries that ``mount_points`` has created in ``source``. If some are
+    missing, processes see a copy of ``source``, without its later changes.
+    """
 
 
 def node_binds(
@@ -145,7 +151,7 @@ def _bind_at(source: Path, bind: Bind) -> None:
     # /var/run is a link to /run on most systems, and a link cannot be a mount point.
     target = Path(os.path.realpath(bind.target))
     if bind.keep:
-        _mirror(target, [(source, None), (target, bind.keep)])
+        _bind_keeping(source, target, bind.keep)
     elif target.exists():
         _mount(str(source), str(target), None, _MS_BIND | _MS_REC)
     else:
@@ -153,6 +159,21 @@ def _bind_at(source: Path, bind: Bind) -> None:
         ancestor = _existing_ancestor(target)
         _mirror(ancestor, [(ancestor, None)], make=target.relative_to(ancestor))
         _mount(str(source), str(target), None, _MS_BIND | _MS_REC)
+
+
+def _bind_keeping(source: Path, target: Path, keep: Sequence[str]) -> None:
+    """Mount ``source`` at ``target``, where the entries ``keep`` stay visible."""
+    entries = {path.name for path in source.iterdir()}
+    points = {name for name in entries.intersection(keep) if is_mount_point(source / name)}
+    if lacking(source, target, keep):
+        return _mirror(target, [(source, tuple(sorted(entries - points))), (target, keep)])
+    # Open the originals first, because the mount at `target` hides them.
+    originals = {name: os.open(target / name, os.O_PATH | os.O_CLOEXEC) for name in points}
+    _mount(str(source), str(target), None, _MS_BIND | _MS_REC)
+    for name, original in originals.items():
+        _mount(f"/proc/self/fd/{original}", str(target / name), None, _MS_BIND | _MS_REC)
+        os.close(original)
+    return None
 
 
 def _existing_ancestor(path: Path) -> Path:

@@ -96,6 +96,49 @@ def test_dev_sys_and_cdi_directories_are_mounted(root: Path, tmp_path: Path, as_
     assert {path.name for path in (tmp_path / "dev").iterdir()} == {"in-dev", "null-like"}
 
 
+def test_running_command_sees_changes_of_dev(root: Path, tmp_path: Path, as_anyone: str):
+    dev = tmp_path / "dev"
+    dev.mkdir()
+    (dev / "card0").touch()
+    (dev / "zero").symlink_to("full")  # an entry of the caller replaces the common node
+    script = (
+        "echo ready; read line; cd /dev; ls; "
+        "test -e card0 || echo removed; test -e card1 && echo added; test -c null && readlink zero"
+    )
+    with subprocess.Popen(
+        [*EXEC, f"--root={root}", f"--dev={dev}", "--", "sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        (dev / "card0").unlink()
+        (dev / "card1").touch()
+        # A second command neither disturbs the first, nor removes its mount points.
+        other = [*EXEC, f"--root={root}", f"--dev={dev}", "--", "test", "-c", "/dev/null"]
+        assert subprocess.run(other, timeout=30).returncode == 0
+        assert (dev / "null").exists()
+        output, _ = process.communicate("go\n", timeout=30)
+    words = output.split()
+    assert words[-3:] == ["removed", "added", "full"]
+    assert {"card1", "null", "shm", "random"} <= set(words) and "card0" not in words
+    # The entries for common nodes are removed, those of the caller are not.
+    assert {path.name for path in dev.iterdir()} == {"card1", "zero"}
+
+
+def test_dev_without_write_access_is_copied(root: Path, as_anyone: str):
+    done = subprocess.run(
+        [*EXEC, f"--root={root}", "--dev=/sys/fs", "--", "sh", "-c", "echo > /dev/null; ls /dev"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert {"null", "shm", *os.listdir("/sys/fs")} <= set(done.stdout.split())  # noqa: PTH208
+    assert done.stderr.startswith("devicemanager: warning: cannot create mount points in /sys/fs (")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("status", [0, 1, 42, 255])
 def test_exit_status_passes_through(root: Path, status: int):
     assert shell(root, f"exit {status}").returncode == status
