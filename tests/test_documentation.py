@@ -268,7 +268,8 @@ def test_plugin_with_fixed_paths_passes_its_checks(tmp_path, monkeypatch, capsys
     checks = [word for id_ in ("W07", "W08", "W14", "T01", "A11") for word in ("--only", id_)]
     assert main(["check", *checks, *shlex.split(command)[3:]]) == 0, capsys.readouterr()
     assert "5 passed in" in capsys.readouterr().out
-    assert {path.name for path in Path("hw/dev").iterdir()} == {"gpu0", "gpu1"}
+    # The mount points are gone.
+    assert {path.name for path in Path("hw/dev").iterdir()} <= {"gpu0", "gpu1"}
 
 
 def test_list_of_quirks_is_complete():

@@ -161,7 +161,7 @@ def _bind_at(source: Path, bind: Bind) -> None:
         _mount(str(source), str(target), None, _MS_BIND | _MS_REC)
 
 
-def _bind_keeping(source: Path, target: Path, keep: Sequence[str]) -> None:
+def _bind_keeping(source: Path, target: Path, keep: tuple[str, ...]) -> None:
     """Mount ``source`` at ``target``, where the entries ``keep`` stay visible."""
     entries = {path.name for path in source.iterdir()}
     points = {name for name in entries.intersection(keep) if is_mount_point(source / name)}
