@@ -50,6 +50,7 @@ def add(subparsers: Subparsers) -> None:
 
 def _add_kubelet_actions(parser: argparse.ArgumentParser) -> None:
     actions = _add_actions(parser, "ctl_kubelet", default=None)
+    import_module("devicemanager.cli.ctl_shell").add(actions)
     nodes = actions.add_parser(
         "nodes",
         help="control nodes in a cluster, those of `join --control`",

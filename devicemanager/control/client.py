@@ -248,6 +248,10 @@ class MockKubeletClient:
         """Start a container of an admitted pod, and return its settings."""
         return self._api.call(operations.start_container, uid, container)
 
+    def container_options(self, uid: str, container: str) -> RunOptions:
+        """Return the settings that a container got at its last start."""
+        return self._api.call(operations.get_container_options, uid, container)
+
     def restart_container(self, uid: str, container: str) -> RunOptions:
         """Start a container again with the same devices, and return its settings."""
         return self._api.call(operations.restart_container, uid, container)

@@ -312,6 +312,12 @@ def get_container_statuses(kubelet: MockKubelet, uid: str) -> shapes.ContainerSt
     return shapes.ContainerStatusList(items=list(map(convert.container_status, found)))
 
 
+@TABLE.get(_CONTAINER + "/options", "container_options")
+def get_container_options(kubelet: MockKubelet, uid: str, container: str) -> RunOptions:
+    """Show the settings that a container got at its last start."""
+    return kubelet.container_options(uid, container)
+
+
 @TABLE.post(_CONTAINER + "/start", "start_container", lane=Lane.LONG)
 def start_container(kubelet: MockKubelet, uid: str, container: str) -> RunOptions:
     """Start a container of an admitted pod, and show its settings."""

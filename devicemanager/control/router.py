@@ -178,8 +178,9 @@ class OperationRouter(HttpApplication):
         return found if isinstance(found, Wait | Stream) else encoded(found)
 
     async def _until(self, wait: Wait[Any]) -> bytes:
-        """Check a wait now and after each entry of its feed that can end it, until the check
-        succeeds. Return the encoded result. Raises WaitTimeout."""
+        """Repeat the check of a wait until it succeeds: now, and after each relevant feed entry.
+
+        Return the encoded result. Raises WaitTimeout."""
         feed = self._feeds[wait.feed]
         end = time.monotonic() + wait.timeout
         while True:

@@ -148,8 +148,9 @@ def effective_request(pod: Pod, request_of: Callable[[Container], int]) -> int:
 
 
 def pod_requests(pod: Pod, amounts_of: Callable[[Container], Amounts]) -> Amounts:
-    """Return the largest amount that the pod needs at any time of each resource, sorted by
-    resource.
+    """Return the pod's requests: the largest amount of each resource that it needs at any time.
+
+    The result is sorted by resource.
 
     ``amounts_of`` returns one container's limits or requests.
     """

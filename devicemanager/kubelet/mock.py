@@ -48,6 +48,8 @@ from devicemanager.kubelet.settings import Settings
 from devicemanager.kubelet.waits import Waits, WaitTimeout
 
 if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
     from devicemanager.claims.files import ClaimSource
     from devicemanager.claims.manager import ClaimManager
     from devicemanager.core.dra.effects import Operation
@@ -391,7 +393,8 @@ class MockKubelet:
             )
         if self.settings.kubeconfig is not None:
             raise RequestError(
-                f"the ResourceClaims are those of {self.settings.kubeconfig}: create them there"
+                f"ResourceClaims come from the API server in {self.settings.kubeconfig}: create "
+                "them there"
             )
 
     def restore(
@@ -543,6 +546,41 @@ class MockKubelet:
         start, and RequestError for an unknown pod or container or a rejected pod.
         """
         return self._pods.workers.start_container(uid, container)
+
+    def container_options(self, uid: str, container: str) -> RunOptions:
+        """Return the merged settings that a container got at its last start.
+
+        Raises RequestError for an unknown pod or container, and for a container that was never
+        started.
+        """
+        return self._pods.workers.container_options(uid, container)
+
+    def run_in_container(
+        self,
+        uid: str,
+        container: str,
+        command: Sequence[str],
+        *,
+        rootfs: str | os.PathLike[str] = "/",
+        backend: str | None = None,
+        timeout: float | None = None,
+        cdi: str | os.PathLike[str] | None = None,
+    ) -> CompletedProcess[str]:
+        """Run a command with what a container was given, without root, and return its output.
+
+        The command gets the variables, mounts, device nodes and CDI edits of the container, and a
+        root file system that is read-only. ``backend`` is ``crun``, ``runc`` or ``namespaces``; the
+        default is the first one that this machine has. ``cdi`` is a directory with CDI files, in
+        place of those of the host. ``stderr`` begins with a line for each setting that is not
+        possible without root. Raises RequestError as ``container_options`` does and for an unknown
+        backend, OciError and CdiError for settings that cannot be applied on this host, and
+        ``subprocess.TimeoutExpired`` after ``timeout`` seconds.
+        """
+        from devicemanager.kubelet.container_runs import run_with_options
+
+        options = self.container_options(uid, container)
+        files = None if cdi is None else Path(cdi)
+        return run_with_options(options, command, Path(rootfs), backend, timeout, files)
 
     def restart_container(self, uid: str, container: str) -> RunOptions:
         """Start a container again with the same devices, without calling Allocate again.

@@ -155,7 +155,7 @@ class ApiNode:
                 return
         if kubelet.has_pod(uid):
             with suppress(DeviceManagerError):  # the pod was deleted meanwhile
-                self._write(uid, pod, _status(kubelet, uid, self._statuses[uid]))
+                self._write(uid, pod, _status(kubelet, uid))
 
     def _write(self, uid: str, pod: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         if status == self._statuses[uid]:
@@ -194,15 +194,9 @@ def _terminate(kubelet: MockKubelet, uid: str) -> None:
             kubelet.terminate(uid)
 
 
-def _status(kubelet: MockKubelet, uid: str, before: Mapping[str, Any]) -> Mapping[str, Any]:
-    status = kubelet.pod_status(uid)
-    made = status_object(PodUid(uid), status, now=kubelet.clock.time(), host_ip="127.0.0.1")
-    # The transition time of a condition is that of its last change.
-    old = {(each["type"], each["status"]): each for each in before.get("conditions") or ()}
-    for each in made.get("conditions") or ():
-        same = old.get((each["type"], each["status"]), each)
-        each["lastTransitionTime"] = same["lastTransitionTime"]
-    return made
+def _status(kubelet: MockKubelet, uid: str) -> Mapping[str, Any]:
+    status, now = kubelet.pod_status(uid), kubelet.clock.time()
+    return status_object(PodUid(uid), status, now=now, host_ip="127.0.0.1")
 
 
 def _node_object(name: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Watcher:
     # unless the queue needs too much memory.
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """``clock``: seconds."""
+        """``clock`` returns the time in seconds."""
         self._clock = clock
         self._changed = threading.Condition()
         # Guarded by _changed.

@@ -498,7 +498,8 @@ class Plugin:
             if "impatient" in on:
                 again.start()
             try:
-                dp_grpc.RegistrationStub(channel).Register(request, timeout=60)
+                patience = 1.0 if "short-register" in on else 60
+                dp_grpc.RegistrationStub(channel).Register(request, timeout=patience)
             finally:
                 again.cancel()
         self.registrations += 1

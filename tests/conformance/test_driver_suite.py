@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -32,7 +33,9 @@ from devicemanager.conformance.drivers import (
     is_driver,
 )
 from devicemanager.conformance.drivers.claims import allocate, published
+from devicemanager.conformance.drivers.run import DriverRun
 from devicemanager.conformance.registry import selected
+from devicemanager.events.calls import Mark
 from devicemanager.kubelet.settings import Settings
 from tests.conformance import driver_matrix, matrix
 from tests.paths import ROOT
@@ -180,3 +183,14 @@ def test_reports_are_about_a_driver(form: str, tmp_path: Path) -> None:
         "badge": "<title>DRA driver: complete</title>",
     }
     assert heading.get(form, "DK12") in text
+
+
+def test_reconnection_is_not_a_registration() -> None:
+    """After SIGKILL, the kubelet connects to the old path before the driver is registered again."""
+    events = {
+        "driver-registered": [SimpleNamespace(number=3, resource="old.example.com")],
+        "driver-connected": [SimpleNamespace(number=9, resource="old.example.com")],
+    }
+    seen: Any = SimpleNamespace(kubelet=SimpleNamespace(events=SimpleNamespace(recent=events.get)))
+    assert DriverRun.registered_names(seen, Mark(2, 0)) == {"old.example.com"}
+    assert DriverRun.registered_names(seen, Mark(5, 0)) == set()

@@ -267,6 +267,35 @@ def test_only_one_start_waits_for_an_unregistered_plugin() -> None:
     assert starts.count == 1
 
 
+def test_plugin_that_gives_up_register_and_retries_is_only_warned_about() -> None:
+    slow = attrs.evolve(limits(), register_delay_seconds=2.0)
+    [verdict] = run(
+        plugin("short-register"), select(["R07"]), limits=slow, settings=SETTINGS
+    ).verdicts
+    assert verdict.outcome is Outcome.WARN
+    assert verdict.seen.startswith(f"the plugin gave up Register of {RESOURCE} after 1.")
+
+
+def test_k14_is_skipped_if_responses_name_no_file() -> None:
+    [verdict] = run(plugin(), select(["K14"]), limits=limits(), settings=SETTINGS).verdicts
+    assert verdict.outcome is Outcome.SKIP
+
+
+def test_device_that_w07_broke_is_recovered() -> None:
+    """Otherwise later checks lack it, and the user's directory stays damaged."""
+    called: list[str] = []
+    hooks = {
+        "break-device": lambda values: called.append(f"break {values['id']}"),
+        "recover-device": lambda values: called.append(f"recover {values['id']}"),
+    }
+    soon = attrs.evolve(limits(), refresh_seconds=0.3)
+    deaf = attrs.evolve(plugin(), hooks=hooks)
+    [verdict] = run(deaf, select(["W07"]), limits=soon, settings=SETTINGS).verdicts
+    assert verdict.outcome is Outcome.FAIL
+    [broken, recovered] = called
+    assert recovered.split() == ["recover", broken.split()[1]]
+
+
 def test_r05_reads_the_output_of_a_plugin_that_cannot_bind() -> None:
     starts = Starts()
     shell = "echo listen unix: bind: invalid argument; exit 1"

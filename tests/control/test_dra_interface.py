@@ -13,6 +13,10 @@ from tests.kubelet.dra.objects import DRIVER, claim, pod
 SLICE = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", **slice_("d0", "d1")}
 
 
+def slice_of(**spec):
+    return {**SLICE, "spec": {**SLICE["spec"], **spec}}
+
+
 @pytest.fixture(params=["here", "remote"])
 def kubelet(request, mock_kubelet):
     """The kubelet or its client; mock_kubelet is the kubelet behind it."""
@@ -97,6 +101,11 @@ def test_objects_are_listed_and_deleted(kubelet):
         ("- 1\n", "expected an object of"),
         ({**SLICE, "apiVersion": "resource.k8s.io/v1beta1"}, "ResourceSlice: apiVersion must be"),
         ({**SLICE, "metadata": {}}, r"ResourceSlice: metadata\.name is required"),
+        (slice_of(pool=1), r"ResourceSlice s: spec: pool must be a mapping"),
+        (slice_of(pool={"generation": "1"}), r"ResourceSlice s: spec\.pool\.generation must be a"),
+        (slice_of(devices=["gpu"]), r"ResourceSlice s: spec\.devices must be a list of mappings"),
+        (slice_of(devices=[{"name": 1}]), r"ResourceSlice s: spec\.devices\[0\]\.name must be a"),
+        ({**SLICE, "metadata": {"name": "s", "namespace": 1}}, r"ResourceSlice s: metadata\.names"),
     ],
 )
 def test_invalid_objects(kubelet, source, error):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import checkpoint.dra
+from checkpoint.dra import ClaimLike
 from devicemanager.kubelet.mock import MockKubelet
 from tools.harness.model import Broken, Devices, devices
 
@@ -25,7 +26,8 @@ def want(kubelet: MockKubelet, thread: int, uid: str) -> str | None:
 
     A scheduler does not allocate a device again before its last claim was unprepared.
     """
-    used = {_device(claim.name) for claim in kubelet.dra_status().claims}
+    stored = checkpoint.dra.loads(kubelet.dra_state_path.read_bytes()).claims or ()
+    used = {_device(claim.name) for claim in stored}
     mine = (f"dra-{thread * _PER_THREAD + number}" for number in range(_PER_THREAD))
     free = next((each for each in mine if each not in used), None)
     return None if free is None else f"{PREFIX}{free}.{uid}"
@@ -48,12 +50,16 @@ def claim(name: str) -> dict[str, Any]:
 
 
 def prepared(kubelet: MockKubelet, uid: str) -> dict[str, list[str]]:
-    """Return the devices of a pod's ResourceClaims."""
+    """Return the devices of the ResourceClaims that the kubelet holds for a pod."""
+    manager = kubelet._life.serving().dra.if_used
     return {
-        f"{PREFIX}{claim.name}": [each.device for each in claim.devices]
-        for claim in kubelet.dra_status().claims
-        if uid in claim.pods
+        f"{PREFIX}{claim.name}": _devices(claim)
+        for claim in (() if manager is None else manager.held(uid))
     }
+
+
+def _devices(claim: ClaimLike) -> list[str]:
+    return [each.device for state in claim.drivers.values() for each in state.devices or ()]
 
 
 def dra_on_disk(root: Path, in_driver: Collection[str]) -> dict[str, Devices]:
@@ -75,8 +81,7 @@ def dra_on_disk(root: Path, in_driver: Collection[str]) -> dict[str, Devices]:
         raise Broken(f"claim {min(lost)} is prepared in the driver, but {path.name} lacks it")
     found: dict[str, Devices] = {}
     for each in claims:
-        names = [one.device for state in each.drivers.values() for one in state.devices or ()]
-        granted = devices({f"{PREFIX}{each.name}": names})
+        granted = devices({f"{PREFIX}{each.name}": _devices(each)})
         for uid in each.pods:
             found[uid] = found.get(uid, frozenset()) | granted
     return found

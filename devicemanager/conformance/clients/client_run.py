@@ -143,7 +143,7 @@ class ClientRun:
             if took is None:
                 raise Failed(
                     f"no {what} within {seconds:g} s after {after}: the client runs, but hangs or "
-                    f"has stopped to query{self._last_output()}"
+                    f"has stopped querying{self._last_output()}"
                 )
             known = len(found)
         self.step(f"{known} calls after {after}")

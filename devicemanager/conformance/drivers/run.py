@@ -86,15 +86,18 @@ class DriverRun(SuiteRun):
         return errors[-1] if errors else ""
 
     def registered_names(self, since: Mark) -> set[str]:
-        connected = self.kubelet.events.recent("driver-connected")
-        return {str(each.resource) for each in connected if each.number > since.event}
+        # Not driver-connected: the kubelet connects again to the service socket of a driver that
+        # was killed, before it notices that the registration socket was replaced.
+        registered = self.kubelet.events.recent("driver-registered")
+        return {str(each.resource) for each in registered if each.number > since.event}
 
     def wait_registered(self, since: Mark, seconds: float, after: str) -> float:
         """Wait until the kubelet has registered the driver and is connected to it."""
 
         def is_registered() -> bool:
-            connected = any(each.connected for each in self.instances())
-            return self.driver in self.registered_names(since) and connected
+            newest = self.instances()[-1:]
+            is_connected = any(each.connected for each in newest)
+            return self.driver in self.registered_names(since) and is_connected
 
         took = self.until_registered(lambda: self.plugin.has_exited or is_registered(), seconds)
         if self.plugin.has_exited:

@@ -112,15 +112,16 @@ class CallLog(CallQueries):
         *,
         is_over: bool = True,
     ) -> None:
-        """Append a call to the log when it has ended.
+        """Append a call to the log when it has ended. A second end of the same call is ignored.
 
         With ``is_over`` false, append one message of a stream, which continues.
         """
         now, rpc = time.monotonic(), call.rpc
         part = call.received or None if response is not None else None
         with self._lock:
-            if is_over:
-                self._in_progress.pop(id(call), None)
+            # Both sides can end a call at the same time.
+            if is_over and self._in_progress.pop(id(call), None) is None:
+                return
             # Numbered under the lock, so that numbers follow the order in the log.
             self._latest += 1
             # The number of the latest event lets waits put events and calls in one order.

@@ -131,7 +131,7 @@ class ClaimAllocation:
         if event.kind is not EventKind.CLAIMS_UNPREPARED:
             return
         for claim in self._claims.list():
-            if dra_pods.FINALIZER not in claim["metadata"].get("finalizers", ()):
+            if dra_pods.FINALIZER not in (claim["metadata"].get("finalizers") or ()):
                 continue
             if event.pod not in [each.get("uid") for each in dra_pods.reserved_pods(claim)]:
                 continue

@@ -183,7 +183,7 @@ class InMemoryDra:
         self._publish(EventKind.CLAIMS_PREPARED, claims, "prepared its claims", begun)
 
     def adopt(self, pod: Pod) -> None:
-        """Take over the claims of a pod that an earlier process ran; the drivers have them."""
+        """Take over the claims of a pod from an earlier process. Drivers have prepared them."""
         claims = pod_claims(pod)
         try:
             self._prepare(claims)

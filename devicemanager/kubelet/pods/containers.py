@@ -62,6 +62,20 @@ class Containers:
         self._sandboxes.create(record)
         return self._start(record, container, is_init)
 
+    def options(self, record: PodRecord, name: str) -> RunOptions:
+        """Return the settings that a container got at its last start.
+
+        Raises RequestError if the container is unknown or was never started.
+        """
+        from devicemanager.core.runoptions import RunOptions
+
+        container, _ = record.container(name)
+        if not record.status(container.name).was_started:
+            raise RequestError(
+                f"container {name} of pod {title(record.pod)} was not started: start it first"
+            )
+        return record.run_options.get(container.name) or RunOptions()
+
     def start_all(self, record: PodRecord, admission: Admission) -> Admission:
         """Start all containers in order, and return the admission with the results.
 
@@ -195,6 +209,8 @@ class Containers:
             record.started(container, is_init, self._manager.clock.time())
             if of_claims:
                 record.cdi_devices[container.name] = of_claims
+            if held or options.cdi_devices:
+                record.run_options[container.name] = options
         where = f"pod {title(pod)} container {container.name}"
         for conflict in options.conflicts:
             self._events.publish(EventKind.CONFLICT, f"{where}: {conflict}", pod=pod.uid)

@@ -29,6 +29,7 @@ from devicemanager.core.podstatus.phase import Phase, phase_of
 if TYPE_CHECKING:
     from devicemanager.core.podstatus.conditions import Gates
     from devicemanager.core.podstatus.status import PodStatus, Resources
+    from devicemanager.core.runoptions import RunOptions
 
 __all__ = [
     "Phase",
@@ -79,6 +80,8 @@ class PodRecord:
     """True if DRA drivers prepare the pod's claims before its sandbox is created."""
     cdi_devices: dict[ContainerName, tuple[str, ...]] = attrs.field(factory=dict)
     """CDI devices that containers of a pod with DRA got at their last start."""
+    run_options: dict[ContainerName, RunOptions] = attrs.field(factory=dict)
+    """Settings that containers got at their last start, without those that got none."""
     sync_error: str = ""
     """Error of the last attempt to prepare or unprepare the pod's claims."""
     sync_at: float | None = None

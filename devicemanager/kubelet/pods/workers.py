@@ -555,6 +555,10 @@ class PodWorkers:
         """Start one container of a pod, and return the merged settings of its devices."""
         return self._containers.start(self._store.known(uid), container)
 
+    def container_options(self, uid: str, container: str) -> RunOptions:
+        """Return the settings of a container, as ``MockKubelet.container_options`` does."""
+        return self._containers.options(self._store.known(uid), container)
+
     def explain_claims(self, uid: str) -> ClaimsExplanation:
         """Explain what the claims of a pod wait for, as ``MockKubelet.explain_claims`` does."""
         from devicemanager.core.dra.report import ClaimsExplanation

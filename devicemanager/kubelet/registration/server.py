@@ -25,6 +25,7 @@ import threading
 import urllib.parse
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ implements(
 
 MAX_FILE_NAME = 255
 _GRACE = 0.5
+_GAVE_UP = "the plugin gave up the call"
 _WORKERS = 4
 _LONGEST_STATUS = 4096
 """Maximum size of a rejection's text in bytes, percent-encoded as gRPC sends it. With more than
@@ -153,6 +155,8 @@ class RegistrationServer:
         call = None
         if recorder is not None:
             call = recorder.begin("Register", _recorded(request), Direction.TO_KUBELET)
+            # Called at each end of the call; it only has an effect before the response.
+            context.add_callback(partial(call.failed, "Canceled", _GAVE_UP))
         fired = self._fired(resource, request.endpoint, call)
         # The task does not get the request, which can have 4 MB, because it can wait for long.
         options = PluginOptions(

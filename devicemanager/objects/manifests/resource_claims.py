@@ -82,7 +82,27 @@ def _dra_object(document: object) -> JsonClaim:
     metadata, spec = _mapping(document, "metadata", kind), _mapping(document, "spec", kind)
     if not isinstance(metadata.get("name"), str) or not metadata["name"]:
         raise ManifestError(f"{kind}: metadata.name is required")
+    where = f"{kind} {plain(metadata['name'])}"
+    _text(metadata, "namespace", f"{where}: metadata")
+    if kind == "ResourceSlice":
+        _check_slice(spec, f"{where}: spec")
     return {**document, "metadata": {**metadata}, "spec": {**spec}}
+
+
+def _check_slice(spec: Mapping[str, Any], where: str) -> None:
+    """Check the types of the fields that reports about slices read. Raises ManifestError."""
+    pool = _mapping(spec, "pool", where)
+    for parent, fields, name in (
+        (spec, ("driver", "nodeName"), where),
+        (pool, ("name",), f"{where}.pool"),
+    ):
+        for field in fields:
+            _text(parent, field, name)
+    if not isinstance(pool.get("generation", 0), int):
+        raise ManifestError(f"{where}.pool.generation must be a whole number")
+    for field in ("devices", "sharedCounters"):
+        for index, each in enumerate(_list(spec, field, where)):
+            _text(each, "name", f"{where}.{field}[{index}]")
 
 
 def _documents(source: ClaimSources) -> Iterator[Mapping[Any, Any]]:

@@ -21,9 +21,20 @@ import attrs
 
 from devicemanager.plugin.processes.mount_points import is_mount_point, lacking
 
-__all__ = ["Bind", "NamespaceError", "enter", "enter_user", "node_binds"]
+__all__ = [
+    "Bind",
+    "NamespaceError",
+    "enter",
+    "enter_container",
+    "enter_user",
+    "mount",
+    "node_binds",
+    "replace_directory",
+    "set_read_only",
+]
 
 _CLONE_NEWNS = 0x0002_0000
+_CLONE_NEWPID = 0x2000_0000
 _CLONE_NEWUSER = 0x1000_0000
 _MS_BIND, _MS_MOVE, _MS_REC, _MS_PRIVATE = 0x1000, 0x2000, 0x4000, 0x40000
 
@@ -85,7 +96,7 @@ def enter(binds: Sequence[Bind]) -> None:
     _unshare()
     try:
         # Otherwise the mounts would propagate back to the host's namespace.
-        _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
+        mount("none", "/", None, _MS_REC | _MS_PRIVATE)
         # Open all sources first: a mount can hide the path of a later source.
         sources = [_open_source(bind.source) for bind in binds]
         for bind, source in zip(binds, sources, strict=True):
@@ -120,17 +131,28 @@ def enter_user() -> None:
     _unshare_user(0)
 
 
-def _unshare_user(further_flags: int) -> None:
+def enter_container() -> None:
+    """Move the calling process to new user and mount namespaces, in which it is root.
+
+    Its next child is process 1 of a new PID namespace. Root there has the permissions of the
+    present user on files of the host. The process must have a single thread. Raises NamespaceError
+    if the move fails.
+    """
+    _unshare_user(_CLONE_NEWNS | _CLONE_NEWPID, as_root=True)
+    mount("none", "/", None, _MS_REC | _MS_PRIVATE)
+
+
+def _unshare_user(further_flags: int, *, as_root: bool = False) -> None:
     uid, gid = os.geteuid(), os.getegid()
     try:
         _call("unshare", _CLONE_NEWUSER | further_flags)
     except OSError as error:
         raise NamespaceError(_rejection(error)) from error
-    # The kernel requires `deny` before an unprivileged process can write gid_map. User and group
-    # are mapped to themselves, so the owners of files do not change.
+    # The kernel requires `deny` before an unprivileged process can write gid_map. By default, user
+    # and group are mapped to themselves, so the owners of files do not change.
     Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
-    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    Path("/proc/self/uid_map").write_text(f"{0 if as_root else uid} {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"{0 if as_root else gid} {gid} 1")
 
 
 def _rejection(error: OSError) -> str:
@@ -153,12 +175,12 @@ def _bind_at(source: Path, bind: Bind) -> None:
     if bind.keep:
         _bind_keeping(source, target, bind.keep)
     elif target.exists():
-        _mount(str(source), str(target), None, _MS_BIND | _MS_REC)
+        mount(str(source), str(target), None, _MS_BIND | _MS_REC)
     else:
         # A mount point is missing: replace the closest existing directory by a copy with it.
         ancestor = _existing_ancestor(target)
         _mirror(ancestor, [(ancestor, None)], make=target.relative_to(ancestor))
-        _mount(str(source), str(target), None, _MS_BIND | _MS_REC)
+        mount(str(source), str(target), None, _MS_BIND | _MS_REC)
 
 
 def _bind_keeping(source: Path, target: Path, keep: tuple[str, ...]) -> None:
@@ -169,9 +191,9 @@ def _bind_keeping(source: Path, target: Path, keep: tuple[str, ...]) -> None:
         return _mirror(target, [(source, tuple(sorted(entries - points))), (target, keep)])
     # Open the originals first, because the mount at `target` hides them.
     originals = {name: os.open(target / name, os.O_PATH | os.O_CLOEXEC) for name in points}
-    _mount(str(source), str(target), None, _MS_BIND | _MS_REC)
+    mount(str(source), str(target), None, _MS_BIND | _MS_REC)
     for name, original in originals.items():
-        _mount(f"/proc/self/fd/{original}", str(target / name), None, _MS_BIND | _MS_REC)
+        mount(f"/proc/self/fd/{original}", str(target / name), None, _MS_BIND | _MS_REC)
         os.close(original)
     return None
 
@@ -198,18 +220,36 @@ def _mirror(
     """
     stage = Path(tempfile.mkdtemp(prefix="dm-mounts-"))
     try:
-        _mount("tmpfs", str(stage), "tmpfs", 0, b"mode=0755")
+        mount("tmpfs", str(stage), "tmpfs", 0, b"mode=0755")
         for layer, names in layers:
             entries = sorted(path.name for path in layer.iterdir())
             for name in entries if names is None else names:
                 _show(layer / name, stage / name)
         if make is not None:
-            (stage / make).mkdir(parents=True)
+            (stage / make).mkdir(parents=True, exist_ok=True)
         # Move the mount only when it is complete, because `target` can be one of the layers.
-        _mount(str(stage), str(target), None, _MS_MOVE)
+        mount(str(stage), str(target), None, _MS_MOVE)
     finally:
         # After the move, the stage is an empty directory.
         stage.rmdir()
+
+
+def replace_directory(target: Path, make: Path) -> None:
+    """Mount a copy of a directory at itself, with the directory ``make``, a path below it."""
+    _mirror(target, [(target, None)], make=make)
+
+
+def set_read_only(path: str, read_only: bool, *, recursive: bool = False) -> None:
+    """Make a mount read-only or writable. Raises OSError; needs Linux 5.12."""
+    flag = ctypes.c_uint64 * 4
+    values = flag(_RDONLY, 0, 0, 0) if read_only else flag(0, _RDONLY, 0, 0)
+    flags = _AT_RECURSIVE if recursive else 0
+    size = ctypes.sizeof(values)
+    arguments = (_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), flags, ctypes.byref(values), size)
+    _call("syscall", *arguments)
+
+
+_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _RDONLY = 442, -100, 0x8000, 1
 
 
 def _show(source: Path, target: Path) -> None:
@@ -227,10 +267,11 @@ def _show(source: Path, target: Path) -> None:
         target.mkdir()
     else:
         target.touch()
-    _mount(str(source), str(target), None, _MS_BIND | _MS_REC)
+    mount(str(source), str(target), None, _MS_BIND | _MS_REC)
 
 
-def _mount(source: str, target: str, kind: str | None, flags: int, data: bytes = b"") -> None:
+def mount(source: str, target: str, kind: str | None, flags: int, data: bytes = b"") -> None:
+    """Call mount(2). Raises OSError."""
     _call(
         "mount",
         source.encode(),

@@ -36,7 +36,7 @@ LIMITS = ClientLimits(
 # Switch of the exporter, the check that must fail, and a part of what it must say.
 BROKEN = (
     ("silent", "C01", "no call within"),
-    ("once", "C01", "hangs or has stopped to query"),
+    ("once", "C01", "hangs or has stopped querying"),
     ("needs-socket", "C02", "ended after its start without a kubelet: exit status 3"),
     ("hangs-without-kubelet", "C03", "no answered call within"),
     ("leaks-on-restart", "C04", "use grows with each restart"),

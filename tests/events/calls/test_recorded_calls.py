@@ -10,6 +10,9 @@ import pytest
 from devicemanager import MockKubelet, Settings
 from devicemanager.plugin.simulated import PreferredPolicy, SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
+from podresources import sockets
+from protos import deviceplugin_v1beta1 as dp
+from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from protos import pluginregistration_v1 as pr
 from tests.hostile import hostile
 
@@ -86,6 +89,23 @@ def test_rejected_registration_is_recorded(kubelet: MockKubelet) -> None:
     (call,) = kubelet.calls("vendor.com/none", since=mark)
     assert (call.rpc, call.code, call.plugin) == ("Register", "Unknown", "none.sock")
     assert rejection is not None and call.message in str(rejection)
+
+
+def test_registration_that_the_plugin_gives_up_is_recorded(kubelet: MockKubelet) -> None:
+    mark = kubelet.mark()
+    kubelet.faults.set("delay-register", seconds=0.5, times=1)
+    request = dp.RegisterRequest(
+        version="v1beta1", endpoint="late.sock", resource_name="vendor.com/late"
+    )
+    with (
+        hostile.RawPlugin(kubelet.plugin_dir / "late.sock"),
+        grpc.insecure_channel(sockets.target(kubelet.plugin_socket)) as channel,
+    ):
+        with pytest.raises(grpc.RpcError):
+            dp_grpc.RegistrationStub(channel).Register(request, timeout=0.1)
+        kubelet.wait_for(lambda: bool(kubelet.calls(rpc="Register", since=mark)))
+        (call,) = kubelet.calls(rpc="Register", since=mark)
+        assert (call.code, call.message) == ("Canceled", "the plugin gave up the call")
 
 
 def test_huge_resource_name_is_cut(kubelet: MockKubelet) -> None:

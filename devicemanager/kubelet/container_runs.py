@@ -1,0 +1,58 @@
+"""Run a command with the settings of a container."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from devicemanager.kubelet.runtime.cdi import load
+from devicemanager.kubelet.runtime.oci import render
+from devicemanager.sandbox.bundling import Bundle, bundle
+from devicemanager.sandbox.running import run
+
+if TYPE_CHECKING:
+    from devicemanager.core.runoptions import RunOptions
+
+__all__ = ["bundle_of", "run_with_options"]
+
+
+def bundle_of(
+    options: RunOptions, command: Sequence[str], rootfs: Path, cdi: Path | None = None
+) -> Bundle:
+    """Return the bundle of a container with these settings.
+
+    ``cdi`` is the directory with CDI files, in place of those of the host. Raises OciError and
+    CdiError for settings that cannot be applied on this host.
+    """
+    # A network interface or an address that only root can use is a note, not an error.
+    notes = [
+        f"network interface {each.host_name} is left out: only root can move it"
+        for each in options.network_interfaces
+    ]
+    left = attrs.evolve(options, network_interfaces=(), pci_devices=())
+    registry = None
+    if left.cdi_devices:
+        registry = load() if cdi is None else load([cdi])
+    made = bundle(render(left, registry).config, command, rootfs)
+    return attrs.evolve(made, notes=(*notes, *made.notes))
+
+
+def run_with_options(
+    options: RunOptions,
+    command: Sequence[str],
+    rootfs: Path,
+    backend: str | None = None,
+    timeout: float | None = None,
+    cdi: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command, and return its output; ``stderr`` begins with the notes of the bundle."""
+    made = bundle_of(options, command, rootfs, cdi)
+    done = run(made, backend, capture_output=True, text=True, timeout=timeout)
+    notes = "".join(f"{note}\n" for note in made.notes)
+    return subprocess.CompletedProcess(
+        list(command), done.returncode, done.stdout, f"{notes}{done.stderr}"
+    )

@@ -1,0 +1,41 @@
+"""Run a command with what a container was given: variables, mounts, device nodes and hooks.
+
+Theory of operation. ``bundling`` converts the part of an OCI configuration that
+``kubelet.runtime.oci`` renders to the configuration of a whole container without root, and notes
+what is left out. ``running`` starts ``python -m devicemanager.sandbox.inside`` with it. This
+process enters new user, mount and PID namespaces, and builds a root directory in memory from the
+host's directories. Then ``crun`` or ``runc`` runs the container, or the process itself makes the
+mounts.
+
+In:  a ``Fragment.config``, a command, and optionally a root file system.
+Out: the exit status of the command, and notes for the user.
+
+Invariants:
+
+* Root is not needed. The root file system is read-only, except for in-memory directories.
+* Everything is in the namespaces. If any process is killed, the kernel ends the others, and nothing
+  is left on disk.
+
+Start reading with ``running``.
+"""
+
+from __future__ import annotations
+
+from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
+
+if TYPE_CHECKING:
+    from devicemanager.sandbox.bundling import Bundle, bundle
+    from devicemanager.sandbox.running import SandboxError, backends, run
+
+__all__ = ["Bundle", "SandboxError", "backends", "bundle", "run"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Bundle": "bundling",
+        "SandboxError": "running",
+        "backends": "running",
+        "bundle": "bundling",
+        "run": "running",
+    },
+)

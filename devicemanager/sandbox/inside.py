@@ -1,0 +1,283 @@
+"""The process that enters namespaces and becomes a container.
+
+It forks once: the child is process 1 of a new PID namespace. If one of the two is killed, the
+kernel ends the other, and with process 1 everything in its namespace. All mounts are in a private
+mount namespace. ``/tmp`` there is in memory, and has the bundle:
+
+    /tmp/root         the root file system
+    /tmp/config.json  the configuration, for a runtime and for hooks
+    /tmp/sources      the sources of mounts
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from devicemanager.plugin.processes.namespace import (
+    NamespaceError,
+    enter_container,
+    mount,
+    replace_directory,
+    set_read_only,
+)
+
+_CANNOT_START = 127
+_STAGE = Path("/tmp")
+_ROOT = _STAGE / "root"
+_CGROUPS = Path("/sys/fs/cgroup")
+_BASIC_NODES = ("full", "null", "random", "tty", "urandom", "zero")
+_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
+_BEFORE = ("prestart", "createRuntime", "createContainer")
+_HOOK_SECONDS = 60.0
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP = 1, 24
+_CAPABILITIES = 64
+_BIND = 0x1000 | 0x4000
+_MOST_LINKS = 40
+"""Symbolic links in one path, as in the kernel."""
+
+
+class _Failed(Exception):
+    """The container cannot be created. The text is one line."""
+
+
+def main(plan: str) -> NoReturn:
+    """Run the plan, and exit as the command did."""
+    values = json.loads(plan)
+    _end_with_parent()
+    try:
+        enter_container()
+    except (NamespaceError, OSError) as error:
+        _fail(str(error))
+    child = os.fork()
+    if child == 0:
+        _end_with_parent()
+        _contain(values["config"], values["backend"])
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)  # the terminal sends them to the command, too
+    _exit_as(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def _contain(config: dict[str, Any], backend: str) -> NoReturn:
+    try:
+        _stage(config)
+        if backend == "namespaces":
+            _exit_as(_run(config))
+        # Without root, there are no cgroups. crun reads this directory nevertheless.
+        if _CGROUPS.is_dir():
+            mount("tmpfs", str(_CGROUPS), "tmpfs", 0)
+        options = ["--cgroup-manager", "disabled"] if backend == "crun" else ["--rootless", "true"]
+        words = [backend, "--root", str(_STAGE / "state"), *options]
+        os.execvp(backend, [*words, "run", "--bundle", str(_STAGE), "container"])
+    except (OSError, NamespaceError, subprocess.SubprocessError, _Failed) as error:
+        _fail(f"cannot create the container: {error}")
+
+
+# -- the bundle --------------------------------------------------------------------------
+
+
+def _stage(config: dict[str, Any]) -> None:
+    """Create the bundle in memory: sources, root, and a mount point for each mount."""
+    root = os.open(config["root"]["path"], os.O_PATH)
+    # Opened first, because the in-memory /tmp hides sources in the host's /tmp.
+    opened = {
+        number: os.open(each["source"], os.O_PATH)
+        for number, each in enumerate(config["mounts"])
+        if each["type"] == "bind"
+    }
+    mount("tmpfs", str(_STAGE), "tmpfs", 0, b"mode=0755")
+    tempfile.tempdir = str(_STAGE)
+    for directory in (_ROOT, _STAGE / "sources"):
+        directory.mkdir()
+    mount("tmpfs", str(_ROOT), "tmpfs", 0, b"mode=0755")
+    _show_root(Path(f"/proc/self/fd/{root}"))
+    for number, descriptor in opened.items():
+        source = _STAGE / "sources" / str(number)
+        _bind(Path(f"/proc/self/fd/{descriptor}"), source)
+        config["mounts"][number]["source"] = str(source)
+    for each in config["mounts"]:
+        is_file = each["type"] == "bind" and not Path(each["source"]).is_dir()
+        _make(each["destination"], is_file=is_file)
+    set_read_only(str(_ROOT), True, recursive=True)
+    for name in ("dev", "tmp"):
+        set_read_only(str(_ROOT / name), False)
+    config["root"] = {"path": str(_ROOT), "readonly": True}
+    (_STAGE / "config.json").write_text(json.dumps(config))
+
+
+def _show_root(source: Path) -> None:
+    """Build the root directory from the entries of another one."""
+    for name in ("dev", "proc", "tmp"):
+        (_ROOT / name).mkdir()
+    for entry in sorted(source.iterdir()):
+        target = _ROOT / entry.name
+        if entry.is_symlink():
+            target.symlink_to(entry.readlink())
+        elif not target.exists():
+            _bind(entry, target)
+    mount("proc", str(_ROOT / "proc"), "proc", 0)
+    for name in ("dev", "tmp"):
+        mount("tmpfs", str(_ROOT / name), "tmpfs", 0)
+    for name in _BASIC_NODES:
+        _bind(Path("/dev", name), _ROOT / "dev" / name)
+    for name, link in _LINKS.items():
+        (_ROOT / "dev" / name).symlink_to(link)
+
+
+def _bind(source: Path, target: Path) -> None:
+    if source.is_dir():
+        target.mkdir(exist_ok=True)
+    else:
+        target.touch()
+    mount(str(source), str(target), None, _BIND)
+
+
+def _make(path: str, *, is_file: bool) -> None:
+    """Create the mount point of a path in the container, if it is missing."""
+    target = _within(path)
+    if target.exists():
+        return
+    ancestor = next(each for each in target.parents if each.is_dir())
+    missing = target.relative_to(ancestor)
+    wanted = missing.parent if is_file else missing
+    replace_directory(ancestor, wanted)
+    if is_file:
+        target.touch()
+
+
+def _within(path: str) -> Path:
+    """Return where a path of the container is, with links followed below the root."""
+    left, here, links = [each for each in path.split("/") if each], _ROOT, 0
+    while left:
+        name = left.pop(0)
+        if name == "..":
+            here = here.parent if here != _ROOT else here
+            continue
+        following = here / name
+        if following.is_symlink() and links < _MOST_LINKS:
+            links += 1
+            link = str(following.readlink())
+            here = _ROOT if link.startswith("/") else here
+            left = [*(each for each in link.split("/") if each not in ("", ".")), *left]
+        else:
+            here = following
+    return here
+
+
+# -- without a container runtime ---------------------------------------------------------
+
+
+def _run(config: dict[str, Any]) -> int:
+    """Do what a runtime does, and return the exit status of the command."""
+    for each in config["mounts"]:
+        _mount(each)
+    hooks = config.get("hooks") or {}
+    for kind in _BEFORE:
+        _call_hooks(hooks.get(kind) or (), kind)
+    process = config["process"]
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    child = os.fork()
+    if child == 0:
+        _become(process, hooks.get("startContainer") or ())
+    _call_hooks(hooks.get("poststart") or (), "poststart")
+    status = _reap(child)
+    _call_hooks(hooks.get("poststop") or (), "poststop")
+    return status
+
+
+def _mount(each: Mapping[str, Any]) -> None:
+    target = str(_within(each["destination"]))
+    if each["type"] == "tmpfs":
+        mount("tmpfs", target, "tmpfs", 0)
+        return
+    mount(each["source"], target, None, _BIND)
+    if "ro" in each.get("options", ()):
+        set_read_only(target, True, recursive=True)
+
+
+def _call_hooks(hooks: Iterable[Mapping[str, Any]], kind: str) -> None:
+    # The state that the OCI specification defines for hooks.
+    state = {
+        "ociVersion": "1.0.2",
+        "id": "container",
+        "status": "stopped" if kind == "poststop" else "created",
+        "pid": os.getpid(),
+        "bundle": str(_STAGE),
+    }
+    for hook in hooks:
+        done = subprocess.run(
+            hook.get("args") or [hook["path"]],
+            executable=hook["path"],
+            env=dict(each.split("=", 1) for each in hook.get("env") or ()),
+            input=json.dumps(state),
+            text=True,
+            stdout=sys.stderr,
+            timeout=hook.get("timeout") or _HOOK_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            raise _Failed(f"hook {kind} {hook['path']}: exit status {done.returncode}")
+
+
+def _become(process: Mapping[str, Any], hooks: Iterable[Mapping[str, Any]]) -> NoReturn:
+    """Replace this process by the command."""
+    try:
+        os.chroot(_ROOT)
+        os.chdir(process["cwd"])
+        _call_hooks(hooks, "startContainer")
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        # Otherwise the command could make the mounts of the host's files writable.
+        for capability in range(_CAPABILITIES):
+            ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, capability)
+        env = dict(each.split("=", 1) for each in process["env"])
+        os.execvpe(process["args"][0], process["args"], env)
+    except OSError as error:
+        _fail(f"{process['args'][0]}: cannot be started: {error.strerror}")
+    except _Failed as error:
+        _fail(f"cannot create the container: {error}")
+
+
+def _reap(child: int) -> int:
+    """Wait for the command; orphans of it end before or with this process."""
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            return os.waitstatus_to_exitcode(status)
+
+
+# -- the end -----------------------------------------------------------------------------
+
+
+def _end_with_parent() -> None:
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(_CANNOT_START)
+
+
+def _exit_as(status: int) -> NoReturn:
+    os._exit(status if status >= 0 else 128 - status)
+
+
+def _fail(text: str) -> NoReturn:
+    os.write(2, f"devicemanager: {text}\n".encode(errors="replace"))
+    os._exit(_CANNOT_START)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

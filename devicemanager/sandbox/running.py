@@ -1,0 +1,44 @@
+"""Run a command in a container without root."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+from devicemanager.core.errors import RequestError
+from devicemanager.sandbox.bundling import Bundle
+
+__all__ = ["SandboxError", "backends", "run"]
+
+_RUNTIMES = ("crun", "runc")
+NAMESPACES = "namespaces"
+"""The backend that needs no container runtime."""
+
+
+class SandboxError(RequestError):
+    """Error for a command that cannot be run. The text is one line."""
+
+
+def backends() -> list[str]:
+    """Return the backends of this machine, the preferred one first."""
+    return [*filter(shutil.which, _RUNTIMES), NAMESPACES]
+
+
+def run(
+    bundle: Bundle, backend: str | None = None, **options: Any
+) -> subprocess.CompletedProcess[Any]:
+    """Run the command of a bundle, and return its exit status, or -N after signal N.
+
+    ``options`` are those of ``subprocess.run``, such as ``capture_output``. If this process is
+    killed, so is the command. Raises SandboxError for an unknown backend.
+    """
+    known = backends()
+    backend = backend or known[0]
+    if backend not in known:
+        raise SandboxError(f"backend {backend} is not available: use one of {', '.join(known)}")
+    plan = json.dumps({"backend": backend, "config": bundle.config})
+    words = [sys.executable, "-m", "devicemanager.sandbox.inside", plan]
+    return subprocess.run(words, check=False, **options)

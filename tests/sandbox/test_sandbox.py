@@ -1,0 +1,214 @@
+"""Commands with the settings of a container: both backends, notes, and the end of all processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devicemanager.plugin.processes.namespace import enter_container
+from devicemanager.sandbox import Bundle, SandboxError, backends, bundle, run
+
+BACKENDS = [
+    pytest.param("namespaces"),
+    pytest.param(
+        "crun", marks=pytest.mark.skipif(not shutil.which("crun"), reason="crun is not installed")
+    ),
+]
+
+
+def works() -> bool:
+    """True if this machine allows user namespaces."""
+    program = f"from {enter_container.__module__} import enter_container; enter_container()"
+    return not subprocess.run([sys.executable, "-c", program], capture_output=True).returncode
+
+
+pytestmark = pytest.mark.skipif(not works(), reason="the machine allows no user namespaces")
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    path = tmp_path / "libgpu.so"
+    path.write_text("the library\n")
+    return path
+
+
+def said(made: Bundle, backend: str) -> str:
+    done = run(made, backend, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout)
+
+
+def shell(text: str, fragment: dict[str, Any], rootfs: Path = Path("/")) -> Bundle:
+    return bundle(fragment, ["/bin/sh", "-c", text], rootfs)
+
+
+def bind(source: Path, destination: str, *options: str) -> dict[str, Any]:
+    return {"destination": destination, "type": "", "source": str(source), "options": list(options)}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_variables_and_mounts_at_new_paths(backend: str, library: Path) -> None:
+    mounts = [
+        bind(library, "/usr/lib/new/libgpu.so", "ro"),
+        bind(library.parent, "/opt/vendor/deep"),
+        bind(library, "/var/run/vendor/libgpu.so"),
+    ]
+    fragment = {"process": {"env": ["GPU=0", "PATH=/bin:/usr/bin"]}, "mounts": mounts}
+    text = "echo $GPU; cat /usr/lib/new/libgpu.so /opt/vendor/deep/libgpu.so; "
+    text += "cat /var/run/vendor/libgpu.so; echo written > /opt/vendor/deep/new"
+    assert said(shell(text, fragment), backend) == "0\n" + "the library\n" * 3
+    assert (library.parent / "new").read_text() == "written\n"
+    assert not Path("/usr/lib/new").exists()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_only_writable_mounts_can_be_written(backend: str, library: Path, tmp_path: Path) -> None:
+    fragment = {"mounts": [bind(library, "/opt/libgpu.so", "ro")]}
+    text = f"echo x 2>/dev/null >/opt/libgpu.so; echo x 2>/dev/null >{tmp_path}/new; "
+    text += "echo x 2>/dev/null >/usr/new; mount -o remount,rw /usr 2>/dev/null; "
+    text += "touch /usr/new 2>/dev/null; echo y >/tmp/new; cat /tmp/new"
+    assert said(shell(text, fragment), backend) == "y\n"
+    assert library.read_text() == "the library\n"
+    assert not Path("/usr/new").exists()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_device_node_with_another_name(backend: str) -> None:
+    device = {"path": "/dev/vendor0", "type": "c", "major": 1, "minor": 5}
+    text = "head -c 3 /dev/vendor0 | wc -c; echo x >/dev/vendor0; ls -l /dev/vendor0 | cut -c1"
+    assert said(shell(text, {"linux": {"devices": [device]}}), backend) == "3\nc\n"
+
+
+@pytest.mark.skipif(not os.access("/dev/fuse", os.R_OK | os.W_OK), reason="no usable /dev/fuse")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fuse_can_be_opened(backend: str) -> None:
+    device = {"path": "/dev/fuse", "type": "c", "major": 10, "minor": 229}
+    made = shell("exec 3<>/dev/fuse && echo open", {"linux": {"devices": [device]}})
+    assert made.notes == ()
+    assert said(made, backend) == "open\n"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_run_before_the_command(backend: str) -> None:
+    # The root file system of the container is at this path for hooks.
+    script = "cat > /tmp/root/tmp/state; echo $1 > /tmp/root/tmp/hooked"
+    hook = {"path": "/bin/sh", "args": ["sh", "-c", script, "sh", "ran"]}
+    fragment = {"hooks": {"createContainer": [hook]}}
+    text = "cat /tmp/hooked; grep -c bundle /tmp/state"
+    assert said(shell(text, fragment), backend) == "ran\n1\n"
+
+
+def test_a_failing_hook_is_one_line() -> None:
+    hooks = {"createRuntime": [{"path": "/bin/false", "args": ["false"]}]}
+    done = run(shell("true", {"hooks": hooks}), "namespaces", capture_output=True, text=True)
+    text = "cannot create the container: hook createRuntime /bin/false: exit status 1"
+    assert (done.returncode, done.stderr) == (127, f"devicemanager: {text}\n")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_another_root_file_system(backend: str, tmp_path: Path) -> None:
+    for name in ("bin", "lib", "lib64", "usr"):
+        if Path("/", name).is_symlink():
+            (tmp_path / name).symlink_to(Path("/", name).readlink())
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/name").write_text("mine\n")
+    mounts = [bind(Path("/usr"), "/usr", "ro")]
+    before = sorted(each.name for each in tmp_path.iterdir())
+    text = "cat /etc/name; ls -d /root 2>/dev/null || true"
+    assert said(shell(text, {"mounts": mounts}, tmp_path), backend) == "mine\n"
+    assert sorted(each.name for each in tmp_path.iterdir()) == before
+
+
+def test_exit_status_and_a_missing_command() -> None:
+    assert run(shell("exit 3", {}), "namespaces").returncode == 3
+    assert run(shell("kill -9 $$", {}), "namespaces").returncode == 128 + 9
+    done = run(bundle({}, ["no-such-command"]), "namespaces", capture_output=True, text=True)
+    assert done.returncode == 127
+    assert done.stderr == (
+        "devicemanager: no-such-command: cannot be started: No such file or directory\n"
+    )
+
+
+def test_notes_say_in_advance_what_needs_root(library: Path) -> None:
+    fragment = {
+        "process": {"user": {"additionalGids": [54321]}},
+        "mounts": [
+            bind(library, "/a"),
+            bind(Path("/no/such"), "/b"),
+            {"destination": "/c", "type": "ext4", "source": "/dev/sda"},
+        ],
+        "linux": {
+            "devices": [{"path": "/dev/none", "type": "c", "major": 999, "minor": 9}],
+            "netDevices": {"eth9": {}},
+            "intelRdt": {"closID": "x"},
+        },
+    }
+    made = bundle(fragment, ["true"])
+    assert made.notes == (
+        "mount /b is left out: /no/such is missing",
+        "mount /c is left out: only root can mount ext4",
+        "device node /dev/none is left out: only root can create it",
+        "network interface eth9 is left out: only root can move it",
+        "intelRdt is left out: only root can set it",
+        "group 54321 is left out: only root can join it",
+    )
+    assert [each["destination"] for each in made.config["mounts"]] == ["/a"]
+
+
+def test_unknown_backend_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert backends() == ["namespaces"]
+    with pytest.raises(SandboxError, match="backend crun is not available: use one of namespaces"):
+        run(bundle({}, ["true"]), "crun")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_user_without_capabilities_can_do_it(backend: str, library: Path) -> None:
+    made = bundle({"mounts": [bind(library, "/opt/new/lib")]}, ["cat", "/opt/new/lib"])
+    plan = json.dumps({"backend": backend, "config": made.config})
+    # In the outer user namespace, the user is not root and has no capabilities.
+    outer = ["unshare", "-U", "--map-user=65534", "--map-group=65534"]
+    words = [*outer, sys.executable, "-m", "devicemanager.sandbox.inside", plan]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if "unshare" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert (done.returncode, done.stdout) == (0, "the library\n"), done.stderr
+
+
+@pytest.mark.parametrize("killed", [0, 1, 2])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_is_left_if_any_process_is_killed(backend: str, killed: int) -> None:
+    """Kill the program, the process of the namespaces, or process 1 in them."""
+    made = shell("echo ready; sleep 300 & sleep 300 & wait", {})
+    plan = {"backend": backend, "config": made.config}
+    program = (
+        "import json, sys\n"
+        "from devicemanager.sandbox import Bundle, run\n"
+        "plan = json.loads(sys.argv[1])\n"
+        "run(Bundle(plan['config']), plan['backend'])\n"
+    )
+    words = [sys.executable, "-c", program, json.dumps(plan)]
+    before = set(Path("/tmp").glob("dm-mounts-*"))
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        family = [process.pid]
+        for _ in range(killed):
+            family.append(child_of(family[-1]))
+        os.kill(family[-1], signal.SIGKILL)
+        # All processes of the container have the other end of this pipe until they end.
+        assert process.stdout.read() == ""
+    assert set(Path("/tmp").glob("dm-mounts-*")) == before
+
+
+def child_of(pid: int) -> int:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0])
