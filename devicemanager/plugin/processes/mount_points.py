@@ -11,6 +11,7 @@ marks a link of this module.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -70,10 +71,19 @@ def _create(path: Path, original: Path) -> None:
         if original.is_symlink():
             # An absolute link, because only that can begin with the mark.
             path.symlink_to(f"/{original.parent / original.readlink()}")
-        elif original.is_dir():
-            path.mkdir(mode=0)
         else:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0))
+            _create_marked(path, original.is_dir())
+
+
+def _create_marked(path: Path, is_dir: bool) -> None:
+    if is_dir:
+        path.mkdir(mode=0)
+    else:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0))
+    # Some file systems, such as FAT, store no permissions.
+    if not is_mount_point(path):
+        _delete(path)
+        raise OSError(errno.ENOTSUP, "the file system has no permissions")
 
 
 def _remove(directory: Path, names: Sequence[str], lock: int) -> None:
@@ -91,4 +101,8 @@ def _remove_one(path: Path) -> None:
         if os.fspath(os.readlink(path)).startswith(_MARK):  # noqa: PTH115 - Path drops a slash
             path.unlink()
     elif is_mount_point(path):
-        path.rmdir() if path.is_dir() else path.unlink()
+        _delete(path)
+
+
+def _delete(path: Path) -> None:
+    path.rmdir() if path.is_dir() else path.unlink()

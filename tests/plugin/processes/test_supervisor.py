@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from devicemanager.plugin.processes import mount_points
+
 EXEC = [sys.executable, "-m", "devicemanager", "exec"]
 
 
@@ -125,6 +127,17 @@ def test_running_command_sees_changes_of_dev(root: Path, tmp_path: Path, as_anyo
     assert {"card1", "null", "shm", "random"} <= set(words) and "card0" not in words
     # The entries for common nodes are removed, those of the caller are not.
     assert {path.name for path in dev.iterdir()} == {"card1", "zero"}
+
+
+def test_directory_without_permissions_gets_no_mount_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As on FAT: without the mark, a run could not find or remove its mount points."""
+    monkeypatch.setattr(mount_points, "is_mount_point", lambda path: False)
+    lines: list[str] = []
+    with mount_points.mount_points(tmp_path, Path("/dev"), ["null"], lines.append):
+        assert list(tmp_path.iterdir()) == []
+    assert len(lines) == 1 and "(the file system has no permissions)" in lines[0]
 
 
 def test_dev_without_write_access_is_copied(root: Path, as_anyone: str):
