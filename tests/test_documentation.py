@@ -235,6 +235,43 @@ def test_tutorial_plugin_passes_its_checks(tmp_path, monkeypatch, capsys):
     assert main(["check", "--only", "R01", "--only", "A13", *words]) == 0, capsys.readouterr()
 
 
+_FIXED_PATHS = """
+from pathlib import Path
+from devicemanager.plugin import ContainerSettings, Device, Plugin, serve
+
+class Gpus(Plugin):
+    def devices(self):
+        while True:
+            yield [Device(path.name, numa=numa(path.name)) for path in Path("/dev").glob("gpu*")]
+            if self.stopping.wait(0.05):
+                return
+
+    def allocate(self, device_ids):
+        return ContainerSettings(devices=[f"/dev/{name}" for name in device_ids])
+
+def numa(name):
+    return int(Path(f"/sys/class/gpu/{name}/numa_node").read_text())
+
+serve(Gpus(), "vendor.com/gpu")
+"""
+"""A plugin as in the example of the page about conformance."""
+
+
+def test_plugin_with_fixed_paths_passes_its_checks(tmp_path, monkeypatch, capsys):
+    page = ROOT / "docs/conformance.md"
+    (tmp_path / "plugin").write_text(f"#!{sys.executable}{_FIXED_PATHS}")
+    (tmp_path / "plugin").chmod(0o755)
+    [files] = [block for block in blocks(page, "sh") if "hw/dev" in block]
+    subprocess.run(["sh", "-ec", files], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    [command] = [each for each in console_lines(page) if "hw/dev" in each and each[0] == "$"]
+    checks = [word for id_ in ("W07", "W08", "W14", "T01", "A11") for word in ("--only", id_)]
+    assert main(["check", *checks, *shlex.split(command)[3:]]) == 0, capsys.readouterr()
+    assert "5 passed in" in capsys.readouterr().out
+    # The mount points are gone.
+    assert {path.name for path in Path("hw/dev").iterdir()} <= {"gpu0", "gpu1"}
+
+
 def test_list_of_quirks_is_complete():
     page = ROOT / "docs/kubelet-behaviour.md"
     listed = {row[0]: row[1] for row in rows(page) if re.fullmatch(r"Q\d+", row[0])}

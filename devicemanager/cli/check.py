@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import grpc_engine, settings_options
+from devicemanager.cli.check_repeat import repeating_command
 from devicemanager.cli.checking import list_checks, print_verdict, report_or_end, run_until_signal
 from devicemanager.cli.files import add_directory, add_file
 from devicemanager.cli.options import CommandError, add_format, add_repeated, command
@@ -327,7 +327,7 @@ def _report_of(
                 start,
                 settings=settings,
                 on_verdict=on_verdict,
-                reproduce=lambda check: _command_of(args, check, settings.kubelet_version),
+                reproduce=lambda check: repeating_command(args, check, settings.kubelet_version),
                 on_wait=work.note,
                 stages=stages,
             ),
@@ -373,28 +373,6 @@ def _on_every_version(
         print_table(["check", "", *ANCHORS], rows)
     # The exit status is 0 only if the checks pass on every version.
     return max(report.exit_status(profile) for report in reports)
-
-
-def _command_of(args: argparse.Namespace, check: Check, version: str) -> str:
-    """Return the command line that runs only this check, with the same options."""
-    words = ["devicemanager", "check", "--only", check.id, "--seed", str(args.seed)]
-    for name in ("hook", "env"):
-        for key, value in getattr(args, name):
-            words += [f"--{name}", f"{key}={value}"]
-    for name in ("resource", "limit"):
-        for value in getattr(args, name):
-            words += [f"--{name}", value]
-    # With --kubelet-version all, each report has its own version.
-    words += ["--kubelet-version", version] if args.kubelet_version is not None else []
-    for name in ("numa", *_DIRECTORIES):
-        value = getattr(args, name)
-        words += [] if value is None else [f"--{name}", value]
-    for name in ("at_node_paths", "private_root", "reboot"):
-        words += [f"--{name.replace('_', '-')}"] if getattr(args, name) else []
-    words += ["--previous", args.previous] if args.previous is not None else []
-    words += ["--restart", args.restart] if args.restart != "never" else []
-    words += ["--thorough"] if args.thorough else []
-    return shlex.join([*words, "--", *args.command])
 
 
 class _Progress:

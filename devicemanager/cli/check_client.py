@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from devicemanager.cli.check_repeat import repeating_command
 from devicemanager.cli.checking import list_checks, print_verdict, report_or_end, run_until_signal
 from devicemanager.cli.options import CommandError
 
 if TYPE_CHECKING:
     import argparse
 
-    from devicemanager.conformance import Check, Verdict
+    from devicemanager.conformance import Verdict
 
 # Options of `check` that only make sense for a plugin.
 _PLUGIN_OPTIONS = (
@@ -91,7 +91,7 @@ def run_client(args: argparse.Namespace) -> int:
                 jobs=args.jobs,
                 waivers=waivers,
                 on_verdict=on_verdict,
-                reproduce=lambda check: _command_of(args, check),
+                reproduce=lambda check: repeating_command(args, check),
                 runs=runs,
             ),
             runs.close,
@@ -107,16 +107,3 @@ def run_client(args: argparse.Namespace) -> int:
             print(f"\n{explain(verdict)}")
         print(f"\n{report.summary}")
     return report.exit_status(should=should)
-
-
-def _command_of(args: argparse.Namespace, check: Check) -> str:
-    """Return the command line that runs only this check, with the same options."""
-    words = ["devicemanager", "check", "--client", "--only", check.id]
-    for key, value in args.env:
-        words += ["--env", f"{key}={value}"]
-    for name in ("resource", "limit"):
-        for value in getattr(args, name):
-            words += [f"--{name}", value]
-    words += ["--metrics", args.metrics] if args.metrics is not None else []
-    words += ["--at-node-paths"] if args.at_node_paths else []
-    return shlex.join([*words, "--", *args.command])

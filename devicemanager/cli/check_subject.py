@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
@@ -72,7 +74,7 @@ def program_of(args: argparse.Namespace) -> tuple[PluginUnderTest, Limits, Suite
         command=args.command,
         env=dict(args.env),
         at_node_paths=args.at_node_paths,
-        hardware=_hardware(args),
+        hardware=_hardware_of_plugin(args),
         restart=args.restart,
         hooks=dict(args.hook),
         resources=tuple(args.resource),
@@ -133,10 +135,29 @@ def _driver(args: argparse.Namespace) -> DriverUnderTest:
     )
 
 
+def _hardware_of_plugin(args: argparse.Namespace) -> Hardware:
+    hardware = _hardware(args)
+    hardware.check()
+    return hardware
+
+
 def _hardware(args: argparse.Namespace) -> Hardware:
     from devicemanager.conformance import Hardware
     from devicemanager.kubelet.host.numa import read_numa
 
+    for name in ("dev", "sys", "cdi"):
+        directory = getattr(args, name)
+        if directory is not None and not Path(directory).is_dir():
+            raise CommandError(
+                f"--{name}: {directory} is not a directory: create it with the files that the "
+                "program should find"
+            )
+    if args.dev is not None and not os.access(args.dev, os.W_OK):
+        print(
+            f"check: warning: --dev: {args.dev} is not writable, so the program does not see later "
+            "changes to it",
+            file=sys.stderr,
+        )
     numa = None if args.numa is None else read_numa(args.numa).topology
     return Hardware(numa=numa, dev=args.dev, sys=args.sys, cdi=args.cdi)
 

@@ -8,7 +8,7 @@ import attrs
 
 from devicemanager.conformance.outcomes import CheckError
 from devicemanager.core.topology import NumaTopology
-from devicemanager.kubelet.host.numa import SYSFS_NODES, from_host, from_sysfs
+from devicemanager.kubelet.host.numa import SYSFS_NODES, NumaError, from_host, online_nodes
 
 __all__ = ["Hardware"]
 
@@ -56,7 +56,23 @@ class Hardware:
         if self.numa is not None:
             return set(self.numa.nodes)
         sys = self._declared_sys
-        return set((from_host() if sys is None else from_sysfs(sys)).topology.nodes)
+        return set(from_host().topology.nodes if sys is None else online_nodes(sys))
+
+    def check(self) -> None:
+        """Raise CheckError if ``sys`` has no valid list of NUMA nodes and ``numa`` is not set, or
+        if a file in ``cdi`` is invalid."""
+        from devicemanager.kubelet.runtime.cdi import load  # it imports the YAML parser
+
+        if self.sys is not None and self.numa is None:
+            try:
+                online_nodes(self.sys)
+            except NumaError as error:
+                raise CheckError(
+                    f"--sys: {error}: write the NUMA nodes into this file, such as 0-1, or use "
+                    "--numa 0,1"
+                ) from error
+        if self.cdi is not None and (errors := load((self.cdi,)).errors):
+            raise CheckError(f"--cdi: {errors[0]}: correct this file or remove it")
 
     @property
     def _declared_sys(self) -> Path | None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from devicemanager.cli import main
+from devicemanager.cli.check import _complete
+from devicemanager.cli.check_repeat import repeating_command
+from devicemanager.conformance import Check
 from tests.conformance.matrix import PLUGIN, RESOURCE
 from tests.paths import ROOT
 
@@ -80,6 +87,30 @@ def test_failed_check_sets_the_exit_status(capsys: pytest.CaptureFixture[str]) -
     [only] = data["checks"]
     assert only["reproduce"].startswith("devicemanager check --only A02 --seed 17 ")
     assert only["reproduce"].endswith("--dir '{plugin_dir}' --switch accept-unknown")
+
+
+def test_repeating_command_has_every_option() -> None:
+    """All options of the run, except those that select checks, reports and their form."""
+    parser = argparse.ArgumentParser()
+    _complete(parser)
+    words = (
+        "--driver --client --metrics=u --profile=core --hook=prepare=a --env=A=b "
+        "--resource=v.com/x --at-node-paths --restart=always --limit=a=1 --thorough --seed=7 "
+        "--jobs=1 --numa=0,1 --dev=d --sys=s --cdi=c --private-root --previous=p --reboot "
+        "--kubelet-version=1.32 --feature-gates=A=true,B=false"
+    )
+    args = parser.parse_args([*words.split(), "--", "./plugin", "{id}"])
+    check = cast("Check", SimpleNamespace(id="A01"))
+    for args.client in (False, True):
+        command = repeating_command(args, check, "1.32")
+        options, _, program = command.partition(" -- ")
+        again = parser.parse_args(shlex.split(options)[2:])
+        assert program == "./plugin '{id}'"
+        expected = vars(args) | {"only": ["A01"], "command": [], "seed": 1 if args.client else 7}
+        assert vars(again) == expected
+    unset = {"only", "skip", "list", "report", "write_tests", "language", "waivers", "output"}
+    defaults = vars(parser.parse_args([]))
+    assert {name for name in defaults if vars(args)[name] == defaults[name]} == unset
 
 
 @pytest.mark.parametrize(

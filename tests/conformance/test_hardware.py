@@ -91,5 +91,45 @@ def test_command_repeats_the_declaration(
     assert main(["check", "--only", "R01", "-o", "json", *options, *limit, "--", "true"]) == 1
     [verdict] = json.loads(capsys.readouterr().out)["checks"]
     assert f"--numa 0,1 --dev {tmp_path} " in verdict["reproduce"]
-    assert main(["check", "--sys", "/nowhere", "--", "true"]) == 2
-    assert "/nowhere is not a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "file", "text"),
+    [
+        (["--dev", "dev"], "", "--dev: dev is not a directory: create it with the files"),
+        (
+            ["--sys", "sys"],
+            "sys/card",
+            "/sys/devices/system/node/online: No such file or directory: write the NUMA nodes into "
+            "this file, such as 0-1, or use --numa 0,1",
+        ),
+        (["--sys", "sys"], "sys/devices/system/node/online", "node/online: invalid `text`: expect"),
+        (["--cdi", "cdi"], "cdi/vendor.json", "correct this file or remove it"),
+    ],
+)
+def test_invalid_declaration_is_rejected_before_the_plugin_starts(
+    options: list[str],
+    file: str,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if file:
+        Path(file).parent.mkdir(parents=True)
+        Path(file).write_text("text")
+    assert main(["check", *options, "--", "touch", "started"]) == 2
+    line = capsys.readouterr().err
+    assert text in line and line.count("\n") == 1 and options[0] in line
+    assert not Path("started").exists()
+
+
+def test_list_of_online_nodes_declares_them(tmp_path: Path) -> None:
+    """A directory made by hand needs no other file."""
+    online = tmp_path / "devices/system/node/online"
+    online.parent.mkdir(parents=True)
+    online.write_text("0,3-4\n")
+    hardware = Hardware(sys=tmp_path)
+    hardware.check()
+    assert hardware.declares_numa and hardware.numa_nodes() == {0, 3, 4}

@@ -86,13 +86,19 @@ def from_host(root: Path = Path("/")) -> NumaMachine:
     return from_sysfs(root / "sys")
 
 
+def online_nodes(sys: Path) -> list[int]:
+    """Return the IDs of the online NUMA nodes in the directory ``sys``. Raises NumaError."""
+    online = sys / SYSFS_NODES.relative_to("sys") / "online"
+    return id_list(online, _line(online))
+
+
 def from_sysfs(sys: Path) -> NumaMachine:
     """Read the online NUMA nodes like ``from_host``, from the directory ``sys`` in place of
     ``/sys``."""
     base = sys / SYSFS_NODES.relative_to("sys")
     if not base.is_dir():
         return NumaMachine(NumaTopology.of([0]))
-    nodes = id_list(base / "online", _line(base / "online"))
+    nodes = online_nodes(sys)
     distances, cpus, memory = {}, {}, {}
     for node in nodes:
         path = base / f"node{node}"

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import attrs
 
+from devicemanager.plugin.processes.mount_points import is_mount_point, lacking
+
 __all__ = [
     "Bind",
     "NamespaceError",
@@ -61,7 +63,11 @@ class Bind:
     source: Path
     target: Path
     keep: tuple[str, ...] = ()
-    """Names of entries of the real ``target`` that stay visible if ``source`` lacks them."""
+    """Names of entries of the real ``target`` that stay visible if ``source`` lacks them.
+
+    They are mounted over the entries that ``mount_points`` has created in ``source``. If some are
+    missing, processes see a copy of ``source``, without its later changes.
+    """
 
 
 def node_binds(
@@ -167,7 +173,7 @@ def _bind_at(source: Path, bind: Bind) -> None:
     # /var/run is a link to /run on most systems, and a link cannot be a mount point.
     target = Path(os.path.realpath(bind.target))
     if bind.keep:
-        _mirror(target, [(source, None), (target, bind.keep)])
+        _bind_keeping(source, target, bind.keep)
     elif target.exists():
         mount(str(source), str(target), None, _MS_BIND | _MS_REC)
     else:
@@ -175,6 +181,21 @@ def _bind_at(source: Path, bind: Bind) -> None:
         ancestor = _existing_ancestor(target)
         _mirror(ancestor, [(ancestor, None)], make=target.relative_to(ancestor))
         mount(str(source), str(target), None, _MS_BIND | _MS_REC)
+
+
+def _bind_keeping(source: Path, target: Path, keep: tuple[str, ...]) -> None:
+    """Mount ``source`` at ``target``, where the entries ``keep`` stay visible."""
+    entries = {path.name for path in source.iterdir()}
+    points = {name for name in entries.intersection(keep) if is_mount_point(source / name)}
+    if lacking(source, target, keep):
+        return _mirror(target, [(source, tuple(sorted(entries - points))), (target, keep)])
+    # Open the originals first, because the mount at `target` hides them.
+    originals = {name: os.open(target / name, os.O_PATH | os.O_CLOEXEC) for name in points}
+    mount(str(source), str(target), None, _MS_BIND | _MS_REC)
+    for name, original in originals.items():
+        mount(f"/proc/self/fd/{original}", str(target / name), None, _MS_BIND | _MS_REC)
+        os.close(original)
+    return None
 
 
 def _existing_ancestor(path: Path) -> Path:

@@ -27,6 +27,7 @@ from typing import NoReturn, Self
 
 import attrs
 
+from devicemanager.plugin.processes.mount_points import mount_points
 from devicemanager.plugin.processes.namespace import Bind, NamespaceError, enter
 
 __all__ = ["CANNOT_START", "Supervision", "end_as", "supervise", "supervise_guarded"]
@@ -103,6 +104,17 @@ def supervise(plan: Supervision) -> int:
 
     Must be called in a process with a single thread, because it forks.
     """
+    # The mount points must outlive all processes of the command.
+    with contextlib.ExitStack() as points:
+        for bind in plan.binds:
+            if bind.keep:
+                points.enter_context(
+                    mount_points(bind.source, bind.target, bind.keep, _print_error)
+                )
+        return _supervise(plan)
+
+
+def _supervise(plan: Supervision) -> int:
     # Set before the fork, because a command can fork and exit before the parent runs.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     # Blocked signals stay pending, so none is lost before `sigwaitinfo`.

@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from devicemanager.plugin.processes import mount_points
+
 EXEC = [sys.executable, "-m", "devicemanager", "exec"]
 
 
@@ -94,6 +96,60 @@ def test_dev_sys_and_cdi_directories_are_mounted(root: Path, tmp_path: Path, as_
     assert "No such file" in done.stdout
     # The given directory is unchanged.
     assert {path.name for path in (tmp_path / "dev").iterdir()} == {"in-dev", "null-like"}
+
+
+def test_running_command_sees_changes_of_dev(root: Path, tmp_path: Path, as_anyone: str):
+    dev = tmp_path / "dev"
+    dev.mkdir()
+    (dev / "card0").touch()
+    (dev / "zero").symlink_to("full")  # an entry of the caller replaces the common node
+    script = (
+        "echo ready; read line; cd /dev; ls; "
+        "test -e card0 || echo removed; test -e card1 && echo added; test -c null && readlink zero"
+    )
+    with subprocess.Popen(
+        [*EXEC, f"--root={root}", f"--dev={dev}", "--", "sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        (dev / "card0").unlink()
+        (dev / "card1").touch()
+        # A second command neither disturbs the first, nor removes its mount points.
+        other = [*EXEC, f"--root={root}", f"--dev={dev}", "--", "test", "-c", "/dev/null"]
+        assert subprocess.run(other, timeout=30).returncode == 0
+        assert (dev / "null").exists()
+        output, _ = process.communicate("go\n", timeout=30)
+    words = output.split()
+    assert words[-3:] == ["removed", "added", "full"]
+    assert {"card1", "null", "shm", "random"} <= set(words) and "card0" not in words
+    # The entries for common nodes are removed, those of the caller are not.
+    assert {path.name for path in dev.iterdir()} == {"card1", "zero"}
+
+
+def test_directory_without_permissions_gets_no_mount_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As on FAT: without the mark, a run could not find or remove its mount points."""
+    monkeypatch.setattr(mount_points, "is_mount_point", lambda path: False)
+    lines: list[str] = []
+    with mount_points.mount_points(tmp_path, Path("/dev"), ["null"], lines.append):
+        assert list(tmp_path.iterdir()) == []
+    assert len(lines) == 1 and "(the file system has no permissions)" in lines[0]
+
+
+def test_dev_without_write_access_is_copied(root: Path, as_anyone: str):
+    done = subprocess.run(
+        [*EXEC, f"--root={root}", "--dev=/sys/fs", "--", "sh", "-c", "echo > /dev/null; ls /dev"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert {"null", "shm", *os.listdir("/sys/fs")} <= set(done.stdout.split())  # noqa: PTH208
+    assert done.stderr.startswith("devicemanager: warning: cannot create mount points in /sys/fs (")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("status", [0, 1, 42, 255])

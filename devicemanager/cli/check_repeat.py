@@ -1,0 +1,57 @@
+"""The command line of ``devicemanager check`` that repeats one check."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from devicemanager.conformance import Check
+
+__all__ = ["repeating_command"]
+
+_SWITCHES = ("driver", "at_node_paths", "private_root", "reboot", "thorough")
+_VALUES = {
+    "metrics": None,
+    "numa": None,
+    "dev": None,
+    "sys": None,
+    "cdi": None,
+    "previous": None,
+    "restart": "never",
+    "jobs": 4,
+    "profile": "complete",
+}
+"""Default by option."""
+
+
+def repeating_command(args: argparse.Namespace, check: Check, version: str | None = None) -> str:
+    """Return the command line that runs only this check, with the same options.
+
+    ``version``: the kubelet's version, which differs between the runs of ``--kubelet-version all``.
+    """
+    words = ["devicemanager", "check", *(["--client"] if args.client else []), "--only", check.id]
+    # The checks of clients have no random inputs.
+    words += [] if args.client else ["--seed", str(args.seed)]
+    words += _repeated(args)
+    words += ["--kubelet-version", version] if version and args.kubelet_version else []
+    for name, default in _VALUES.items():
+        value = getattr(args, name)
+        words += [] if value == default else [f"--{name}", str(value)]
+    words += [f"--{name.replace('_', '-')}" for name in _SWITCHES if getattr(args, name)]
+    return shlex.join([*words, "--", *args.command])
+
+
+def _repeated(args: argparse.Namespace) -> Iterator[str]:
+    """Yield the options that can be repeated."""
+    for name in ("hook", "env"):
+        for key, value in getattr(args, name):
+            yield from (f"--{name}", f"{key}={value}")
+    for name in ("resource", "limit"):
+        for value in getattr(args, name):
+            yield from (f"--{name}", value)
+    for gate, enabled in args.feature_gates:
+        yield from ("--feature-gates", f"{gate}={str(enabled).lower()}")
