@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -17,9 +17,10 @@ class ClaimCache:
     def __init__(self, claims: Iterable[ClaimInfo] = ()) -> None:
         """``claims``: those of the state file. Of several claims with one name, the last counts."""
         self._claims: dict[ClaimKey, ClaimInfo] = {}
-        # Sorted. With the two indexes, the cost of a change does not depend on the number of
-        # claims.
+        # Both sorted by key. With these and the index, the cost of a change hardly depends on the
+        # number of claims.
         self._keys: list[ClaimKey] = []
+        self._sorted: list[ClaimInfo] = []
         self._of_pods: dict[str, set[ClaimKey]] = {}
         self._preparing: dict[ClaimKey, object] = {}
         self._snapshot: tuple[ClaimInfo, ...] | None = None
@@ -43,8 +44,12 @@ class ClaimCache:
         """Add the claim, or replace the claim with its name. Return it."""
         key = claim.key
         held = self._claims.get(key)
+        place = bisect_left(self._keys, key)
         if held is None:
-            insort(self._keys, key)
+            self._keys.insert(place, key)
+            self._sorted.insert(place, claim)
+        else:
+            self._sorted[place] = claim
         self._claims[key] = claim
         self._index(key, frozenset() if held is None else held.pods, claim.pods)
         return claim
@@ -53,7 +58,8 @@ class ClaimCache:
         """Remove the claim; do nothing if the node does not hold it."""
         held = self._claims.pop(key, None)
         if held is not None:
-            del self._keys[bisect_left(self._keys, key)]
+            place = bisect_left(self._keys, key)
+            del self._keys[place], self._sorted[place]
             self._index(key, held.pods, frozenset())
 
     def _index(self, key: ClaimKey, before: frozenset[str], after: frozenset[str]) -> None:
@@ -69,7 +75,7 @@ class ClaimCache:
     def snapshot(self) -> tuple[ClaimInfo, ...]:
         """Return all claims, sorted by namespace and name."""
         if self._snapshot is None:
-            self._snapshot = tuple(map(self._claims.__getitem__, self._keys))
+            self._snapshot = tuple(self._sorted)
         return self._snapshot
 
     def of_pod(self, uid: str) -> tuple[ClaimInfo, ...]:
