@@ -170,6 +170,11 @@ class PodRecord:
         self.statuses[name] = self.status(name).ended(exit_code, reason, now)
         self.running -= {name}
 
+    @property
+    def was_started(self) -> bool:
+        """True if a container was ever started. A pod can have a sandbox without one."""
+        return any(status.was_started for status in self.statuses.values())
+
     def set_waiting(self, name: ContainerName, reason: str, message: str) -> None:
         """Record that a container waits for its start, with a reason and a message."""
         self.statuses[name] = self.status(name).waits(reason, message)

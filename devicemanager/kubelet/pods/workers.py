@@ -191,7 +191,7 @@ class PodWorkers:
             if record.ending is not None:
                 self._finish(record, *record.ending)
                 continue
-            was_running = record.has_sandbox
+            was_running = record.has_sandbox and record.was_started
             if not was_running and self._settings.wait_for_plugin:
                 self._wait_for_plugins(record.pod)
             admission = self._admit(record, again=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from devicemanager.core.errors import RequestError, RpcError
+from devicemanager.core.errors import AllocationError, RequestError, RpcError
 from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import Running, Terminated, Waiting
@@ -194,6 +194,21 @@ def test_restarted_kubelet_starts_waiting_containers_at_once(
     assert isinstance(state(node), Running) and restarts(node) == 2
     node.clock.advance(1000)
     assert restarts(node) == 2
+
+
+def test_restarted_kubelet_starts_containers_that_it_could_not_start_before(
+    node: Node, plugin: FakePlugin
+) -> None:
+    """The pod has a sandbox already, but no container was started in it."""
+    plugin.pre_start_error = RpcError("Unknown", "busy")
+    node.admit(train())
+    with pytest.raises(AllocationError, match=r"^device plugin PreStartContainer rpc failed"):
+        node.workers.start_container("train", "app")
+    node.workers.life.close()
+    node.new_process()
+    node.plugin(devices("g0", "g1"), pre_start_required=True)
+    node.workers.readmit()
+    assert isinstance(state(node), Running) and restarts(node) == 0
 
 
 def test_pods_are_not_all_known_during_readmission_with_a_lost_checkpoint(
