@@ -60,6 +60,8 @@ class HostileDriver:
     """The endpoint in each response to GetInfo."""
     sent: threading.Event = attrs.field(factory=threading.Event)
     """Event that is set when gRPC has accepted all reports of a health stream."""
+    notified: threading.Event = attrs.field(factory=threading.Event)
+    """Event that is set when the kubelet has notified the driver of its registration."""
     _server: grpc.Server | None = None
 
     def __enter__(self) -> Self:
@@ -67,7 +69,9 @@ class HostileDriver:
         unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
         handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
             pluginregistration_v1_grpc.GET_INFO: unary(lambda _, __: self._info()),
-            pluginregistration_v1_grpc.NOTIFY_REGISTRATION_STATUS: unary(lambda _, __: b""),
+            pluginregistration_v1_grpc.NOTIFY_REGISTRATION_STATUS: unary(
+                lambda _, __: self._notify()
+            ),
             dra_v1_grpc.NODE_PREPARE_RESOURCES: unary(lambda data, _: self.prepare(data)),
             dra_v1_grpc.NODE_UNPREPARE_RESOURCES: unary(lambda data, _: answer(data, b"")),
             drahealth_v1_grpc.NODE_WATCH_RESOURCES: stream(self._watch),
@@ -95,6 +99,10 @@ class HostileDriver:
             supported_versions=_SERVICES,
         )
         return info.SerializeToString()
+
+    def _notify(self) -> bytes:
+        self.notified.set()
+        return b""
 
     def _watch(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         yield from self.reports()

@@ -83,7 +83,9 @@ GUARDS: Final[dict[str, Guard]] = {
     "dra-*-1000": Guard(
         "drivers exhaust threads and descriptors", "drivers register without limit"
     ),
-    "dra-flap": Guard("drivers that left use descriptors", "connections to drivers stay open"),
+    "dra-flap": Guard(
+        "drivers that leave delay others", "connections are closed on the event loop"
+    ),
     "dra-health-names": Guard("health reports fill the memory", "device names are not limited"),
     "dra-health-4mb": Guard("health reports fill the memory", "reported devices are not limited"),
     "dra-health-shortest": Guard(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from tools.harness.planted import planted, replace, set_to
@@ -24,18 +25,30 @@ def _responses() -> None:
 
 @planted("calls to drivers hold the lock")
 def _locked_calls() -> None:
-    from devicemanager.kubelet.dra import manager
+    from devicemanager.core.dra.effects import CallDriver
+    from devicemanager.kubelet.dra.manager import DraManager
 
-    replace(
-        manager.DraManager._without_lock, lambda self, effect, pod: self._carry_out(effect, pod)
-    )
+    without = DraManager._without_lock
+
+    def carried_out(self: Any, effect: Any, pod: Any) -> Any:
+        is_call = isinstance(effect, CallDriver)
+        return self._carry_out(effect, pod) if is_call else without(self, effect, pod)
+
+    set_to(DraManager, "_without_lock", carried_out)
 
 
-@planted("connections to drivers stay open")
-def _open_connections() -> None:
-    from devicemanager.kubelet.dra import instances
+@planted("connections are closed on the event loop")
+def _slow_close() -> None:
+    from devicemanager.kubelet.dra.instances import Instances
 
-    replace(instances.Instances._close, lambda self, number: None)
+    deregister = Instances.deregister
+
+    # Closing a connection can take a second.
+    def closed(self: Any, instance: Any) -> None:
+        time.sleep(1)
+        deregister(self, instance)
+
+    set_to(Instances, "deregister", closed)
 
 
 @planted("health streams hold the lock")
