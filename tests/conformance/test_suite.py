@@ -37,7 +37,7 @@ from devicemanager.conformance.checks.lifecycle import (
 from devicemanager.conformance.registry import addresses
 from devicemanager.kubelet.settings import Settings
 from podresources.sockets import MAX_PATH_BYTES
-from tests.conformance.matrix import RESOURCE, limits, plugin
+from tests.conformance.matrix import HOOKS, RESOURCE, limits, plugin
 from tools.conformance_page import PAGE, page
 
 SETTINGS = Settings(durability="process")
@@ -279,6 +279,17 @@ def test_plugin_that_gives_up_register_and_retries_is_only_warned_about() -> Non
 def test_k14_is_skipped_if_responses_name_no_file() -> None:
     [verdict] = run(plugin(), select(["K14"]), limits=limits(), settings=SETTINGS).verdicts
     assert verdict.outcome is Outcome.SKIP
+
+
+def test_w14_accepts_removed_devices_that_are_listed_as_unhealthy() -> None:
+    """A plugin with a fixed number of devices lists them all."""
+    hooks = {
+        "remove-device": HOOKS["break-device"],
+        "add-device": lambda values: HOOKS["recover-device"]({**values, "id": "device-0"}),
+    }
+    fixed = attrs.evolve(plugin(), hooks=hooks)
+    [verdict] = run(fixed, select(["W14"]), limits=limits(), settings=SETTINGS).verdicts
+    assert verdict.outcome is Outcome.PASS, verdict.seen
 
 
 def test_device_that_w07_broke_is_recovered() -> None:

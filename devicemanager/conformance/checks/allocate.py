@@ -505,7 +505,8 @@ def a19(run: CheckRun) -> None:
 
     if run.until(lambda: bool(added()), run.limits.refresh_seconds) is None:
         raise Failed(
-            f"no device list contains the added device within {run.limits.refresh_seconds:g} s"
+            f"no device list contains a new device within {run.limits.refresh_seconds:g} s: the "
+            "hook add-device must add a device that the plugin did not have"
         )
     with run.client() as client:
         _allocate(run, client, sorted(added())[:1])
