@@ -91,7 +91,9 @@ GUARDS: Final[dict[str, Guard]] = {
     "dra-health-shortest": Guard(
         "health reports fill the memory", "reported devices are not limited"
     ),
-    "dra-health-changes": Guard("reports delay the pods of others", "health streams hold the lock"),
+    "dra-health-changes": Guard(
+        "reports delay the pods of others", "reports are stored with the lock held"
+    ),
     "dra-health-invalid": Guard("a report stops a thread", "undecodable reports are errors"),
     "dra-health-file-fifo": Guard("dra_health_state stops the start", "any checkpoint is read"),
     "dra-health-file-zero": Guard("dra_health_state fills the memory", "any checkpoint is read"),

@@ -51,17 +51,19 @@ def _slow_close() -> None:
     set_to(Instances, "deregister", closed)
 
 
-@planted("health streams hold the lock")
-def _locked_streams() -> None:
-    from devicemanager.kubelet.dra import health
+@planted("reports are stored with the lock held")
+def _locked_reports() -> None:
+    from devicemanager.kubelet.dra.manager import DraManager
 
-    follow = health.HealthStream._follow
+    report = DraManager.report
 
-    def followed(self: Any) -> bool:
-        with self._sink._lock:
-            return follow(self)
+    # The file of the health is on a slow disk.
+    def reported(self: Any, *arguments: Any) -> None:
+        with self._lock:
+            time.sleep(2)
+        report(self, *arguments)
 
-    set_to(health.HealthStream, "_follow", followed)
+    set_to(DraManager, "report", reported)
 
 
 @planted("undecodable reports are errors")
