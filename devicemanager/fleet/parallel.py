@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
+
+from devicemanager.io.parent import end_with_parent
 
 __all__ = ["in_processes"]
 
@@ -19,7 +20,6 @@ _CHUNK = 8
 """Values per message to a process."""
 _FEWEST = 2 * _CHUNK
 """With fewer values, starting processes costs more than it saves."""
-_PR_SET_PDEATHSIG = 1
 
 
 def in_processes(
@@ -49,6 +49,4 @@ def _results(pool: ProcessPoolExecutor, results: Iterator[R]) -> Iterator[R]:
 def _end_with_parent(parent: int) -> None:
     """Let this process end when its parent is killed, and leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent ended before the call
-        os._exit(1)
+    end_with_parent(parent, 1)

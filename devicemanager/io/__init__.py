@@ -7,6 +7,7 @@ tenacity. The other modules solve problems that are easy to solve wrong:
 * ``safe_read``, ``kubeconfig``: read files of unknown kind, size and content.
 * ``temporary``: create a directory whose path is short enough for sockets.
 * ``directory_watch``: scan a directory of files, and handle each later change.
+* ``parent``: end a process together with its parent.
 * ``idle_pool``: reuse background objects that are expensive to create, such as threads.
 * ``typed_json``: decode JSON into types, safely in several threads.
 * ``lazy``, ``own_packages``: imports of this project.

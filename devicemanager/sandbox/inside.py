@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from devicemanager.io.parent import end_with_parent
 from devicemanager.plugin.processes.namespace import (
     NamespaceError,
     enter_container,
@@ -43,7 +44,7 @@ _LINKS = {
 }
 _BEFORE = ("prestart", "createRuntime", "createContainer")
 _HOOK_SECONDS = 60.0
-_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP = 1, 24
+_PR_CAPBSET_DROP = 24
 _CAPABILITIES = 64
 _BIND = 0x1000 | 0x4000
 _MOST_LINKS = 40
@@ -57,14 +58,14 @@ class _Failed(Exception):
 def main(plan: str) -> NoReturn:
     """Run the plan, and exit as the command did."""
     values = json.loads(plan)
-    _end_with_parent()
+    end_with_parent(os.getppid(), _CANNOT_START)
     try:
         enter_container()
     except (NamespaceError, OSError) as error:
         _fail(str(error))
     child = os.fork()
     if child == 0:
-        _end_with_parent()
+        end_with_parent(os.getppid(), _CANNOT_START)
         _contain(values["config"], values["backend"])
     for number in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # the terminal sends them to the command, too
@@ -261,13 +262,6 @@ def _reap(child: int) -> int:
 
 
 # -- the end -----------------------------------------------------------------------------
-
-
-def _end_with_parent() -> None:
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(_CANNOT_START)
 
 
 def _exit_as(status: int) -> NoReturn:

@@ -20,16 +20,6 @@ def document(kind, value, version=V1):
 
 
 @pytest.fixture
-def written(tmp_path):
-    def write(*documents, name="x.yaml"):
-        path = tmp_path / name
-        path.write_text(yaml.safe_dump_all(documents))
-        return str(path)
-
-    return write
-
-
-@pytest.fixture
 def node(written):
     """A file with a node's slice and class; tests add claims."""
     share = device("d1", allowMultipleAllocations=True, capacity={"memory": {"value": "5Gi"}})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-import yaml
 
 from devicemanager.apiserver import FakeApiServer
 from devicemanager.cli import main
@@ -31,16 +30,6 @@ def objects(*requests, **more):
         document("ResourceClaim", claim(*requests, name="gpu")),
         document("Pod", pod(**more), "v1"),
     ]
-
-
-@pytest.fixture
-def written(tmp_path):
-    def write(*documents, name="x.yaml"):
-        path = tmp_path / name
-        path.write_text(yaml.safe_dump_all(documents))
-        return str(path)
-
-    return write
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import pytest
 from devicemanager.cli import main
 from devicemanager.fleet import Fleet, fields, fleet_archive
 from devicemanager.snapshot import archive
+from tests.cli.test_rehearse_command import MANIFEST
 from tests.fleet.made_up import EVERYTHING, GPU, TEMPLATE
 from tests.fleet.test_fleet import load_all
 from tests.paths import ROOT
@@ -24,16 +25,6 @@ from tests.snapshot.made_up import TAKEN, WHOLE
 from tests.snapshot.test_broken_node_page import fits
 
 PAGE = (ROOT / "docs/fleet.md").read_text()
-POD = """\
-apiVersion: v1
-kind: Pod
-metadata: {name: new, namespace: ml}
-spec:
-  containers:
-  - name: main
-    image: registry.example/train
-    resources: {limits: {vendor.com/gpu: 1}}
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +38,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             objects.setdefault(plural, []).append(kept)
     fleet = Fleet(TAKEN, "0.1.0", "https://cluster.example.com", (), objects)
     Path("fleet.tar.gz").write_bytes(fleet_archive(fleet))
-    Path("pod.yaml").write_text(POD)
+    Path("pod.yaml").write_text(MANIFEST)
 
 
 def run(capsys: Any, *argv: str) -> tuple[int, str, str]:
@@ -117,7 +108,7 @@ def test_quotas_and_reasons_are_named(capsys: Any) -> None:
     ],
 )
 def test_mistakes_are_one_line(argv: list[str], text: str, capsys: Any) -> None:
-    Path("two.yaml").write_text(f"{POD}---\n{POD}")
+    Path("two.yaml").write_text(f"{MANIFEST}---\n{MANIFEST}")
     Path("bad.yaml").write_text("{kind: Pod, apiVersion: v1, metadata: {name: a}, spec: {}}")
     status, _, error = run(capsys, "fleet", *argv)
     assert (status, error.count("\n")) == (2, 1)

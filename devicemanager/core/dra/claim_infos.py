@@ -14,12 +14,18 @@ from devicemanager.core.dra.cache import ClaimCache
 from devicemanager.core.dra.drivers import Drivers
 from devicemanager.core.dra.errors import DraError
 from devicemanager.core.dra.explanation import state_of
-from devicemanager.core.dra.model import ClaimInfo, ClaimKey, PodClaims, ResourceClaim
+from devicemanager.core.dra.model import (
+    ClaimInfo,
+    ClaimKey,
+    PodClaims,
+    PreparedDevice,
+    ResourceClaim,
+)
 from devicemanager.core.dra.names import ClaimName, claim_name
 from devicemanager.core.dra.report import ClaimDevice, ClaimState, ResourceClaimInfo
 from devicemanager.core.dra.rules import DraRules
 
-__all__ = ["Node", "claim_infos"]
+__all__ = ["Node", "claim_infos", "prepared_device"]
 
 
 @attrs.frozen
@@ -130,15 +136,7 @@ def _devices(claim: ResourceClaim | None, held: ClaimInfo | None) -> Iterator[Cl
     for driver, state in sorted(held.drivers.items()) if held is not None else ():
         for each in state.devices or ():
             prepared.add((driver, each.pool, each.device))
-            yield ClaimDevice(
-                driver=driver,
-                pool=each.pool,
-                device=each.device,
-                share_id=each.share_id,
-                requests=each.requests or (),
-                prepared=True,
-                cdi_devices=each.cdi or (),
-            )
+            yield prepared_device(driver, each)
     for result in (claim.results or ()) if claim is not None else ():
         if (result.driver, result.pool, result.device) not in prepared:
             yield ClaimDevice(
@@ -150,3 +148,16 @@ def _devices(claim: ResourceClaim | None, held: ClaimInfo | None) -> Iterator[Cl
                 prepared=False,
                 cdi_devices=(),
             )
+
+
+def prepared_device(driver: str, device: PreparedDevice) -> ClaimDevice:
+    """Describe a device that a driver has prepared."""
+    return ClaimDevice(
+        driver=driver,
+        pool=device.pool,
+        device=device.device,
+        share_id=device.share_id,
+        requests=device.requests or (),
+        prepared=True,
+        cdi_devices=device.cdi or (),
+    )

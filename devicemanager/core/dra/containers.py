@@ -23,7 +23,8 @@ from devicemanager.core.dra.model import (
 )
 from devicemanager.core.dra.names import claim_name
 from devicemanager.core.dra.rules import DraRules
-from devicemanager.core.status import Health
+from devicemanager.core.ids import DeviceId, ResourceName
+from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
 
 _DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 
@@ -159,6 +160,22 @@ def claims_status(
         if entries:
             found[container.name] = entries
     return found
+
+
+def resource_statuses(
+    entries: Mapping[str, Sequence[ClaimDeviceHealth]],
+) -> tuple[ResourceStatus, ...]:
+    """Return the entries of one container in ``claims_status``, sorted by key."""
+    return tuple(
+        ResourceStatus(
+            ResourceName(name),
+            tuple(
+                ResourceHealth(DeviceId(each.resource_id), each.health, each.message)
+                for each in listed
+            ),
+        )
+        for name, listed in sorted(entries.items())
+    )
 
 
 def _container_status(

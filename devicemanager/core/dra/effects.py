@@ -2,11 +2,13 @@
 
 The caller runs a generator under its lock and carries out each effect without the lock:
 
-| effect | sent into the generator | or thrown into it | |---|---|---| | ``FetchClaim`` |
-``ResourceClaim`` | ``ClaimFetchError`` | | ``CallDriver`` for prepare | map of uid to
-``PrepareResult`` | ``RpcError`` | | ``CallDriver`` for unprepare | map of uid to
-``UnprepareResult`` | ``RpcError`` | | ``WriteState`` | None | ``StateWriteError`` | |
-``AwaitClaims`` | None, once ``ClaimCache.is_preparing`` is false for all of its claims | - |
+| effect | sent into the generator | or thrown into it |
+|---|---|---|
+| ``FetchClaim`` | ``ResourceClaim`` | ``ClaimFetchError`` |
+| ``CallDriver`` for prepare | ``PrepareResult`` by UID | ``RpcError`` |
+| ``CallDriver`` for unprepare | ``UnprepareResult`` by UID | ``RpcError`` |
+| ``WriteState`` | None | ``StateWriteError`` |
+| ``AwaitClaims`` | None, once ``ClaimCache.is_preparing`` is false for all of its claims | - |
 
 If the caller closes a generator, for example after an interrupt, the references to the pod stay in
 the cache.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from devicemanager.core.dra.claim_infos import prepared_device
 from devicemanager.core.dra.effects import Operation
 from devicemanager.core.dra.errors import ClaimFetchError, DraError
-from devicemanager.core.dra.model import PreparedDevice, PrepareResult, UnprepareResult
-from devicemanager.core.dra.report import ClaimDevice, ClaimResult
+from devicemanager.core.dra.model import PrepareResult, UnprepareResult
+from devicemanager.core.dra.report import ClaimResult
 from devicemanager.core.errors import RequestError
 from devicemanager.kubelet.dra.manager import DraManager
 
@@ -43,16 +44,6 @@ def _split(claim: str) -> tuple[str, str]:
 
 def _result(driver: str, found: PrepareResult | UnprepareResult) -> ClaimResult:
     devices = found.devices if isinstance(found, PrepareResult) else ()
-    return ClaimResult(error=found.error, devices=tuple(_device(driver, each) for each in devices))
-
-
-def _device(driver: str, found: PreparedDevice) -> ClaimDevice:
-    return ClaimDevice(
-        driver=driver,
-        pool=found.pool,
-        device=found.device,
-        share_id=found.share_id,
-        requests=found.requests or (),
-        prepared=True,
-        cdi_devices=found.cdi or (),
+    return ClaimResult(
+        error=found.error, devices=tuple(prepared_device(driver, each) for each in devices)
     )

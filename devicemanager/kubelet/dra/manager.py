@@ -70,9 +70,9 @@ from devicemanager.core.dra.unprepare import (
     unprepare_claims,
 )
 from devicemanager.core.errors import RpcError, StartError
-from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Pod
-from devicemanager.core.status import ResourceHealth, ResourceStatus
+from devicemanager.core.status import ResourceStatus
 from devicemanager.events.calls.log import CallLog
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.faults.registry import FaultRegistry
@@ -402,16 +402,7 @@ class DraManager:
             status = of_containers.claims_status(
                 claims, self._state.cache, self._state.health, self._rules, now
             )
-        return tuple(
-            ResourceStatus(
-                ResourceName(name),
-                tuple(
-                    ResourceHealth(DeviceId(each.resource_id), each.health, each.message)
-                    for each in entries
-                ),
-            )
-            for name, entries in sorted(status.get(container, {}).items())
-        )
+        return of_containers.resource_statuses(status.get(container, {}))
 
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
         """Store a health report of an instance. Report changes to the affected pods.

@@ -47,9 +47,9 @@ from devicemanager.core.dra.prepare import prepare
 from devicemanager.core.dra.rules import DraRules
 from devicemanager.core.dra.unprepare import unprepare
 from devicemanager.core.errors import RpcError
-from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Pod
-from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
+from devicemanager.core.status import Health, ResourceStatus
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import Clock
 from devicemanager.kubelet.dra.claim_source import claim_of
@@ -350,16 +350,7 @@ class InMemoryDra:
             status = of_containers.claims_status(
                 claims, self._cache, self._health, self._rules, self._clock.monotonic()
             )
-        return tuple(
-            ResourceStatus(
-                ResourceName(name),
-                tuple(
-                    ResourceHealth(DeviceId(each.resource_id), each.health, each.message)
-                    for each in entries
-                ),
-            )
-            for name, entries in sorted(status.get(container, {}).items())
-        )
+        return of_containers.resource_statuses(status.get(container, {}))
 
     # -- the rest of ``PodDra``, for what in-memory kubelets do not have ---------------
 
