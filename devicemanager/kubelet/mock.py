@@ -568,7 +568,8 @@ class MockKubelet:
         timeout: float | None = None,
         cdi: str | os.PathLike[str] | None = None,
     ) -> CompletedProcess[str]:
-        """Run a command with what a container was given, without root, and return its output.
+        """Run a command with a container's variables, mounts and devices, without root. Return its
+        output.
 
         The command gets the variables, mounts, device nodes and CDI edits of the container, and a
         root file system that is read-only. ``backend`` is ``crun``, ``runc`` or ``namespaces``; the

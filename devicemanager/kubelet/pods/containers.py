@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.pods.admission import Admission
 
 
+class ImagePullError(DeviceManagerError):
+    """Error of an image that cannot be pulled (``ErrImagePull``)."""
+
+
 class Containers:
     """Starter of the containers of admitted pods; thread-safe."""
 
@@ -184,7 +188,10 @@ class Containers:
         """Record that a container could not be started, and publish an event."""
         with self._store.lock:
             # The reason of a failed generateContainerConfig (kuberuntime_container.go, v1.32).
-            record.set_waiting(container.name, "CreateContainerConfigError", str(error))
+            reason = "CreateContainerConfigError"
+            if isinstance(error, ImagePullError):
+                reason = "ImagePullBackOff" if container.name in record.statuses else "ErrImagePull"
+            record.set_waiting(container.name, reason, str(error))
         self._events.publish(
             EventKind.CONTAINER_FAILED,
             f"pod {title(record.pod)} container {container.name} did not start: {error}",
@@ -208,6 +215,8 @@ class Containers:
         # The kubelet's order: if a plugin requires PreStartContainer and the container has no
         # recorded devices, PreStartContainer fails and Allocate is never called.
         self._check_exists(record)
+        if record.pull_fails and not record.status(container.name).was_started:
+            raise ImagePullError(f'Failed to pull image "{container.image}"')
         of_claims = self._dra.cdi_devices(pod, container.name) if record.uses_dra else ()
         requested = [name for name, count in container.limits.items() if count]
         self._manager.pre_start(pod.uid, container.name, requested)
