@@ -71,8 +71,8 @@ def _complete(parser: argparse.ArgumentParser) -> None:
     add(
         "--client",
         action="store_true",
-        help="check a PodResources client instead of a plugin: does it end, hang, leak or call too "
-        "often?",
+        help="check a PodResources client instead of a plugin: does it exit, hang, leak or call "
+        "too often?",
     )
     add(
         "--metrics",
@@ -406,4 +406,8 @@ class _Progress:
             print("\ncauses of the failures, the most severe first:")
         for number, cause in enumerate(report.causes, 1):
             print("\n".join(clean(line) for line in name_cause(number, cause).splitlines()))
+        if report.lacking:
+            print("\nskipped checks that would run with:")
+        for need, checks in report.lacking.items():
+            print(f"  {need}: {' '.join(checks)}")
         print(f"\n{report.summary}; {report.profile_text}")

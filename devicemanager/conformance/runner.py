@@ -13,14 +13,14 @@ Theory of operation. A run takes four steps.
    lane has the checks of scene IDLE, on a shared stage that has been idle for some time. One lane
    has the checks of scene REGISTERED, which run one after another on the stage of step 2. Each
    check of scene OWN has a separate lane and stage.
-4. *Verdicts.* The exception that a check raises decides the outcome (``_judge``). Then waivers are
-   applied, and a failure or warning gets the timeline.
+4. *Verdicts.* The exception that a check raises determines the outcome (``_judge``). Then waivers
+   are applied, and a failure or warning gets the timeline.
 
 Some cases need care:
 
-* A check may only be able to repeat the failure of another one (``Check.repeats``). It waits for
-  the verdict of the other check, and is skipped if that check failed. Lanes are ordered so that
-  the other check has begun before.
+* If one check fails, another one may have to fail for the same reason (``Check.repeats``). The
+  other one waits for this verdict, and is skipped after a failure. Lanes are ordered so that the
+  first check begins before.
 * On a shared stage, a plugin may be broken by an earlier check. A check that fails there is run
   again on a new stage, and only that result counts. After a failure, the next check gets a new
   stage, too.
@@ -82,7 +82,7 @@ class _Result:
     is_lost: bool = False
     """True if the plugin did not register."""
     crash: str = ""
-    """How the plugin has exited, at the end of a check that does not stop it."""
+    """How the plugin exited during a check that does not stop it; otherwise empty."""
     timeline: tuple[Line, ...] = ()
     output: tuple[str, ...] = ()
 
@@ -159,7 +159,8 @@ class _Runner:
     _causes: dict[str, str] = attrs.field(factory=dict)
     """ID of the check that shows the cause, by ID of a check that failed or was skipped for it."""
     _decided: dict[str, threading.Event] = attrs.field(factory=dict)
-    """Event for each check that other checks may repeat. It is set when the check has ended."""
+    """Event for each check whose failure other checks may repeat. It is set when the check has
+    ended."""
     _publishing: threading.Lock = attrs.field(factory=threading.Lock)
 
     def run(self, checks: Sequence[Check], jobs: int) -> tuple[Verdict, ...]:
@@ -184,12 +185,13 @@ class _Runner:
         for each in rest:
             if reason := reasons[each.id]:
                 cause = self.suite.first if reason.endswith(self.suite.first) else ""
-                verdicts.append(self._skipped(each, reason, cause))
+                needs = () if cause else self._missing(each)
+                verdicts.append(self._skipped(each, reason, cause, needs))
         rest = [each for each in rest if not reasons[each.id]]
         needing = [each for each in rest if each.needs_registration]
         if stage is None and self.plugin.resources and len(needing) > 1:
-            # Neither R01 nor discovery has shown that the plugin registers. One start shows it for
-            # all checks. A single check shows it by itself.
+            # Neither R01 nor discovery has shown yet that the plugin registers. Start it once to
+            # find out for all checks. A single check finds out by itself.
             stage, failure = self._registered_stage(self.on_wait)
             if failure is not None:
                 with _closed_on_error(stage):
@@ -265,16 +267,21 @@ class _Runner:
         if silent and check.family == self.suite.registration and check.scene is Scene.OWN:
             return f"the plugin did not call Register: see check {self.suite.first}"
         # Checked last: a hook would not help if the plugin does not register.
-        missing = [hook for hook in check.hooks if not self.plugin.has(hook)]
-        if missing:
-            return f"needs the hook {' and '.join(missing)}"
-        options = [f"--{name}" for name in check.options if not self.plugin.has_option(name)]
-        return f"needs the option {' and '.join(options)}" if options else ""
+        missing = self._missing(check)
+        return f"needs the {' and the '.join(missing)}" if missing else ""
 
-    def _skipped(self, check: Check, reason: str, cause: str = "") -> Verdict:
+    def _missing(self, check: Check) -> tuple[str, ...]:
+        """Return the hooks and options that the check requires and the run lacks."""
+        hooks = [f"hook {hook}" for hook in check.hooks if not self.plugin.has(hook)]
+        options = [f"option --{name}" for name in check.options if not self.plugin.has_option(name)]
+        return (*hooks, *options)
+
+    def _skipped(
+        self, check: Check, reason: str, cause: str = "", needs: tuple[str, ...] = ()
+    ) -> Verdict:
         """Create a verdict for a check that was not run. ``cause`` is the ID of the check that has
-        failed instead, if there is one."""
-        verdict = Verdict(check, Outcome.SKIP, reason, cause=cause)
+        failed instead, if there is one. ``needs`` are the hooks and options that the run lacks."""
+        verdict = Verdict(check, Outcome.SKIP, reason, cause=cause, needs=needs)
         if cause:
             self._causes[check.id] = cause
         if check.id in self._decided:
@@ -353,7 +360,8 @@ class _Runner:
                     stage, failure = self._registered_stage()
                     is_used = False
                     if failure is not None and check.needs_registration:
-                        # The plugin has registered before, and every other start would wait again.
+                        # The plugin has registered before. Each further start would wait for the
+                        # timeout again.
                         needing = [each for each in waiting if each.needs_registration]
                         yield from self._repeated([check, *needing], failure)
                         waiting = [each for each in waiting if not each.needs_registration]
@@ -496,7 +504,7 @@ class _Runner:
             outcome, seen = _failure(check), f"the plugin exited: {run.plugin.exit_text()}"
         except Exception as error:
             outcome, seen = Outcome.ERROR, f"{type(error).__name__}: {error}"
-        # Other checks stop the plugin themselves.
+        # Checks of other scenes may stop the plugin themselves.
         is_shared = check.scene is Scene.REGISTERED and check.needs_registration
         if is_shared and outcome in (Outcome.PASS, Outcome.SKIP) and run.plugin.has_crashed:
             how = run.plugin.exit_text()
@@ -525,7 +533,7 @@ class _Runner:
             self.reproduce(check),
         )
         self._publish(verdict)
-        # Set at once, for checks of the same lane.
+        # Set before the lane ends, for later checks of the same lane.
         if check.id in self._decided:
             self._decided[check.id].set()
         return verdict
@@ -557,8 +565,8 @@ def _result(outcome: Outcome, seen: str, run: SuiteRun, *, is_lost: bool = False
 
 
 def _in_order(checks: Sequence[Check]) -> list[Check]:
-    """Return checks of lanes in an order in which none waits for a later one. Those for which
-    others wait come first."""
+    """Return the checks of lanes in an order in which none waits for a later one. At equal depth,
+    checks that others wait for come first."""
     by_id = {each.id: each for each in checks}
     awaited = {id_ for each in checks for id_ in each.repeats}
 

@@ -1,4 +1,4 @@
-"""The nodes of a fleet as virtual nodes, and its pods, in a test cluster."""
+"""Create the nodes of a fleet as virtual nodes in a test cluster, and its pods."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FleetSpecs(NodeSpecs):
 
     @classmethod
     def of(cls, fleet: Fleet, base: NodeSpecs, changes: Configure) -> Self:
-        """Return the nodes of a fleet, in other respects as ``base``.
+        """Return the specs of a fleet's nodes, with all other settings from ``base``.
 
         ``changes`` has other versions or policies of the kubelets. The devices of each node are
         free: they are allocated again when pods arrive. Raises FleetError, and SnapshotError for an
@@ -83,8 +83,8 @@ def create_objects(api: ApiClient, fleet: Fleet, warn: Callable[[str], None]) ->
     """Create the DeviceClasses, ResourceSlices and running pods of a fleet. Return the number of
     pods.
 
-    Existing objects are left as they are. Pods with claims are left out, because virtual nodes have
-    no DRA drivers. ``warn`` gets one line for each object that the server refuses.
+    Existing objects are not changed. Pods with claims are left out, because virtual nodes have no
+    DRA drivers. ``warn`` gets one line for each object that the server rejects.
     """
     resource = "/apis/resource.k8s.io/v1"
     for plural, kind in (("deviceclasses", "DeviceClass"), ("resourceslices", "ResourceSlice")):

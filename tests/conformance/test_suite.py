@@ -440,8 +440,10 @@ def test_calls_that_the_options_do_not_offer_are_not_required() -> None:
 
 def test_check_without_its_hook_is_skipped() -> None:
     plain = attrs.evolve(plugin(), hooks={}, resources=(RESOURCE,))
-    [verdict] = run(plain, select(["W07"]), settings=SETTINGS).verdicts
+    report = run(plain, select(["W07"]), settings=SETTINGS)
+    [verdict] = report.verdicts
     assert (verdict.outcome, verdict.seen) == (Outcome.SKIP, "needs the hook break-device")
+    assert report.lacking == {"hook break-device": ["W07"]}
 
 
 def test_pytest_checks_has_one_case_per_check() -> None:
@@ -483,7 +485,7 @@ def test_page_of_checks_is_up_to_date() -> None:
 def test_closed_stages_start_nothing() -> None:
     stages = Stages()
     stages.close()
-    with pytest.raises(CheckError, match=r"^no stage can be opened: the run was ended"):
+    with pytest.raises(CheckError, match=r"^cannot open a stage: the run was closed"):
         run(plugin(), select(["R01"]), settings=SETTINGS, stages=stages)
 
 

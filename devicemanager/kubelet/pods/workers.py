@@ -35,7 +35,7 @@ from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core import messages
 from devicemanager.core.allocation.container import PodAllocation
 from devicemanager.core.api.names import is_extended_resource_name
-from devicemanager.core.errors import AllocationError, RequestError
+from devicemanager.core.errors import AllocationError, PermanentError, RequestError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import KILLED, ContainerStatus
@@ -90,7 +90,11 @@ class PodWorkers:
         self._syncs: Timers[PodUid] = Timers(manager.clock, threaded=True)
         self._sandboxes = Sandboxes(store, self._dra, self._syncs, runtime)
         self._containers = Containers(
+<<<<<<< HEAD
             store, manager, events, self._claims, self._dra, self._sandboxes, self._cdi, runtime
+=======
+            store, manager, events, self._claims, self._dra, self._sandboxes, self._fail, self._cdi
+>>>>>>> main
         )
         self.life = ContainerLifecycle(
             store, self._containers, manager.clock, events, self._finish, self._delete
@@ -193,6 +197,8 @@ class PodWorkers:
             if record.ending is not None:
                 self._finish(record, *record.ending)
                 continue
+            # The kubelet can be older than the last one, and then it prepares no claims.
+            record.uses_dra &= self._settings.behaviour.dra_enabled
             was_running = record.has_sandbox and record.was_started
             if not was_running and self._settings.wait_for_plugin:
                 self._wait_for_plugins(record.pod)
@@ -480,6 +486,11 @@ class PodWorkers:
         self._claims.flush()
         self.life.forget(record)
         self._events.publish(EventKind.FINISHED, f"pod {title(pod)} {phase}", pod=pod.uid)
+
+    def _fail(self, record: PodRecord, error: PermanentError) -> None:
+        """Fail a pod whose claims can never be prepared (KEP-5322)."""
+        text = messages.PREPARE_FAILED.format(error=error)
+        self._finish(record, Phase.FAILED, messages.FAILED_PREPARE, text)
 
     def _delete(self, record: PodRecord) -> None:
         """Delete a pod whose containers have exited."""
