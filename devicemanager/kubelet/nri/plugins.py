@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 
 from devicemanager.core.errors import AllocationError, StartError
-from devicemanager.kubelet.nri.connection import CallFailed, Connection, Disconnected
+from devicemanager.kubelet.nri.connection import CallFailed, Connection, Disconnected, Handlers
 from podresources.errors import PodResourcesError
 from podresources.sockets import prepare, published
 from protos import nri_v1alpha1 as nri
@@ -173,7 +173,8 @@ class PluginServer:
 
     def _serve(self, connected: socket.socket) -> None:
         """Serve a plugin until it disconnects."""
-        handlers = {
+        plugin: NriPlugin
+        handlers: Handlers = {
             "RegisterPlugin": lambda request: _register(plugin, request),
             "UpdateContainers": self._update,
         }

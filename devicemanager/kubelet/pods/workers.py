@@ -90,11 +90,15 @@ class PodWorkers:
         self._syncs: Timers[PodUid] = Timers(manager.clock, threaded=True)
         self._sandboxes = Sandboxes(store, self._dra, self._syncs, runtime)
         self._containers = Containers(
-<<<<<<< HEAD
-            store, manager, events, self._claims, self._dra, self._sandboxes, self._cdi, runtime
-=======
-            store, manager, events, self._claims, self._dra, self._sandboxes, self._fail, self._cdi
->>>>>>> main
+            store,
+            manager,
+            events,
+            self._claims,
+            self._dra,
+            self._sandboxes,
+            self._fail,
+            self._cdi,
+            runtime,
         )
         self.life = ContainerLifecycle(
             store, self._containers, manager.clock, events, self._finish, self._delete
