@@ -143,9 +143,13 @@ class Endpoints:
         return found.devices if found is not None and found.is_counted else None
 
     def last_list(self, resource: ResourceName) -> DeviceList | None:
-        """Return the current device list of a resource, or the last one before the resource was
-        removed; None without any (the kubelet's ``allDevices``)."""
-        return self.devices(resource) or self._removed.get(resource)
+        """Return the last device list of a resource, also after the resource was removed; None
+        without any (the kubelet's ``allDevices``)."""
+        found = self._resources.get(resource)
+        # A plugin that registers again leaves the last list as it is until it sends its own.
+        if found is not None and found.is_listed:
+            return found.devices
+        return self._removed.get(resource)
 
     def forget_lists(self, is_in_use: Callable[[ResourceName], bool]) -> None:
         """Forget lists of removed resources, oldest first, until they fit in the limit.
@@ -281,7 +285,9 @@ class Endpoints:
         (``GetCapacity``, v1.32). Returns their names, sorted."""
         expired = [name for name, at in self._stopped() if now - at > grace]
         for name in expired:
-            self._removed[name] = self._resources.pop(name).devices
+            removed = self._resources.pop(name)
+            if removed.is_listed:
+                self._removed[name] = removed.devices
         return tuple(sorted(expired))
 
     def oldest_stop(self) -> float | None:

@@ -186,6 +186,19 @@ def test_resource_is_removed_after_the_grace_period(after, gone):
     assert endpoints.expire(1000.0 + after, GRACE) == ()
 
 
+def test_plugin_without_a_list_leaves_the_last_list_as_it_is():
+    endpoints = Endpoints()
+    first = connect(endpoints)
+    endpoints.update(first, device_list(devices("a")))
+    endpoints.disconnect(first, now=0.0)
+    endpoints.expire(301.0, GRACE)
+    endpoints.disconnect(connect(endpoints), now=302.0)
+    assert endpoints.last_list(GPU).capacity == 1
+    assert counts(endpoints) == (0, 0)
+    endpoints.expire(603.0, GRACE)
+    assert endpoints.last_list(GPU).capacity == 1
+
+
 def test_registration_ends_the_grace_period():
     endpoints = Endpoints()
     endpoints.disconnect(connect(endpoints), now=0.0)
