@@ -48,7 +48,8 @@ def check(args: argparse.Namespace) -> None:
 def apply(
     args: argparse.Namespace, settings: Settings, stack: contextlib.ExitStack
 ) -> tuple[Settings, ApiNode | None]:
-    """Start the API server if it is wanted; return the settings of its kubelet, and its node."""
+    """Start the API server if ``--api-server`` is set. Return the kubelet's settings, and the API
+    server's node or None."""
     if args.kubeconfig:
         import attrs
 

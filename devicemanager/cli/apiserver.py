@@ -43,7 +43,9 @@ def add(subparsers: Subparsers) -> None:
         "in-cluster configuration; needs openssl",
     )
     parser.add_argument(
-        "--namespace", default="default", help="namespace of such programs (default: default)"
+        "--namespace",
+        default="default",
+        help="with --in-cluster: namespace of the program (default: default)",
     )
     _add_content(parser)
     add_format(parser, "text", "json")

@@ -71,8 +71,8 @@ def _complete(parser: argparse.ArgumentParser) -> None:
     add(
         "--client",
         action="store_true",
-        help="check a PodResources client instead of a plugin: does it end, hang, leak or call too "
-        "often?",
+        help="check a PodResources client instead of a plugin: does it exit, hang, leak or call "
+        "too often?",
     )
     add(
         "--metrics",

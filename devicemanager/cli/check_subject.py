@@ -58,9 +58,11 @@ def _names_driver(args: argparse.Namespace) -> bool:
 def program_of(args: argparse.Namespace) -> tuple[PluginUnderTest, Limits, Suite]:
     """Return the program of the command line, its limits and its suite.
 
-    If the options do not say what it is, start it once and see what it registers.
+    If the options do not say whether it is a plugin or a driver, start it once to see what it
+    registers.
 
-    Raises CommandError for options that do not fit, and CheckError for invalid values.
+    Raises CommandError for options that do not apply to the program, and CheckError for invalid
+    values.
     """
     from devicemanager.conformance import Limits, PluginUnderTest
     from devicemanager.conformance.drivers import DriverLimits

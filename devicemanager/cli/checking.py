@@ -1,4 +1,4 @@
-"""Parts that the checks of plugins and of clients share: the list, the lines, and the end by a
+"""Functions that the checks of plugins and of clients share: list checks, print verdicts, stop on a
 signal."""
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _STYLES = {
 
 
 def report_or_end(result: T | signal.Signals) -> T:
-    """Return the report of ``run_until_signal``. If it is a signal, end this process with it, so
-    that a shell or a script notices it."""
+    """Return the report of ``run_until_signal``. If the result is a signal, raise it again with its
+    default action, so that a shell sees which signal ended the process."""
     if isinstance(result, signal.Signals):
         from devicemanager.plugin.processes.supervisor import end_as
 

@@ -1,6 +1,6 @@
-"""Contents of a file as the checkpoint commands use them.
+"""Contents of a checkpoint file, as the checkpoint commands use them.
 
-The file is that of the device manager or that of the DRA manager.
+The file is that of the device manager or of the DRA manager.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class Contents(Protocol):
         """Return the contents as data for JSON."""
 
     def counts(self) -> dict[str, int]:
-        """Return how many there are of what, as in JSON."""
+        """Return the numbers of entries, resources, claims or pods, by field name in JSON."""
 
     def facts(self) -> Facts:
-        """Return what a comparison of two files compares."""
+        """Return the facts that ``checkpoint diff`` compares."""
 
     def findings(self) -> Sequence[tuple[str, dict[str, Any]]]:
         """Return the inconsistencies: text and data for JSON."""
@@ -89,13 +89,13 @@ class Contents(Protocol):
         """Return the UIDs of all pods."""
 
     def names_in(self, node: Node) -> Names:
-        """Return the names that a snapshot of the node has for the pods."""
+        """Return the names of pods in a snapshot of the node."""
 
     def names_of(self, pods: Sequence[Pod]) -> Names:
-        """Return the names that PodResources has for the pods."""
+        """Return the names of pods in a PodResources response."""
 
     def repaired(self) -> Edited:
-        """Return the readable contents, so that a kubelet loads them."""
+        """Return the readable contents in a form that a kubelet loads."""
 
     def without_pods(self, uids: Collection[str]) -> Edited:
         """Return the contents without these pods."""
@@ -120,7 +120,8 @@ _Inspection = TypeVar("_Inspection", bound=Inspection)
 
 
 class Inspected(Generic[_Inspection]):
-    """The members of ``Contents`` that an inspection has. A subclass defines both fields."""
+    """Base class with the members of ``Contents`` that come from an inspection. Subclasses define
+    both fields."""
 
     data: bytes
     found: _Inspection
@@ -143,5 +144,5 @@ class Inspected(Generic[_Inspection]):
 
 
 def counts_text(contents: Contents) -> str:
-    """Return how many there are of what, as text."""
+    """Return the numbers of entries, resources, claims or pods as text."""
     return ", ".join(f"{n} {what.replace('_', ' ')}" for what, n in contents.counts().items())

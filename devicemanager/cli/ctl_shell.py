@@ -1,4 +1,5 @@
-"""``devicemanager ctl shell`` and ``ctl oci``: what a container of a pod would really see."""
+"""``devicemanager ctl shell`` and ``ctl oci``: run a command as a container of a pod, or write its
+OCI bundle."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def add(subparsers: Subparsers) -> None:
         subparsers,
         "shell",
         _run_shell,
-        "run a command with what a container was given",
+        "run a command with a container's variables, mounts and devices",
         "Run a command on this machine with the variables, mounts, device nodes and CDI edits that "
         "a container got, without root. The root file system is that of the host, read-only.",
     )
@@ -44,7 +45,7 @@ def add(subparsers: Subparsers) -> None:
     shell.add_argument(
         "--backend",
         choices=("crun", "runc", "namespaces"),
-        help="what creates the container (default: crun or runc if installed, else namespaces)",
+        help="how to create the container (default: crun or runc if installed, else namespaces)",
     )
     oci.add_argument(
         "-o", "--output", metavar="DIR", type=Path, help="new directory (default: print it)"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 CONTROL = "DEVICEMANAGER_CONTROL"
-"""Environment variable that selects a mock kubelet."""
+"""Environment variable with the address of a mock kubelet's control API."""
 _MAX_FILE = 64 << 20
 """Largest file in bytes: a node with 10,000 devices has slices of some megabytes."""
 _MAX_VALUES = 5_000_000
@@ -81,9 +81,9 @@ def is_mock(args: argparse.Namespace) -> bool:
 def served_objects(
     args: argparse.Namespace, plurals: Sequence[str]
 ) -> Iterator[tuple[str, Object]]:
-    """Yield the objects of resource types, with the name of what has them.
+    """Yield the objects of resource types, each with a text that names the source.
 
-    They are those of the mock kubelet or of the API server that the arguments select.
+    The source is the mock kubelet or the API server that the arguments select.
     """
     if not is_mock(args):
         for plural in plurals:
@@ -101,7 +101,7 @@ def served_objects(
 
 
 def read_objects(paths: Sequence[str]) -> list[Object]:
-    """Return all objects in files and directories, those of lists one by one.
+    """Return all objects in files and directories. Lists are replaced by their items.
 
     Raises CommandError for a file that cannot be read or is not YAML.
     """

@@ -32,7 +32,8 @@ class DraObjects:
 
     @classmethod
     def load(cls, args: argparse.Namespace) -> DraObjects:
-        """Read the objects from the files that the arguments name, or from what they select.
+        """Read the objects from the files, the API server or the mock kubelet that the arguments
+        select.
 
         Raises CommandError, and ClusterError or ApiError for an API server.
         """

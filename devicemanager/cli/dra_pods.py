@@ -1,4 +1,4 @@
-"""Why the claims of a pod get their devices on a node, or do not fit: without a kubelet.
+"""Explain, without a kubelet, why the claims of a pod fit on a node or do not fit.
 
 ``devicemanager dra explain`` and ``devicemanager explain`` share it.
 """
@@ -116,7 +116,8 @@ def _devices(claim: Object) -> Iterator[str]:
 
 
 class _PodClaims:
-    """The claims of a pod: ``new`` has those to allocate, by the pod's names for them."""
+    """The claims of a pod. ``new`` has the claims to allocate, by entry of
+    ``spec.resourceClaims``."""
 
     def __init__(self, objects: DraObjects, pod: Object, node: Node) -> None:
         self._pod = pod
@@ -128,7 +129,7 @@ class _PodClaims:
         self.new: dict[str, Object] = {}
 
     def result(self, entry: Object) -> ClaimResult:
-        """Return the result for an entry, as far as it is known without an allocation."""
+        """Return the result for an entry before the allocation."""
         name = entry["name"]
         if name not in self._names:
             return ClaimResult(name, "-", "allocated", "the pod needs no claim for it")

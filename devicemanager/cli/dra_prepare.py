@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from devicemanager.core.dra.report import ClaimResult
 
 _DESCRIPTION = """\
-Call NodePrepareResources, or NodeUnprepareResources, of the drivers of claims, without a pod and
-without a change of the kubelet's state: to test how a driver handles repeated calls. The kubelet is
+Call NodePrepareResources or NodeUnprepareResources of the drivers of claims, without a pod. The
+kubelet's state does not change. Use it to test how a driver handles repeated calls. The kubelet is
 a mock kubelet that was started with `devicemanager run --control`. The exit status is 1 if a driver
 returns an error for a claim, else 0.
 """

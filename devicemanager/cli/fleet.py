@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _REPEAT = 10
 _MOST_LINES = 20
-"""Most problems and nodes that are printed as text; JSON has all."""
+"""Maximum number of problems and of nodes in text output; JSON has all."""
 
 
 def add(subparsers: Subparsers) -> None:

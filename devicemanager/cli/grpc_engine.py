@@ -1,4 +1,4 @@
-"""Select gRPC's I/O engine for a command that is a kubelet of its own."""
+"""Select gRPC's I/O engine for a command that runs a kubelet in its process."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def use_calling_threads() -> None:
     """Import gRPC so that the calling threads do its I/O, without gRPC's event engine.
 
     With the engine, each call wakes two other threads. gRPC reads the variable once, at its import.
-    It is removed again, so that programs that the command starts do not inherit it. A value that
-    the user has set counts. A process that has imported gRPC already keeps its engine.
+    It is removed again, so that programs that the command starts do not inherit it. If the user has
+    set the variable, it is not changed. A process that has already imported gRPC keeps its engine.
     """
     if _VARIABLE in os.environ or loaded("grpc") is not None:
         return

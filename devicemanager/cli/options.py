@@ -91,7 +91,7 @@ def _meant_option(unknown: Iterable[str], known: Iterable[str]) -> str:
 
 
 def _meant(word: str, known: Iterable[str]) -> str:
-    import difflib  # most commands have no mistyped word
+    import difflib  # rarely needed: most commands have no mistyped word
 
     found = difflib.get_close_matches(word, list(known), 1)
     return f"did you mean {found[0]}?" if found else ""

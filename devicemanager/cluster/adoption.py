@@ -63,7 +63,7 @@ class Adoption:
 def native_capacity(node: JsonObject) -> Mapping[str, Quantity]:
     """Return the capacity that the creator of a Node has set, without extended resources.
 
-    They are those of device plugins.
+    Device plugins provide extended resources.
     """
     capacity = (node.get("status") or {}).get("capacity") or {}
     return {name: Quantity.parse(str(text)) for name, text in capacity.items() if "/" not in name}

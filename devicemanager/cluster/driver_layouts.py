@@ -20,7 +20,7 @@ __all__ = ["DriverLayout", "PoolLayout", "kwok_drivers", "recorded", "simulated_
 _MAX_DEVICES: Final = 64
 """Devices per slice. The API server accepts 128, but only 64 if a device has taints."""
 _NODE: Final = "{node}"
-"""Stands for the name of the node in names of pools."""
+"""Placeholder for the name of the node in pool names."""
 _DOMAIN: Final = "resource.kubernetes.io"
 
 
@@ -92,7 +92,7 @@ class DriverLayout:
 
 
 def _as_v1beta1(part: JsonObject) -> JsonObject:
-    """Convert the fields of a slice: in v1beta1, those of a device are below ``basic``."""
+    """Convert the fields of a slice: in v1beta1, the fields of a device are in ``basic``."""
     if "devices" not in part:
         return part
     devices = [

@@ -16,7 +16,8 @@ from devicemanager.client.protocol import JsonObject
 __all__ = ["check_holders", "this_process"]
 
 _MOST: Final = 100
-"""Largest number of leases to read: nodes of one process have leases of one age."""
+"""Maximum number of leases to read. One process renews all its leases, so a few of them are
+enough."""
 
 
 def this_process() -> str:

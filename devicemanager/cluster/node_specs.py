@@ -35,7 +35,7 @@ class _Stoppable(NodeKubelet, Protocol):
 
 @attrs.frozen
 class Numbering:
-    """Numbers of the nodes of one kind among those of all kinds.
+    """Maps the index of a node within its kind to its number among the nodes of all kinds.
 
     Node I of the kind has the number ``first`` + I times ``step``. Its address and its shard depend
     on this number.
@@ -45,7 +45,7 @@ class Numbering:
     step: int = 1
     """Number of kinds."""
     total: int = 0
-    """Number of parts of the range of pod addresses; 0 for the number of nodes."""
+    """Number of parts of the range of pod addresses; 0 for one part per node."""
 
 
 _ADOPTED_PARTS: Final = 1024

@@ -60,7 +60,7 @@ class PreflightResult:
 def dra_permissions(
     *, device_status: bool = False, as_nodes: AsNodes = False
 ) -> Iterator[RequiredPermission]:
-    """Yield the permissions that nodes with simulated DRA drivers need in addition.
+    """Yield the additional permissions that nodes with simulated DRA drivers need.
 
     Nodes that impersonate ``system:node:NAME`` have the permissions for slices and for reading
     claims themselves.

@@ -19,7 +19,7 @@ class ResourceGroup:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Guarded by the lock. None: not asked yet; empty: the server does not have the group.
+        # Guarded by the lock. None: not requested yet; empty: the server does not have the group.
         self._version: str | None = None
 
     def version(self, api: Api) -> str:

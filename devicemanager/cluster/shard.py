@@ -5,9 +5,9 @@ With Leases, several processes can try to take a free shard. Each writes the Lea
 that it has read, so only the first write succeeds. The processes communicate only through the API
 server.
 
-Each process also holds a Lease as a member (``Membership``). The number of members decides the
-equal part of each process. A process that has more gives shards back, one at a time. So shards
-spread, whichever process was first.
+Each process also holds a Lease as a member (``Membership``). The part of each process is the number
+of shards divided by the number of members. A process that has more gives shards back, one at a
+time. So shards are spread evenly, regardless of which process started first.
 
 A process takes a shard if its Lease is free (``SharedLease``). The holder gives up the shard before
 its Lease expires (``GIVE_UP`` seconds after its last renewal), and stops all writes for the shard

@@ -1,8 +1,8 @@
 """Leases for which several processes compete: those of shards, and those of the processes.
 
-Each process writes a Lease with the version that it has read, so only the first write succeeds. No
-clocks are compared. A Lease is free if it has not changed for its whole validity, by the clock of
-the process that reads it.
+Each process writes a Lease with the version that it has read, so only the first write succeeds. The
+clocks of two processes are never compared. A Lease is free if it has not changed for its whole
+validity, by the clock of the process that reads it.
 """
 
 from __future__ import annotations
@@ -105,9 +105,11 @@ class SharedLease:
 
 
 class Membership:
-    """The processes that share shards: each holds one of as many Leases as there are shards.
+    """The processes that share shards. There are as many Leases as shards, and each process holds
+    one.
 
-    A process without a free Lease takes no shards; there is none left for it. Not thread-safe.
+    A process that finds no free Lease takes no shards: there are already as many processes as
+    shards. Not thread-safe.
     """
 
     def __init__(self, leases: Sequence[SharedLease], monotonic: Callable[[], float]) -> None:

@@ -206,7 +206,8 @@ class CheckRun(SuiteRun):
         if took is None:
             raise Lost(self._why_lost(since, seconds, after))
         self._registered_before = True
-        # Restarts of a kubelet are far apart, so a supervisor has forgotten earlier exits.
+        # On a node, kubelet restarts are far apart, so the restart backoff of a supervisor is
+        # reset.
         self.plugin.forget_exits()
         self.step(f"registered {took:.2f} s after {after}")
         return took
@@ -233,7 +234,7 @@ class CheckRun(SuiteRun):
         def are_complete() -> bool:
             if counts:
                 return all(len(self.devices(name)) >= counts[name] for name in counts)
-            devices = [self.devices(name) for name in self.resources]  # Failed without a list
+            devices = [self.devices(name) for name in self.resources]  # can raise Failed
             if not any(devices):
                 return False
             newest = max(self.observed.lists(name, EVER)[-1].time for name in self.resources)
@@ -294,8 +295,8 @@ class CheckRun(SuiteRun):
                     raise
 
     def registers_again(self, since: Mark) -> bool:
-        """True if the plugin registers after the mark. Then wait until it registers no more, up to
-        ``refresh_seconds``."""
+        """Wait for a registration after the mark, up to ``refresh_seconds``. Return True if there
+        was one, after further registrations have stopped."""
         deadline, known = time.monotonic() + self.limits.refresh_seconds, 0
 
         def has_news() -> bool:

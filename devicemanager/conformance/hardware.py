@@ -1,4 +1,5 @@
-"""Hardware that the plugin is to find: by default that of this machine, or declared directories."""
+"""Hardware that the plugin discovers: by default that of this machine, otherwise declared
+directories."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ def _as_directory(path: Path | str | None) -> Path | None:
 
 @attrs.frozen(kw_only=True)
 class Hardware:
-    """Declared hardware. A check judges by it, and only warns about hardware that is not declared
-    and not on this machine.
+    """Declared hardware. If a response names hardware that was not declared and is not on this
+    machine, a check only warns.
 
     With a directory, the plugin runs in a private mount namespace in which the directory replaces
     that of this machine. Raises CheckError if a directory does not exist.
@@ -35,7 +36,7 @@ class Hardware:
     numa: NumaTopology | None = None
     """NUMA nodes; None for those in ``sys``."""
     dev: Path | None = attrs.field(default=None, converter=_as_directory)
-    """Replaces ``/dev``. Its files may be regular files in place of device nodes."""
+    """Replaces ``/dev``. It may contain regular files in place of device nodes."""
     sys: Path | None = attrs.field(default=None, converter=_as_directory)
     """Replaces ``/sys``."""
     cdi: Path | None = attrs.field(default=None, converter=_as_directory)
@@ -48,7 +49,7 @@ class Hardware:
 
     @property
     def declares_numa(self) -> bool:
-        """True if ``numa_nodes`` are those of the caller, not those of this machine."""
+        """True if ``numa_nodes`` are declared by the caller, not read from this machine."""
         return self.numa is not None or self._declared_sys is not None
 
     def numa_nodes(self) -> set[int]:

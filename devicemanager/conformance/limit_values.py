@@ -16,7 +16,7 @@ T = TypeVar("T", bound=attrs.AttrsInstance)
 
 
 def limit(default: float) -> Any:
-    """Return an attrs field for a number of at least 0. Its default decides whether it must be a
+    """Return an attrs field for a number of at least 0. If the default is an int, it must be a
     whole number."""
     return attrs.field(default=default, validator=_check_number)
 

@@ -19,8 +19,8 @@ class Limits:
     Raises CheckError for a value that is not a valid number.
     """
 
-    # If the kubelet has a deadline or limit, it is used here. The other numbers are defaults of the
-    # suite, for what an operator tolerates.
+    # If the kubelet has a deadline or limit, it is used here. The other numbers are estimates of
+    # what an operator tolerates.
     start_seconds: float = limit(30.0)
     """Time from the plugin's start to its registration and first device list (R01, W01)."""
     recover_warn_seconds: float = limit(10.0)
@@ -31,7 +31,7 @@ class Limits:
     first_list_warn_seconds: float = limit(5.0)
     refresh_seconds: float = limit(10.0)
     """Time from a device change to the device list that reports it."""
-    # The next times are short, because a run must fit into a CI job. ``thorough`` has realistic
+    # The next times are short, because a run must fit into a CI job. ``thorough`` returns realistic
     # ones.
     idle_seconds: float = limit(15.0)
     """Idle time before the checks of an idle plugin; 60 s in a thorough run."""
@@ -56,8 +56,8 @@ class Limits:
     streams: int = limit(10)
     """Number of ListAndWatch streams to open and close in a batch (W15)."""
     stream_batches: int = limit(5)
-    """Most batches of ``streams`` streams (W15). A plugin leaks only if each batch adds to its
-    resource use: a thread pool that fills is not a leak."""
+    """Maximum number of batches of ``streams`` streams (W15). A plugin leaks only if each batch
+    adds to its resource use. A thread pool that fills is not a leak."""
     changes: int = limit(50)
     """Number of device changes in a row (W13, L06)."""
     series_seconds: float = limit(15.0)
@@ -78,8 +78,8 @@ class Limits:
     stream_end_seconds: float = limit(10.0)
     """Time from the end of a ListAndWatch stream until the plugin has freed its resources."""
     resend_seconds: float = limit(35.0)
-    """Longest interval at which a plugin sends its list again, and thereby notices that a stream
-    has ended (W15)."""
+    """Longest interval at which a plugin sends its list again. Only then may it notice that a
+    stream has ended (W15)."""
     register_attempts: int = limit(30)
     """Maximum number of Register calls in 30 s (R06)."""
     register_window_seconds: float = limit(5.0)

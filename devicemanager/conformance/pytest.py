@@ -38,15 +38,15 @@ def pytest_checks(
 
     ``only`` and ``skip`` have IDs of checks or letters of families. If a check fails, its test
     fails. If a check does not apply, its test is skipped. A warning of a check becomes a
-    ConformanceWarning. Each test starts the plugin again. ``suite`` is that of ``run``. Raises
-    CheckError for unknown checks.
+    ConformanceWarning. Each test starts the plugin again. ``suite`` is the same argument as that of
+    ``run``. Raises CheckError for unknown checks.
     """
     import pytest  # here, because the package can be used without pytest
 
     chosen = selected(suite.checks(), suite.families, only, skip)
     cases = [pytest.param(each, id=each.id) for each in chosen]
-    # The tests share what the first test has found, so that no other test waits for it: the
-    # resources, or that the plugin has none, or that it does not register.
+    # The tests share what the first one has found: the plugin's resources, or that it has none or
+    # does not register. So only the first test waits for this.
     resources = plugin.resources
     error_of_all, registers = "", True
 

@@ -87,7 +87,7 @@ class Check:
     each_resource: bool = False
     """True if the check is about one resource, and is run for each that has devices."""
     repeats: tuple[str, ...] = ()
-    """IDs of checks. If one of them fails, this check can only repeat its failure, and is
+    """IDs of checks. If one of them fails, this check would fail for the same reason, so it is
     skipped."""
     effect_of: tuple[str, ...] = ()
     """IDs of checks. If one of them fails, too, a failure of this check has the same cause."""

@@ -113,7 +113,7 @@ class Report:
     kubelet_version: str
     seconds: float
     suite: Suite = PLUGINS
-    """The kind of program, which decides about profiles."""
+    """The suite of the run. It has the families, and the conditions for profiles."""
 
     @property
     def counts(self) -> dict[Outcome, int]:
@@ -183,8 +183,8 @@ class Report:
     def profile(self) -> Profile | None:
         """Highest profile that the plugin passes; None if it passes none.
 
-        A run of only some checks passes none, and so does a run in which too few checks were
-        carried out.
+        A run with only some of the checks passes none. Neither does a run in which too many checks
+        were skipped.
         """
         # A profile includes all earlier ones, so the first failure decides.
         passed = None

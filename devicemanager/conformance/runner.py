@@ -13,14 +13,14 @@ Theory of operation. A run takes four steps.
    lane has the checks of scene IDLE, on a shared stage that has been idle for some time. One lane
    has the checks of scene REGISTERED, which run one after another on the stage of step 2. Each
    check of scene OWN has a separate lane and stage.
-4. *Verdicts.* The exception that a check raises decides the outcome (``_judge``). Then waivers are
-   applied, and a failure or warning gets the timeline.
+4. *Verdicts.* The exception that a check raises determines the outcome (``_judge``). Then waivers
+   are applied, and a failure or warning gets the timeline.
 
 Some cases need care:
 
-* A check may only be able to repeat the failure of another one (``Check.repeats``). It waits for
-  the verdict of the other check, and is skipped if that check failed. Lanes are ordered so that
-  the other check has begun before.
+* If one check fails, another one may have to fail for the same reason (``Check.repeats``). The
+  other one waits for this verdict, and is skipped after a failure. Lanes are ordered so that the
+  first check begins before.
 * On a shared stage, a plugin may be broken by an earlier check. A check that fails there is run
   again on a new stage, and only that result counts. After a failure, the next check gets a new
   stage, too.
@@ -82,7 +82,7 @@ class _Result:
     is_lost: bool = False
     """True if the plugin did not register."""
     crash: str = ""
-    """How the plugin has exited, at the end of a check that does not stop it."""
+    """How the plugin exited during a check that does not stop it; otherwise empty."""
     timeline: tuple[Line, ...] = ()
     output: tuple[str, ...] = ()
 
@@ -159,7 +159,8 @@ class _Runner:
     _causes: dict[str, str] = attrs.field(factory=dict)
     """ID of the check that shows the cause, by ID of a check that failed or was skipped for it."""
     _decided: dict[str, threading.Event] = attrs.field(factory=dict)
-    """Event for each check that other checks may repeat. It is set when the check has ended."""
+    """Event for each check whose failure other checks may repeat. It is set when the check has
+    ended."""
     _publishing: threading.Lock = attrs.field(factory=threading.Lock)
 
     def run(self, checks: Sequence[Check], jobs: int) -> tuple[Verdict, ...]:
@@ -189,8 +190,8 @@ class _Runner:
         rest = [each for each in rest if not reasons[each.id]]
         needing = [each for each in rest if each.needs_registration]
         if stage is None and self.plugin.resources and len(needing) > 1:
-            # Neither R01 nor discovery has shown that the plugin registers. One start shows it for
-            # all checks. A single check shows it by itself.
+            # Neither R01 nor discovery has shown yet that the plugin registers. Start it once to
+            # find out for all checks. A single check finds out by itself.
             stage, failure = self._registered_stage(self.on_wait)
             if failure is not None:
                 with _closed_on_error(stage):
@@ -359,7 +360,8 @@ class _Runner:
                     stage, failure = self._registered_stage()
                     is_used = False
                     if failure is not None and check.needs_registration:
-                        # The plugin has registered before, and every other start would wait again.
+                        # The plugin has registered before. Each further start would wait for the
+                        # timeout again.
                         needing = [each for each in waiting if each.needs_registration]
                         yield from self._repeated([check, *needing], failure)
                         waiting = [each for each in waiting if not each.needs_registration]
@@ -502,7 +504,7 @@ class _Runner:
             outcome, seen = _failure(check), f"the plugin exited: {run.plugin.exit_text()}"
         except Exception as error:
             outcome, seen = Outcome.ERROR, f"{type(error).__name__}: {error}"
-        # Other checks stop the plugin themselves.
+        # Checks of other scenes may stop the plugin themselves.
         is_shared = check.scene is Scene.REGISTERED and check.needs_registration
         if is_shared and outcome in (Outcome.PASS, Outcome.SKIP) and run.plugin.has_crashed:
             how = run.plugin.exit_text()
@@ -531,7 +533,7 @@ class _Runner:
             self.reproduce(check),
         )
         self._publish(verdict)
-        # Set at once, for checks of the same lane.
+        # Set before the lane ends, for later checks of the same lane.
         if check.id in self._decided:
             self._decided[check.id].set()
         return verdict
@@ -563,8 +565,8 @@ def _result(outcome: Outcome, seen: str, run: SuiteRun, *, is_lost: bool = False
 
 
 def _in_order(checks: Sequence[Check]) -> list[Check]:
-    """Return checks of lanes in an order in which none waits for a later one. Those for which
-    others wait come first."""
+    """Return the checks of lanes in an order in which none waits for a later one. At equal depth,
+    checks that others wait for come first."""
     by_id = {each.id: each for each in checks}
     awaited = {id_ for each in checks for id_ in each.repeats}
 

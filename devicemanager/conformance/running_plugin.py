@@ -114,7 +114,8 @@ class RunningPlugin:
 
     @property
     def has_crashed(self) -> bool:
-        """True if an instance has exited at least once. For checks that do not stop the plugin."""
+        """True if an instance has exited at least once. Use it only in checks that do not stop the
+        plugin."""
         return any(each.starts > 1 or not each.is_running for each in self.processes)
 
     @property
@@ -123,7 +124,8 @@ class RunningPlugin:
         return bool(self.processes) and self.process.exit_status == _COMMAND_NOT_FOUND
 
     def forget_exits(self) -> None:
-        """Restart the instances without delay after their next exit, if they are restarted."""
+        """Reset the restart backoff of all instances: after their next exit, they restart without
+        delay."""
         for process in self.processes:
             process.forget_exits()
 

@@ -47,7 +47,7 @@ class Stage:
         self.limits = limits
         self.on_wait = on_wait
         self.device_counts = device_counts or {}
-        """Number of devices by resource, as far as it is known from an earlier stage."""
+        """Number of devices by resource on an earlier stage; empty if there was none."""
         self.kubelet = self._new_kubelet(plugin, settings)
         self.plugin = self._new_plugin(plugin)
         self._closing = threading.Lock()
@@ -71,7 +71,8 @@ class Stage:
             stack.callback(self.plugin.close)
 
     def _clean_up(self) -> None:
-        """Remove what else the stage has, after the plugin and the kubelet have stopped."""
+        """Remove other things of the stage after the plugin and the kubelet have stopped. For
+        subclasses."""
 
 
 class Stages:
@@ -79,8 +80,7 @@ class Stages:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Weak references: a closed stage that is not used any more need not be kept until the run
-        # ends.
+        # Weak references, so that closed stages can be freed before the run ends.
         self._open: weakref.WeakSet[Stage] = weakref.WeakSet()
         self._closed = False
 
@@ -88,7 +88,7 @@ class Stages:
         """Create a stage with ``make``, store and return it. Raises CheckError after ``close``."""
         with self._lock:
             if self._closed:
-                raise CheckError("no stage can be opened: the run was ended")
+                raise CheckError("cannot open a stage: the run was closed")
             # Created with the lock held, so that ``close`` cannot miss the stage.
             stage = make()
             self._open.add(stage)

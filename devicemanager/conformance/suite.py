@@ -23,17 +23,17 @@ class Suite:
     program: str
     """The kind of program, as in the heading of a report."""
     first: str
-    """ID of the check of registration. Most other checks are pointless if it fails."""
+    """ID of the check of registration. If it fails, most other checks are skipped."""
     restarts: str
     """Letters of the family of checks about restarts."""
     families: Mapping[str, str]
     """Title of each family, by its letters."""
     checks: Callable[[], Sequence[Check]]
     least: Mapping[Profile, Mapping[str, int]]
-    """Least number of checks that must be carried out for a profile, by family.
+    """Minimum number of checks that must be carried out for a profile, by family.
 
-    Skipped checks show nothing, so a plugin cannot earn a profile with them. A good plugin without
-    hooks, without optional calls and with one device reaches these numbers.
+    Skipped checks do not count towards a profile. A good plugin without hooks, without optional
+    calls and with one device reaches these numbers.
     """
     stage: Callable[..., Stage]
     """Creates a stage, with the arguments of ``Stage``."""

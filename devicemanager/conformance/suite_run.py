@@ -26,7 +26,7 @@ __all__ = ["SuiteRun"]
 
 _POLL_SECONDS = 0.02
 _FIRST_NOTE_SECONDS, _NEXT_NOTE_SECONDS = 3.0, 10.0
-"""Seconds before the first progress note of a wait, and between two notes."""
+"""Seconds before the first progress line of a wait, and between two lines."""
 
 
 class SuiteRun(ABC):

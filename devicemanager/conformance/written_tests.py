@@ -1,4 +1,4 @@
-"""Turn failed checks into small tests of the plugin's author, in Python or Go.
+"""Convert failed checks to small tests in Python or Go for the plugin's author.
 
 A check with a body in ``_PYTHON`` or ``_GO`` becomes a test on the fixture ``plugin_process``, or
 on the package ``clients/go``. Any other check becomes a test that runs this check.
@@ -27,7 +27,7 @@ _NODE_PATHS = {
     "{kubelet_socket}": "/var/lib/kubelet/device-plugins/kubelet.sock",
     "{root}": "/var/lib/kubelet",
 }
-"""Paths of a command that ``devicemanager exec`` runs, by placeholder."""
+"""Paths on a node by placeholder, for a command that ``devicemanager exec`` runs."""
 _WIDTH = 96
 """Largest width of a comment."""
 _MOST_LINKS = 2
@@ -60,7 +60,7 @@ def written_tests(
 
 @attrs.frozen
 class _Run:
-    """What the tests of a file need to know about a run."""
+    """Data of a run that the tests of a file use."""
 
     report: Report
     failed: Sequence[Verdict]
@@ -76,8 +76,8 @@ class _Run:
         return next(iter(self.report.resources), "")
 
     def split(self, bodies: Mapping[str, str]) -> tuple[list[Verdict], list[Verdict]]:
-        """Return the checks with a text of their own, and all others."""
-        # Such a text needs a plugin that registers, and one instance without preparations.
+        """Return the verdicts that have a test body in ``bodies``, and all others."""
+        # A test body needs a plugin that registers, and a single instance without the hook prepare.
         plugin = self.plugin
         is_plain = not (plugin.hardware.has_directories or plugin.restart == "always")
         is_plain = is_plain and bool(self.resource) and not plugin.has("prepare")
@@ -148,7 +148,7 @@ _PYTHON = {
     assert [each.name for each in mock_kubelet.plugin_dir.glob("*.sock")] == ["kubelet.sock"]
 """,
 }
-"""Bodies of tests by check, with the names of limits."""
+"""Bodies of tests by check ID. ``$name`` stands for the limit with this name."""
 
 
 def _python(run: _Run) -> str:
@@ -285,7 +285,7 @@ _GO = {
 	}
 """,
 }
-"""Bodies of tests by check, with the names of limits."""
+"""Bodies of tests by check ID. ``$name`` stands for the limit with this name."""
 
 _GO_PACKAGES = (
     "context",

@@ -225,7 +225,7 @@ class MockKubeletClient:
     ) -> RemoteAdmission:
         """Admit a pod and, if ``start`` is True, start its containers. Return the result.
 
-        ``claims`` and ``reserve`` are those of ``MockKubelet.admit``."""
+        ``claims`` and ``reserve`` are as in ``MockKubelet.admit``."""
         body = manifest_text(manifest, claims)
         return RemoteAdmission(
             self._api.call(operations.admit_pod, body=body, start=start, reserve=reserve)
@@ -380,7 +380,7 @@ class MockKubeletClient:
         return tuple(self._api.call(operations.list_devices).items)
 
     def dra_status(self) -> DraStatus:
-        """Return the registered DRA drivers, and the claims that pods of the node hold."""
+        """Return the registered DRA drivers, and the claims that pods of the node use."""
         return self._api.call(operations.get_dra)
 
     def claim_info(self, namespace: str, name: str) -> ResourceClaimInfo:

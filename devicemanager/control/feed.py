@@ -246,7 +246,7 @@ class Feed(Generic[T]):
                     del self._waiters[name]
 
     def _notify(self, entries: Iterable[T]) -> None:
-        """Wake the waiters for these entries; only those of the entry's kind are asked."""
+        """Wake the waiters for these entries. Only waiters for the kind of an entry are checked."""
         for each in entries:
             for name in (self._source.kind(each), _ANY):
                 for waiter in self._waiters.get(name, ()):
@@ -341,7 +341,7 @@ class Feed(Generic[T]):
             for waiter in [each for waiters in self._waiters.values() for each in waiters]:
                 waiter.wake()
         if self._waking_streams is None or self.closed:
-            # Immediately for one burst after a pause.
+            # After a pause, this time is in the past, so the first burst is sent immediately.
             pause = min(self._streams * _SENDING_SECONDS, _LONGEST_PAUSE)
             at = 0.0 if self.closed else self._woken_at + pause
             self._waking_streams = self._loop.call_at(at, self._wake_streams)

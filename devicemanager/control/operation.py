@@ -63,7 +63,8 @@ class Lane(Enum):
     """Operations that wait for no plugin and no file: they show something, or set or clear
     faults."""
     ENDING = "ending"
-    """Operations that end other operations, such as the deletion of a pod whose plugin hangs."""
+    """Operations that can end operations in progress, such as the deletion of a pod whose plugin
+    hangs."""
     LONG = "long"
     """Operations that call plugins, or wait for operations that do."""
 

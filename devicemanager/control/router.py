@@ -8,8 +8,8 @@ these steps:
 2. It checks who sent the request (``access.Gate``).
 3. It finds the operation by path and method.
 4. It reads and checks the arguments (``request``).
-5. It calls the operation's function on a worker thread. Operations that call plugins have
-   threads of their own (``Lane``), so that those which show or end them never wait for them.
+5. It calls the operation's function on a worker thread. Operations that call plugins have separate
+   threads (``Lane``). So operations that list or end them never wait for them.
 6. It sends the result (``answer``). An error in any step becomes a problem response.
 
 Waits and streams use no thread while nothing happens. A wait is checked again after each entry of

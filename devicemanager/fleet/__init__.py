@@ -1,11 +1,11 @@
 """Fleets: all nodes of a cluster in one archive, and what would fit or happen on them.
 
 Theory of operation. ``collect`` reads a cluster, and keeps only fields that concern devices and
-scheduling (``fields``). A ``Fleet`` has these objects, and optionally snapshots of nodes. Each
-``FleetNode`` can be rebuilt as a snapshot: the one in the fleet, or one made from the numbers in
-the API objects (``snapshots``). Everything else works on one node at a time, in parallel processes
-(``parallel``): ``counting`` counts, ``fitting`` admits copies of a pod, ``rehearsals`` rehearses.
-``joining`` creates the same nodes in a test cluster.
+scheduling (``fields``). A ``Fleet`` holds these objects, and optionally snapshots of nodes.
+``snapshots`` returns a snapshot of each ``FleetNode``: the one in the fleet, or one made from the
+device numbers in the API objects. Everything else works on one node at a time, in parallel
+processes (``parallel``): ``counting`` counts devices, ``fitting`` admits copies of a pod,
+``rehearsals`` rehearses steps. ``joining`` creates the same nodes in a test cluster.
 
 In:  an API server or an archive; pods and steps to try.
 Out: values with the results of each node. ``report`` shows them as rows and JSON data.
@@ -13,8 +13,8 @@ Out: values with the results of each node. ``report`` shows them as rows and JSO
 Invariants:
 
 * The cluster is only read, and Secrets are never requested. Environment variables, annotations and
-  configuration of drivers are not kept.
-* Results name their basis. What the API server does not show is in ``assumptions``.
+  configuration of drivers are not stored.
+* Results name their assumptions: what the API server does not show (``report.assumptions``).
 * The result does not depend on the number of processes.
 
 Start reading with ``model``, then ``snapshots``.

@@ -89,7 +89,8 @@ def _objects(files: Mapping[str, bytes], plural: str, source: str) -> tuple[Obje
 
 
 def _defect(value: Any, plural: str) -> str:
-    # The version of an object is not kept, but the check of Nodes and Pods wants one.
+    # A fleet stores no resourceVersion, and not always a UID, but the check of Nodes and Pods
+    # requires both.
     metadata = value.get("metadata")
     if isinstance(metadata, dict):
         metadata = {"resourceVersion": "1", "uid": "-", **metadata}

@@ -19,7 +19,7 @@ from devicemanager.snapshot.node import Node
 __all__ = ["SIZES", "NodeFinding", "NodeUsage", "Usage", "usage"]
 
 SIZES = (1, 2, 4, 8)
-"""Numbers of devices of the pods that are counted."""
+"""Numbers of devices per pod for which ``Usage.fits`` counts pods."""
 _ALIGNING = ("restricted", "single-numa-node")
 """Policies of the Topology Manager that reject pods."""
 _ADMISSION = ("UnexpectedAdmissionError", "TopologyAffinityError")
@@ -36,13 +36,13 @@ class Usage:
     free: int
     """Healthy devices that are not allocated."""
     fits: tuple[int, ...]
-    """Number of pods that the kubelet still admits, for each of ``SIZES``."""
+    """Number of further pods that the kubelet admits, for each size in ``SIZES``."""
     aligned: bool = False
     """True if ``fits`` considers the NUMA nodes of devices."""
 
     @property
     def lost_to_alignment(self) -> tuple[int, ...]:
-        """Number of pods that only NUMA alignment prevents, for each of ``SIZES``."""
+        """Number of pods rejected only because of NUMA alignment, for each size in ``SIZES``."""
         return tuple(self.free // size - fit for size, fit in zip(SIZES, self.fits, strict=True))
 
 
@@ -58,7 +58,7 @@ class NodeFinding:
 
 @attrs.frozen
 class NodeUsage:
-    """Everything that ``fleet show`` counts on one node."""
+    """Devices and problems of one node, as ``fleet show`` reports them."""
 
     name: str
     version: str
@@ -69,7 +69,7 @@ class NodeUsage:
 
 
 def usage(fleet: Fleet, processes: int | None = None) -> Iterable[NodeUsage]:
-    """Return the devices and problems of each node, by name, as they are counted.
+    """Count devices and find problems on each node. Results come sorted by node name.
 
     Raises FleetError, and SnapshotError for an invalid snapshot.
     """

@@ -2,7 +2,7 @@
 
 A node must match the pod's node selector and required node affinity, and the pod must tolerate its
 taints. Then an in-memory kubelet with all pods of the node admits copies until it rejects one.
-Claims of the pod are allocated before, as the scheduler does.
+Before that, the pod's claims are allocated, as the scheduler does it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Candidate", "NodeFit", "fit", "quota"]
 
 @attrs.frozen(slots=False)
 class Candidate:
-    """A pod to fit, and the objects that its claims need."""
+    """A pod to fit, with the objects that allocating its claims needs."""
 
     object: Object
     """Pod manifest, with ``metadata.namespace``."""
@@ -65,7 +65,7 @@ class Candidate:
 
     @cached_property
     def pod(self) -> Pod:
-        """The pod without its claims, which no kubelet in memory prepares."""
+        """The pod without its claims, because an in-memory kubelet does not prepare claims."""
         pod = parse(self.object)
         strip = partial(attrs.evolve, claims=(), claim_requests=())
         return attrs.evolve(
@@ -96,8 +96,8 @@ def fit(
 ) -> Iterable[NodeFit]:
     """Return for each node, by name, how many copies of a pod fit, at most ``replicas``.
 
-    Each node counts for itself: the nodes together can have room for more than ``replicas``.
-    Raises FleetError, and SnapshotError for an invalid snapshot.
+    Each node is counted alone, so the sum over all nodes can exceed ``replicas``. Raises
+    FleetError, and SnapshotError for an invalid snapshot.
     """
     work = partial(_fit_on, candidate=candidate, replicas=replicas)
     return in_processes(work, fleet.nodes, processes)

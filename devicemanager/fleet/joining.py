@@ -1,4 +1,4 @@
-"""The nodes of a fleet as virtual nodes, and its pods, in a test cluster."""
+"""Create the nodes of a fleet as virtual nodes in a test cluster, and its pods."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FleetSpecs(NodeSpecs):
 
     @classmethod
     def of(cls, fleet: Fleet, base: NodeSpecs, changes: Configure) -> Self:
-        """Return the nodes of a fleet, in other respects as ``base``.
+        """Return the specs of a fleet's nodes, with all other settings from ``base``.
 
         ``changes`` has other versions or policies of the kubelets. The devices of each node are
         free: they are allocated again when pods arrive. Simulated drivers publish the slices of
@@ -101,8 +101,8 @@ def create_objects(api: ApiClient, fleet: Fleet, warn: Callable[[str], None]) ->
     """Create the DeviceClasses, the ResourceSlices of several nodes, the claims and the running
     pods of a fleet. Return the number of pods.
 
-    Existing objects are left as they are. Claims are not allocated: the scheduler allocates them
-    again. ``warn`` gets one line for each object that the server refuses.
+    Existing objects are not changed. Claims are not allocated: the scheduler allocates them
+    again. ``warn`` gets one line for each object that the server rejects.
     """
     pods = [pod for node in fleet.nodes for pod in node.running]
     for name in sorted({pod["metadata"]["namespace"] for pod in pods}):

@@ -62,8 +62,8 @@ class KubeletOfNode:
         )
 
     def kubelet_with_pods(self) -> InMemoryKubelet:
-        """Return a new kubelet with all running pods, which checks CPU, memory and number of
-        pods."""
+        """Return a new kubelet with all running pods. It checks CPU, memory and number of pods at
+        admission."""
         kubelet = self.kubelet(self.settings(native_amounts(self.fleet_node)))
         for pod in self.fleet_node.running:
             kubelet.restore(parsed(pod))

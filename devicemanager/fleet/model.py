@@ -33,7 +33,7 @@ class FleetNode:
     object: Object
     """The Node object."""
     pods: tuple[Object, ...] = ()
-    """Pods bound to the node, also those that have ended, by time of creation."""
+    """Pods bound to the node, including terminated ones, sorted by time of creation."""
     archive: bytes | None = None
     """Snapshot archive of the node, if the fleet has one."""
 
@@ -44,12 +44,13 @@ class FleetNode:
 
     @property
     def running(self) -> tuple[Object, ...]:
-        """Pods that have not ended."""
+        """Pods that have not terminated."""
         return tuple(pod for pod in self.pods if pod["status"].get("phase") not in _ENDED)
 
     @property
     def version(self) -> KubeletVersion | None:
-        """Version of the kubelet; None if the node does not report one, or it is unknown here."""
+        """Version of the kubelet; None if the node does not report one, or if devicemanager does
+        not know it."""
         text = str(self.object["status"].get("nodeInfo", {}).get("kubeletVersion", ""))
         found = _VERSION.match(text)
         try:
@@ -61,7 +62,7 @@ class FleetNode:
 
 @attrs.frozen(slots=False)
 class Fleet:
-    """Everything that was read in a cluster."""
+    """Objects read from a cluster, and snapshots of its nodes."""
 
     taken: str
     """Time at which the cluster was read, in UTC, such as ``2026-01-31T12:00:00Z``."""

@@ -33,7 +33,8 @@ def in_processes(
     count = processes or len(os.sched_getaffinity(0))
     if count == 1 or len(values) < _FEWEST:
         return map(work, values)
-    # Not the default method of newer Pythons: a new interpreter would import everything again.
+    # Fork, although newer Pythons start new interpreters by default: these would repeat all
+    # imports.
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(count, context, _end_with_parent, (os.getpid(),))
     return _results(pool, pool.map(work, values, chunksize=_CHUNK))

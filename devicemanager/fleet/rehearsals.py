@@ -16,10 +16,11 @@ from devicemanager.rehearsal import Configure, Rehearsal, Step, rehearse
 __all__ = ["NodeRehearsal", "rehearse_fleet"]
 
 REPEAT = 10
-"""Orders in a sample. The two extremes are always in it."""
+"""Number of orders of plugins and pods in a sample. Plugins first and pods first are always in
+it."""
 _PERMUTED = 3
-"""All orders of up to this number of plugins and pods are tried: 6 at most, so as not to take
-longer than a sample."""
+"""If plugins and pods are at most this many together, all orders are tried. These are at most 6,
+fewer than in a sample."""
 
 
 @attrs.frozen
@@ -30,7 +31,7 @@ class NodeRehearsal:
     result: Rehearsal | None
     """None if the steps cannot be done on the node."""
     problem: str = ""
-    """Why they cannot."""
+    """Reason why the steps cannot be done; empty if they can."""
 
     @property
     def loses_pods(self) -> bool:
@@ -72,6 +73,7 @@ def _rehearse_on(
 
 
 def _present(node: FleetNode, steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the step that sets the node's present version, unless another one is requested."""
+    """Return a first step that sets the kubelet version of the node, unless ``steps`` begin with
+    one."""
     chosen = any(isinstance(step, Configure) and step.kubelet_version for step in steps)
     return () if chosen or node.version is None else (Configure(str(node.version)),)

@@ -54,9 +54,9 @@ class Total:
     fits: tuple[int, ...]
     """Number of pods that still fit, for each of ``SIZES``."""
     if_on_one_node: tuple[int, ...]
-    """The same, if all free devices were on one node."""
+    """Number of pods that would fit if all free devices were on one node."""
     lost_to_alignment: tuple[int, ...]
-    """Number of pods that only NUMA alignment prevents."""
+    """Number of pods rejected only because of NUMA alignment."""
 
 
 def totals(nodes: Sequence[NodeUsage]) -> list[Total]:
@@ -95,7 +95,7 @@ def room_rows(nodes: Sequence[NodeUsage]) -> Iterator[tuple[str, ...]]:
 
 
 def splits(nodes: Sequence[NodeUsage], fleet: Fleet) -> Iterator[str]:
-    """Yield what prevents further pods although enough devices are free."""
+    """Yield a line for each reason why further pods do not fit although enough devices are free."""
     for each in totals(nodes):
         for size, fit, most, lost in zip(
             SIZES, each.fits, each.if_on_one_node, each.lost_to_alignment, strict=True
@@ -112,7 +112,7 @@ def splits(nodes: Sequence[NodeUsage], fleet: Fleet) -> Iterator[str]:
     for pool in pools(fleet):
         if pool.blocked:
             yield (
-                f"allocated partitions prevent {pool.blocked} free devices of "
+                f"allocated partitions block {pool.blocked} free devices of "
                 f"{pool.driver}/{pool.pool}: their counters are used up"
             )
 
@@ -125,7 +125,7 @@ def _loses(node: NodeUsage, resource: str, size: int) -> bool:
 
 
 def _mig(nodes: Sequence[NodeUsage]) -> Iterator[str]:
-    """Yield the MIG profiles with free devices, next to which whole devices are exhausted."""
+    """Yield a line for each MIG profile that has free devices while no whole device is free."""
     every = {each.resource: each for each in totals(nodes)}
     for name, each in every.items():
         domain, _, local = name.rpartition("/")
@@ -146,7 +146,7 @@ class Pool:
     devices: int
     allocated: int
     blocked: int
-    """Free devices that need more of a shared counter than is left."""
+    """Number of free devices that need more of a shared counter than is left."""
 
 
 def pools(fleet: Fleet) -> list[Pool]:

@@ -1,7 +1,8 @@
 """The snapshot of a fleet's node: the one in the fleet, or one made from API objects.
 
 The API server shows how many devices a node has and how many a container requests, but no device
-IDs, NUMA nodes or policies. An in-memory kubelet admits the pods of the node to numbered devices.
+IDs, NUMA nodes or policies. Therefore devices get numbers as IDs, and an in-memory kubelet admits
+the pods of the node.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _PARTS = (
     Part(
         layout.CHECKPOINT,
         "the checkpoint",
-        "the API server shows only numbers of devices, so they are numbered, have no NUMA nodes, "
-        "and older pods have the first ones",
+        "the API server shows only numbers of devices: they have made-up IDs, no NUMA nodes, "
+        "and older pods have the lowest IDs",
     ),
     Part(
         layout.CONFIG,
@@ -42,7 +43,7 @@ _PARTS = (
 def snapshot_of(node: FleetNode) -> Snapshot:
     """Return the snapshot of a node. Raises FleetError, and SnapshotError for an invalid archive.
 
-    A snapshot that is made from API objects has parts that say what is assumed.
+    The parts of a snapshot made from API objects name the assumptions.
     """
     if node.archive is not None:
         from devicemanager.snapshot.reading import read_snapshot

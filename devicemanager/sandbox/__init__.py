@@ -1,11 +1,10 @@
-"""Run a command with what a container was given: variables, mounts, device nodes and hooks.
+"""Run a command with a container's environment variables, mounts, device nodes and hooks.
 
-Theory of operation. ``bundling`` converts the part of an OCI configuration that
-``kubelet.runtime.oci`` renders to the configuration of a whole container without root, and notes
-what is left out. ``running`` starts ``python -m devicemanager.sandbox.inside`` with it. This
-process enters new user, mount and PID namespaces, and builds a root directory in memory from the
-host's directories. Then ``crun`` or ``runc`` runs the container, or the process itself makes the
-mounts.
+Theory of operation. ``bundling`` gets the part of an OCI configuration that ``kubelet.runtime.oci``
+renders. It completes it to a container that needs no root, and lists what is left out. ``running``
+starts ``python -m devicemanager.sandbox.inside`` with it. This process enters new user, mount and
+PID namespaces, and builds a root directory in memory from the host's directories. Then ``crun`` or
+``runc`` runs the container, or the process itself makes the mounts.
 
 In:  a ``Fragment.config``, a command, and optionally a root file system.
 Out: the exit status of the command, and notes for the user.
@@ -13,8 +12,8 @@ Out: the exit status of the command, and notes for the user.
 Invariants:
 
 * Root is not needed. The root file system is read-only, except for in-memory directories.
-* Everything is in the namespaces. If any process is killed, the kernel ends the others, and nothing
-  is left on disk.
+* All changes are inside the namespaces. If any process is killed, the kernel kills the others, and
+  nothing is left on disk.
 
 Start reading with ``running``.
 """

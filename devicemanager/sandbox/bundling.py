@@ -20,12 +20,12 @@ _MOUNT_TYPES = ("", "bind", "none", "tmpfs")
 
 @attrs.frozen
 class Bundle:
-    """Configuration of a container, and what is different from a container of a node."""
+    """Configuration of a container, and how it differs from a container on a node."""
 
     config: Config
     """``config.json`` of an OCI bundle."""
     notes: tuple[str, ...] = ()
-    """What is not possible without root, one line each."""
+    """Parts that are left out or restricted without root, one line each."""
 
 
 def bundle(fragment: Mapping[str, Any], command: Sequence[str], rootfs: Path = Path("/")) -> Bundle:
@@ -102,7 +102,7 @@ def _devices(fragment: Mapping[str, Any], notes: list[str]) -> Iterator[dict[str
 
 
 def _host_node(device: Mapping[str, Any]) -> Path | None:
-    """Return the path of a device node of the host with the type and numbers of ``device``."""
+    """Return the path of a host device node with the type, major and minor number of ``device``."""
     same = Path(device["path"])
     return next((each for each in (same, *_nodes(Path("/dev"))) if _is_node(each, device)), None)
 

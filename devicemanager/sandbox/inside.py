@@ -1,8 +1,8 @@
 """The process that enters namespaces and becomes a container.
 
 It forks once: the child is process 1 of a new PID namespace. If one of the two is killed, the
-kernel ends the other, and with process 1 everything in its namespace. All mounts are in a private
-mount namespace. ``/tmp`` there is in memory, and has the bundle:
+kernel kills the other. Without process 1, it kills all processes in the namespace. All mounts are
+in a private mount namespace. ``/tmp`` in this namespace is in memory and contains the bundle:
 
     /tmp/root         the root file system
     /tmp/config.json  the configuration, for a runtime and for hooks
@@ -48,7 +48,7 @@ _PR_CAPBSET_DROP = 24
 _CAPABILITIES = 64
 _BIND = 0x1000 | 0x4000
 _MOST_LINKS = 40
-"""Symbolic links in one path, as in the kernel."""
+"""Maximum number of symbolic links followed in one path, as in the kernel."""
 
 
 class _Failed(Exception):
@@ -120,7 +120,7 @@ def _stage(config: dict[str, Any]) -> None:
 
 
 def _show_root(source: Path) -> None:
-    """Build the root directory from the entries of another one."""
+    """Build the root directory from bind mounts of the entries of ``source``."""
     for name in ("dev", "proc", "tmp"):
         (_ROOT / name).mkdir()
     for entry in sorted(source.iterdir()):
@@ -160,7 +160,7 @@ def _make(path: str, *, is_file: bool) -> None:
 
 
 def _within(path: str) -> Path:
-    """Return where a path of the container is, with links followed below the root."""
+    """Return the host path of a container path. Symbolic links are followed inside the root."""
     left, here, links = [each for each in path.split("/") if each], _ROOT, 0
     while left:
         name = left.pop(0)
@@ -254,7 +254,8 @@ def _become(process: Mapping[str, Any], hooks: Iterable[Mapping[str, Any]]) -> N
 
 
 def _reap(child: int) -> int:
-    """Wait for the command; orphans of it end before or with this process."""
+    """Wait for the command, and return its status. Its orphans are reaped here or end with this
+    process."""
     while True:
         pid, status = os.wait()
         if pid == child:

@@ -44,7 +44,7 @@ _CHECK_SECONDS = 5.0
 class ApiNode:
     """An API server with the node of one mock kubelet, and the pods that are bound to it.
 
-    Start it before the kubelet, and pass it the kubelet when that runs (``serve``). Use it as a
+    Start it before the kubelet. When the kubelet runs, pass the kubelet to ``serve``. Use it as a
     context manager.
     """
 
@@ -190,7 +190,7 @@ def _texts(counts: Mapping[str, int]) -> dict[str, str]:
 
 def _terminate(kubelet: MockKubelet, uid: str) -> None:
     if kubelet.has_pod(uid):
-        with suppress(DeviceManagerError):  # it ends already
+        with suppress(DeviceManagerError):  # it is already being terminated
             kubelet.terminate(uid)
 
 

@@ -32,7 +32,7 @@ def test_a_failure_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["check", "--client", "--only", "C05", *ENV, *COMMAND, "--switch", "needs-pods"]
     assert main(words) == 1
     out = capsys.readouterr().out
-    assert "the client ended after empty lists: exit status 3, output: no pods" in out
+    assert "the client exited after empty lists: exit status 3, output: no pods" in out
     assert "repeat:    devicemanager check --client --only C05 --env" in out
     assert "fail 1 in" in out
 

@@ -485,7 +485,7 @@ def test_page_of_checks_is_up_to_date() -> None:
 def test_closed_stages_start_nothing() -> None:
     stages = Stages()
     stages.close()
-    with pytest.raises(CheckError, match=r"^no stage can be opened: the run was ended"):
+    with pytest.raises(CheckError, match=r"^cannot open a stage: the run was closed"):
         run(plugin(), select(["R01"]), settings=SETTINGS, stages=stages)
 
 

@@ -253,7 +253,7 @@ def test_all_nodes_are_rehearsed_with_their_version(fleet: Fleet) -> None:
     assert train.steps[0] == "configure the kubelet: version 1.36.1"
     assert [each.name for each in train.pods] == ["ml/train"]
     assert found["node-a"].loses_pods
-    assert any("older pods have the first ones" in each for each in train.assumptions)
+    assert any("older pods have the lowest IDs" in each for each in train.assumptions)
     assert {each.basis.partition(",")[0] for each in train.statements} == {"1.36.1"}
 
 

@@ -59,7 +59,7 @@ class NodeClaims:
         ]
         body = {"metadata": {"uid": claim.uid}, "status": {"devices": devices}}
         path = self._path(claim.namespace, claim.name, "/status")
-        # Not as the node: drivers have an identity of their own, and nodes may not write claims.
+        # Not impersonating the node: a driver has its own identity, and nodes may not write claims.
         node.api.request("PATCH", path, body, patch="merge")
 
 

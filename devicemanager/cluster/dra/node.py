@@ -47,7 +47,7 @@ class NodeDra:
             self._slices.joined(is_new=is_new)
 
     def close(self) -> None:
-        """Write no more slices."""
+        """Stop writing slices."""
         if self._slices is not None:
             self._slices.close()
 

@@ -56,7 +56,7 @@ class NodeSlices:
         self._published: dict[str, _Devices] = {}
         self._generations: dict[str, int] = {}
         self._stopped: dict[str, float] = {}
-        """Time at which each stopped driver was seen to be stopped."""
+        """Time at which each stopped driver was first found stopped."""
         self._waiting: set[str] = set()
         """Drivers that publish their slices again after a delay."""
 
@@ -74,7 +74,7 @@ class NodeSlices:
             self._queue(self._publish_all)
 
     def close(self) -> None:
-        """Publish and wipe no more: the Node is deleted with its slices, or another process runs
+        """Stop publishing and wiping: the Node is deleted with its slices, or another process runs
         it."""
         self._closed = True
 

@@ -150,7 +150,8 @@ class PodAdmission:
                 return
             rejected = None if was_here else self._predicates(object_)
             if rejected is not None:
-                # The pod has its devices already, as in the kubelet, where other handlers follow.
+                # As in the kubelet, these checks follow the allocation, so the pod already has
+                # devices.
                 kubelet.terminate(pod.uid)
                 self._reject_early(pod, parsed, rejected)
             else:

@@ -320,7 +320,7 @@ def _check_handlers(run: CheckRun) -> str:
     if not process_checks.is_go(run.process.pid):
         return "threads and descriptors as before"
     # A handler may notice the end of its stream only when it next sends a list. So if there are too
-    # many, try again, and wait as long as it may take.
+    # many, try again with a longer wait.
     late = run.limits.stream_end_seconds
     waits: tuple[Callable[[], None], ...] = (
         run.settle,

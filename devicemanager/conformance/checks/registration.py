@@ -202,12 +202,12 @@ def r07(run: CheckRun) -> None:
 
 
 _AT_ONCE = 0.5
-"""Seconds after a slow Register in which a list shows that it has waited for Register."""
+"""Seconds after a slow Register. A first list in this time was blocked by Register."""
 
 
 def _check_exit(run: CheckRun) -> NoReturn:
-    """Judge a plugin that has exited because Register took long. Raises Warned for a non-zero
-    status, with which it is started again, otherwise Failed."""
+    """Judge a plugin that has exited during a slow Register. Raises Failed for status 0. Otherwise
+    raises Warned, because a DaemonSet restarts the plugin."""
     text = f"the plugin exited during Register: {run.plugin.exit_text()}"
     raise Failed(text) if run.process.exit_status == 0 else Warned(text)
 
@@ -215,7 +215,7 @@ def _check_exit(run: CheckRun) -> NoReturn:
 def _check_list_meanwhile(run: CheckRun, resource: str, since: Mark, register: Call) -> None:
     """Raise Failed if the first device list came right after Register, not during it.
 
-    Then ListAndWatch needs a lock that the plugin holds during Register.
+    Such a plugin holds a lock during Register that its ListAndWatch needs.
     """
 
     def lists() -> list[Call]:
@@ -230,8 +230,8 @@ def _check_list_meanwhile(run: CheckRun, resource: str, since: Mark, register: C
 
 
 def _check_retry(run: CheckRun, since: Mark, call: Call) -> NoReturn:
-    """Judge a plugin that has given up a Register call. Raises Warned if it then registers, or has
-    exited with a non-zero status, otherwise Failed."""
+    """Judge a plugin that has cancelled a Register call. Raises Warned if it then registers, or has
+    exited with a non-zero status. Otherwise raises Failed."""
     gave_up = f"the plugin gave up Register of {call.resource} after {call.duration:.1f} s"
     run.kubelet.faults.clear()
     try:

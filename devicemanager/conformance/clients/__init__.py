@@ -1,7 +1,7 @@
 """Conformance checks of PodResources clients: exporters and agents.
 
 Theory of operation. The suite starts a scripted kubelet and the client, as a process. It changes
-what the kubelet answers, and observes the client only from outside: does it end, hang, leak, call
+the kubelet's responses, and observes the client only from outside: does it exit, hang, leak, call
 too often, or continue? What the client publishes is not checked, except for its metrics page.
 
 In:  a ``ClientUnderTest`` (command, environment, metrics URL), checks, ``ClientLimits``.

@@ -1,7 +1,8 @@
 """Functions of the checks of clients. ``checks.toml`` has what they require, do and expect.
 
-The function of a check has its ID as name: ``c03`` for check C03. It gets a ``ClientRun`` on which
-nothing runs, and returns a measurement, or raises ``Failed``, ``Warned`` or ``Skipped``.
+The function of a check has its ID as name: ``c03`` for check C03. It gets a ``ClientRun`` whose
+kubelet and client are not started. It returns a measurement, or raises ``Failed``, ``Warned`` or
+``Skipped``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__: list[str] = []
 
 _CODES = ("UNKNOWN", "UNAVAILABLE", "INTERNAL", "FAILED_PRECONDITION", "PERMISSION_DENIED")
 _BY_CHECK = "by the conformance check"
-"""Part of the error texts that a check chooses."""
+"""End of the error texts that a check makes the kubelet return."""
 _STEPS = 3
 """Number of steps in a row with more descriptors than before that count as a leak."""
 _RATE_LIMIT = "rejected by rate limit"
@@ -68,7 +69,7 @@ def c03(run: ClientRun) -> str:
     except Failed as failed:
         if run.process.is_running:
             raise
-        # A DaemonSet starts the client again, so it recovers, if only with a pause.
+        # A DaemonSet restarts the client, so it recovers after a pause.
         run.launch()
         run.wait_answered("a kubelet restart and its own", since)
         raise Warned(f"{failed}; started again, it recovers") from None
@@ -91,7 +92,7 @@ def c04(run: ClientRun) -> str:
 
 
 def _survive(run: ClientRun, shown: content.Content, what: str) -> None:
-    """Respond with a content, and wait for the calls that show that the client has survived it."""
+    """Respond with ``shown``, and wait for calls that prove that the client still works."""
     since = run.show(shown, what)
     # The first call gets the content. Further calls show that the client has processed it.
     run.wait_answered(what, since, run.limits.calls)
@@ -149,7 +150,7 @@ def c11(run: ClientRun) -> str:
         nonlocal shown
         answer = method.answer(request)
         if method.kind == "list":
-            # Replaced after the answer: a Get of a pod in it fails.
+            # Replace the pods after the response, so that Get of a listed pod fails.
             shown += 10
             run.kubelet.show(content.ordinary(run.client.resources, first=shown))
         return answer
@@ -190,7 +191,7 @@ def c12(run: ClientRun) -> None:
 
 
 def _fail_for_a_while(run: ClientRun, code: str, text: str) -> str:
-    """Let all calls fail, and check their rate. Return the rate as text."""
+    """Make all calls fail, and check how often the client calls. Return the rate as text."""
 
     def fail(method: Method, request: bytes) -> bytes:
         raise Rejection(code, text)
@@ -204,7 +205,7 @@ def _fail_for_a_while(run: ClientRun, code: str, text: str) -> str:
 
 def _check_rate(run: ClientRun, most: float, after: str) -> str:
     """Count calls for ``rate_seconds``. Raise Failed if there are more than ``most`` per second, or
-    if the client ends. ``after`` names the situation in errors."""
+    if the client exits. ``after`` names the situation in errors."""
     since, begin, scrapes = run.kubelet.mark(), time.monotonic(), run.scrapes
     run.until(lambda: not run.process.is_running, run.limits.rate_seconds)
     rate, count = run.rate(since, begin, scrapes)
@@ -322,12 +323,14 @@ def _check_growth(run: ClientRun, usages: list[_Usage], what: str) -> None:
         or last.descriptors > before.descriptors + run.limits.extra_descriptors
         or last.threads > before.threads + run.limits.extra_threads
     )
-    # In few steps, descriptors can grow for other reasons.
+    # Over only a few steps, descriptors can grow for other reasons.
     steady = len(usages) > _STEPS and all(
         one.descriptors < other.descriptors for one, other in pairwise(usages)
     )
     if grown or steady:
-        raise Failed(f"use grows with each {what}: " + " -> ".join(str(each) for each in usages))
+        raise Failed(
+            f"resource use grows with each {what}: " + " -> ".join(str(each) for each in usages)
+        )
 
 
 @client_check
@@ -384,8 +387,8 @@ def _moving(pages: list[Samples]) -> set[str]:
 
 
 def _wait_changed(run: ClientRun, quiet: list[Samples], after: str) -> str:
-    """Wait until a sample of the page changes that is equal in all ``quiet`` pages. Return its
-    name. Raises Failed."""
+    """Wait until a sample changes that is equal in all ``quiet`` pages. Return a text with its
+    name. Raises Failed after the timeout."""
     known, ignored = quiet[-1], _moving(quiet)
     changed: set[str] = set()
     deadline = time.monotonic() + max(run.patience, run.limits.call_seconds)
@@ -399,7 +402,7 @@ def _wait_changed(run: ClientRun, quiet: list[Samples], after: str) -> str:
 
 
 def _quiet(run: ClientRun) -> list[Samples]:
-    """Return pages of a client whose pods do not change."""
+    """Start the client, and return pages that it serves while the pods do not change."""
     run.wait_answered("its start", run.kubelet.mark(), run.limits.calls)
     return [_samples(run, 2) for _ in range(3)]
 

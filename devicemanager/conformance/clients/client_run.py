@@ -1,8 +1,8 @@
 """Actions and waits that the checks of clients use: the class ``ClientRun``.
 
 Theory of operation. A check starts a scripted kubelet and the client, changes what the kubelet
-returns, and waits for further calls. If the client makes no further call, it has ended or hangs,
-and the wait raises ``Failed``. So the function of a check covers only the success case.
+returns, and waits for further calls. If the client makes no further call, it has exited or hangs,
+and the wait raises ``Failed``. So the function of a check only describes the good case.
 
 A client queries at its own interval, or when its metrics page is read. Therefore a check never
 demands a call at once: it waits for ``patience`` seconds, which C01 derives from the client's
@@ -49,7 +49,7 @@ class ClientRun:
         self.kubelet.show(content.ordinary(client.resources))
 
     def close(self) -> None:
-        """End the client, and remove the kubelet's directory. Thread-safe and idempotent."""
+        """Stop the client, and remove the kubelet's directory. Thread-safe and idempotent."""
         with contextlib.ExitStack() as stack:
             stack.callback(self.kubelet.close)
             stack.callback(self.process.stop)
@@ -125,7 +125,7 @@ class ClientRun:
         """Wait for ``count`` calls (default: the limit ``calls``) after a mark, and return them.
 
         ``seconds`` is the time for each call. ``is_wanted`` selects the calls to count, and
-        ``what`` names them in errors. Raises Failed if the client ends, or makes no such call in
+        ``what`` names them in errors. Raises Failed if the client exits, or makes no such call in
         time. ``after`` names the cause in errors.
         """
         count = self.limits.calls if count is None else count
@@ -163,13 +163,13 @@ class ClientRun:
         self.wait_calls(after, count, since=since, is_wanted=is_wanted, what="answered call")
 
     def check_running(self, after: str) -> None:
-        """Raise Failed if the client has ended. ``after`` names the cause in the error."""
+        """Raise Failed if the client has exited. ``after`` names the cause in the error."""
         if not self.process.is_running:
-            raise Failed(f"the client ended after {after}: {self.process.exit_text()}")
+            raise Failed(f"the client exited after {after}: {self.process.exit_text()}")
 
     def rate(self, since: int, begin: float, scrapes: int) -> tuple[float, int]:
-        """Return calls per second since ``begin``, without those that reads of the metrics page
-        may cause, and the number of all calls."""
+        """Return calls per second since ``begin``, and the number of all calls. The rate excludes
+        calls that reads of the metrics page may cause."""
         count = self.kubelet.mark() - since
         free = (self.scrapes - scrapes) * self.limits.calls_per_scrape
         return max(0, count - free) / (time.monotonic() - begin), count

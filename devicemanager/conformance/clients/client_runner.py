@@ -40,7 +40,7 @@ _INTERVALS = 3.0
 
 
 class ClientRuns:
-    """All open runs of a suite. ``close`` ends their clients, also from another thread."""
+    """All open runs of a suite. ``close`` stops their clients, even from another thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class ClientRuns:
         ``close``."""
         with self._lock:
             if self._closed:
-                raise CheckError("no client can be started: the run was ended")
+                raise CheckError("cannot start a client: the run was closed")
             run = make()
             self._open.add(run)
         return run

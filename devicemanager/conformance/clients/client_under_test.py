@@ -68,7 +68,7 @@ class ClientUnderTest:
 
     @property
     def needs_one_port(self) -> bool:
-        """True if two instances would use the same address for their metrics."""
+        """True if all instances use the same address for their metrics."""
         return self.metrics is not None and "{port}" not in self.metrics
 
     @property

@@ -1,4 +1,5 @@
-"""Contents of the scripted responses: ordinary ones, and those on which clients have failed.
+"""Contents of the scripted responses: ordinary ones, and unusual ones on which real clients have
+failed.
 
 All functions are pure: equal arguments lead to equal values.
 """
@@ -36,7 +37,7 @@ _UNKNOWN_NODES = (63, 4096)
 
 
 def device_id(index: int) -> str:
-    """Return the ID of the device with this number, in the form that GPUs have."""
+    """Return the ID of the device with this number, in the form of a GPU's UUID."""
     return f"GPU-00000000-0000-4000-8000-{index:012d}"
 
 

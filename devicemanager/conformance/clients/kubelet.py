@@ -1,7 +1,7 @@
 """Scripted kubelet: serves PodResources on a socket, logs every call, and returns errors on demand.
 
 The responses are those of ``podresources``: same encoding, same rate limit, same error texts as a
-kubelet. A check replaces the content, or the function that answers calls.
+kubelet. A check replaces the content, or the function that returns responses.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def respond(method: Method, request: bytes) -> bytes:
 
 @attrs.define(eq=False)
 class ClientCall:
-    """A call of the client. Fields of the end are set when the call ends."""
+    """A call of the client. ``code``, ``ended`` and ``details`` are set when the call ends."""
 
     time: float
     """Monotonic time of the call in seconds."""
@@ -53,7 +53,7 @@ class ClientCall:
     code: str | None = None
     """Name of the gRPC status, ``OK`` for a response; None until there is one."""
     ended: float | None = None
-    """Monotonic time at which the call ended, also because the client gave it up."""
+    """Monotonic time in seconds at which the call ended, even if the client cancelled it."""
     details: str = ""
     """Error text of a failed call."""
     hangs: bool = False
@@ -77,7 +77,7 @@ class ScriptedKubelet:
         self.socket = self.root / "pod-resources" / "kubelet.sock"
         self.socket.parent.mkdir()
         self.respond: Respond = respond
-        """Function that answers accepted calls."""
+        """Function that returns the responses to accepted calls."""
         self.versions = {"v1", "v1alpha1"}
         """Versions of the API that are served."""
         self._source = MemorySource()
@@ -109,7 +109,7 @@ class ScriptedKubelet:
             running.stop(0.0)
 
     def close(self) -> None:
-        """Stop for good, and remove the directory."""
+        """Stop, and remove the directory. The kubelet cannot be started again."""
         self._released.set()
         with contextlib.suppress(OSError):
             self.stop()
@@ -120,7 +120,7 @@ class ScriptedKubelet:
         self._source.replace(pods=content[0], allocatable=content[1])
 
     def hang(self, method: Method, request: bytes) -> bytes:
-        """Do not answer until the kubelet is closed. For ``respond``."""
+        """Do not respond until the kubelet is closed. A value for ``respond``."""
         self._answering.call.hangs = True
         self._released.wait()
         raise Rejection("UNAVAILABLE", "the kubelet stops")
@@ -138,7 +138,8 @@ class ScriptedKubelet:
             return self._calls[since:]
 
     def connections(self) -> int:
-        """Return the number of open connections to the socket; 0 if the system does not say."""
+        """Return the number of open connections to the socket; 0 if /proc/net/unix cannot be
+        read."""
         # The server binds the socket under another name in the same directory.
         directory = str(self.root)
         count = 0
@@ -186,7 +187,7 @@ class ScriptedKubelet:
 
 
 class _Handlers(grpc.GenericRpcHandler):
-    """gRPC's view of a scripted kubelet."""
+    """Adapter through which a gRPC server finds the methods of a scripted kubelet."""
 
     def __init__(self, kubelet: ScriptedKubelet) -> None:
         self._kubelet = kubelet

@@ -24,7 +24,7 @@ class ClientLimits:
     """Time that a check waits for a call of a client that calls often. It waits longer, up to
     ``call_seconds``, for a client that calls rarely."""
     calls: int = limit(2)
-    """Number of calls that a client must make with an unusual response."""
+    """Number of calls that a client must make after an unusual response."""
     away_seconds: float = limit(3.0)
     """Time without a socket (C02, C03)."""
     restarts: int = limit(5)
@@ -38,11 +38,11 @@ class ClientLimits:
     calls_per_second: float = limit(2.0)
     """Maximum rate of calls in normal operation, in addition to ``calls_per_scrape`` (C18)."""
     calls_per_scrape: int = limit(5)
-    """Number of calls that a client may make when its metrics page is read (C13, C14, C18)."""
+    """Number of calls that a client may make each time its metrics page is read (C13, C14, C18)."""
     rate_seconds: float = limit(5.0)
     """Time in which calls are counted (C13, C14, C18)."""
     deadline_seconds: float = limit(30.0)
-    """Time after which a client must have given up a call without a response (C15)."""
+    """Time after which a client must have cancelled a call without a response (C15)."""
     leak_calls: int = limit(4)
     """Number of calls between two measurements (C19)."""
     extra_descriptors: int = limit(2)

@@ -1,4 +1,4 @@
-"""Process of the client under test: start it, end it, and read its state and output."""
+"""Process of the client under test: start it, stop it, and read its state and output."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ClientProcess:
         self._run.start(lambda: None)
 
     def stop(self) -> None:
-        """End the client and its descendants with SIGTERM, then SIGKILL. A second call does
+        """Stop the client and its descendants with SIGTERM, then SIGKILL. A second call does
         nothing."""
         if self._run is not None:
             self._run.terminate()

@@ -10,12 +10,18 @@ what the step allocated: the deletion freed only the devices that the pod had be
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
 
 from devicemanager.claims.lazy_claims import LazyClaims
-from devicemanager.core.errors import AllocationError, DeviceManagerError, RequestError
+from devicemanager.core.errors import (
+    AllocationError,
+    DeviceManagerError,
+    PermanentError,
+    RequestError,
+)
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.rejection import Rejected
 from devicemanager.events.stream import EventKind, EventStream
@@ -45,8 +51,11 @@ class Containers:
         claims: LazyClaims,
         dra: LazyDra[PodDra],
         sandboxes: Sandboxes,
+        fail: Callable[[PodRecord, PermanentError], None],
         cdi: CdiRules | None = None,
     ) -> None:
+        """``fail`` ends a pod whose sandbox can never be created."""
+        self._fail = fail
         self._cdi = cdi or CdiRules()
         self._dra = dra
         self._sandboxes = sandboxes
@@ -63,7 +72,7 @@ class Containers:
         """
         container, is_init = record.container(name)
         self._check_starts(record)
-        self._sandboxes.create(record)
+        self._create_sandbox(record)
         return self._start(record, container, is_init)
 
     def options(self, record: PodRecord, name: str) -> RunOptions:
@@ -140,11 +149,21 @@ class Containers:
     def _sandbox_error(self, record: PodRecord) -> str:
         """Create the pod's sandbox. If that fails, return the error, and try again later."""
         try:
-            self._sandboxes.create(record)
+            self._create_sandbox(record)
+        except PermanentError as error:
+            return str(error)
         except DeviceManagerError as error:
             self._sandboxes.retry(record, error, lambda: self._retry(record))
             return str(error)
         return ""
+
+    def _create_sandbox(self, record: PodRecord) -> None:
+        """Create the pod's sandbox. A permanent error fails the pod (KEP-5322)."""
+        try:
+            self._sandboxes.create(record)
+        except PermanentError as error:
+            self._fail(record, error)
+            raise
 
     def _retry(self, record: PodRecord) -> None:
         with contextlib.suppress(RequestError):  # the pod has ended meanwhile

@@ -76,7 +76,7 @@ def of_claims(drivers: Iterable[Iterable[str]]) -> Iterator[Metric]:
             counts[name] = counts.get(name, 0) + 1
     yield _gauge(
         "dra_resource_claims_in_use",
-        "ResourceClaims that pods of the node hold, by driver.",
+        "ResourceClaims in use by pods of the node, by driver.",
         (({"driver_name": name}, count) for name, count in sorted(counts.items())),
     )
 

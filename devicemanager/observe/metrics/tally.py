@@ -97,7 +97,7 @@ class Admitted:
 
 @attrs.frozen
 class Prepared:
-    """Observation of a finished preparation of a pod's ResourceClaims, or of its undoing."""
+    """Observation of a finished PrepareResources or UnprepareResources of a pod."""
 
     operation: str
     """``PrepareResources`` or ``UnprepareResources``."""

@@ -141,14 +141,14 @@ def _routes(nodes: Nodes) -> Sequence[BaseRoute]:
         *map(body, _BODIES),
         Route("/containerLogs/{namespace}/{pod}/{container}", logs),
         *(
-            Route(f"/{name}/{{rest:path}}", _refuse, methods=["GET", "POST"])
+            Route(f"/{name}/{{rest:path}}", _reject, methods=["GET", "POST"])
             for name in ("attach", "exec", "portForward", "run")
         ),
     ]
 
 
-async def _refuse(request: Request) -> Answer:
-    """Refuse a request that needs a running container, with a text that kubectl shows."""
+async def _reject(request: Request) -> Answer:
+    """Reject a request that needs a running container, with a text that kubectl shows."""
     name = request.url.path.split("/")[1]
     text = f"{name} is not available: containers of virtual nodes do not run"
     raise HttpError(HTTPStatus.NOT_IMPLEMENTED, "not-implemented", text)
