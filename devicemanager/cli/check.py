@@ -394,4 +394,8 @@ class _Progress:
             print("\ncauses of the failures, the most severe first:")
         for number, cause in enumerate(report.causes, 1):
             print("\n".join(clean(line) for line in name_cause(number, cause).splitlines()))
+        if report.lacking:
+            print("\nskipped checks that would run with:")
+        for need, checks in report.lacking.items():
+            print(f"  {need}: {' '.join(checks)}")
         print(f"\n{report.summary}; {report.profile_text}")

@@ -49,6 +49,8 @@ class Verdict:
     """Command that runs only this check, with the options of the run."""
     cause: str = ""
     """ID of the failed check because of which this one was skipped; empty for other verdicts."""
+    needs: tuple[str, ...] = ()
+    """What the run lacks for a skipped check, such as ``hook reset`` or ``option --reboot``."""
 
     def data(self) -> dict[str, Any]:
         """Return the verdict as JSON data, as described in docs/json.md."""
@@ -68,6 +70,7 @@ class Verdict:
             "output": list(self.output),
             "reproduce": self.reproduce,
             "cause": self.cause,
+            "needs": list(self.needs),
         }
 
 
@@ -123,6 +126,16 @@ class Report:
         """Text with counts and duration, such as ``3 passed, 2 failed in 73 s``."""
         counts = ", ".join(f"{count} {_WORDS[outcome]}" for outcome, count in self.counts.items())
         return f"{counts} in {self.seconds:.0f} s"
+
+    @property
+    def lacking(self) -> dict[str, list[str]]:
+        """IDs of the checks that were skipped for lack of a hook or option, by its name, such as
+        ``hook add-device``."""
+        lacking: dict[str, list[str]] = {}
+        for verdict in self.verdicts:
+            for need in verdict.needs:
+                lacking.setdefault(need, []).append(verdict.check.id)
+        return lacking
 
     def of(self, *outcomes: Outcome) -> list[Verdict]:
         """Return the verdicts that have one of these outcomes."""

@@ -185,7 +185,8 @@ class _Runner:
         for each in rest:
             if reason := reasons[each.id]:
                 cause = self.suite.first if reason.endswith(self.suite.first) else ""
-                verdicts.append(self._skipped(each, reason, cause))
+                needs = () if cause else self._missing(each)
+                verdicts.append(self._skipped(each, reason, cause, needs))
         rest = [each for each in rest if not reasons[each.id]]
         needing = [each for each in rest if each.needs_registration]
         if stage is None and self.plugin.resources and len(needing) > 1:
@@ -266,16 +267,21 @@ class _Runner:
         if silent and check.family == self.suite.registration and check.scene is Scene.OWN:
             return f"the plugin did not call Register: see check {self.suite.first}"
         # Checked last: a hook would not help if the plugin does not register.
-        missing = [hook for hook in check.hooks if not self.plugin.has(hook)]
-        if missing:
-            return f"needs the hook {' and '.join(missing)}"
-        options = [f"--{name}" for name in check.options if not self.plugin.has_option(name)]
-        return f"needs the option {' and '.join(options)}" if options else ""
+        missing = self._missing(check)
+        return f"needs the {' and the '.join(missing)}" if missing else ""
 
-    def _skipped(self, check: Check, reason: str, cause: str = "") -> Verdict:
+    def _missing(self, check: Check) -> tuple[str, ...]:
+        """Return the hooks and options that the check requires and the run lacks."""
+        hooks = [f"hook {hook}" for hook in check.hooks if not self.plugin.has(hook)]
+        options = [f"option --{name}" for name in check.options if not self.plugin.has_option(name)]
+        return (*hooks, *options)
+
+    def _skipped(
+        self, check: Check, reason: str, cause: str = "", needs: tuple[str, ...] = ()
+    ) -> Verdict:
         """Create a verdict for a check that was not run. ``cause`` is the ID of the check that has
-        failed instead, if there is one."""
-        verdict = Verdict(check, Outcome.SKIP, reason, cause=cause)
+        failed instead, if there is one. ``needs`` are the hooks and options that the run lacks."""
+        verdict = Verdict(check, Outcome.SKIP, reason, cause=cause, needs=needs)
         if cause:
             self._causes[check.id] = cause
         if check.id in self._decided:

@@ -36,14 +36,16 @@ def test_check_prints_verdicts_and_writes_a_report(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     page = tmp_path / "report.json"
-    options = ["--only", "R13", "--only", "O01", "--report", f"json={page}"]
+    only = ["--only", "R13", "--only", "O01", "--only", "W07"]
+    options = [*only, "--report", f"json={page}"]
     assert main(_command(*options, switch="options-differ")) == 0
     text = capsys.readouterr().out
     assert "R13  warn    SHOULD" in text
     assert "O01  pass    MUST" in text
-    assert "1 passed, 1 with a warning in" in text
-    assert text.rstrip().endswith("; no profile passed: 43 of 44 checks of core were not selected")
-    assert json.loads(page.read_text())["counts"] == {"pass": 1, "warn": 1}
+    assert "would run with:\n  hook break-device: W07\n" in text
+    assert "1 passed, 1 with a warning, 1 skipped in" in text
+    assert text.rstrip().endswith("; no profile passed: 42 of 44 checks of core were not selected")
+    assert json.loads(page.read_text())["counts"] == {"pass": 1, "warn": 1, "skip": 1}
 
 
 def test_check_of_an_unregistered_plugin_ends_with_the_reason(

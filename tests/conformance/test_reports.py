@@ -232,6 +232,7 @@ def test_json_report_has_every_field(tmp_path: Path) -> None:
                 "output": ["out"],
                 "reproduce": "repeat",
                 "cause": "",
+                "needs": [],
             }
         ],
     }

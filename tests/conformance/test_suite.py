@@ -440,8 +440,10 @@ def test_calls_that_the_options_do_not_offer_are_not_required() -> None:
 
 def test_check_without_its_hook_is_skipped() -> None:
     plain = attrs.evolve(plugin(), hooks={}, resources=(RESOURCE,))
-    [verdict] = run(plain, select(["W07"]), settings=SETTINGS).verdicts
+    report = run(plain, select(["W07"]), settings=SETTINGS)
+    [verdict] = report.verdicts
     assert (verdict.outcome, verdict.seen) == (Outcome.SKIP, "needs the hook break-device")
+    assert report.lacking == {"hook break-device": ["W07"]}
 
 
 def test_pytest_checks_has_one_case_per_check() -> None:

@@ -33,8 +33,8 @@ except NamespaceError as error:
 os.execv(sys.argv[3], sys.argv[3:])
 """
 
-_MOST_ASKED: Final = 40
-"""Number of scenarios after which the process is replaced."""
+_MOST_RUNS: Final = 600
+"""Number of runs after which the process is replaced."""
 
 
 class ReferenceError(Exception):  # the reference's, not Python's
@@ -63,7 +63,7 @@ class Reference:
             tempfile.mkdtemp(prefix="dm-", dir=memory if os.access(memory, os.W_OK) else None)
         )
         self._program = program
-        self._asked = 0
+        self._runs = 0
         self._process = self._launch()
 
     def ask(self, scenario: Mapping[str, Any], runs: int) -> Answer:
@@ -79,10 +79,9 @@ class Reference:
             words, self._process = self._last_words(), self._launch()
             raise ReferenceError(f"the reference exited: {words}")
         answer: Answer = json.loads(self._plain(line))
-        self._asked += 1
-        if self._asked % _MOST_ASKED == 0 or any(
-            run.get("panic") for run in answer.get("runs") or ()
-        ):
+        self._runs += runs
+        if self._runs >= _MOST_RUNS or any(run.get("panic") for run in answer.get("runs") or ()):
+            self._runs = 0
             # A panic leaves locks and goroutines behind, and other scenarios leave a few
             # goroutines. With thousands of goroutines, finding those of the kubelet's streams takes
             # too long.

@@ -47,6 +47,9 @@ type node struct {
 	unwatch   func() // stops reading the manager's health updates
 	predicate lifecycle.PodAdmitHandler
 	ready     bool
+	// admitting is the UID of the pod during whose admission another pod is admitted. The kubelet
+	// admits one pod at a time, and its predicates count only pods that have been admitted.
+	admitting types.UID
 
 	mutex sync.Mutex // guards pods, which PodResources and the manager read concurrently
 	pods  []*known
@@ -288,6 +291,7 @@ func (n *node) admitStep(of *Pod, outcome *Outcome) error {
 	n.mutex.Unlock()
 	crash := ""
 	if of.Meanwhile != nil {
+		n.admitting = types.UID(of.UID)
 		n.meanwhile = func() {
 			defer func() {
 				if r := recover(); r != nil {
@@ -299,7 +303,7 @@ func (n *node) admitStep(of *Pod, outcome *Outcome) error {
 		}
 	}
 	each, verdict := n.admit(of)
-	n.meanwhile = nil
+	n.meanwhile, n.admitting = nil, ""
 	if crash != "" {
 		return panicked{crash}
 	}
@@ -322,10 +326,11 @@ func (n *node) admit(of *Pod) (*known, Verdict) {
 func (n *node) decide(each *known) Verdict {
 	others := []*v1.Pod{}
 	for _, pod := range n.activePods() {
-		if pod.UID != each.pod.UID {
-			others = append(others, pod)
-		} else if !n.ready {
+		if pod.UID == each.pod.UID && !n.ready {
 			break // after a restart, a kubelet has admitted only older pods so far
+		}
+		if pod.UID != each.pod.UID && pod.UID != n.admitting {
+			others = append(others, pod)
 		}
 	}
 	attributes := &lifecycle.PodAdmitAttributes{Pod: each.pod, OtherPods: others}
