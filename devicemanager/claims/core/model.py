@@ -239,4 +239,4 @@ class LedgerState:
     allocations: tuple[Allocation, ...]
     """Allocations sorted by claim."""
     charges: Mapping[DeviceKey, Amounts]
-    """Charge of each device in use, as of the allocation to its first claim."""
+    """Charge by device in use, as of the allocation to its first claim."""

@@ -131,7 +131,7 @@ class Capacity:
 def consumption(
     wanted: Mapping[str, Amount], capacities: Mapping[str, Capacity], arithmetic: Arithmetic
 ) -> dict[str, Amount] | None:
-    """Return the amount that a request consumes of each capacity of a device.
+    """Return the amounts that a request consumes of a device, by capacity.
 
     Return None if the device lacks a requested capacity, or if a policy does not allow the request.
     Raises CapacityError.

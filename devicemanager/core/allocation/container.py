@@ -208,7 +208,8 @@ class PodAllocation:
     def snapshot(
         self, requests: Mapping[ResourceName, int], container: ContainerName | None = None
     ) -> dict[ResourceName, ResourceSnapshot]:
-        """Return the state of each requested resource before a container gets its devices.
+        """Return the state of the requested resources before a container gets its devices, by
+        resource.
 
         Devices that the container may reuse are not in use. With ``container`` None, for the
         pod as a whole, no device is reusable.

@@ -224,7 +224,7 @@ class State:
         self.version = 0
         """Grows with every change of lists, allocations or known resources."""
         self.pod_versions: dict[PodUid, int] = {}
-        """The value of ``version`` after the last change of a pod's allocations."""
+        """Values of ``version`` after the last change of a pod's allocations, by pod UID."""
         self._document: Document = TextDocument() if document is None else document
         self.is_stale = False
         """True if the checkpoint file has devices that no plugin has listed since the restart."""

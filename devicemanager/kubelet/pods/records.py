@@ -79,9 +79,10 @@ class PodRecord:
     uses_dra: bool = False
     """True if DRA drivers prepare the pod's claims before its sandbox is created."""
     cdi_devices: dict[ContainerName, tuple[str, ...]] = attrs.field(factory=dict)
-    """CDI devices that containers of a pod with DRA got at their last start."""
+    """CDI devices that containers of a pod with DRA got at their last start, by container."""
     run_options: dict[ContainerName, RunOptions] = attrs.field(factory=dict)
-    """Settings that containers got at their last start, without those that got none."""
+    """Settings that containers got at their last start, by container. Containers without settings
+    are omitted."""
     sync_error: str = ""
     """Error of the last attempt to prepare or unprepare the pod's claims."""
     sync_at: float | None = None
