@@ -34,7 +34,7 @@ class ResourceHealth:
     resource_id: DeviceId
     health: Health
     message: str | None = None
-    """What the DRA driver says about the health; None for devices of plugins."""
+    """Message of the DRA driver about the health; None for devices of plugins."""
 
 
 @attrs.frozen

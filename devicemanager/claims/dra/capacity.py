@@ -45,7 +45,7 @@ class Amount:
     nanos: int
     format: Format
     text: str = ""
-    """Empty for a computed amount. Upstream compares an amount with the default value by text."""
+    """Amount as written; empty if computed. Upstream compares it with the default value by text."""
 
     @classmethod
     def parse(cls, text: str | int) -> Amount:

@@ -140,7 +140,7 @@ class Step:
     """Record of one decision of an admission, from which the explanation is built."""
 
     container: ContainerName | None
-    """None for the pod as a whole."""
+    """Name of the container; None for the pod as a whole."""
     snapshots: Mapping[ResourceName, ResourceSnapshot]
     hints: Sequence[ProviderHints] | None = None
     """The hints of each hint provider; None if no hints were computed."""

@@ -30,7 +30,7 @@ __all__ = ["Node", "claim_infos", "prepared_device"]
 
 @attrs.frozen
 class Node:
-    """What the descriptions of claims are made from. The caller has the DRA manager's lock."""
+    """Inputs of the descriptions of claims. The caller must hold the DRA manager's lock."""
 
     claims: Mapping[ClaimKey, ResourceClaim]
     """The claims that the kubelet can read without a request, by key."""

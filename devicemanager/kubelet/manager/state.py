@@ -229,13 +229,15 @@ class State:
         self.is_stale = False
         """True if the checkpoint file has devices that no plugin has listed since the restart."""
         self.frees_late = "Q10" in settings.quirks
-        """With Q10: devices of ended pods stay allocated until the next allocation or List."""
+        """True with quirk Q10: devices of ended pods stay allocated until the next allocation or
+        List."""
         self._keeps_admitted = self.frees_late and behaviour.keeps_admitted_pod
         self.admitted_last: PodUid | None = None
-        """With Q10: the pod that was admitted last (``pendingAdmissionPod``). Its devices are not
-        freed."""
+        """With quirk Q10, UID of the pod that was admitted last (``pendingAdmissionPod``). Its
+        devices are not freed."""
         self.keeps_rejected = "Q31" in settings.quirks
-        """With Q31: a rejected pod keeps the devices that were allocated to its containers."""
+        """True with quirk Q31: a rejected pod keeps the devices that were allocated to its
+        containers."""
         # The last admitted pod, and the devices of its init containers that its other containers
         # may reuse (``devicesToReuse``).
         self._reusable: tuple[PodUid | None, Reusable] = None, {}
