@@ -105,7 +105,7 @@ class AdmissionContext:
     """
 
     sources_ready: bool = True
-    """False while a restarted kubelet does not know all pods yet."""
+    """True once the kubelet knows all pods of the node; False for a time after its restart."""
     running: frozenset[ContainerName] = frozenset()
     """Containers of the pod that the runtime reports as running."""
     finished: frozenset[ContainerName] = frozenset()

@@ -219,7 +219,7 @@ class State:
         )
         self.pods = PodStates()
         self.is_sources_ready = True
-        """False while a restarted kubelet does not know all pods yet."""
+        """True once the kubelet knows all pods of the node; False for a time after its restart."""
         self.connections: dict[EndpointId, Endpoint] = {}
         self.version = 0
         """Grows with every change of lists, allocations or known resources."""

@@ -278,7 +278,8 @@ class PodStore:
         self._version = 0
         self._snapshot: PodSnapshot | None = None
         self.containers_survive = True
-        """False after a reboot: the containers of pods that only the checkpoint has do not run."""
+        """True if pods that only the checkpoint has still have running containers; False after a
+        reboot."""
 
     def records(self) -> tuple[PodRecord, ...]:
         """Return the records of all pods, in the order in which they were added."""
