@@ -46,11 +46,14 @@ class NodePrepareResourceResponse(Message):
         """The prepared devices."""
     error: str
     """The reason of a failure; the devices are then ignored."""
+    permanent_error: bool
+    """True if the same call would fail again. Proposed in KEP-5322; no kubelet reads it yet."""
     def __init__(
         self,
         *,
         devices: Iterable[Device] | None = ...,
         error: str | None = ...,
+        permanent_error: bool | None = ...,
     ) -> None: ...
 
 class Device(Message):

@@ -47,7 +47,7 @@ class DeviceContents(Inspected["checkpoint.Inspection"]):
         return not self._saved.entries and not self._saved.registered_devices
 
     def lines(self, names: Names) -> Iterator[str]:
-        return _lines(self._saved, names)
+        return _lines(self._saved, names, _NONE if self.is_complete else _UNREADABLE)
 
     def as_dict(self, names: Names) -> dict[str, Any]:
         registered = self._saved.registered_devices or {}
@@ -102,10 +102,17 @@ class DeviceContents(Inspected["checkpoint.Inspection"]):
         return Edited(data, DeviceContents.read(data), dropped=dropped)
 
 
-def _lines(loaded: Checkpoint, names: Names) -> Iterator[str]:
-    """Yield the content of a checkpoint as lines, with the known names of pods."""
+_NONE = "no devices are allocated", "no resources are registered"
+_UNREADABLE = "no allocated devices can be read", "no registered resources can be read"
+
+
+def _lines(loaded: Checkpoint, names: Names, absent: tuple[str, str]) -> Iterator[str]:
+    """Yield the content of a checkpoint as lines, with the known names of pods.
+
+    ``absent`` are the lines if there are no entries, and no registered devices.
+    """
     if not loaded.entries:
-        yield "no devices are allocated"
+        yield absent[0]
     # Entries of one container are adjacent, so its heading is printed once.
     latest = None
     for entry in loaded.entries or ():
@@ -118,7 +125,7 @@ def _lines(loaded: Checkpoint, names: Names) -> Iterator[str]:
         for line in _response_lines(entry):
             yield f"    {line}"
     if not loaded.registered_devices:
-        yield "no resources are registered"
+        yield absent[1]
     for resource, ids in sorted((loaded.registered_devices or {}).items()):
         yield f"registered {clean(resource)}: {len(ids or ())} healthy: {_ids_cell(ids)}"
 

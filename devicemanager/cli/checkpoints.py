@@ -97,6 +97,10 @@ def _show(args: argparse.Namespace) -> int:
     # With --no-verify, report problems only if a part of the file is unreadable.
     problems = [] if args.no_verify and contents.is_complete else list(contents.problems)
     found, expected = contents.checksums
+    if contents.is_empty() and not contents.is_complete and args.output == "text":
+        # An empty list would say that nothing is allocated, but that is not known.
+        reasons = [*contents.problems, *_lost(contents)]
+        raise CommandError(f"{args.file}: nothing can be read: {'; '.join(reasons)}")
     if args.output == "json":
         facts = {
             "format": contents.format,

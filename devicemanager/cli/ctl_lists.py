@@ -76,6 +76,11 @@ def devices_text(pod: PodInfo) -> str:
     return ids_text(sorted(id_ for _, id_ in every))
 
 
+def _cdi_text(pod: PodInfo) -> str:
+    """Return the CDI devices that the containers of a pod got for their ResourceClaims, sorted."""
+    return ids_text(sorted({name for each in pod.all_containers for name in each.cdi_devices}))
+
+
 # The columns are those of kubectl where it has them, because users know them.
 _PODS: Final = Listing(
     lambda pod: pod.title,
@@ -86,7 +91,7 @@ _PODS: Final = Listing(
         ("STATUS", lambda pod: pod.phase),
         ("REASON", lambda pod: pod.reason),
     ],
-    [("DEVICES", devices_text), ("UID", lambda pod: pod.uid)],
+    [("DEVICES", devices_text), ("CDI DEVICES", _cdi_text), ("UID", lambda pod: pod.uid)],
 )
 _RESOURCES: Final = Listing(
     lambda resource: resource.name,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from devicemanager.cluster.options import NodeOptions
     from devicemanager.cluster.shard import Shard
     from devicemanager.core.devices import Device
+    from devicemanager.core.usage import Amount
     from devicemanager.fleet import Fleet
     from devicemanager.kubelet.settings import Settings
     from devicemanager.kubelet.telemetry import NodeInfo
@@ -244,6 +245,15 @@ def add_containers(parser: argparse.ArgumentParser) -> None:
         help="exit code of containers that are stopped (default: 143, for SIGTERM)",
     )
 
+    for name, resource, form in (("cpu", "CPU", "500m"), ("memory", "memory", "1Gi")):
+        group.add_argument(
+            f"--{name}-usage",
+            metavar="AMOUNT",
+            type=_usage,
+            help=f"{resource} that each container uses, such as {form}, or 80%% of its request, in "
+            "the metrics of --http (default: 0)",
+        )
+
 
 def add_http(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the HTTP server of the nodes."""
@@ -253,7 +263,7 @@ def add_http(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=HTTP_DEFAULT,
         metavar="ADDRESS:PORT",
-        help="serve /nodes/NAME/pods, /nodes/NAME/metrics, logs and /healthz of all nodes "
+        help="serve /nodes/NAME/pods, /nodes/NAME/metrics/resource, logs and /healthz of all nodes "
         f"(default address: {HTTP_DEFAULT})",
     )
     group.add_argument(
@@ -481,11 +491,16 @@ def node_options(args: argparse.Namespace) -> NodeOptions:
 
 def _container_behaviour(args: argparse.Namespace) -> ContainerBehaviour:
     from devicemanager.cluster.container_behaviour import ContainerBehaviour
+    from devicemanager.core.usage import Amount, Usage
 
     given = {"start_delay": args.start_delay, "job_duration": args.job_duration}
     # Omitted flags keep the defaults of ContainerBehaviour.
     chosen = {name: value for name, value in given.items() if value is not None}
-    return ContainerBehaviour(**chosen, exit_code_on_delete=args.exit_code_on_delete)
+    return ContainerBehaviour(
+        **chosen,
+        exit_code_on_delete=args.exit_code_on_delete,
+        usage=Usage(args.cpu_usage or Amount(), args.memory_usage or Amount()),
+    )
 
 
 def _port(address: str | None) -> int:
@@ -532,6 +547,15 @@ def duration(text: str) -> Range:
 
     try:
         return Range.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _usage(text: str) -> Amount:
+    from devicemanager.core.usage import Amount
+
+    try:
+        return Amount.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -12,15 +13,27 @@ from devicemanager.client.rate_limited_warning import truncate
 from devicemanager.cluster.durations import NO_TIME, ONE_SECOND, Range
 from devicemanager.cluster.options import PREFIX
 from devicemanager.core.podstatus.containers import STOPPED
+from devicemanager.core.usage import IDLE, Amount, Usage
 
-__all__ = ["ANNOTATIONS", "ContainerBehaviour", "PodBehaviour"]
+__all__ = ["ContainerBehaviour", "PodBehaviour", "own_annotations"]
 
 RUN_FOR: Final = f"{PREFIX}/run-for"
 EXIT_CODE: Final = f"{PREFIX}/exit-code"
 START_DELAY: Final = f"{PREFIX}/start-delay"
 NEVER_READY: Final = f"{PREFIX}/never-ready"
-ANNOTATIONS: Final = (RUN_FOR, EXIT_CODE, START_DELAY, NEVER_READY)
+PULL_FAILS: Final = f"{PREFIX}/image-pull-fails"
+CPU_USAGE: Final = f"{PREFIX}/cpu-usage"
+MEMORY_USAGE: Final = f"{PREFIX}/memory-usage"
+LOG: Final = f"{PREFIX}/log"
 """Annotations of a pod that override the default behaviour of its containers."""
+
+T = TypeVar("T")
+
+
+def own_annotations(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the annotations of a pod that define its behaviour."""
+    annotations = metadata.get("annotations") or {}
+    return tuple((name, text) for name, text in annotations.items() if name.startswith(PREFIX))
 
 
 @attrs.frozen
@@ -34,6 +47,12 @@ class PodBehaviour:
     exit_code: int = 0
     """Exit code of containers that exit by themselves."""
     never_ready: bool = False
+    pull_fails: bool = False
+    """True if the images of the containers cannot be pulled."""
+    usage: Usage = IDLE
+    """CPU and memory that each container uses."""
+    log: str = ""
+    """Text that each container logs after its start."""
 
 
 @attrs.frozen
@@ -51,39 +70,89 @@ class ContainerBehaviour:
     exit_code_on_delete: int = STOPPED
     """Exit code of containers that are stopped, by default 143 (SIGTERM). With 0, a Job counts a
     deleted pod as completed."""
+    usage: Usage = IDLE
+    """CPU and memory that each container uses."""
 
     def of(self, metadata: Mapping[str, Any]) -> tuple[PodBehaviour, list[str]]:
         """Return the behaviour of the pod with this metadata, and errors in its annotations.
 
         An invalid annotation is ignored and reported as one line.
         """
-        uid = str(metadata.get("uid"))
-        errors: list[str] = []
-        annotations = metadata.get("annotations") or {}
-
-        def duration(name: str, default: Range | None) -> float | None:
-            if name in annotations:
-                try:
-                    return Range.parse(str(annotations[name])).of(uid)
-                except ValueError as error:
-                    errors.append(f"annotation {name}: {error}")
-            return None if default is None else default.of(uid)
-
+        given = _Annotations(metadata)
+        run_for = self.job_duration if _is_of_job(metadata) else self.run_for
         behaviour = _shared(
-            duration(START_DELAY, self.start_delay) or 0.0,
-            duration(RUN_FOR, self.job_duration if _is_of_job(metadata) else self.run_for),
-            _exit_code(annotations, self.exit_code, errors),
-            str(annotations.get(NEVER_READY, "")).lower() in ("true", "1", "yes"),
+            given.read(START_DELAY, Range.parse, self.start_delay).of(given.uid),
+            _time(given.read(RUN_FOR, Range.parse, run_for), given.uid),
+            given.read(EXIT_CODE, _exit_code, self.exit_code),
+            given.read(NEVER_READY, _bool, False),
+            given.read(PULL_FAILS, _bool, False),
+            Usage(
+                given.read(CPU_USAGE, Amount.parse, self.usage.cpu),
+                given.read(MEMORY_USAGE, Amount.parse, self.usage.memory),
+            ),
+            given.text(LOG),
         )
-        return behaviour, errors
+        return behaviour, given.errors
 
 
 @lru_cache(maxsize=256)
-def _shared(
-    start_delay: float, run_for: float | None, exit_code: int, never_ready: bool
-) -> PodBehaviour:
+def _shared(*values: Any) -> PodBehaviour:
     """Return a ``PodBehaviour`` that all pods with the same values share, to save memory."""
-    return PodBehaviour(start_delay, run_for, exit_code, never_ready)
+    return PodBehaviour(*values)
+
+
+class _Annotations:
+    """Reader of the annotations of one pod."""
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self.uid = str(metadata.get("uid"))
+        self.errors: list[str] = []
+        """One line for each invalid annotation."""
+        self._given = metadata.get("annotations") or {}
+
+    def text(self, name: str) -> str:
+        """Return an annotation; empty if it is missing."""
+        return str(self._given.get(name, ""))
+
+    def read(self, name: str, parse: Callable[[str], T], default: T) -> T:
+        """Parse an annotation. Return the default if it is missing or invalid."""
+        if name not in self._given:
+            return default
+        try:
+            return parse(_choice(self.text(name), f"{name} {self.uid}"))
+        except ValueError as error:
+            self.errors.append(f"annotation {name}: {error}")
+            return default
+
+
+def _choice(text: str, key: str) -> str:
+    """Choose one of several values with weights, such as ``0:9 | 1:1``.
+
+    The same key always has the same value: a process that takes over a pod chooses the same. Raises
+    ValueError for an invalid weight.
+    """
+    if "|" not in text:
+        return text
+    values = [_weighted(each) for each in text.split("|")]
+    total = sum(weight for _, weight in values)
+    position = zlib.crc32(key.encode()) % max(1, total)
+    for value, weight in values:
+        position -= weight
+        if position < 0:
+            return value
+    raise ValueError(f"invalid weights {truncate(text)!r}: at least one must not be 0")
+
+
+def _weighted(text: str) -> tuple[str, int]:
+    value, _, weight = text.partition(":")
+    weight = weight.strip() or "1"
+    if not (weight.isascii() and weight.isdigit() and len(weight) <= 6):
+        raise ValueError(f"invalid weight {truncate(weight)!r}: use a form such as 0:9 | 1:1")
+    return value.strip(), int(weight)
+
+
+def _time(found: Range | None, uid: str) -> float | None:
+    return None if found is None else found.of(uid)
 
 
 def _is_of_job(metadata: Mapping[str, Any]) -> bool:
@@ -92,14 +161,16 @@ def _is_of_job(metadata: Mapping[str, Any]) -> bool:
     return any(each.get("kind") == "Job" and each.get("controller") for each in owners)
 
 
-def _exit_code(annotations: Mapping[str, Any], default: int, errors: list[str]) -> int:
-    if EXIT_CODE not in annotations:
-        return default
-    text = str(annotations[EXIT_CODE])
+def _exit_code(text: str) -> int:
     # ``isdigit`` also accepts digits such as ², which ``int`` does not.
     if text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 255:
         return int(text)
-    errors.append(
-        f"annotation {EXIT_CODE}: invalid exit code {truncate(text)!r}: use a number from 0 to 255"
-    )
-    return default
+    raise ValueError(f"invalid exit code {truncate(text)!r}: use a number from 0 to 255")
+
+
+def _bool(text: str) -> bool:
+    if text.lower() in ("true", "1", "yes"):
+        return True
+    if text.lower() in ("false", "0", "no", ""):
+        return False
+    raise ValueError(f"invalid value {truncate(text)!r}: use true or false")

@@ -69,6 +69,10 @@ class InjectedError(RpcError):
         self.fault = fault
 
 
+class PermanentError(DeviceManagerError):
+    """Error that every further attempt would have, too."""
+
+
 class AllocationError(RequestError):
     """Error for a failed allocation, which rejects the pod with ``UnexpectedAdmissionError``.
 

@@ -82,6 +82,9 @@ REGISTRATION_SERVER_FAILED = (
 )
 REGISTRATION_ERROR = "device plugin registration error: " + REGISTRATION_SERVER_FAILED + ": {error}"
 """Text from v1.32.11, v1.33.7, v1.34.3 and v1.35 on."""
+FAILED_PREPARE = "FailedPrepareDynamicResources"
+"""Reason of the event (pkg/kubelet/events/event.go, v1.32)."""
+PREPARE_FAILED = "Failed to prepare dynamic resources: {error}"
 BAD_SOCKET_PATH = "bad socketPath, must be an absolute path: {path}"
 
 

@@ -92,7 +92,7 @@ class ClaimService:
                 try:
                     entry.devices.extend(map(_message, self._prepare(claim)))
                 except ClaimError as error:
-                    entry.error = str(error)
+                    entry.error, entry.permanent_error = str(error), error.permanent
         return response
 
     def unprepare_claims(

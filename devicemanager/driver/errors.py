@@ -6,7 +6,14 @@ __all__ = ["ClaimError", "DroppedFields"]
 
 
 class ClaimError(Exception):
-    """Error of one claim. Its message becomes the error in the claim's response entry."""
+    """Error of one claim. Its message becomes the error in the claim's response entry.
+
+    ``permanent``: True if every later call would fail, too (KEP-5322). Kubelets ignore this so far.
+    """
+
+    def __init__(self, text: str, *, permanent: bool = False) -> None:
+        super().__init__(text)
+        self.permanent = permanent
 
 
 class DroppedFields(Exception):

@@ -96,6 +96,7 @@ class _ClaimsV1beta1(dra_v1beta1_grpc.DRAPluginServicer):
         asked = _as(dra_v1.NodePrepareResourcesRequest, request)
         response = self._services.prepare_claims("v1beta1", asked.claims, context)
         for entry in response.claims.values():
+            entry.ClearField("permanent_error")
             for device in entry.devices:
                 device.ClearField("share_id")
         return _as(dra_v1beta1.NodePrepareResourcesResponse, response)

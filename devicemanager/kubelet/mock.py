@@ -126,7 +126,9 @@ class MockKubelet:
         self._claims = LazyClaims(
             self.events, self.settings.node_name, self.settings.claims_admin_namespaces
         )
-        self._resource_claims = LazyResourceClaims(self.settings.kubeconfig, self.events)
+        self._resource_claims = LazyResourceClaims(
+            self.settings.kubeconfig, self.settings.node_name, self.events
+        )
         self._life: Lifecycle = Lifecycle(self.events, self._new_process, self._started)
         self._pods = NodePods(self._life.serving, self._store, self._claims, self.settings)
         self._waits = Waits(self.events, self.calls, self._life, lambda: self.plugin_socket)

@@ -21,12 +21,14 @@ class LazyResourceClaims:
     Claims in memory outlive the kubelet's process.
     """
 
-    def __init__(self, kubeconfig: Path | None, events: EventStream) -> None:
+    def __init__(self, kubeconfig: Path | None, node: str, events: EventStream) -> None:
         """``kubeconfig``: selects the API server; None for claims in memory.
 
-        Changes of claims in memory are published as events.
+        Changes of claims in memory are published as events, and those of the slices of ``node`` on
+        the API server.
         """
         self._kubeconfig = kubeconfig
+        self._node = node
         self._events = events
         self._lock = threading.Lock()
         self._in_memory: ResourceClaims | None = None
@@ -78,7 +80,7 @@ class LazyResourceClaims:
             return self.in_memory
         from devicemanager.kubelet.dra.api_claims import ApiClaims
 
-        return ApiClaims.open(self._kubeconfig)
+        return ApiClaims.open(self._kubeconfig, self._node, self._changed)
 
     def clear(self) -> None:
         """Delete all claims in memory."""

@@ -20,6 +20,7 @@ from devicemanager.kubelet.pods.records import PodRecord, PodStore
 if TYPE_CHECKING:
     from devicemanager.core.dra.report import DraStatus
     from devicemanager.io.clock import Clock
+    from devicemanager.kubelet.pods.usage import NodeStats
     from devicemanager.kubelet.process import KubeletProcess
     from devicemanager.kubelet.settings import Settings
 
@@ -81,6 +82,13 @@ class NodeTelemetry:
         be started."""
         with self._pods.lock:
             return tuple([(each.pod, (*each.statuses.values(),)) for each in self._pods.records()])
+
+    def usage(self, now: float) -> NodeStats | None:
+        """Return the CPU and memory that the node and its pods use at ``now``, in seconds since the
+        epoch; None if it is not known."""
+        from devicemanager.kubelet.pods.usage import node_stats
+
+        return node_stats(self._pods, now)
 
     def pods(self) -> tuple[PodReport, ...]:
         """Return all pods that are not deleted, in the order of their admission.

@@ -297,6 +297,7 @@ def test_readable_part_of_a_truncated_file_is_shown(file: Path, capsys: Any) -> 
     assert status == 1
     assert "pod u-1, container main\n" in out
     assert "u-2" not in out
+    assert "no registered resources can be read\n" in out
     assert "not JSON at character" in err
     assert run(capsys, "checkpoint", "show", "--no-verify", str(file))[0] == 1
     status, out, err = run(capsys, "checkpoint", "show", "-o", "json", str(file))
@@ -308,6 +309,28 @@ def test_readable_part_of_a_truncated_file_is_shown(file: Path, capsys: Any) -> 
     status, out, err = run(capsys, "checkpoint", "verify", str(file))
     assert (status, err) == (1, "")
     assert out.endswith("readable: 2 pod device entries, 0 registered resources\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "the file is empty"),
+        (b"garbage", "not JSON at character 0"),
+        (b'{"Data":{"PodDeviceEntries":[{"PodUID":"a"', 'cannot be read: an entry of pod "a"'),
+        (b'{"Data":"{\\"kind\\"', "not JSON at character 8"),
+    ],
+    ids=["empty", "garbage", "truncated", "claims"],
+)
+def test_show_of_a_file_without_readable_parts(tmp_path: Path, capsys: Any, content, why) -> None:
+    """The command must not say that no devices are allocated: that is not known."""
+    path = tmp_path / "saved"
+    path.write_bytes(content)
+    status, out, err = run(capsys, "checkpoint", "show", str(path))
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert err.startswith(f"devicemanager: error: {path}: nothing can be read: ")
+    assert why in err
+    status, out, _ = run(capsys, "checkpoint", "show", "-o", "json", str(path))
+    assert (status, len(json.loads(out)["problems"])) == (1, 1)
 
 
 def test_verify_reports_inconsistent_content(tmp_path: Path, capsys: Any) -> None:

@@ -126,3 +126,40 @@ def test_invalid_duration_is_ignored_with_an_error() -> None:
 )
 def test_never_ready_annotation_is_parsed(text: str, never: bool) -> None:
     assert behaviour_with(never_ready=text)[0].never_ready is never
+
+
+def test_other_booleans_are_ignored_with_an_error() -> None:
+    behaviour, errors = behaviour_with(never_ready="maybe", image_pull_fails="true")
+    assert (behaviour.never_ready, behaviour.pull_fails) == (False, True)
+    assert errors == [
+        "annotation devicemanager.io/never-ready: invalid value 'maybe': use true or false"
+    ]
+
+
+def test_weights_choose_one_value_for_each_pod() -> None:
+    def code(uid: str) -> int:
+        notes = {"devicemanager.io/exit-code": "0:9 | 1:1"}
+        behaviour, errors = ContainerBehaviour().of({"uid": uid, "annotations": notes})
+        assert errors == []
+        return behaviour.exit_code
+
+    codes = [code(f"pod-{number}") for number in range(1000)]
+    assert set(codes) == {0, 1} and 60 < sum(codes) < 140
+    assert code("pod-1") == code("pod-1")
+
+
+@pytest.mark.parametrize("text", ["1s | 2s", "1s:1 | 2s:1"])
+def test_durations_can_have_weights(text: str) -> None:
+    assert behaviour_with(run_for=text)[0].run_for in (1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("0:x | 1", "invalid weight 'x': use a form such as 0:9 | 1:1"),
+        ("0:0 | 1:0", "invalid weights '0:0 | 1:0': at least one must not be 0"),
+    ],
+)
+def test_invalid_weights_are_ignored_with_an_error(text: str, error: str) -> None:
+    behaviour, errors = behaviour_with(exit_code=text)
+    assert (behaviour.exit_code, errors) == (3, [f"annotation devicemanager.io/exit-code: {error}"])

@@ -104,6 +104,14 @@ def test_ctl_shows_every_field(pods, server, capsys, form, load):
     assert msgspec.convert(items, list[PodInfo]) == list(pods.values())
 
 
+def test_ctl_lists_the_cdi_devices_of_a_container(pods, server, capsys):
+    assert main(["ctl", "pods", "-o", "wide", "--control", str(server.socket_path)]) == 0
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert "CDI DEVICES" in heading
+    (row,) = (each for each in rows if " train " in each)
+    assert "k8s.gpu.example.com/claim=uid-gpu-gpu-0" in row
+
+
 def test_view_and_page_show_every_field(pods, mock_kubelet):
     view = KubeletView(mock_kubelet).refresh()
     assert view.pods == tuple(pods.values())

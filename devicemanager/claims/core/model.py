@@ -125,7 +125,7 @@ class Limits:
     """Maximum number of steps to evaluate constraints and search; then the outcome is
     ``Undecided``."""
     explanation: int = 10_000
-    """Additional steps, after those that the search has left, to find the reasons of a rejection."""
+    """Additional steps to find the reasons of a rejection, after those that the search has left."""
 
 
 @attrs.frozen

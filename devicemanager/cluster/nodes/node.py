@@ -29,6 +29,7 @@ from devicemanager.cluster.pods.mirrors import Mirrors
 from devicemanager.cluster.pods.pod_sync import PodSync
 from devicemanager.core.errors import RequestError
 from devicemanager.core.nodestatus.conditions import NodeCondition, Pressure
+from devicemanager.core.usage import CpuCounter
 from devicemanager.events.stream import Event
 from devicemanager.io.clock import Clock
 
@@ -76,6 +77,7 @@ class ClusterNode:
         """
         self.name = name
         self.kubelet = kubelet
+        kubelet.pod_store.cpu_counter = CpuCounter(kubelet.clock.time())
         self.options = options or NodeOptions()
         self._leases = leases
         self._on_left = on_left

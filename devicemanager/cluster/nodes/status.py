@@ -9,6 +9,7 @@ request is sent.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import attrs
 
@@ -205,7 +206,7 @@ def register(
         node.name,
         status,
         labels=_labels(node),
-        annotations=options.annotations,
+        annotations=_annotations(node),
         taints=options.taints,
     )
     if options.adopted:
@@ -235,8 +236,19 @@ def _labels(node: NodeContext) -> dict[str, str]:
     return {**default_labels(node.name, options.info), **ours, **options.labels}
 
 
+_METRICS_PATH: Final = "metrics.k8s.io/resource-metrics-path"
+"""Annotation with the path at which metrics-server gets the metrics of a node."""
+
+
+def _annotations(node: NodeContext) -> dict[str, str]:
+    options = node.options
+    # All nodes share one HTTP server, so the path contains the name of the node.
+    path = f"/nodes/{node.name}/metrics/resource"
+    return {**({_METRICS_PATH: path} if options.port else {}), **options.annotations}
+
+
 def _take_over(node: NodeContext) -> JsonObject:
-    """Set the labels of an existing Node and return it as it was before
+    """Set the labels and annotations of an existing Node and return it as it was before
     (``updateDefaultLabels``).
 
     Raises ClusterError if devicemanager did not create the Node.
@@ -250,8 +262,9 @@ def _take_over(node: NodeContext) -> JsonObject:
             f"node {node.name} exists without the label {VIRTUAL_LABEL}, so devicemanager did not "
             "create it: use another name"
         )
-    wanted = _labels(node)
-    if any(labels.get(name) != value for name, value in wanted.items()):
-        body = {"metadata": {"labels": wanted}}
+    wanted, notes = _labels(node), _annotations(node)
+    annotations = found["metadata"].get("annotations") or {}
+    if not (wanted.items() <= labels.items() and notes.items() <= annotations.items()):
+        body = {"metadata": {"labels": wanted, "annotations": notes}}
         node.api.request("PATCH", path, body, patch="merge", user=node.user)
     return found

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from devicemanager.client.protocol import JsonObject
+from devicemanager.cluster.container_behaviour import PodBehaviour, own_annotations
 from devicemanager.cluster.node_context import NodeContext
-from devicemanager.cluster.pods.pod_manager import PodManager, PodState, Stage
+from devicemanager.cluster.pods.pod_manager import ACTIVE, PodManager, PodState, Stage
 from devicemanager.cluster.pods.predicates import node_predicates
 from devicemanager.cluster.pods.status_manager import StatusManager
 from devicemanager.cluster.pods.sync_loop import SyncLoop
@@ -26,6 +27,7 @@ from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.podstatus.status import PodFacts
 from devicemanager.core.rejection import Rejected
+from devicemanager.core.usage import PodUsage
 from devicemanager.objects.manifests import bound_pod
 from devicemanager.objects.manifests.errors import ManifestError
 from devicemanager.objects.status.podstatus import allocated_devices, container_statuses_of
@@ -62,10 +64,7 @@ class PodAdmission:
     def add(self, object_: JsonObject) -> None:
         """Handle a new pod, which was bound to the node or ran under an earlier process."""
         metadata, status = object_["metadata"], object_.get("status") or {}
-        behaviour, problems = self._node.behaviour.of(metadata)
-        pod = PodState.of(object_, behaviour)
-        for problem in problems:
-            self._node.warn(f"pod {pod.title}: {problem}")
+        pod = PodState.of(object_, self._behaviour(metadata))
         # Added before the decision, because events of the kubelet during the admission must find
         # the pod.
         self._pods.add(pod)
@@ -84,6 +83,39 @@ class PodAdmission:
                 raise
         if metadata.get("deletionTimestamp"):
             self._termination.delete(pod)
+
+    def _behaviour(self, metadata: JsonObject) -> PodBehaviour:
+        behaviour, problems = self._node.behaviour.of(metadata)
+        for problem in problems:
+            self._node.warn(f"pod {metadata['namespace']}/{metadata['name']}: {problem}")
+        return behaviour
+
+    def annotations_changed(self, pod: PodState, object_: JsonObject) -> None:
+        """Apply the annotations of a known pod if another client has changed them."""
+        metadata = object_["metadata"]
+        annotations = own_annotations(metadata)
+        if annotations == pod.annotations:
+            return
+        pod.annotations = annotations
+        pod.behaviour = self._behaviour(metadata)
+        if pod.stage in ACTIVE:
+            self._apply(pod)
+            self._termination.start_timers(pod)
+            self._statuses.changed(pod)
+
+    def _apply(self, pod: PodState) -> None:
+        """Pass the behaviour of an admitted pod to the kubelet."""
+        kubelet, behaviour = self._node.kubelet, pod.behaviour
+        record = kubelet.pod_store.known(pod.uid)
+        names = frozenset(str(each.name) for each in record.pod.containers)
+        with kubelet.pod_store.lock:
+            record.unready = names if behaviour.never_ready else frozenset()
+            record.pull_fails, record.log = behaviour.pull_fails, behaviour.log
+            if record.usage is None:
+                record.usage = PodUsage(behaviour.usage)
+            elif record.usage.usage != behaviour.usage:
+                now = kubelet.clock.time()
+                record.usage = record.usage.changed(behaviour.usage, record.running_since(), now)
 
     def _begin(self, pod: PodState, parsed: Pod, object_: JsonObject) -> None:
         kubelet = self._node.kubelet
@@ -123,7 +155,7 @@ class PodAdmission:
                 kubelet.terminate(pod.uid)
                 self._reject_early(pod, parsed, rejected)
             else:
-                self._admitted(pod, parsed)
+                self._admitted(pod)
 
     def _predicates(self, object_: JsonObject) -> Rejected | None:
         node = self._node
@@ -131,10 +163,9 @@ class PodAdmission:
 
     # -- admitted ----------------------------------------------------------------------
 
-    def _admitted(self, pod: PodState, parsed: Pod) -> None:
+    def _admitted(self, pod: PodState) -> None:
         record = self._node.kubelet.pod_store.known(pod.uid)
-        if pod.behaviour.never_ready:
-            record.unready = frozenset(str(each.name) for each in parsed.containers)
+        self._apply(pod)
         # A restored pod can have running containers.
         if record.has_sandbox:
             self._pods.move(pod, Stage.RUNNING)

@@ -17,7 +17,7 @@ import attrs
 
 from devicemanager.client.protocol import JsonObject
 from devicemanager.client.recorder import ObjectReference
-from devicemanager.cluster.container_behaviour import PodBehaviour
+from devicemanager.cluster.container_behaviour import PodBehaviour, own_annotations
 from devicemanager.cluster.node_context import NodeContext
 from devicemanager.core.errors import RequestError
 from devicemanager.core.podstatus.status import PodFacts
@@ -56,6 +56,8 @@ class PodState:
     namespace: str
     name: str
     behaviour: PodBehaviour
+    annotations: tuple[tuple[str, str], ...] = ()
+    """Annotations from which ``behaviour`` was read."""
     scheduled: str = ""
     """Time at which the pod was bound, as text of the API."""
     gates: dict[str, str | None] | None = None
@@ -100,6 +102,7 @@ class PodState:
             metadata["namespace"],
             metadata["name"],
             behaviour,
+            own_annotations(metadata),
             is_on_host_network=bool(spec.get("hostNetwork")),
         )
         # A pod that ran under an earlier process keeps its address.

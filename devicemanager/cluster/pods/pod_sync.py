@@ -183,6 +183,7 @@ class PodSync:
             if pod.generation != before:
                 self._statuses.changed(pod)
             self._admission.claims_changed(pod, object_)
+            self._admission.annotations_changed(pod, object_)
 
     def _remove(self, uid: str) -> None:
         """Remove a pod that the API server no longer has, and free its devices."""
@@ -221,6 +222,8 @@ class PodSync:
                     self._loop.do(partial(self._termination.start_timers, pod))
             case EventKind.CONTAINER_FAILED:
                 pod.needs_start = True
+                text = event.message.partition(" did not start: ")[2]
+                self._node.recorder.record(pod.reference, "Warning", "Failed", f"Error: {text}")
             case EventKind.PREPARE_FAILED:
                 text = event.message.partition(f"{_FAILED_PREPARE}: ")[2]
                 self._node.recorder.record(pod.reference, "Warning", _FAILED_PREPARE, text)

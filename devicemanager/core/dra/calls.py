@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar
 
 from devicemanager.core.dra import messages
 from devicemanager.core.dra.drivers import Drivers, Instance
-from devicemanager.core.dra.errors import DraError
-from devicemanager.core.dra.model import ClaimInfo, ClaimRef, DriverName
+from devicemanager.core.dra.errors import DraError, PermanentDraError
+from devicemanager.core.dra.model import ClaimInfo, ClaimRef, DriverName, PrepareResult
 from devicemanager.core.dra.rules import DraRules
 
 Target = Instance | DriverName
@@ -70,14 +70,19 @@ def checked_entries(
         if ref is None:
             raise DraError(messages.UNKNOWN_UID.format(method=method, uid=uid))
         if answer[uid].error:
-            text = rules.wording.entry.format(
-                method=method,
-                claim=ref.name,
-                key=f"{ref.namespace}/{ref.name}",
-                error=answer[uid].error,
-            )
-            raise DraError(text)
+            raise _entry_error(method, ref, answer[uid], rules)
         yield ref, answer[uid]
+
+
+def _entry_error(method: str, ref: ClaimRef, result: _Result, rules: DraRules) -> DraError:
+    is_permanent = isinstance(result, PrepareResult) and result.permanent
+    if is_permanent and rules.behaviour.dra_permanent_errors:
+        text = messages.PERMANENT.format(method=method, claim=ref.name, error=result.error)
+        return PermanentDraError(text)
+    key = f"{ref.namespace}/{ref.name}"
+    return DraError(
+        rules.wording.entry.format(method=method, claim=ref.name, key=key, error=result.error)
+    )
 
 
 def check_count(

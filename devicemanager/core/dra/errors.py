@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from devicemanager.core.errors import DeviceManagerError
+from devicemanager.core.errors import DeviceManagerError, PermanentError
 
 
 class DraError(DeviceManagerError):
     """Error of prepare, unprepare, a container or PodResources, with the kubelet's message."""
+
+
+class PermanentDraError(DraError, PermanentError):
+    """Error of a claim that its driver can never prepare (KEP-5322)."""
 
 
 class RegistrationRefused(DraError):

@@ -30,6 +30,8 @@ NEITHER_OWNER = (
     "(neither Pod nor PodGroup {group} is the owner)"
 )
 UNKNOWN_UID = "{method} returned result for unknown claim UID {uid}"
+PERMANENT = "{method} failed permanently for ResourceClaim {claim}: {error}"
+"""KEP-5322 requires that messages show permanent errors, but does not fix their text."""
 SAVE = "could not save checkpoint dra_manager_state: {error}"
 
 # PodResources (pkg/kubelet/cm/dra/manager.go GetContainerClaimInfos).

@@ -169,6 +169,8 @@ class PrepareResult:
 
     devices: tuple[PreparedDevice, ...] = ()
     error: str = ""
+    permanent: bool = False
+    """True if the driver can never prepare the claim (``permanent_error`` of KEP-5322)."""
 
 
 @attrs.frozen

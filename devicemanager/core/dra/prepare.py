@@ -40,7 +40,12 @@ from devicemanager.core.dra.effects import (
     Steps,
     WriteState,
 )
-from devicemanager.core.dra.errors import ClaimFetchError, DraError, StateWriteError
+from devicemanager.core.dra.errors import (
+    ClaimFetchError,
+    DraError,
+    PermanentDraError,
+    StateWriteError,
+)
 from devicemanager.core.dra.model import (
     ClaimInfo,
     ClaimKey,
@@ -72,12 +77,14 @@ class _Valid:
 def prepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules) -> Steps:
     """Prepare all claims of the pod. Yield the necessary effects.
 
-    Raises DraError if a claim cannot be prepared. The kubelet then retries the pod later.
+    Raises DraError if a claim cannot be prepared. The kubelet then retries the pod later, except
+    after PermanentDraError.
     """
     try:
         yield from _prepare(pod, cache, drivers, rules)
     except DraError as error:
-        raise DraError(rules.wording.prepare.format(error=error)) from error
+        kind = PermanentDraError if isinstance(error, PermanentDraError) else DraError
+        raise kind(rules.wording.prepare.format(error=error)) from error
 
 
 def _prepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules) -> Steps:

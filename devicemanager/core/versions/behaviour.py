@@ -230,6 +230,8 @@ class Behaviour:
     dra_health_forgets: bool
     """True if a device that the driver no longer reports is forgotten after its timeout;
     otherwise its health becomes unknown."""
+    dra_permanent_errors: bool
+    """True if a pod fails whose claim a driver can never prepare (KEP-5322, not released)."""
     dra_counts_claims: bool
     """True if the kubelet has the metric ``dra_resource_claims_in_use``."""
     dra_error_label_inverted: bool

@@ -32,6 +32,8 @@ def _steps(
 # does not have or has locked, so the mock must reject it.
 GATES: Mapping[str, Stage] = {
     "DRAExtendedResource": _steps((34, False, "alpha"), (36, True, "beta"), (37, True, "GA", True)),
+    # Proposed for 1.35 in KEP-5322. No kubelet up to 1.37.2 has it, so a real one rejects it.
+    "DRAHandlePermanentDriverFailures": _steps((35, False, "proposed")),
     "DRAOptionalNodeOperations": _steps((37, False, "alpha")),
     "DRAWorkloadResourceClaims": _steps((36, False, "alpha"), (37, False, "beta")),
     "DevicePluginCDIDevices": _steps(

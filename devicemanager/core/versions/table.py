@@ -448,6 +448,10 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.37", evidence="seen in 1.37.2, not in 1.36.3"),
     ),
+    "dra_permanent_errors": (
+        since("1.20", value=False),
+        since("1.35", gate="DRAHandlePermanentDriverFailures", evidence="proposal KEP-5322"),
+    ),
     "dra_counts_claims": (
         since("1.20", value=False),
         since("1.34", evidence="source of 1.34.4"),

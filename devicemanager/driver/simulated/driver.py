@@ -269,7 +269,7 @@ class SimulatedDriver:
             try:
                 devices = self._prepare(claim)
             except ClaimError as error:
-                entry.error = str(error)
+                entry.error, entry.permanent_error = str(error), error.permanent
             else:
                 entry.devices.extend(map(self._message, self._reported(devices)))
         self._add_unknown(response.claims)
@@ -354,6 +354,8 @@ class SimulatedDriver:
     def _prepare(self, claim: dra_v1.Claim) -> tuple[_Device, ...]:
         """Prepare a claim and return its devices. Raises ClaimError."""
         self._fail(claim)
+        if self.faults.permanent_error:
+            raise ClaimError(self.faults.permanent_error, permanent=True)
         with self._changed:
             devices = self._prepared.get(claim.uid)
             if devices is None:

@@ -15,6 +15,8 @@ class DriverFaults:
     """Error in the response entry of every claim, in prepare and unprepare."""
     claim_errors: dict[str, str] = attrs.field(factory=dict)
     """Errors in the response entries of single claims, by claim name or UID."""
+    permanent_error: str = ""
+    """Permanent error in the response entry of every claim, only in prepare (KEP-5322)."""
     call_error: str = ""
     """Error of the whole call, with the gRPC status UNKNOWN."""
     hang: bool = False

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
 from devicemanager.client.api import ApiClient
 from devicemanager.client.credentials import load
 from devicemanager.client.errors import ApiError, ClientClosing, ClusterError, NotFound
+from devicemanager.client.protocol import JsonObject
 from devicemanager.core.dra.errors import ClaimFetchError
 from devicemanager.core.errors import StartError
+from devicemanager.kubelet.dra.api_slices import ApiSlices
 
 __all__ = ["ApiClaims"]
 
@@ -20,17 +23,23 @@ _VERSIONS = ("v1", "v1beta2", "v1beta1")
 
 
 class ApiClaims:
-    """Claim source that gets each claim from an API server. Thread-safe."""
+    """Claim source that gets each claim from an API server. Thread-safe.
 
-    def __init__(self, client: ApiClient) -> None:
+    It is also the source of the watch of the node's slices: ``is_closing``, ``wait``, ``attempt``
+    and ``stream``, with paths below the API version.
+    """
+
+    def __init__(self, client: ApiClient, node: str, changed: Callable[[str], None]) -> None:
+        """``changed`` gets a line about each change of a slice of the node."""
         self._client = client
         self._version = _VERSIONS[0]
+        self._slices = ApiSlices(self, node, changed)
 
     @classmethod
-    def open(cls, kubeconfig: Path) -> Self:
+    def open(cls, kubeconfig: Path, node: str, changed: Callable[[str], None]) -> Self:
         """Return the source of the API server in a kubeconfig. Raises StartError."""
         try:
-            return cls(ApiClient(load(kubeconfig), connections=8))
+            return cls(ApiClient(load(kubeconfig), connections=8), node, changed)
         except ClusterError as error:
             raise StartError(str(error)) from error
 
@@ -38,19 +47,21 @@ class ApiClaims:
         """Return a ResourceClaim. Raises ClaimFetchError with the API server's message."""
         # Try only once, as the kubelet: it retries the pod later.
         try:
-            return self._any_version(f"namespaces/{namespace}/resourceclaims/{name}")
+            return self.attempt("GET", f"namespaces/{namespace}/resourceclaims/{name}")
         except ApiError as error:
             raise ClaimFetchError(error.message or str(error)) from error
         except (ClusterError, ClientClosing) as error:
             raise ClaimFetchError(str(error) or "the kubelet is stopping") from error
 
-    def _any_version(self, path: str) -> Mapping[str, Any]:
-        """Get an object in the first API version that the server has."""
+    def attempt(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None
+    ) -> JsonObject:
+        """Send a request to the first API version that the server has."""
         first = self._version
         others = [each for each in _VERSIONS if each != first]
         for version in (first, *others):
             try:
-                found = self._client.attempt("GET", f"{_GROUP}/{version}/{path}")
+                found = self._client.attempt(method, f"{_GROUP}/{version}/{path}", query=query)
             except NotFound as error:
                 # A server without this version does not name the object in its error. Then try the
                 # next version.
@@ -62,9 +73,24 @@ class ApiClaims:
             return found
         raise missing
 
-    def known(self, kind: str) -> tuple[()]:
-        """Return nothing: every object of an API server needs a request."""
-        return ()
+    def stream(
+        self, path: str, query: Mapping[str, str], *, silence: float
+    ) -> AbstractContextManager[Iterator[bytes]]:
+        """Open a watch in the API version that the server has."""
+        return self._client.stream(f"{_GROUP}/{self._version}/{path}", query, silence=silence)
+
+    @property
+    def is_closing(self) -> bool:
+        """True if ``close`` was called."""
+        return self._client.is_closing
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to ``seconds``; return True if ``close`` was called."""
+        return self._client.wait(seconds)
+
+    def known(self, kind: str) -> tuple[Mapping[str, Any], ...]:
+        """Return the node's slices. Every other object needs a request, so return none."""
+        return self._slices.known() if kind == "ResourceSlice" else ()
 
     def wipe(self, selector: str) -> None:
         """Delete the ResourceSlices that match a field selector. The status 404 counts as

@@ -49,7 +49,8 @@ _MAX_BYTES = 256 << 10
 _MAX_DEVICES = 1024
 """Devices of a claim in a response."""
 
-# All versions have the same messages and field numbers. Only v1 has the field share_id.
+# All versions have the same messages and field numbers. Only v1 has the fields share_id and
+# permanent_error.
 _PATHS: Mapping[tuple[str, Operation], str] = {
     ("v1", Operation.PREPARE): dra_v1_grpc.NODE_PREPARE_RESOURCES,
     ("v1", Operation.UNPREPARE): dra_v1_grpc.NODE_UNPREPARE_RESOURCES,
@@ -190,7 +191,8 @@ def _result(entry: Any, service: str) -> PrepareResult:
     if len(entry.devices) > _MAX_DEVICES:
         text = f"the response has {len(entry.devices)} devices: the limit is {_MAX_DEVICES}"
         return PrepareResult(error=entry.error or text)
-    return PrepareResult(tuple([_device(each, service) for each in entry.devices]), entry.error)
+    devices = tuple([_device(each, service) for each in entry.devices])
+    return PrepareResult(devices, entry.error, service == "v1" and entry.permanent_error)
 
 
 def _device(device: Any, service: str) -> PreparedDevice:

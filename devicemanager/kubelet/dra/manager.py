@@ -29,6 +29,7 @@ from typing import Any
 
 import checkpoint
 import podresources
+from devicemanager.core import messages
 from devicemanager.core.dra import containers as of_containers
 from devicemanager.core.dra.cache import ClaimCache
 from devicemanager.core.dra.claim_infos import Node, claim_infos
@@ -89,9 +90,6 @@ from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
 from devicemanager.kubelet.settings import Settings
 
 __all__ = ["DraManager"]
-
-FAILED_PREPARE = "FailedPrepareDynamicResources"
-"""Reason of the kubelet's event (pkg/kubelet/events/event.go, v1.32)."""
 
 
 class DraManager:
@@ -201,8 +199,9 @@ class DraManager:
         try:
             self._prepare(claims)
         except DraError as error:
-            text = f"Failed to prepare dynamic resources: {error}"
-            self._publish(EventKind.PREPARE_FAILED, claims, f"{FAILED_PREPARE}: {text}", begun)
+            text = messages.PREPARE_FAILED.format(error=error)
+            text = f"{messages.FAILED_PREPARE}: {text}"
+            self._publish(EventKind.PREPARE_FAILED, claims, text, begun)
             raise
         names = ", ".join(each.name for each in self.held(claims.uid))
         self._publish(EventKind.CLAIMS_PREPARED, claims, f"prepared {names or 'no claims'}", begun)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
+from devicemanager.core import messages
 from devicemanager.core.dra import containers as of_containers
 from devicemanager.core.dra.cache import ClaimCache
 from devicemanager.core.dra.drivers import Drivers
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ClaimFetcher", "InMemoryDra"]
 
-FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
 _ENDPOINT: Final = "in-memory"
 _SERVICES: Final = ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha3.NodeService")
 
@@ -177,7 +177,8 @@ class InMemoryDra:
         try:
             self._prepare(claims)
         except DraError as error:
-            text = f"{FAILED_PREPARE}: Failed to prepare dynamic resources: {error}"
+            text = messages.PREPARE_FAILED.format(error=error)
+            text = f"{messages.FAILED_PREPARE}: {text}"
             self._publish(EventKind.PREPARE_FAILED, claims, text, begun)
             raise
         self._publish(EventKind.CLAIMS_PREPARED, claims, "prepared its claims", begun)

@@ -309,18 +309,19 @@ class DeviceManager:
     # -- containers ------------------------------------------------------------------
 
     def pre_start(
-        self, pod: PodUid, container: ContainerName, requested: Iterable[ResourceName] = ()
+        self, pod: PodUid, container: ContainerName, requested: Iterable[ResourceName]
     ) -> None:
         """Call PreStartContainer of every plugin that requires it, in the order of resources.
 
-        ``requested`` are the resources that the container requests, allocated or not. Raises
+        ``requested`` are the resources in the container's limits, allocated or not. A checkpoint
+        can have other devices of the container; their plugins are not called. Raises
         AllocationError with the kubelet's text if the container must not start
-        (``callPreStartContainerIfNeeded``, v1.32).
+        (``GetDeviceRunContainerOptions``, v1.32).
         """
         held = self.holdings(pod).get(container, {})
         # The kubelet's order is random, because it iterates over a map. The mock sorts, so that
         # the same container fails with the same message each time.
-        for resource in sorted({*held, *requested}):
+        for resource in sorted(requested):
             with self.state.lock:
                 endpoint = self.state.endpoints.serving(resource)
                 connection = None if endpoint is None else self.state.connections.get(endpoint.id)

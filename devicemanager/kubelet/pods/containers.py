@@ -10,12 +10,18 @@ what the step allocated: the deletion freed only the devices that the pod had be
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
 
 from devicemanager.claims.lazy_claims import LazyClaims
-from devicemanager.core.errors import AllocationError, DeviceManagerError, RequestError
+from devicemanager.core.errors import (
+    AllocationError,
+    DeviceManagerError,
+    PermanentError,
+    RequestError,
+)
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.rejection import Rejected
 from devicemanager.events.stream import EventKind, EventStream
@@ -30,6 +36,10 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.pods.admission import Admission
 
 
+class ImagePullError(DeviceManagerError):
+    """Error of an image that cannot be pulled (``ErrImagePull``)."""
+
+
 class Containers:
     """Starter of the containers of admitted pods; thread-safe."""
 
@@ -41,8 +51,11 @@ class Containers:
         claims: LazyClaims,
         dra: LazyDra[PodDra],
         sandboxes: Sandboxes,
+        fail: Callable[[PodRecord, PermanentError], None],
         cdi: CdiRules | None = None,
     ) -> None:
+        """``fail`` ends a pod whose sandbox can never be created."""
+        self._fail = fail
         self._cdi = cdi or CdiRules()
         self._dra = dra
         self._sandboxes = sandboxes
@@ -59,7 +72,7 @@ class Containers:
         """
         container, is_init = record.container(name)
         self._check_starts(record)
-        self._sandboxes.create(record)
+        self._create_sandbox(record)
         return self._start(record, container, is_init)
 
     def options(self, record: PodRecord, name: str) -> RunOptions:
@@ -136,11 +149,21 @@ class Containers:
     def _sandbox_error(self, record: PodRecord) -> str:
         """Create the pod's sandbox. If that fails, return the error, and try again later."""
         try:
-            self._sandboxes.create(record)
+            self._create_sandbox(record)
+        except PermanentError as error:
+            return str(error)
         except DeviceManagerError as error:
             self._sandboxes.retry(record, error, lambda: self._retry(record))
             return str(error)
         return ""
+
+    def _create_sandbox(self, record: PodRecord) -> None:
+        """Create the pod's sandbox. A permanent error fails the pod (KEP-5322)."""
+        try:
+            self._sandboxes.create(record)
+        except PermanentError as error:
+            self._fail(record, error)
+            raise
 
     def _retry(self, record: PodRecord) -> None:
         with contextlib.suppress(RequestError):  # the pod has ended meanwhile
@@ -165,7 +188,10 @@ class Containers:
         """Record that a container could not be started, and publish an event."""
         with self._store.lock:
             # The reason of a failed generateContainerConfig (kuberuntime_container.go, v1.32).
-            record.set_waiting(container.name, "CreateContainerConfigError", str(error))
+            reason = "CreateContainerConfigError"
+            if isinstance(error, ImagePullError):
+                reason = "ImagePullBackOff" if container.name in record.statuses else "ErrImagePull"
+            record.set_waiting(container.name, reason, str(error))
         self._events.publish(
             EventKind.CONTAINER_FAILED,
             f"pod {title(record.pod)} container {container.name} did not start: {error}",
@@ -189,6 +215,8 @@ class Containers:
         # The kubelet's order: if a plugin requires PreStartContainer and the container has no
         # recorded devices, PreStartContainer fails and Allocate is never called.
         self._check_exists(record)
+        if record.pull_fails and not record.status(container.name).was_started:
+            raise ImagePullError(f'Failed to pull image "{container.image}"')
         of_claims = self._dra.cdi_devices(pod, container.name) if record.uses_dra else ()
         requested = [name for name, count in container.limits.items() if count]
         self._manager.pre_start(pod.uid, container.name, requested)

@@ -31,6 +31,8 @@ class PodReport:
     """Seconds that the containers have to exit if the pod is being deleted; otherwise None."""
     deletion_time: float | None
     """The end of these seconds, since the epoch."""
+    log: str = ""
+    """Text that each container logs after its start."""
 
 
 def pod_report(
@@ -46,4 +48,6 @@ def pod_report(
             held = {ContainerName(name): each for name, each in found.items()}
     with store.lock:
         status = api_status(record, held)
-        return PodReport(record.pod, status, record.deletion_grace, record.deletion_time)
+        return PodReport(
+            record.pod, status, record.deletion_grace, record.deletion_time, record.log
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import (
     KILLED,
     ContainerStatus,
+    Running,
     Terminated,
     initial_status,
 )
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from devicemanager.core.podstatus.conditions import Gates
     from devicemanager.core.podstatus.status import PodStatus, Resources
     from devicemanager.core.runoptions import RunOptions
+    from devicemanager.core.usage import CpuCounter, PodUsage
 
 __all__ = [
     "Phase",
@@ -104,6 +106,12 @@ class PodRecord:
     disrupted: str = ""
     """Message of the condition ``DisruptionTarget``, if the kubelet has ended the pod; otherwise
     empty."""
+    usage: PodUsage | None = None
+    """CPU and memory that the containers use; None if it is not known."""
+    pull_fails: bool = False
+    """True if the images of the containers cannot be pulled."""
+    log: str = ""
+    """Text that each container logs after its start."""
 
     @property
     def is_active(self) -> bool:
@@ -130,6 +138,14 @@ class PodRecord:
         """
         running = self.running - self.restarted if "Q27" in quirks else self.running
         return AdmissionContext(sources_ready, running, self.finished)
+
+    def running_since(self) -> Iterator[tuple[Container, float]]:
+        """Yield each running container and its start time, in seconds since the epoch. A container
+        that an earlier kubelet started has no start time, and is omitted."""
+        for container, _ in self.pod.all_containers():
+            state = self.status(container.name).state
+            if isinstance(state, Running) and state.started_at is not None:
+                yield container, state.started_at
 
     def status(self, name: ContainerName) -> ContainerStatus:
         """Return the status of one container of the pod."""
@@ -280,6 +296,8 @@ class PodStore:
         self.containers_survive = True
         """True if pods that only the checkpoint has still have running containers; False after a
         reboot."""
+        self.cpu_counter: CpuCounter | None = None
+        """CPU time of a node whose pods have ``usage``; None if it is not known."""
 
     def records(self) -> tuple[PodRecord, ...]:
         """Return the records of all pods, in the order in which they were added."""

@@ -35,7 +35,7 @@ from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core import messages
 from devicemanager.core.allocation.container import PodAllocation
 from devicemanager.core.api.names import is_extended_resource_name
-from devicemanager.core.errors import AllocationError, RequestError
+from devicemanager.core.errors import AllocationError, PermanentError, RequestError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import KILLED, ContainerStatus
@@ -88,7 +88,7 @@ class PodWorkers:
         self._syncs: Timers[PodUid] = Timers(manager.clock, threaded=True)
         self._sandboxes = Sandboxes(store, self._dra, self._syncs)
         self._containers = Containers(
-            store, manager, events, self._claims, self._dra, self._sandboxes, self._cdi
+            store, manager, events, self._claims, self._dra, self._sandboxes, self._fail, self._cdi
         )
         self.life = ContainerLifecycle(
             store, self._containers, manager.clock, events, self._finish, self._delete
@@ -478,6 +478,11 @@ class PodWorkers:
         self._claims.flush()
         self.life.forget(record)
         self._events.publish(EventKind.FINISHED, f"pod {title(pod)} {phase}", pod=pod.uid)
+
+    def _fail(self, record: PodRecord, error: PermanentError) -> None:
+        """Fail a pod whose claims can never be prepared (KEP-5322)."""
+        text = messages.PREPARE_FAILED.format(error=error)
+        self._finish(record, Phase.FAILED, messages.FAILED_PREPARE, text)
 
     def _delete(self, record: PodRecord) -> None:
         """Delete a pod whose containers have exited."""

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from devicemanager.core.pods import Pod
+from devicemanager.kubelet.pods.usage import NodeStats, Used
 from devicemanager.kubelet.telemetry import DeviceCounts
 from devicemanager.observe.metrics.tally import Histogram, Tally
 
 __all__ = [
     "counter", "of_admissions", "of_claims", "of_devices", "of_dra", "of_plugins",
     "of_pod_resources", "of_pods", "of_pods_api", "of_resources", "of_skips",
+    "of_usage",
 ]  # fmt: skip
 
 _Series = Iterable[tuple[Mapping[str, str], float]]
@@ -186,6 +189,37 @@ def of_resources(
     # Always 0, because a mock kubelet can always read its containers.
     for name in errors:
         yield _gauge(name, "1 if the container metrics could not be read, else 0.", [({}, 0)])
+
+
+def of_usage(stats: NodeStats) -> Iterator[Metric]:
+    """Yield the CPU time and the working set of a node, its pods and their containers."""
+    levels: list[tuple[str, list[tuple[Mapping[str, str], Used]]]] = [
+        ("node", [({}, stats.used)]),
+        ("pod", [(_pod_labels(each.pod), each.used) for each in stats.pods]),
+        (
+            "container",
+            [
+                ({"container": one.name, **_pod_labels(each.pod)}, one.used)
+                for each in stats.pods
+                for one in each.containers
+            ],
+        ),
+    ]
+    for level, used in levels:
+        yield counter(
+            f"{level}_cpu_usage_seconds_total",
+            f"CPU time of the {level} in core-seconds.",
+            [(labels, each.cpu_seconds) for labels, each in used],
+        )
+        yield _gauge(
+            f"{level}_memory_working_set_bytes",
+            f"Working set of the {level} in bytes.",
+            [(labels, each.memory) for labels, each in used],
+        )
+
+
+def _pod_labels(pod: Pod) -> Mapping[str, str]:
+    return {"pod": pod.name, "namespace": pod.namespace}
 
 
 def _by_scope(tally: Tally, count: int) -> list[tuple[Mapping[str, str], float]]:

@@ -84,8 +84,8 @@ def node_text(node: NodeInfo) -> bytes:
 
 
 def resource_text(node: NodeInfo) -> bytes:
-    """Render the metrics of ``/metrics/resource`` as Prometheus text. CPU and memory metrics are
-    missing, because containers do not run."""
+    """Render the metrics of ``/metrics/resource`` as Prometheus text. Only nodes in a cluster have
+    CPU and memory metrics, with given values."""
     return text_of(_Resources(node))
 
 
@@ -119,4 +119,8 @@ class _Resources(Collector):
             for status in statuses
             if isinstance(status.state, Running) and status.state.started_at is not None
         )
-        return families.of_resources(started, self._node.settings.behaviour.scrape_errors)
+        usage = self._node.telemetry.usage(self._node.clock.time())
+        return [
+            *(() if usage is None else families.of_usage(usage)),
+            *families.of_resources(started, self._node.settings.behaviour.scrape_errors),
+        ]

@@ -10,12 +10,15 @@ import msgspec
 from starlette.requests import Request
 
 from devicemanager.control.answer import Answer
+from devicemanager.kubelet.pods.usage import PodStats, Used
 from devicemanager.kubelet.telemetry import NodeInfo
 from devicemanager.objects.status.podstatus import pod_list, pod_object, status_object
+from devicemanager.objects.status.times import timestamp
 from devicemanager.observe.web import health
 
 __all__ = [
     "JSON", "PRIVATE", "TEXT", "all_checks", "configuration", "one_check", "plain_text", "pods",
+    "summary",
 ]  # fmt: skip
 
 TEXT: Final = "text/plain; charset=utf-8"
@@ -68,6 +71,43 @@ def pods(kubelet: NodeInfo) -> bytes:
             for each in kubelet.telemetry.pods()
         )
     )
+
+
+def summary(kubelet: NodeInfo) -> bytes:
+    """Return the body of ``/stats/summary`` in JSON: CPU and memory that the node and its pods use
+    (``Summary``, k8s.io/kubelet/pkg/apis/stats/v1alpha1). Without values, the objects are empty."""
+    now, name = kubelet.clock.time(), kubelet.settings.node_name
+    stats = kubelet.telemetry.usage(now)
+    node: dict[str, Any] = {"nodeName": name}
+    if stats is None:
+        return msgspec.json.encode({"node": node, "pods": []})
+    at = timestamp(now)
+    pods = [_pod_stats(each, at) for each in stats.pods]
+    return msgspec.json.encode({"node": node | _used(stats.used, at), "pods": pods})
+
+
+def _pod_stats(stats: PodStats, at: str) -> dict[str, Any]:
+    pod, start = stats.pod, stats.start_time
+    return {
+        "podRef": {"name": pod.name, "namespace": pod.namespace, "uid": str(pod.uid)},
+        "startTime": None if start is None else timestamp(start),
+        "containers": [
+            {"name": each.name, "startTime": timestamp(each.started_at), **_used(each.used, at)}
+            for each in stats.containers
+        ],
+        **_used(stats.used, at),
+    }
+
+
+def _used(used: Used, at: str) -> dict[str, Any]:
+    return {
+        "cpu": {
+            "time": at,
+            "usageNanoCores": round(used.cores * 1e9),
+            "usageCoreNanoSeconds": round(used.cpu_seconds * 1e9),
+        },
+        "memory": {"time": at, "usageBytes": used.memory, "workingSetBytes": used.memory},
+    }
 
 
 def configuration(kubelet: NodeInfo) -> bytes:

@@ -45,6 +45,7 @@ _BODIES: Final[Mapping[str, tuple[str, Callable[[NodeInfo], bytes]]]] = {
     "configz": (answers.JSON, answers.configuration),
     "metrics": (CONTENT_TYPE, node_text),
     "metrics/resource": (CONTENT_TYPE, resource_text),
+    "stats/summary": (answers.JSON, answers.summary),
 }
 
 
@@ -172,7 +173,7 @@ def _logs(nodes: Nodes, request: Request) -> Answer:
         text = f"container {container!r} not found in pod {f'{namespace}/{name}'!r}"
         raise HttpError(HTTPStatus.NOT_FOUND, "not-found", text)
     is_previous = request.query_params.get("previous", "") in ("true", "1")
-    lines = previous_lines(status) if is_previous else log_lines(status)
+    lines = (previous_lines if is_previous else log_lines)(status, report.log)
     if is_previous and not lines:
         text = f"previous terminated container {container!r} in pod {name!r} not found"
         raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
@@ -193,33 +194,34 @@ def _report(nodes: Mapping[str, NodeInfo], namespace: str, name: str) -> PodRepo
     raise HttpError(HTTPStatus.NOT_FOUND, "not-found", text)
 
 
-def log_lines(status: ContainerStatus) -> list[str]:
-    """Return a generated log for a container, from its state. Empty if the container has never
-    run."""
+def log_lines(status: ContainerStatus, text: str = "") -> list[str]:
+    """Return a generated log for a container, from its state, with ``text`` after its start. Empty
+    if the container has never run."""
     match status.state:
         case Running(started_at):
-            return [*_started(status, started_at, status.restart_count)]
+            return [*_started(status, started_at, status.restart_count, text)]
         case Terminated():
-            return [*_ended(status, status.state, status.restart_count)]
+            return [*_ended(status, status.state, status.restart_count, text)]
         case Waiting():
             # Between two runs, a kubelet also returns the log of the last run.
-            return previous_lines(status)
+            return previous_lines(status, text)
 
 
-def previous_lines(status: ContainerStatus) -> list[str]:
+def previous_lines(status: ContainerStatus, text: str = "") -> list[str]:
     """Return a generated log for the container's previous run. Empty if there was none."""
     if status.last_termination is None:
         return []
-    return [*_ended(status, status.last_termination, max(0, status.restart_count - 1))]
+    return [*_ended(status, status.last_termination, max(0, status.restart_count - 1), text)]
 
 
-def _started(status: ContainerStatus, at: float | None, run: int) -> Iterator[str]:
+def _started(status: ContainerStatus, at: float | None, run: int, text: str) -> Iterator[str]:
     again = f", restart {run}" if run else ""
     yield f"{_time(at)} container {status.name} started{again}"
+    yield from text.splitlines()
 
 
-def _ended(status: ContainerStatus, end: Terminated, run: int) -> Iterator[str]:
-    yield from _started(status, end.started_at, run)
+def _ended(status: ContainerStatus, end: Terminated, run: int, text: str) -> Iterator[str]:
+    yield from _started(status, end.started_at, run, text)
     code, reason = end.exit_code, end.reason
     yield f"{_time(end.finished_at)} container {status.name} ended: exit code {code}, {reason}"
 

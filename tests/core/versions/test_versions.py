@@ -276,6 +276,7 @@ GATED_CHANGES = [
     ("get_enabled", "1.26", "1.27", "KubeletPodResourcesGet"),
     ("serves_pods", "1.35", "1.36", "PodsAPI"),
     ("reports_pod_level", "1.36", "1.37", "PodLevelResourceManagers"),
+    ("dra_permanent_errors", "1.34", "1.35", "DRAHandlePermanentDriverFailures"),
     ("reports_container_resources", "1.26", "1.27", "InPlacePodVerticalScaling"),
     ("reports_observed_generation", "1.32", "1.33", "PodObservedGenerationTracking"),
     ("reports_resource_health", "1.30", "1.31", "ResourceHealthStatus"),

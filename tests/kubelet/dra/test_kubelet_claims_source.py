@@ -11,6 +11,7 @@ from devicemanager import ManualClock, MockKubelet, RequestError, Settings, Star
 from devicemanager.apiserver import FakeApiServer
 from devicemanager.core.dra.errors import ClaimFetchError
 from devicemanager.driver.simulated import SimulatedDriver
+from devicemanager.kubelet.dra import api_slices
 from devicemanager.kubelet.dra.claim_source import claim_of
 from devicemanager.objects.manifests import ManifestError
 from tests.kubelet.dra.objects import claim, pod
@@ -226,3 +227,53 @@ def test_claims_of_a_pod_that_is_not_admitted_are_not_added(nodes, reserve):
     with pytest.raises(RequestError, match="already"):
         kubelet.admit(pod("a"), claims=claim("gpu", "gpu-1"), reserve=reserve)
     assert kubelet.resource_claims.list() == before
+
+
+def a_slice(name, node="mock", *devices):
+    spec = {
+        "driver": "gpu.example.com",
+        "nodeName": node,
+        "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": each} for each in devices],
+    }
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def slices_of(kubelet):
+    return {each.name: each.devices for each in kubelet.dra_status().slices}
+
+
+@pytest.fixture
+def api_kubelet(server, directory):
+    """A kubelet that has deleted the slices of its node, and its API server."""
+    api, kubeconfig = server
+    api.create("nodes", {"metadata": {"name": "mock"}})
+    settings = Settings(kubeconfig=kubeconfig)
+    with MockKubelet(directory, settings, clock=ManualClock()) as kubelet:
+        kubelet.wait_for_event("slices-wiped", text="deleted", after=0)
+        yield kubelet, api
+
+
+def test_status_has_the_slices_of_the_node_on_the_api_server(api_kubelet):
+    kubelet, api = api_kubelet
+    api.create("resourceslices", a_slice("s1", "mock", "gpu-0", "gpu-1"))
+    api.create("resourceslices", a_slice("s2", "other", "gpu-0"))
+    assert slices_of(kubelet) == {"s1": ("gpu-0", "gpu-1")}
+    mark = kubelet.mark()
+    api.create("resourceslices", a_slice("s3", "mock", "gpu-2"))
+    kubelet.wait_for_event("dra-objects-changed", text="ResourceSlice s3 added", since=mark)
+    assert slices_of(kubelet) == {"s1": ("gpu-0", "gpu-1"), "s3": ("gpu-2",)}
+    api.delete("resourceslices", "s1")
+    kubelet.wait_for_event("dra-objects-changed", text="ResourceSlice s1 deleted", since=mark)
+    assert slices_of(kubelet) == {"s3": ("gpu-2",)}
+    # The next process of the kubelet deletes the slices, and has a watch of its own.
+    kubelet.restart()
+    kubelet.wait_for_event("slices-wiped", text="deleted", since=mark)
+    assert slices_of(kubelet) == {}
+
+
+def test_status_of_a_kubelet_whose_api_server_does_not_respond(api_kubelet, monkeypatch):
+    monkeypatch.setattr(api_slices, "_FIRST_LIST", 0.01)
+    kubelet, api = api_kubelet
+    api.stop()
+    assert slices_of(kubelet) == {}

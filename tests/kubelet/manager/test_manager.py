@@ -850,8 +850,11 @@ def test_pre_start_calls_plugins_that_require_it():
     harness.manager.admit(pod("p", container("x", fpga=1, gpu=2, nic=1), container("y")))
     for plugin in (gpu, nic):
         plugin.calls.clear()
-    harness.manager.pre_start(PodUid("p"), ContainerName("x"))
-    harness.manager.pre_start(PodUid("p"), ContainerName("y"))
+    # A checkpoint can have devices that the container does not request.
+    harness.manager.pre_start(PodUid("p"), ContainerName("x"), [NIC])
+    assert gpu.calls == []
+    harness.manager.pre_start(PodUid("p"), ContainerName("x"), [NIC, GPU])
+    harness.manager.pre_start(PodUid("p"), ContainerName("y"), [])
     assert gpu.calls == [fakes.FakeCall("PreStartContainer", ("a", "b"))]
     assert nic.calls == []
 
@@ -862,7 +865,7 @@ def test_pre_start_failures_have_the_kubelets_texts():
     harness.manager.admit(pod("p", gpu=1))
     gpu.pre_start_error = RpcError("DeadlineExceeded", "context deadline exceeded")
     with pytest.raises(AllocationError) as error:
-        harness.manager.pre_start(PodUid("p"), ContainerName("app"))
+        harness.manager.pre_start(PodUid("p"), ContainerName("app"), [GPU])
     assert str(error.value) == (
         "device plugin PreStartContainer rpc failed with err: "
         "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
@@ -873,7 +876,7 @@ def test_pre_start_failures_have_the_kubelets_texts():
         match=r"^device plugin PreStartContainer rpc failed with err: "
         r"endpoint plugin.sock has been stopped",
     ):
-        harness.manager.pre_start(PodUid("p"), ContainerName("app"))
+        harness.manager.pre_start(PodUid("p"), ContainerName("app"), [GPU])
 
 
 def test_allocate_now_for_one_container():

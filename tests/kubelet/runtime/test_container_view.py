@@ -9,12 +9,14 @@ import pytest
 
 from devicemanager import MockKubelet
 from devicemanager.core.runoptions import ContainerSettings, DeviceSpec
+from devicemanager.driver.simulated import SimulatedDriver
 from devicemanager.kubelet.pods.admission import ContainerOutcome
 from devicemanager.kubelet.runtime.cdi import UnresolvedCdiDevices, load
 from devicemanager.kubelet.runtime.oci import OciError
 from devicemanager.kubelet.wire import settings as wire
 from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import devices, pod
+from tests.kubelet.dra import objects as dra_objects
 from tests.node import GPU
 
 CDI = {
@@ -51,6 +53,15 @@ def test_cdi_devices_are_resolved(mock_kubelet: MockKubelet, tmp_path: Path) -> 
         container.oci()
     (tmp_path / "gpu.json").write_text(json.dumps(CDI))
     assert container.oci(load([tmp_path])).config == {"process": {"env": ["FROM=cdi"]}}
+
+
+def test_cdi_devices_of_resource_claims_are_resolved(mock_kubelet: MockKubelet) -> None:
+    with SimulatedDriver(kubelet=mock_kubelet) as driver:
+        driver.wait_registered()
+        admission = mock_kubelet.admit(dra_objects.pod(), claims=dra_objects.claim("gpu", "gpu-0"))
+        registry = load([mock_kubelet.root / "cdi"])
+        config = admission.containers["main"].oci(registry).config
+    assert config["process"]["env"] == ["DRA_DEVICE_GPU_0=gpu-0"]
 
 
 def test_missing_host_device_is_named(mock_kubelet: MockKubelet) -> None:

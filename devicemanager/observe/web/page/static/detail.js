@@ -165,6 +165,9 @@ export class Detail {
     for (const [claim, devices] of Object.entries(container.claim_devices)) {
       lines.push(make("div", {}, "claim ", said(claim), `: ${short(devices.join(", "), 400)}`));
     }
+    for (const name of container.cdi_devices.slice(0, MOST)) lines.push(make("div", { class: "note" }, "CDI ", saidWhole(name)));
+    const more = container.cdi_devices.length - MOST;
+    if (more > 0) lines.push(make("div", { class: "note" }, `and ${count(more)} more CDI devices`));
     const settings = this.#settings?.get(container.name);
     if (settings) lines.push(...settingsFacts(settings));
     return [[kind, make("div", {}, ...lines)]];

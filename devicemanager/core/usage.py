@@ -1,0 +1,113 @@
+"""CPU and memory that containers use. The values are given, because containers do not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from devicemanager.core.ids import ContainerName, ResourceName
+from devicemanager.core.pods import Container
+from devicemanager.core.quantity import NANOS, parse_quantity
+
+_CPU: Final = ResourceName("cpu")
+_MEMORY: Final = ResourceName("memory")
+# metrics-server drops a pod if a container uses no CPU or no memory.
+IDLE_CORES: Final = 0.001
+IDLE_MEMORY: Final = 1 << 20
+"""Least usage of a container, and of a node without pods: 1m of CPU, and 1Mi of memory."""
+
+
+@attrs.frozen
+class Amount:
+    """Used amount of a resource: in cores or bytes, or as a share of the container's request."""
+
+    value: float = 0.0
+    is_share: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Amount:
+        """Parse a quantity such as ``250m`` or ``1Gi``, or a share of the request such as ``80%``.
+
+        Raises ValueError for any other text.
+        """
+        is_share = text.endswith("%")
+        try:
+            value = parse_quantity(text.removesuffix("%")) / NANOS
+        except ValueError:
+            value = -1.0
+        if value < 0:
+            raise ValueError(
+                f"invalid usage {text[:60]!r}: use a form such as 250m, 1Gi, or 80% of the request"
+            )
+        return cls(value / 100 if is_share else value, is_share)
+
+    def of(self, request: float) -> float:
+        """Return the used amount of a container with this request."""
+        return self.value * request if self.is_share else self.value
+
+
+_ZERO: Final = Amount()
+
+
+@attrs.frozen
+class Usage:
+    """What each container of a pod uses while it runs."""
+
+    cpu: Amount = _ZERO
+    memory: Amount = _ZERO
+
+    def cores(self, container: Container) -> float:
+        """Return the CPU usage of a running container in cores."""
+        # A Container counts CPUs in thousandths.
+        return max(IDLE_CORES, self.cpu.of(container.requests.get(_CPU, 0) / 1000))
+
+    def memory_bytes(self, container: Container) -> int:
+        """Return the working set of a running container in bytes."""
+        return max(IDLE_MEMORY, int(self.memory.of(container.requests.get(_MEMORY, 0))))
+
+
+IDLE: Final = Usage()
+"""Least usage of all containers of a pod."""
+_NONE: Final[Mapping[ContainerName, float]] = {}
+
+
+@attrs.frozen
+class PodUsage:
+    """Usage of a pod since the time ``since``, and the CPU time that was used before."""
+
+    usage: Usage
+    since: float = 0.0
+    """Seconds since the epoch."""
+    before: Mapping[ContainerName, float] = _NONE
+    """CPU time in seconds, of each container that was running at ``since``."""
+
+    def cpu_seconds(self, container: Container, started_at: float, now: float) -> float:
+        """Return the CPU time of a container since its start."""
+        before = self.before.get(container.name, 0.0) if started_at <= self.since else 0.0
+        return before + self.usage.cores(container) * max(0.0, now - max(started_at, self.since))
+
+    def changed(
+        self, usage: Usage, running: Iterable[tuple[Container, float]], now: float
+    ) -> PodUsage:
+        """Return the usage after a change at ``now``. ``running`` has the running containers with
+        their start times."""
+        before = {each.name: self.cpu_seconds(each, at, now) for each, at in running}
+        return PodUsage(usage, now, before)
+
+
+@attrs.define
+class CpuCounter:
+    """CPU time of a node. It also grows if pods end, so it is not the sum of their CPU times."""
+
+    updated: float
+    """Time of the last update, in seconds since the epoch."""
+    seconds: float = 0.0
+
+    def update(self, cores: float, now: float) -> float:
+        """Add the time since the last update, during which ``cores`` were in use; return the CPU
+        time in seconds."""
+        self.seconds += cores * max(0.0, now - self.updated)
+        self.updated = max(now, self.updated)
+        return self.seconds

@@ -1,0 +1,66 @@
+"""The ResourceSlices of a node on an API server, for lists and views.
+
+The kubelet itself does not read slices. So the watch starts when a slice is first asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from devicemanager.client.protocol import JsonObject
+from devicemanager.client.reflector import Reflector, Source
+
+__all__ = ["ApiSlices"]
+
+_FIRST_LIST = 5.0
+"""Seconds that the first caller waits for the API server."""
+
+
+class ApiSlices:
+    """The slices of one node, kept current by a watch. Thread-safe."""
+
+    def __init__(self, source: Source, node: str, changed: Callable[[str], None]) -> None:
+        """``changed`` gets a line about each change after the first list."""
+        self._source = source
+        self._query = {"fieldSelector": f"spec.nodeName={node}"}
+        self._changed = changed
+        self._listed = threading.Event()
+        # Guards the fields below.
+        self._lock = threading.Lock()
+        self._is_started = False
+        self._slices: dict[str, JsonObject] = {}
+
+    def known(self) -> tuple[Mapping[str, Any], ...]:
+        """Return the slices, sorted by name; none while the API server does not respond."""
+        with self._lock:
+            is_first, self._is_started = not self._is_started, True
+        if is_first:
+            Reflector(self._source, "resourceslices", self, query=self._query).start()
+            self._listed.wait(_FIRST_LIST)
+        with self._lock:
+            return tuple(self._slices[name] for name in sorted(self._slices))
+
+    # -- sink of the watch -----------------------------------------------------------
+
+    def begin_list(self) -> None:
+        """Do nothing: a list replaces all slices."""
+
+    def replace(self, objects: list[JsonObject]) -> None:
+        """Store a list of all slices."""
+        with self._lock:
+            self._slices = {each["metadata"]["name"]: each for each in objects}
+        if self._listed.is_set():
+            self._changed("ResourceSlices listed again")
+        self._listed.set()
+
+    def apply(self, kind: str, object_: JsonObject) -> None:
+        """Store a change of one slice."""
+        name = object_["metadata"]["name"]
+        with self._lock:
+            if kind == "DELETED":
+                self._slices.pop(name, None)
+            else:
+                self._slices[name] = object_
+        self._changed(f"ResourceSlice {name} {kind.lower()}")

@@ -1,0 +1,91 @@
+"""CPU and memory that the pods of a node use, as in the kubelet's summary
+(``pkg/kubelet/server/stats/summary.go``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from devicemanager.core.pods import Container, Pod
+from devicemanager.core.usage import IDLE_CORES, IDLE_MEMORY, PodUsage
+from devicemanager.kubelet.pods.records import PodRecord, PodStore
+
+__all__ = ["ContainerStats", "NodeStats", "PodStats", "Used", "node_stats"]
+
+
+@attrs.frozen
+class Used:
+    """CPU time in seconds, present CPU usage in cores, and working set in bytes."""
+
+    cpu_seconds: float
+    cores: float
+    memory: int
+
+
+@attrs.frozen
+class ContainerStats:
+    """Usage of a running container."""
+
+    name: str
+    started_at: float
+    """Seconds since the epoch."""
+    used: Used
+
+
+@attrs.frozen
+class PodStats:
+    """Usage of a pod with running containers."""
+
+    pod: Pod
+    start_time: float | None
+    """Seconds since the epoch."""
+    used: Used
+    containers: Sequence[ContainerStats]
+
+
+@attrs.frozen
+class NodeStats:
+    """Usage of a node and its pods."""
+
+    used: Used
+    pods: Sequence[PodStats]
+
+
+def node_stats(store: PodStore, now: float) -> NodeStats | None:
+    """Return the usage at ``now``, in seconds since the epoch; None if it is not known."""
+    with store.lock:
+        if store.cpu_counter is None:
+            return None
+        pods = [
+            _pod(record, usage, now)
+            for record in store.records()
+            if (usage := record.usage) is not None and record.running
+        ]
+        cores = IDLE_CORES + sum(each.used.cores for each in pods)
+        seconds = store.cpu_counter.update(cores, now)
+    memory = IDLE_MEMORY + sum(each.used.memory for each in pods)
+    return NodeStats(Used(seconds, cores, memory), pods)
+
+
+def _pod(record: PodRecord, usage: PodUsage, now: float) -> PodStats:
+    containers = [_container(each, usage, at, now) for each, at in record.running_since()]
+    used = [each.used for each in containers]
+    total = Used(
+        sum(each.cpu_seconds for each in used),
+        sum(each.cores for each in used),
+        sum(each.memory for each in used),
+    )
+    return PodStats(record.pod, record.start_time, total, containers)
+
+
+def _container(
+    container: Container, usage: PodUsage, started_at: float, now: float
+) -> ContainerStats:
+    rate = usage.usage
+    used = Used(
+        usage.cpu_seconds(container, started_at, now),
+        rate.cores(container),
+        rate.memory_bytes(container),
+    )
+    return ContainerStats(str(container.name), started_at, used)
