@@ -55,7 +55,7 @@ class PodResult:
     before: Devices
     """Devices of the pod in the snapshot, by resource; empty for a new pod."""
     outcomes: Mapping[Outcome, int]
-    """Number of orders that lead to each outcome, most frequent first."""
+    """Numbers of orders by outcome, the most frequent outcome first."""
     claims: Devices = attrs.field(factory=dict)
     """Devices of the pod's ResourceClaims in the snapshot, by driver, as ``pool/device``."""
 
@@ -104,7 +104,7 @@ class Rehearsal:
 
     @property
     def moved(self) -> Mapping[tuple[str, str], tuple[str, str]]:
-        """Devices that move to another pod: names of the pod before and after.
+        """Names of the pods before and after, by device that moves to another pod.
 
         Keys: resource and device ID. For each pod, the most frequent outcome counts.
         """

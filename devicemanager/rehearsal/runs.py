@@ -124,7 +124,7 @@ def run(plan: Plan, order: Order) -> Mapping[str, Outcome]:
 
 
 def all_lost(plan: Plan, reason: str, message: str) -> Mapping[str, Outcome]:
-    """Return the outcomes if the kubelet does not run: all pods are lost."""
+    """Return the outcomes by pod if the kubelet does not run: all pods are lost."""
     lost = Outcome(Fate.REJECTED, reason, message)
     new = [step.pod.uid for step in plan.steps if isinstance(step, Admit)]
     return dict.fromkeys((*(held.pod.uid for held in plan.pods), *new), lost)
