@@ -279,10 +279,9 @@ def _kubelet(
 
 def _nri_runtime(root: Path, log: KubeletLog, stack: contextlib.ExitStack) -> NriRuntime:
     from devicemanager.kubelet.nri import NriRuntime
-    from devicemanager.kubelet.runtime.cdi import DEFAULT_DIRECTORIES
 
     path = root / "nri" / "nri.sock"
-    directories = [*DEFAULT_DIRECTORIES, root / "cdi"]
+    directories = ["/etc/cdi", "/var/run/cdi", root / "cdi"]
     runtime = NriRuntime(path, directories, report=lambda line: log.say("nri", line))
     log.say("nri-socket", f"nri socket: {path}", path=str(path))
     return stack.enter_context(runtime)

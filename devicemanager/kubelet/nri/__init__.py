@@ -1,4 +1,4 @@
-"""A minimal NRI runtime: tell NRI plugins about pods and containers, and apply what they change.
+"""A minimal NRI runtime: it calls plugins for pods and containers, and applies their changes.
 
 The Node Resource Interface (NRI) is how container runtimes call plugins. Some DRA drivers, such as
 those for CPUs and memory, set up containers with NRI instead of CDI, and exit without it.
