@@ -195,9 +195,21 @@ def _add_driver(parser: argparse.ArgumentParser) -> None:
         "server",
     )
     group.add_argument(
+        "--rootfs",
+        metavar="DIR",
+        help="run the driver in the file system of its container image, which is unpacked in this "
+        "directory; implies --private-root",
+    )
+    group.add_argument(
         "--previous",
         metavar="COMMAND",
         help="command of an earlier version, as one argument, to check an upgrade and a downgrade",
+    )
+    group.add_argument(
+        "--nri",
+        action="store_true",
+        help="the driver is an NRI plugin: also run an NRI runtime, at /var/run/nri/nri.sock; "
+        "implies --private-root",
     )
     group.add_argument(
         "--reboot",

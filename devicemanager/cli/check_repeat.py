@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["repeating_command"]
 
-_SWITCHES = ("driver", "at_node_paths", "private_root", "reboot", "thorough")
+_SWITCHES = ("driver", "at_node_paths", "private_root", "nri", "reboot", "thorough")
 _VALUES = {
     "metrics": None,
     "numa": None,
     "dev": None,
     "sys": None,
     "cdi": None,
+    "rootfs": None,
     "previous": None,
     "restart": "never",
     "jobs": 4,

@@ -51,7 +51,10 @@ def _names_driver(args: argparse.Namespace) -> bool:
     """True if the options say that the program is a driver. All families of drivers begin with
     D."""
     names = (*args.only, *args.skip)
-    has_options = args.private_root or args.reboot or args.previous is not None
+    given = (args.rootfs, args.previous)
+    has_options = any(
+        (args.private_root, args.nri, args.reboot, *(each is not None for each in given))
+    )
     return args.driver or has_options or any(name.startswith("D") for name in names)
 
 
@@ -132,7 +135,9 @@ def _driver(args: argparse.Namespace) -> DriverUnderTest:
         restart=args.restart,
         hooks=dict(args.hook),
         private_root=args.private_root or args.at_node_paths,
+        rootfs=args.rootfs,
         previous=args.previous,
+        nri=args.nri,
         reboot=args.reboot,
     )
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Run a command with the directory of a mock kubelet mounted at /var/lib/kubelet. The mounts are in
-private user and mount namespaces: no root is needed, and other processes are not affected. Signals
+private user and mount namespaces: no root is needed, and other processes are not affected. If the
+kubelet runs with --nri, its NRI socket is at /var/run/nri/nri.sock. Signals
 and the exit status pass through. Descendants of the command are killed when it exits, or when
 this program is killed.
 """
@@ -38,15 +39,18 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from devicemanager.plugin.processes.namespace import node_binds
+    from devicemanager.plugin.processes.namespace import Bind, node_binds
     from devicemanager.plugin.processes.supervisor import Supervision, end_as, supervise_guarded
 
     # All directories are checked before anything is mounted or forked.
     given = {name: _directory(name, getattr(args, name)) for name in ("root", "dev", "sys", "cdi")}
     root = given.pop("root")
     assert root is not None
+    binds = node_binds(root, **given)
+    if (root / "nri").is_dir():
+        binds += (Bind(root / "nri", Path("/var/run/nri")),)
     # `supervise_guarded` forks, so no thread may have been started before.
-    end_as(supervise_guarded(Supervision(args.command, node_binds(root, **given))))
+    end_as(supervise_guarded(Supervision(args.command, binds)))
 
 
 def _directory(option: str, path: str | None) -> Path | None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from devicemanager.driver.simulated import SimulatedDriver
     from devicemanager.events.calls.file import CallsFile
     from devicemanager.kubelet.mock import MockKubelet
+    from devicemanager.kubelet.nri import NriRuntime
     from devicemanager.kubelet.settings import Settings
     from devicemanager.observe.view import NodeView
     from devicemanager.observe.web.site import Breakable
@@ -103,6 +104,12 @@ def add(subparsers: Subparsers) -> None:
     )
     claims_options.add_simulated(parser)
     api_server_option.add(parser)
+    parser.add_argument(
+        "--nri",
+        action="store_true",
+        help="also run a minimal NRI runtime, on nri/nri.sock in --root, for drivers that are NRI "
+        "plugins; CDI files are read from /etc/cdi, /var/run/cdi, and cdi in --root",
+    )
     add_file(
         parser,
         "--calls",
@@ -157,6 +164,8 @@ def _serve(
     server_options.check_control(args)
     server_options.check_http(args)
     api_server_option.check(args)
+    if args.nri and args.root is None:
+        raise CommandError("--nri needs --root: a driver finds the socket in this directory")
     simulations = [(option, _simulation(option)) for option in args.simulate]
     if args.manifests is not None:
         _check_manifests(args.manifests)
@@ -260,10 +269,22 @@ def _kubelet(
         clock = ManualClock(time.time())
     _warn_if_only_read(settings)
     settings, node = api_server_option.apply(args, settings, stack)
-    kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings, clock=clock)
+    root = args.root and Path(args.root).absolute()
+    runtime = _nri_runtime(root, log, stack) if args.nri else None
+    kubelet = MockKubelet(root, settings, clock=clock, runtime=runtime)
     kubelet.events.subscribe(log.event)
     fault_options.set_faults(args, kubelet)
     return kubelet, node
+
+
+def _nri_runtime(root: Path, log: KubeletLog, stack: contextlib.ExitStack) -> NriRuntime:
+    from devicemanager.kubelet.nri import NriRuntime
+
+    path = root / "nri" / "nri.sock"
+    directories = ["/etc/cdi", "/var/run/cdi", root / "cdi"]
+    runtime = NriRuntime(path, directories, report=lambda line: log.say("nri", line))
+    log.say("nri-socket", f"nri socket: {path}", path=str(path))
+    return stack.enter_context(runtime)
 
 
 def _warn_if_only_read(settings: Settings) -> None:

@@ -253,6 +253,7 @@ _RULES = {
     "SLICES": "https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/resource-slice-v1/",
     "CDI": "https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md",
     "METADATA": "https://github.com/kubernetes/enhancements/issues/5304",
+    "NRI": "https://github.com/containerd/nri",
     "WATCHER": "https://github.com/kubernetes/kubernetes/tree/master/pkg/kubelet/pluginmanager",
 }
 _REPOSITORIES = {

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
     from devicemanager.kubelet.pods.admission import Admission
     from devicemanager.kubelet.pods.pod_info import PodInfo
+    from devicemanager.kubelet.pods.runtime import ContainerRuntime
     from devicemanager.kubelet.telemetry import Telemetry
     from devicemanager.objects.manifests import Source
     from devicemanager.objects.manifests.resource_claims import ClaimSources
@@ -108,8 +109,12 @@ class MockKubelet:
         settings: Settings | None = None,
         *,
         clock: Clock | None = None,
+        runtime: ContainerRuntime | None = None,
     ) -> None:
+        """``runtime`` starts the containers, for example an ``NriRuntime``. The caller starts and
+        closes it."""
         check_arguments(root, settings, clock)
+        self._runtime = runtime
         self.settings = settings or Settings()
         """Settings of every process of this kubelet."""
         self.clock = clock or SystemClock()
@@ -217,7 +222,12 @@ class MockKubelet:
         its admission waits for the plugin. Raises StartError or StopError if the start or
         the stop fails.
         """
-        self._resume(self._life.replace(self._store.containers_stop))
+        self._resume(self._life.replace(self._go_down))
+
+    def _go_down(self) -> None:
+        self._store.containers_stop()
+        if self._runtime is not None:
+            self._runtime.reboot()
 
     def reset(self) -> None:
         """Delete all pods, faults and claims of both kinds, and start the kubelet if it is stopped.
@@ -277,6 +287,7 @@ class MockKubelet:
             self._resource_claims,
             self.calls,
             self._fault_actions.equipment(),
+            self._runtime,
         )
 
     def _started(self, process: KubeletProcess) -> None:

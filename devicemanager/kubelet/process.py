@@ -38,6 +38,7 @@ from devicemanager.kubelet.pod_resources import FaultyResponses, api_profile
 from devicemanager.kubelet.pods.dra import LazyDra
 from devicemanager.kubelet.pods.podresources import PodSource
 from devicemanager.kubelet.pods.records import PodStore
+from devicemanager.kubelet.pods.runtime import ContainerRuntime
 from devicemanager.kubelet.pods.workers import PodWorkers
 from devicemanager.kubelet.pods_api import NodePodsSource, PodsFaults
 from devicemanager.kubelet.registration.handlers import DevicePluginHandler, TypeHandler
@@ -91,6 +92,7 @@ class KubeletProcess:
         resource_claims: LazyResourceClaims,
         calls: CallLog,
         equipment: FaultEquipment,
+        runtime: ContainerRuntime | None,
     ) -> None:
         self._faults = faults = equipment.faults
         self._keeps_sockets = equipment.keeps_sockets
@@ -126,7 +128,7 @@ class KubeletProcess:
         self.dra = LazyDra(
             self._create_dra if settings.behaviour.dra_enabled else None, self._has_dra
         )
-        self.workers = PodWorkers(pods, self.manager, settings, events, claims, self.dra)
+        self.workers = PodWorkers(pods, self.manager, settings, events, claims, self.dra, runtime)
         policy = self.manager.policy
         self.registrar = Registrar(self.manager.plugins, settings, events, on_error, calls, faults)
         self._registration = RegistrationServer(self.registrar, directories.plugin_socket, on_error)

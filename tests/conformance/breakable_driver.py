@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import threading
 import time
 import uuid
@@ -32,7 +33,9 @@ from devicemanager.driver.errors import ClaimError
 from devicemanager.driver.paths import DriverPaths
 from devicemanager.driver.services import CLAIM_SERVICES, HEALTH_SERVICES, Report, add_services
 from devicemanager.driver.sockets import DriverSockets
+from devicemanager.kubelet.nri.connection import CallFailed, Connection, Disconnected
 from protos import dra_v1
+from protos import nri_v1alpha1 as nri
 from protos import pluginregistration_v1 as pr
 
 DRIVER = "conformance.example.com"
@@ -119,6 +122,8 @@ class Driver:
         if "bind-once" in on and self.sockets.registration_socket.exists():
             os._exit(1)
         threading.Thread(target=self._publish, daemon=True).start()
+        if "NRI_SOCKET" in os.environ and "no-nri" not in on:
+            threading.Thread(target=self._serve_nri, daemon=True).start()
         if "no-register" not in on:
             self.sockets.start()
         if "late-handler" in on:
@@ -255,6 +260,43 @@ class Driver:
             device.health_check_timeout_seconds = 2
             device.last_updated_time = int(time.time())
         return report
+
+    # -- NRI ---------------------------------------------------------------------------
+
+    def _serve_nri(self) -> None:
+        """Connect to the NRI runtime, again after each disconnection."""
+        while not self.stopping.wait(_POLL):
+            with contextlib.suppress(OSError, Disconnected, CallFailed):
+                self._serve_nri_once()
+
+    def _serve_nri_once(self) -> None:
+        connected = socket.socket(socket.AF_UNIX)
+        connected.connect(os.environ["NRI_SOCKET"])
+        handlers = {
+            "Configure": lambda request: nri.ConfigureResponse(events=1 << 3),
+            "Synchronize": self._synchronize,
+            "CreateContainer": self._create_container,
+        }
+        connection = Connection(connected, handlers, serves="Plugin", calls="Runtime")
+        reader = threading.Thread(target=connection.serve, daemon=True)
+        reader.start()
+        request = nri.RegisterPluginRequest(plugin_name=DRIVER, plugin_idx="10")
+        connection.call("RegisterPlugin", request, 5)
+        reader.join()
+
+    def _create_container(self, request: Any) -> Any:
+        if "refuses-containers" in self.switches:
+            raise ValueError("unknown container")
+        response = nri.CreateContainerResponse()
+        response.adjust.linux.resources.cpu.cpus = "0-1"
+        return response
+
+    def _synchronize(self, request: Any) -> Any:
+        response = nri.SynchronizeResponse()
+        for each in request.containers if "moves-containers" in self.switches else ():
+            update = response.update.add(container_id=each.id)
+            update.linux.resources.cpu.cpus = "2-3"
+        return response
 
     # -- checkpoint --------------------------------------------------------------------
 

@@ -65,13 +65,13 @@ CASES = (
     case(
         "no-cdi",
         "DF01",
-        also="DF03 DF05 DK02 DK03 DK04 DK05 DK08 DK09 DK12",
+        also="DC01 DF03 DF05 DK02 DK03 DK04 DK05 DK08 DK09 DK12 DN01 DN02",
         why="no CDI device can be resolved",
     ),
     case(
         "empty-edits",
         "DF02",
-        also="DF01 DF03 DF05 DK02 DK03 DK04 DK05 DK08 DK09 DK12",
+        also="DC01 DF01 DF03 DF05 DK02 DK03 DK04 DK05 DK08 DK09 DK12 DN01 DN02",
         why="a runtime ignores the files",
     ),
     case("one-file", "DF03", also="DC21", why="claims remove the files of others"),
@@ -125,6 +125,9 @@ CASES = (
     case("leaves-socket", "DL02", also="DL03 DK08", why="they stop it, too"),
     case("late-handler", "DL03"),
     case("bad-metadata", "DL04"),
+    case("no-nri", "DN01", "DN02", recover_seconds=2),
+    case("refuses-containers", "DN01", also="DC01 DN02", why="they start containers, too"),
+    case("moves-containers", "DN02"),
 )  # fmt: skip
 
 GOOD = ("status", "metadata")
@@ -164,7 +167,8 @@ def driver(*switches: str) -> DriverUnderTest:
         command=[sys.executable, PROGRAM, *words],
         previous=[sys.executable, str(PROGRAM)],
         reboot=True,
-        env={"PYTHONPATH": str(ROOT)},
+        nri=True,
+        env={"PYTHONPATH": str(ROOT), "NRI_SOCKET": "{nri_socket}"},
         hooks=HOOKS,
     )
 

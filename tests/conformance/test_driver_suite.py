@@ -34,6 +34,7 @@ from devicemanager.conformance.drivers import (
 )
 from devicemanager.conformance.drivers.claims import allocate, published
 from devicemanager.conformance.drivers.run import DriverRun
+from devicemanager.conformance.drivers.stage import DriverStage
 from devicemanager.conformance.registry import selected
 from devicemanager.events.calls import Mark
 from devicemanager.kubelet.settings import Settings
@@ -141,11 +142,26 @@ def test_private_root_and_reboot(private_mounts: None, capsys: pytest.CaptureFix
     assert report["resources"] == [driver_matrix.DRIVER]
 
 
+def test_driver_of_an_image_has_the_directories_of_a_node(tmp_path: Path) -> None:
+    under_test = DriverUnderTest(command=["driver"], rootfs=tmp_path)
+    assert under_test.is_private
+    stage = DriverStage(under_test, _LIMITS, _SETTINGS)
+    try:
+        binds = {bind.target: bind.source for bind in stage.plugin._binds()}
+    finally:
+        stage.close()
+    assert binds[Path("/")] == tmp_path
+    assert binds[Path("/proc")] == Path("/proc")
+    assert binds[stage.directory] == stage.directory
+    assert binds[Path("/var/lib/kubelet")] == stage.kubelet.root
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--driver", "--resource", "a.b/c"], "--resource is for plugins: omit it for a DRA"),
         (["--driver", "--numa", "0"], "--numa is for plugins"),
+        (["--rootfs", "/nowhere"], "--rootfs: /nowhere is not a directory"),
         (["--driver", "--kubelet-version", "all"], "--kubelet-version all is for plugins"),
         (["--driver", "--kubelet-version", "1.30"], "kubelet 1.30 has no Dynamic Resource Alloc"),
         (["--only", "DX01"], "unknown check 'DX01': use an ID such as DK01, or a family: DR, DC"),
@@ -163,7 +179,7 @@ def test_invalid_options_are_an_error(
 def test_list_prints_the_checks_of_drivers(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--list", "--driver", "--skip", "DC"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[0] == "DR01" and lines[-1].split()[0] == "DL04"
+    assert lines[0].split()[0] == "DR01" and lines[-1].split()[0] == "DN02"
     assert not any(line.startswith("DC") for line in lines)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -22,6 +24,7 @@ PLACEHOLDERS: Final = {
     "plugins_dir": "the kubelet's directory plugins",
     "cdi_dir": "directory of CDI files",
     "pod_uid": "UID of the driver's pod",
+    "nri_socket": "socket of the NRI runtime, with the option --nri",
 }
 """Placeholders in the driver's command and environment variables, beside ``root``."""
 
@@ -54,6 +57,15 @@ def _as_words(command: str | Iterable[str] | None) -> tuple[str, ...] | None:
     return words
 
 
+def _as_directory(path: str | os.PathLike[str] | None) -> Path | None:
+    if path is None:
+        return None
+    if not Path(path).is_dir():
+        raise CheckError(f"--rootfs: {path} is not a directory")
+    # Absolute: a driver has its own working directory.
+    return Path(path).resolve()
+
+
 @attrs.frozen(kw_only=True)
 class DriverUnderTest(PluginUnderTest):
     """DRA driver that the suite starts, stops and restarts. Raises CheckError for invalid values.
@@ -67,13 +79,26 @@ class DriverUnderTest(PluginUnderTest):
     """True if the driver has fixed paths: it is run in a private mount namespace."""
     previous: tuple[str, ...] | None = attrs.field(default=None, converter=_as_words)
     """Command of an earlier version of the driver, for checks of upgrades."""
+    rootfs: Path | None = attrs.field(default=None, converter=_as_directory)
+    """Directory with the file system of the driver's container image, in which the driver runs in a
+    private mount namespace; None for the file system of this host."""
     reboot: bool = False
     """True if the checks may simulate a reboot, with another boot ID."""
+    nri: bool = False
+    """True if the driver is an NRI plugin. Without the placeholder ``{nri_socket}``, it runs in a
+    private mount namespace and finds a runtime at ``/var/run/nri/nri.sock``."""
 
     @property
     def is_private(self) -> bool:
         """True if the driver runs in a private mount namespace with paths as on a node."""
-        return self.private_root or self.hardware.has_directories
+        needs_nri = self.nri and not any("{nri_socket}" in word for word in self._words)
+        is_container = self.rootfs is not None
+        return self.private_root or is_container or needs_nri or self.hardware.has_directories
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        """The texts in which placeholders are replaced."""
+        return (*self.command, *self.env.values())
 
     def has_option(self, name: str) -> bool:
         return bool(getattr(self, name))
@@ -82,8 +107,7 @@ class DriverUnderTest(PluginUnderTest):
     def advice(self) -> str:
         if self.is_private:
             return "the driver should use /var/lib/kubelet/plugins_registry"
-        words = [*self.command, *self.env.values()]
-        if any(f"{{{name}}}" in word for name in (*PLACEHOLDERS, "root") for word in words):
+        if any(f"{{{name}}}" in word for name in (*PLACEHOLDERS, "root") for word in self._words):
             return "the driver should use the directories from its command or environment"
         return (
             f"only the variables {', '.join(VARIABLES)} name the directories: use placeholders "

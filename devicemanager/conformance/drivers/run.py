@@ -326,8 +326,14 @@ class DriverRun(SuiteRun):
 
     # -- pods --------------------------------------------------------------------------
 
-    def admit(self, claim: ClaimObject) -> str:
-        """Run a pod that uses a claim, and return its UID. Raises Failed if it does not start."""
+    def admit(self, claim: ClaimObject | None = None) -> str:
+        """Run a pod that uses a claim, and return its UID. Raises Failed if it does not start.
+
+        Without a claim, run a pod that needs no driver.
+        """
+        if claim is None:
+            name = self.new_name()
+            return self._admit(_pod(name, f"pod-of-{name}"))
         name = claim["metadata"]["name"]
         uid = f"pod-of-{name}"
         reserved = [{"resource": "pods", "name": name, "uid": uid}]
@@ -337,11 +343,14 @@ class DriverRun(SuiteRun):
             lambda old: {**old, "status": {**old["status"], "reservedFor": reserved}},
             subresource="status",
         )
-        self.step(f"admit pod {name}")
-        admission = self.kubelet.admit(_pod(name, uid))
+        return self._admit(_pod(name, uid, claims=[name]))
+
+    def _admit(self, pod: Mapping[str, Any]) -> str:
+        self.step(f"admit pod {pod['metadata']['name']}")
+        admission = self.kubelet.admit(dict(pod))
         if error := admission.containers["main"].error:
             raise Failed(f"the pod does not start: {error}")
-        return uid
+        return admission.uid
 
 
 def reference(claim: ClaimObject) -> dra_v1.Claim:
@@ -386,14 +395,15 @@ def check_entries(rpc: str, entries: Mapping[str, Any], claims: Sequence[ClaimOb
             raise Failed(f"{rpc} failed for claim UID {uid}: {entry.error}")
 
 
-def _pod(claim: str, uid: str) -> dict[str, Any]:
-    container = {"name": "main", "image": "image", "resources": {"claims": [{"name": "claim"}]}}
+def _pod(name: str, uid: str, claims: Sequence[str] = ()) -> dict[str, Any]:
+    uses = [{"name": each} for each in claims]
+    container = {"name": "main", "image": "image", "resources": {"claims": uses}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": claim, "namespace": "default", "uid": uid},
+        "metadata": {"name": name, "namespace": "default", "uid": uid},
         "spec": {
-            "resourceClaims": [{"name": "claim", "resourceClaimName": claim}],
+            "resourceClaims": [{"name": each, "resourceClaimName": each} for each in claims],
             "containers": [container],
         },
     }

@@ -6,7 +6,7 @@ import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -22,6 +22,9 @@ from devicemanager.kubelet.settings import Settings
 from devicemanager.plugin.processes.namespace import Bind, node_binds
 from devicemanager.testing.processes import PluginProcess
 
+if TYPE_CHECKING:
+    from devicemanager.kubelet.nri import NriRuntime
+
 __all__ = ["NODE", "POD_UIDS", "DriverStage", "RunningDriver"]
 
 NODE: Final = "node-1"
@@ -31,6 +34,9 @@ POD_UIDS: Final = ("8d53fa82-7b6e-4a0b-b1d5-0d2b7c3f5a01", "8d53fa82-7b6e-4a0b-b
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CDI_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
 _KUBELET = Path("/var/lib/kubelet")
+_NRI = Path("/var/run/nri")
+_OF_HOST = ("/proc", "/sys", "/dev")
+"""Directories that each container has."""
 
 
 class DriverStage(Stage):
@@ -53,7 +59,21 @@ class DriverStage(Stage):
         self.new_boot_id()
         self.serve_api()
         settings = attrs.evolve(settings, kubeconfig=self.kubeconfig, node_name=NODE)
-        return MockKubelet(settings=settings)
+        self.nri = self._nri_runtime() if plugin.nri else None
+        """The NRI runtime, with the option ``nri``."""
+        self.nri_report = ""
+        """The last line that the NRI runtime has reported."""
+        return MockKubelet(settings=settings, runtime=self.nri)
+
+    def _nri_runtime(self) -> NriRuntime:
+        from devicemanager.kubelet.nri import NriRuntime
+
+        directories = [self.other_cdi_dir, self.cdi_dir]
+        path = self.directory / "nri" / "nri.sock"
+        return NriRuntime(path, directories, report=self._note_nri).start()
+
+    def _note_nri(self, line: str) -> None:
+        self.nri_report = line
 
     def _new_plugin(self, plugin: PluginUnderTest) -> RunningPlugin:
         assert isinstance(plugin, DriverUnderTest)
@@ -76,6 +96,8 @@ class DriverStage(Stage):
         self.boot_id.write_text(f"{uuid.uuid4()}\n")
 
     def _clean_up(self) -> None:
+        if self.nri is not None:
+            self.nri.close()
         self.api.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -132,8 +154,14 @@ class RunningDriver(RunningPlugin):
             "plugins_dir": str(root / "plugins"),
             "cdi_dir": str(cdi),
             "pod_uid": self.pod_uid,
+            "nri_socket": str(self._nri_socket),
             "root": str(root),
         }
+
+    @property
+    def _nri_socket(self) -> Path:
+        nri = self._stage.nri
+        return _NRI / "nri.sock" if nri is None or self._driver.is_private else nri.path
 
     def _in_cluster(self) -> dict[str, str]:
         return self._stage.api.environment if self._driver.is_private else {}
@@ -145,14 +173,28 @@ class RunningDriver(RunningPlugin):
             etc, run = _CDI_DIRECTORIES
             hardware = self._driver.hardware
             found += [
+                *self._root_binds(),
                 *node_binds(stage.kubelet.root, dev=hardware.dev, sys=hardware.sys),
                 Bind(stage.other_cdi_dir, etc),
                 Bind(stage.cdi_dir, run),
                 Bind(stage.directory / "serviceaccount", Path(SERVICE_ACCOUNT)),
             ]
+        if stage.nri is not None and self._driver.is_private:
+            found.append(Bind(stage.nri.path.parent, _NRI))
         if self._driver.reboot:
             found.append(Bind(stage.boot_id, _BOOT_ID))
         return tuple(found)
+
+    def _root_binds(self) -> list[Bind]:
+        """Return the mounts of a driver that runs in the file system of its container image."""
+        rootfs = self._driver.rootfs
+        if rootfs is None:
+            return []
+        same = [Path(each) for each in _OF_HOST]
+        return [
+            Bind(rootfs, Path("/")),
+            *(Bind(each, each) for each in (*same, self._stage.directory)),
+        ]
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:

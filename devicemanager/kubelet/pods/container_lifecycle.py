@@ -153,6 +153,7 @@ class ContainerLifecycle:
 
     def _after_end(self, record: PodRecord, container: Container) -> None:
         finished_at = self._clock.monotonic()
+        self._containers.stopped(record.pod, container.name)
         ended = record.status(container.name).end
         assert ended is not None
         self._events.publish(

@@ -29,6 +29,7 @@ from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.pods.dra import LazyDra, PodDra
 from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
+from devicemanager.kubelet.pods.runtime import ContainerRuntime, NoRuntime
 from devicemanager.kubelet.pods.sandboxes import Sandboxes
 
 if TYPE_CHECKING:
@@ -53,10 +54,12 @@ class Containers:
         sandboxes: Sandboxes,
         fail: Callable[[PodRecord, PermanentError], None],
         cdi: CdiRules | None = None,
+        runtime: ContainerRuntime | None = None,
     ) -> None:
         """``fail`` ends a pod whose sandbox can never be created."""
         self._fail = fail
         self._cdi = cdi or CdiRules()
+        self._runtime = runtime or NoRuntime()
         self._dra = dra
         self._sandboxes = sandboxes
         self._store = store
@@ -231,14 +234,15 @@ class Containers:
         if of_claims:
             # Repeats remain, as in the kubelet.
             options = attrs.evolve(options, cdi_devices=(*of_claims, *options.cdi_devices))
+        adjusted = self._create(record, container, is_init, options)
         with self._store.lock:
             # With the store's lock held, because readers must see all changes of the record
             # together.
             record.started(container, is_init, self._manager.clock.time())
             if of_claims:
                 record.cdi_devices[container.name] = of_claims
-            if held or options.cdi_devices:
-                record.run_options[container.name] = options
+            if held or options.cdi_devices or adjusted is not options:
+                record.run_options[container.name] = adjusted
         where = f"pod {title(pod)} container {container.name}"
         for conflict in options.conflicts:
             self._events.publish(EventKind.CONFLICT, f"{where}: {conflict}", pod=pod.uid)
@@ -246,7 +250,27 @@ class Containers:
             text = f"{where}: no annotation for its CDI devices: {problem}"
             self._events.publish(EventKind.CONFLICT, text, pod=pod.uid)
         self._events.publish(EventKind.CONTAINER_STARTED, f"{where} started", pod=pod.uid)
-        return options
+        return adjusted
+
+    def _create(
+        self, record: PodRecord, container: Container, is_init: bool, options: RunOptions
+    ) -> RunOptions:
+        """Let the container runtime start a container, and return its settings."""
+        adjusted = self._runtime.create(record.pod, container, options)
+        if is_init and not container.restartable:
+            self._runtime.stop(record.pod, container.name)  # it runs to completion at once
+        if self.is_gone(record):
+            self._runtime.remove(record.pod)
+            self._check_exists(record)
+        return adjusted
+
+    def stopped(self, pod: Pod, name: str) -> None:
+        """Report to the container runtime that a container has exited."""
+        self._runtime.stop(pod, name)
+
+    def removed(self, pod: Pod) -> None:
+        """Report to the container runtime that a pod and its sandbox are gone."""
+        self._runtime.remove(pod)
 
     def _check_exists(self, record: PodRecord) -> None:
         if self.is_gone(record):

@@ -18,6 +18,7 @@ from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.kubelet.pods.dra import LazyDra, PodDra
 from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
+from devicemanager.kubelet.pods.runtime import ContainerRuntime, NoRuntime
 from devicemanager.kubelet.pods.timers import Timers
 
 __all__ = ["CREATE_RETRY", "REMOVE_RETRY", "SandboxLater", "Sandboxes"]
@@ -40,7 +41,14 @@ class SandboxLater(DeviceManagerError):
 class Sandboxes:
     """Creates and removes the sandboxes of pods. Thread-safe."""
 
-    def __init__(self, store: PodStore, dra: LazyDra[PodDra], timers: Timers[PodUid]) -> None:
+    def __init__(
+        self,
+        store: PodStore,
+        dra: LazyDra[PodDra],
+        timers: Timers[PodUid],
+        runtime: ContainerRuntime | None = None,
+    ) -> None:
+        self._runtime = runtime or NoRuntime()
         self._store = store
         self._dra = dra
         self._timers = timers
@@ -80,6 +88,8 @@ class Sandboxes:
         Return True if that succeeded. Otherwise ``again`` is called later, on another thread.
         """
         uid = record.pod.uid
+        # Before the claims are unprepared (``SyncTerminatingPod``, pkg/kubelet/kubelet.go, v1.36).
+        self._runtime.remove(record.pod)
         if not record.uses_dra:
             return True
         self._dra.cancel(uid)

@@ -48,6 +48,7 @@ from devicemanager.kubelet.pods.containers import Containers
 from devicemanager.kubelet.pods.dra import LazyDra, PodDra
 from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.pods.records import Phase, PodRecord, PodStore, pod_uid, title
+from devicemanager.kubelet.pods.runtime import ContainerRuntime
 from devicemanager.kubelet.pods.sandboxes import Sandboxes
 from devicemanager.kubelet.pods.timers import Timers
 from devicemanager.kubelet.settings import Settings
@@ -74,9 +75,10 @@ class PodWorkers:
         events: EventStream,
         claims: LazyClaims | None = None,
         dra: LazyDra[PodDra] | None = None,
+        runtime: ContainerRuntime | None = None,
     ) -> None:
         """``claims`` are the node's structured claims, which outlive the kubelet's process. ``dra``
-        is the DRA manager of this process."""
+        is the DRA manager of this process. ``runtime`` starts the containers."""
         self._store = store
         self._manager = manager
         self._claims = claims or LazyClaims(events, settings.node_name)
@@ -86,9 +88,17 @@ class PodWorkers:
         self._cdi = CdiRules.of(settings.behaviour)
         self._dra: LazyDra[PodDra] = dra or LazyDra()
         self._syncs: Timers[PodUid] = Timers(manager.clock, threaded=True)
-        self._sandboxes = Sandboxes(store, self._dra, self._syncs)
+        self._sandboxes = Sandboxes(store, self._dra, self._syncs, runtime)
         self._containers = Containers(
-            store, manager, events, self._claims, self._dra, self._sandboxes, self._fail, self._cdi
+            store,
+            manager,
+            events,
+            self._claims,
+            self._dra,
+            self._sandboxes,
+            self._fail,
+            self._cdi,
+            runtime,
         )
         self.life = ContainerLifecycle(
             store, self._containers, manager.clock, events, self._finish, self._delete
@@ -524,6 +534,7 @@ class PodWorkers:
         self._manager.release(*(record.pod.uid for record in records))
         self._claims.flush()
         for record in records:
+            self._containers.removed(record.pod)
             self.life.forget(record)
             self._events.publish(
                 EventKind.TERMINATED, f"pod {title(record.pod)} terminated", pod=record.pod.uid
@@ -548,6 +559,7 @@ class PodWorkers:
         with self._store.lock:
             if record.is_active:
                 record.containers_stop()
+        self._containers.removed(record.pod)
         self.life.forget(record)
         self._containers.start_again(record)
 

@@ -38,6 +38,9 @@ _CLONE_NEWPID = 0x2000_0000
 _CLONE_NEWUSER = 0x1000_0000
 _MS_BIND, _MS_MOVE, _MS_REC, _MS_PRIVATE = 0x1000, 0x2000, 0x4000, 0x40000
 
+_ROOT = Path("/")
+_MOST_LINKS = 40  # as in Linux
+
 _SWITCHES = (
     ("kernel.unprivileged_userns_clone", "0"),
     ("user.max_user_namespaces", "0"),
@@ -57,7 +60,8 @@ class NamespaceError(Exception):
 class Bind:
     """Bind mount of the directory ``source`` at ``target``, which need not exist.
 
-    If ``source`` is a file, ``target`` must be an existing file.
+    If ``source`` is a file, ``target`` must be an existing file. With the target ``/``, ``source``
+    becomes the root directory, and the targets of all other mounts are below it.
     """
 
     source: Path
@@ -99,9 +103,14 @@ def enter(binds: Sequence[Bind]) -> None:
         mount("none", "/", None, _MS_REC | _MS_PRIVATE)
         # Open all sources first: a mount can hide the path of a later source.
         sources = [_open_source(bind.source) for bind in binds]
+        root = next((each.source for each in binds if each.target == _ROOT), _ROOT)
         for bind, source in zip(binds, sources, strict=True):
-            _bind_at(Path(f"/proc/self/fd/{source}"), bind)
+            if bind.target != _ROOT:
+                _bind_at(Path(f"/proc/self/fd/{source}"), resolved(root, bind.target), bind.keep)
             os.close(source)
+        if root != _ROOT:
+            os.chroot(root)
+            os.chdir("/")
     except OSError as error:
         raise NamespaceError(f"cannot create private mounts: {error}") from error
 
@@ -169,11 +178,32 @@ def _rejection(error: OSError) -> str:
     return f"cannot create a user namespace ({os.strerror(error.errno or 0)}): run this as root"
 
 
-def _bind_at(source: Path, bind: Bind) -> None:
-    # /var/run is a link to /run on most systems, and a link cannot be a mount point.
-    target = Path(os.path.realpath(bind.target))
-    if bind.keep:
-        _bind_keeping(source, target, bind.keep)
+def resolved(root: Path, path: Path) -> Path:
+    """Return the path on the host of a path below another root directory.
+
+    Links are followed as a process with this root directory follows them: /var/run is a link to
+    /run on most systems, and a link cannot be a mount point. Raises OSError for a loop of links.
+    """
+    found, left, links = root, list(reversed(path.parts[1:])), 0
+    while left:
+        part = left.pop()
+        if part == "..":
+            found = found.parent if found != root else root
+        elif not (step := found / part).is_symlink():
+            found = step
+        else:
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            to = step.readlink()
+            found = root if to.is_absolute() else found
+            left += reversed([each for each in to.parts if each != "/"])
+    return found
+
+
+def _bind_at(source: Path, target: Path, keep: tuple[str, ...]) -> None:
+    if keep:
+        _bind_keeping(source, target, keep)
     elif target.exists():
         mount(str(source), str(target), None, _MS_BIND | _MS_REC)
     else:

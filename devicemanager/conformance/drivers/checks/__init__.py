@@ -11,6 +11,7 @@ from devicemanager.conformance.drivers.checks import (
     claims,
     health,
     lifecycle,
+    nri,
     registration,
     restarts,
     slices,
@@ -28,6 +29,7 @@ DRIVER_FAMILIES = {
     "DS": "ResourceSlices",
     "DH": "Health",
     "DL": "Life cycle",
+    "DN": "NRI",
 }
 """Title of each family of checks of drivers, by the family's letters."""
 
@@ -39,6 +41,7 @@ _MODULES = {
     "DS": slices,
     "DH": health,
     "DL": lifecycle,
+    "DN": nri,
 }
 
 

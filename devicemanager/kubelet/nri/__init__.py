@@ -1,0 +1,23 @@
+"""A minimal NRI runtime: it calls plugins for pods and containers, and applies their changes.
+
+The Node Resource Interface (NRI) is how container runtimes call plugins. Some DRA drivers, such as
+those for CPUs and memory, set up containers with NRI instead of CDI, and exit without it.
+
+Theory of operation. ``NriRuntime`` listens on ``nri.sock``. Pass it to ``MockKubelet(runtime=…)``,
+which then calls it before a container starts and after it has stopped. Nothing imports this
+package before a program uses it.
+
+* ``runtime`` has the plugins, and the pods and containers that they know.
+* ``containers`` converts pods and settings to NRI messages, and applies adjustments. Pure.
+* ``connection`` makes and serves calls on a connection; ``frames`` has its bytes. Pure frames.
+
+Invariants:
+* A plugin that does not respond in time is disconnected, as in containerd, and the pod goes on.
+* An error of CreateContainer fails the start of the container.
+
+Start reading with ``runtime``.
+"""
+
+from devicemanager.kubelet.nri.runtime import NriContainer, NriRuntime
+
+__all__ = ["NriContainer", "NriRuntime"]

@@ -1,0 +1,229 @@
+"""The socket of the runtime, and the plugins that are connected to it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from devicemanager.core.errors import AllocationError, StartError
+from devicemanager.kubelet.nri.connection import CallFailed, Connection, Disconnected, Handlers
+from podresources.errors import PodResourcesError
+from podresources.sockets import prepare, published
+from protos import nri_v1alpha1 as nri
+
+__all__ = ["NriPlugin", "PluginServer"]
+
+# Defaults of containerd (pkg/api/timeouts.go of nri v0.11).
+_REGISTRATION_SECONDS: Final = 5.0
+_REQUEST_SECONDS: Final = 2.0
+_BACKLOG = 16
+_NAME = "devicemanager"
+_VERSION = "v0.11.0"
+"""Version of NRI whose API the runtime has."""
+
+
+@attrs.define(eq=False)
+class NriPlugin:
+    """A connected plugin; its name is set when it registers."""
+
+    connection: Connection
+    registered: threading.Event = attrs.field(factory=threading.Event)
+    index: str = ""
+    base: str = ""
+    events: int = 0
+
+    @property
+    def name(self) -> str:
+        """Index and name, such as ``00-dra.cpu``; plugins are called in this order."""
+        return f"{self.index}-{self.base}"
+
+    def wants(self, event: int) -> bool:
+        """True if the plugin subscribes to an event; a mask of 0 stands for all."""
+        return not self.events or bool(self.events >> (event - 1) & 1)
+
+    def call(self, method: str, request: Any) -> Any:
+        """Call the plugin. Raises CallFailed and Disconnected."""
+        return self.connection.call(method, request, _REQUEST_SECONDS)
+
+
+class PluginServer:
+    """Listens on the socket, and has the plugins that are connected. Thread-safe.
+
+    ``synchronize`` makes a configured plugin known: it calls Synchronize, then ``add``. ``update``
+    serves UpdateContainers. ``report`` is called with a line for each change.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        synchronize: Callable[[NriPlugin], None],
+        update: Callable[[nri.UpdateContainersRequest], nri.UpdateContainersResponse],
+        report: Callable[[str], None],
+    ) -> None:
+        self._path = path
+        self._synchronize = synchronize
+        self._update = update
+        self._report = report
+        # Guards the fields below.
+        self._changed = threading.Condition()
+        self._plugins: list[NriPlugin] = []
+        self._listener: socket.socket | None = None
+        self._connections: set[Connection] = set()
+
+    # -- life --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Listen on the socket. Raises StartError."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            prepare(self._path)
+            with published(self._path) as private:
+                listener.bind(str(private))
+                listener.listen(_BACKLOG)
+        except PodResourcesError as error:
+            listener.close()
+            raise StartError(str(error)) from error
+        self._listener = listener
+        threading.Thread(target=self._accept, args=(listener,), name="nri", daemon=True).start()
+
+    def close(self) -> None:
+        """Disconnect all plugins, and remove the socket. Idempotent."""
+        with self._changed:
+            listener, self._listener = self._listener, None
+        if listener is None:
+            return
+        # Ends ``accept`` on the other thread, which ``close`` alone does not.
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        self._path.unlink(missing_ok=True)
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Disconnect all plugins, which may connect again."""
+        with self._changed:
+            connections = list(self._connections)
+        for each in connections:
+            each.close()
+
+    # -- plugins -----------------------------------------------------------------------
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the plugins in the order of calls."""
+        with self._changed:
+            return tuple(each.name for each in self._plugins)
+
+    def wait(self, base: str, timeout: float) -> bool:
+        """Wait until a plugin with this name is connected. Return False after ``timeout``."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: any(each.base == base for each in self._plugins), timeout
+            )
+
+    def subscribers(self, event: int) -> list[NriPlugin]:
+        """Return the plugins that subscribe to an event, in the order of calls."""
+        with self._changed:
+            return [each for each in self._plugins if each.wants(event)]
+
+    def call(self, plugin: NriPlugin, method: str, request: Any) -> Any:
+        """Return the response; None if the plugin did not respond and was disconnected.
+
+        Raises AllocationError for an error.
+        """
+        try:
+            return plugin.call(method, request)
+        except CallFailed as error:
+            raise AllocationError(f"NRI plugin {plugin.name}: {method} failed: {error}") from None
+        except Disconnected as error:
+            self._report(f"NRI plugin {plugin.name}: {method}: {error}")
+            plugin.connection.close()
+            self._remove(plugin)
+            return None
+
+    def add(self, plugin: NriPlugin) -> None:
+        """Make a synchronized plugin known: it gets all further events."""
+        with self._changed:
+            self._plugins.append(plugin)
+            self._plugins.sort(key=lambda each: each.name)
+            self._changed.notify_all()
+
+    def _remove(self, plugin: NriPlugin) -> None:
+        with self._changed:
+            self._connections.discard(plugin.connection)
+            was_added = plugin in self._plugins
+            if was_added:
+                self._plugins.remove(plugin)
+        if was_added:
+            self._report(f"NRI plugin {plugin.name} disconnected")
+
+    # -- connections -------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the listener was closed
+            while True:
+                connected, _ = listener.accept()
+                _start(self._serve, connected)
+
+    def _serve(self, connected: socket.socket) -> None:
+        """Serve a plugin until it disconnects."""
+        plugin: NriPlugin
+        handlers: Handlers = {
+            "RegisterPlugin": lambda request: _register(plugin, request),
+            "UpdateContainers": self._update,
+        }
+        plugin = NriPlugin(Connection(connected, handlers, serves="Runtime", calls="Plugin"))
+        with self._changed:
+            self._connections.add(plugin.connection)
+            is_closed = self._listener is None
+        if is_closed:
+            plugin.connection.close()
+        # On a thread of its own, because this one reads the responses.
+        _start(self._configure, plugin)
+        plugin.connection.serve()
+        self._remove(plugin)
+
+    def _configure(self, plugin: NriPlugin) -> None:
+        """Configure and synchronize a plugin that has connected."""
+        if not plugin.registered.wait(_REGISTRATION_SECONDS):
+            self._report(f"an NRI plugin did not register within {_REGISTRATION_SECONDS:g} s")
+            plugin.connection.close()
+            return
+        try:
+            plugin.events = plugin.call("Configure", _configuration()).events
+            self._synchronize(plugin)
+        except (CallFailed, Disconnected) as error:
+            self._report(f"NRI plugin {plugin.name} was not added: {error}")
+            plugin.connection.close()
+            return
+        self._report(f"NRI plugin {plugin.name} connected")
+
+
+def _start(function: Callable[..., None], argument: object) -> None:
+    threading.Thread(target=function, args=(argument,), name="nri-plugin", daemon=True).start()
+
+
+def _register(plugin: NriPlugin, request: nri.RegisterPluginRequest) -> nri.Empty:
+    if not re.fullmatch(r"[0-9]{2}", request.plugin_idx):
+        raise ValueError(f"invalid plugin index {request.plugin_idx!r}: expected two digits")
+    if not request.plugin_name or "/" in request.plugin_name:
+        raise ValueError(f"invalid plugin name {request.plugin_name!r}: expected one without /")
+    plugin.index, plugin.base = request.plugin_idx, request.plugin_name
+    plugin.registered.set()
+    return nri.Empty()
+
+
+def _configuration() -> nri.ConfigureRequest:
+    return nri.ConfigureRequest(
+        runtime_name=_NAME,
+        runtime_version=_VERSION,
+        registration_timeout=int(_REGISTRATION_SECONDS * 1000),
+        request_timeout=int(_REQUEST_SECONDS * 1000),
+        NRI_version=_VERSION,
+    )

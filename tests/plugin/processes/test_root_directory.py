@@ -1,0 +1,70 @@
+"""Processes with another root directory: the file system of a container image."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import threading
+from collections import deque
+from pathlib import Path
+
+import pytest
+
+from devicemanager.plugin.processes.namespace import Bind, resolved
+from devicemanager.plugin.processes.run import SupervisedRun
+
+
+def test_links_are_followed_below_the_root(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var" / "run").symlink_to("/run")
+    (tmp_path / "var" / "up").symlink_to("../../../run")
+    (tmp_path / "loop").symlink_to("loop")
+    assert resolved(tmp_path, Path("/var/run/cdi")) == tmp_path / "run" / "cdi"
+    assert resolved(tmp_path, Path("/var/up/x")) == tmp_path / "run" / "x"
+    assert resolved(tmp_path, Path("/missing/x")) == tmp_path / "missing" / "x"
+    with pytest.raises(OSError, match="loop"):
+        resolved(tmp_path, Path("/loop/x"))
+
+
+def _with_shell(rootfs: Path) -> Path:
+    """Create a root directory with a shell and its libraries, and return it."""
+    shell = Path("/bin/sh").resolve()
+    libraries = subprocess.run(["ldd", shell], capture_output=True, text=True, check=False).stdout
+    for path in [shell, *map(Path, re.findall(r"/\S+", libraries))]:
+        (rootfs / path.relative_to("/")).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, rootfs / path.relative_to("/"))
+    (rootfs / "shell").symlink_to(shell)
+    (rootfs / "var").mkdir()
+    (rootfs / "var" / "run").symlink_to("/run")
+    return rootfs
+
+
+def _tree(directory: Path) -> set[Path]:
+    return {path.relative_to(directory) for path in directory.rglob("*")}
+
+
+@pytest.mark.timeout(60)
+def test_command_runs_in_the_file_system_of_an_image(tmp_path: Path) -> None:
+    rootfs, data = _with_shell(tmp_path / "rootfs"), tmp_path / "data"
+    data.mkdir()
+    (data / "given").write_text("from the host\n")
+    before = _tree(rootfs)
+    script = 'read text < /run/cdi/given; echo "$text"; echo "$PWD" * > /var/run/cdi/new'
+    binds = (
+        Bind(rootfs, Path("/")),
+        Bind(Path("/proc"), Path("/proc")),
+        Bind(data, Path("/var/run/cdi")),
+    )
+    output: deque[str] = deque()
+    run = SupervisedRun(["/shell", "-c", script], {}, None, binds, output)
+    ended = threading.Event()
+    run.start(ended.set)
+    assert ended.wait(30)
+    if any("user namespace" in line for line in output):
+        pytest.skip(output[-1])
+    assert list(output) == ["from the host"]
+    names = sorted({path.parts[0] for path in before} | {"proc", "run"})
+    assert (data / "new").read_text().split() == ["/", *names]
+    assert _tree(rootfs) == before
