@@ -170,6 +170,8 @@ def _fits(pod: Object, node: Object, used: Mapping[str, int], devices: _Devices)
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
+    if not _has_affinity(pod, node):
+        return False
     if node["spec"].get("unschedulable") or not tolerates(pod, node["spec"].get("taints") or ()):
         return False
     allocatable = node["status"].get("allocatable") or {}
@@ -179,6 +181,22 @@ def _fits(pod: Object, node: Object, used: Mapping[str, int], devices: _Devices)
         for name, count in _requests(pod).items()
         if count and name not in by_dra
     )
+
+
+def _has_affinity(pod: Object, node: Object) -> bool:
+    """True if a node has the affinity that a pod requires."""
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not required:
+        return True
+    # Imported here, because few pods have an affinity.
+    from devicemanager.claims.dra.nodes import InvalidSelector, Node, selects
+
+    metadata = node["metadata"]
+    try:
+        return selects(required, Node(metadata["name"], metadata.get("labels") or {}))
+    except InvalidSelector:
+        return False
 
 
 def tolerates(pod: Mapping[str, Any], taints: Iterable[Mapping[str, str]]) -> bool:

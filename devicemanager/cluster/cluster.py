@@ -13,6 +13,8 @@ from itertools import count
 from types import MappingProxyType
 from typing import Self
 
+import attrs
+
 from devicemanager.client.api import ApiClient, ScopedApi
 from devicemanager.client.credentials import Credentials, load
 from devicemanager.client.errors import ClientClosing, ClusterError
@@ -26,6 +28,7 @@ from devicemanager.cluster.addresses import PodAddresses, UsedAddresses
 from devicemanager.cluster.adoption import Adoption, native_capacity
 from devicemanager.cluster.connection import Connection
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
+from devicemanager.cluster.driver_layouts import DriverLayout, kwok_drivers
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.node_context import ServerFeatures
 from devicemanager.cluster.node_specs import NodeSpecs
@@ -419,22 +422,24 @@ class Cluster:
 
         ``selector`` is a label selector, such as ``karpenter.sh/nodepool=gpu``. Another program
         creates and deletes the Nodes: they are kept when the cluster is closed. A Node keeps its
-        capacity of native resources. ``options.amounts`` is used for what it lacks.
+        capacity of native resources. ``options.amounts`` is used for what it lacks. KWOK's
+        annotations of a Node, such as ``kwok.x-k8s.io/dra-gpu``, add DRA drivers.
         """
         numbers = count()
 
         def adopt(node: JsonObject) -> None:
             name = node["metadata"]["name"]
-            specs = NodeSpecs.adopted(
-                name,
-                next(numbers),
-                {**(options.amounts if options else {}), **native_capacity(node)},
-                simulate,
-                settings=settings,
-                options=options,
-                behaviour=behaviour,
-            )
             try:
+                own = kwok_drivers(node["metadata"].get("annotations") or {})
+                specs = NodeSpecs.adopted(
+                    name,
+                    next(numbers),
+                    {**(options.amounts if options else {}), **native_capacity(node)},
+                    simulate,
+                    settings=settings,
+                    options=_with_drivers(options or NodeOptions(), own),
+                    behaviour=behaviour,
+                )
                 # The node of an earlier Node with this name has left, or is leaving.
                 self.abandon([name])
                 self.join_specs(specs)
@@ -565,3 +570,11 @@ class Cluster:
 def _indexes(specs: NodeSpecs, shard: Shard | None) -> list[int]:
     """Return the indexes of those nodes of a kind that are in a shard."""
     return [each for each in specs.indexes if shard is None or shard.has(specs.number(each))]
+
+
+def _with_drivers(options: NodeOptions, own: Collection[DriverLayout]) -> NodeOptions:
+    """Add the drivers of a Node to those of the options; a driver of the Node replaces another of
+    its name."""
+    names = {each.driver for each in own}
+    others = (each for each in options.drivers if each.driver not in names)
+    return attrs.evolve(options, drivers=(*others, *own))

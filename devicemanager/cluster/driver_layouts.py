@@ -13,8 +13,9 @@ import attrs
 
 from devicemanager.client.errors import ClusterError
 from devicemanager.client.protocol import JsonObject
+from devicemanager.core.quantity import Quantity
 
-__all__ = ["DriverLayout", "PoolLayout", "recorded", "simulated_driver"]
+__all__ = ["DriverLayout", "PoolLayout", "kwok_drivers", "recorded", "simulated_driver"]
 
 _MAX_DEVICES: Final = 64
 """Devices per slice. The API server accepts 128, but only 64 if a device has taints."""
@@ -155,6 +156,41 @@ def _attributes(number: int, place: int | None) -> JsonObject:
     root = f"pci0000:{(place or 0):02x}"
     made: JsonObject = {"index": {"int": number}, f"{_DOMAIN}/pcieRoot": {"string": root}}
     return made if place is None else {**made, "numaNode": {"int": place}}
+
+
+_KWOK: Final = "kwok.x-k8s.io/dra-"
+_KWOK_DRIVERS: Final[Mapping[str, tuple[str, str, Mapping[str, JsonObject]]]] = {
+    f"{_KWOK}gpu": ("gpu.kwok.x-k8s.io", "16Gi", {}),
+    # The DeviceClass of the real driver selects this type.
+    f"{_KWOK}nvidia-gpu": ("gpu.nvidia.com", "80Gi", {"type": {"string": "gpu"}}),
+}
+"""Driver, default memory and attributes of its devices, by KWOK's annotation of a Node."""
+_KWOK_DEVICES: Final = 128
+
+
+def kwok_drivers(annotations: Mapping[str, str]) -> tuple[DriverLayout, ...]:
+    """Return the layouts of the drivers that KWOK's annotations of a Node define.
+
+    ``kwok.x-k8s.io/dra-gpu`` is the number of devices, and ``kwok.x-k8s.io/dra-gpu-memory`` the
+    memory of each. Raises ClusterError with one line for an invalid annotation.
+    """
+    found = []
+    for name, (driver, default, attributes) in _KWOK_DRIVERS.items():
+        if name not in annotations:
+            continue
+        count, memory = annotations[name], annotations.get(f"{name}-memory", default)
+        is_number = count.isascii() and count.isdigit() and len(count) <= 3
+        if not is_number or not 1 <= int(count) <= _KWOK_DEVICES:
+            raise ClusterError(
+                f"annotation {name}: invalid number {count[:60]!r}: use 1 to {_KWOK_DEVICES}"
+            )
+        try:
+            capacity = {"memory": {"value": str(Quantity.parse(memory))}}
+        except ValueError as error:
+            raise ClusterError(f"annotation {name}-memory: {memory[:60]!r}: {error}") from None
+        places = [None] * int(count)
+        found.append(simulated_driver(driver, places, attributes=attributes, capacity=capacity))
+    return tuple(found)
 
 
 _SPEC: Final = {"driver", "pool", "nodeName"}

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import attrs
 
+from devicemanager.apiserver.kinds import KINDS, RESOURCE_GROUP
+from devicemanager.apiserver.structure import StructureError, decoded
 from devicemanager.client.validation import defect
 from devicemanager.fleet import fields
 from devicemanager.fleet.model import Fleet, FleetError, Object
@@ -80,12 +82,13 @@ def _objects(files: Mapping[str, bytes], plural: str, source: str) -> tuple[Obje
     name = f"{plural}.json"
     found = _decoded(files, name, source, list)
     for number, each in enumerate(found):
-        if problem := "not an object" if not isinstance(each, dict) else _defect(each):
+        problem = _defect(each, plural) if isinstance(each, dict) else "not an object"
+        if problem:
             raise FleetError(f"{source}: {name}: item {number}: {problem}")
     return tuple(found)
 
 
-def _defect(value: Any) -> str:
+def _defect(value: Any, plural: str) -> str:
     # A fleet stores no resourceVersion, and not always a UID, but the check of Nodes and Pods
     # requires both.
     metadata = value.get("metadata")
@@ -93,7 +96,17 @@ def _defect(value: Any) -> str:
         metadata = {"resourceVersion": "1", "uid": "-", **metadata}
     if not all(isinstance(value.get(each), dict) for each in ("spec", "status")):
         return "spec or status is not an object"
-    return defect({**value, "metadata": metadata})
+    kind = KINDS[plural]
+    if found := defect({**value, "metadata": metadata}) or fields.problem(
+        value, fields.KINDS[plural]
+    ):
+        return found
+    if kind.group == RESOURCE_GROUP:
+        try:
+            decoded(value, kind.api_version, kind.name)
+        except StructureError as error:
+            return str(error)
+    return ""
 
 
 def _decoded(files: Mapping[str, bytes], name: str, source: str, kind: type) -> Any:

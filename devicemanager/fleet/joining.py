@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, Self, cast
 
 import attrs
 
+from devicemanager.apiserver.kinds import KINDS
 from devicemanager.client.api import ApiClient
 from devicemanager.client.errors import ApiError, Conflict
+from devicemanager.cluster.driver_layouts import DriverLayout, recorded
 from devicemanager.cluster.kubelet import NodeKubelet
 from devicemanager.cluster.node_specs import NodeSpecs
 from devicemanager.cluster.options import NodeOptions
@@ -35,30 +37,36 @@ class FleetSpecs(NodeSpecs):
     """Nodes with the names, labels, taints, devices and resources of a fleet's nodes."""
 
     nodes: tuple[FleetNode, ...] = ()
+    drivers_of: Mapping[str, tuple[DriverLayout, ...]] = attrs.field(factory=dict)
+    """Simulated drivers by name of the node."""
 
     @classmethod
     def of(cls, fleet: Fleet, base: NodeSpecs, changes: Configure) -> Self:
         """Return the specs of a fleet's nodes, with all other settings from ``base``.
 
         ``changes`` has other versions or policies of the kubelets. The devices of each node are
-        free: they are allocated again when pods arrive. Raises FleetError, and SnapshotError for an
-        invalid snapshot.
+        free: they are allocated again when pods arrive. Simulated drivers publish the slices of
+        each node. Raises FleetError, and SnapshotError for an invalid snapshot.
         """
         clock = SystemClock()
         nodes = [KubeletOfNode.of(node) for node in fleet.nodes]
+        drivers = _drivers(fleet)
 
         def make(index: int) -> NodeKubelet:
             node = nodes[index]
             settings = node.settings(native_amounts(node.fleet_node), changes)
             inventory = node.node.inventory()
             devices = {str(name): tuple(each.values()) for name, each in inventory.items()}
-            return InMemoryKubelet(settings, devices, clock=clock)
+            simulated = {each.driver: each.devices for each in drivers.get(names[index], ())}
+            return InMemoryKubelet(settings, devices, clock=clock, drivers=simulated)
 
         def end(kubelet: NodeKubelet) -> None:
             cast(_Stoppable, kubelet).stop()
 
         names = [node.name for node in fleet.nodes]
-        return cls(names, make, end, base.options, base.behaviour, nodes=fleet.nodes)
+        # Drivers of any node, because they decide which permissions are required.
+        options = attrs.evolve(base.options, drivers=next(iter(drivers.values()), ()))
+        return cls(names, make, end, options, base.behaviour, nodes=fleet.nodes, drivers_of=drivers)
 
     def options_of(self, index: int, *, as_nodes: bool, shard: int = 0) -> NodeOptions:
         """Return the options of a node: its labels and taints, and those of the command line."""
@@ -73,37 +81,73 @@ class FleetSpecs(NodeSpecs):
             options,
             labels={**(node.object["metadata"].get("labels") or {}), **options.labels},
             taints=(*options.taints, *own),
+            drivers=self.drivers_of.get(node.name, ()),
             amounts={
                 name: Quantity.parse(str(text)) for name, text in native_amounts(node).items()
             },
         )
 
 
-def create_objects(api: ApiClient, fleet: Fleet, warn: Callable[[str], None]) -> int:
-    """Create the DeviceClasses, ResourceSlices and running pods of a fleet. Return the number of
-    pods.
+def _drivers(fleet: Fleet) -> dict[str, tuple[DriverLayout, ...]]:
+    """Return the layouts of the slices of each node, by its name."""
+    slices: dict[str, list[Object]] = {}
+    for each in fleet.all("resourceslices"):
+        if node := each["spec"].get("nodeName"):
+            slices.setdefault(node, []).append(each)
+    return {node: recorded(each) for node, each in slices.items()}
 
-    Existing objects are not changed. Pods with claims are left out, because virtual nodes have no
-    DRA drivers. ``warn`` gets one line for each object that the server rejects.
+
+def create_objects(api: ApiClient, fleet: Fleet, warn: Callable[[str], None]) -> int:
+    """Create the DeviceClasses, the ResourceSlices of several nodes, the claims and the running
+    pods of a fleet. Return the number of pods.
+
+    Existing objects are not changed. Claims are not allocated: the scheduler allocates them
+    again. ``warn`` gets one line for each object that the server rejects.
     """
-    resource = "/apis/resource.k8s.io/v1"
-    for plural, kind in (("deviceclasses", "DeviceClass"), ("resourceslices", "ResourceSlice")):
-        for each in fleet.all(plural):
-            body = {**_without_identity(each), "apiVersion": "resource.k8s.io/v1", "kind": kind}
-            _create(api, f"{resource}/{plural}", body, warn)
     pods = [pod for node in fleet.nodes for pod in node.running]
     for name in sorted({pod["metadata"]["namespace"] for pod in pods}):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         _create(api, "/api/v1/namespaces", body, warn)
+    for kind, objects in _resources(fleet, pods):
+        for each in objects:
+            _create_resource(api, kind, each, warn)
     created = 0
     for pod in pods:
-        name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-        if pod["spec"].get("resourceClaims"):
-            warn(f"pod {name} is left out: it has claims")
-            continue
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
         created += _create(api, path, _pod(pod), warn)
     return created
+
+
+def _resources(fleet: Fleet, pods: Iterable[Object]) -> Iterator[tuple[str, list[Object]]]:
+    """Yield the objects of resource.k8s.io that the pods need, by plural name."""
+    named = {
+        (pod["metadata"]["namespace"], each.get("resourceClaimName"))
+        for pod in pods
+        for each in pod["spec"].get("resourceClaims") or ()
+    }
+    claims = fleet.all("resourceclaims")
+    yield "deviceclasses", list(fleet.all("deviceclasses"))
+    # The nodes publish their own slices.
+    shared = [each for each in fleet.all("resourceslices") if not each["spec"].get("nodeName")]
+    yield "resourceslices", shared
+    yield "resourceclaimtemplates", list(fleet.all("resourceclaimtemplates"))
+    # The cluster creates claims from templates again.
+    yield "resourceclaims", [each for each in claims if _identity(each) in named]
+
+
+def _identity(value: Object) -> tuple[str, str]:
+    return value["metadata"].get("namespace", ""), value["metadata"]["name"]
+
+
+def _create_resource(
+    api: ApiClient, plural: str, value: Object, warn: Callable[[str], None]
+) -> None:
+    namespace, name = _identity(value)
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    kind = {"kind": KINDS[plural].name, "apiVersion": "resource.k8s.io/v1"}
+    where = f"namespaces/{namespace}/{plural}" if namespace else plural
+    body = {**kind, "metadata": metadata, "spec": value["spec"]}
+    _create(api, f"/apis/resource.k8s.io/v1/{where}", body, warn)
 
 
 def _create(
@@ -118,13 +162,23 @@ def _create(
     return False
 
 
-def _without_identity(value: Object) -> dict[str, Any]:
-    metadata = {"name": value["metadata"]["name"]}
-    return {"metadata": metadata, "spec": value["spec"]}
-
-
 def _pod(pod: Object) -> dict[str, Any]:
     # A test cluster does not have the service accounts of the pods.
     spec = {**pod["spec"], "automountServiceAccountToken": False}
+    if spec.get("resourceClaims") or pod["status"].get("extendedResourceClaimStatus"):
+        spec |= _scheduled_to(spec.pop("nodeName"))
     metadata = {name: pod["metadata"][name] for name in ("name", "namespace")}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _scheduled_to(node: str) -> dict[str, Any]:
+    """Return the fields of a pod that the scheduler must bind to a node.
+
+    Only the scheduler allocates claims, so the pod cannot be created with ``spec.nodeName``. As for
+    pods of a DaemonSet, the affinity names the node.
+    """
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    # The pod was on the node before, so its taints do not matter.
+    return {"affinity": affinity, "tolerations": [{"operator": "Exists"}]}

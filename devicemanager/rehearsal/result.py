@@ -22,6 +22,8 @@ class Fate(enum.StrEnum):
     """The pod is new and was admitted."""
     REJECTED = "rejected"
     """The kubelet rejected the pod, or would not start."""
+    WAITS = "waits"
+    """The pod is not running, or not deleted, because a DRA driver is missing or fails."""
     DRAINED = "drained"
     """The step ``Drain`` deleted the pod."""
 
@@ -40,7 +42,7 @@ class Outcome:
     @property
     def is_lost(self) -> bool:
         """True if the pod does not run and no step deleted it."""
-        return self.fate is Fate.REJECTED
+        return self.fate in (Fate.REJECTED, Fate.WAITS)
 
 
 @attrs.frozen
@@ -54,6 +56,8 @@ class PodResult:
     """Devices of the pod in the snapshot, by resource; empty for a new pod."""
     outcomes: Mapping[Outcome, int]
     """Numbers of orders by outcome, the most frequent outcome first."""
+    claims: Devices = attrs.field(factory=dict)
+    """Devices of the pod's ResourceClaims in the snapshot, by driver, as ``pool/device``."""
 
     @property
     def can_be_lost(self) -> bool:

@@ -86,7 +86,7 @@ class Admit:
 
 @attrs.frozen
 class Drain:
-    """All pods with devices, exclusive CPUs or exclusive memory are deleted."""
+    """All pods with devices, exclusive CPUs, exclusive memory or ResourceClaims are deleted."""
 
 
 Step: TypeAlias = Restart | Reboot | Configure | WithoutPlugin | SetDevices | Admit | Drain

@@ -49,6 +49,26 @@ def test_nodes_of_an_autoscaler_are_adopted(cluster, apiserver, until):
     until(lambda: apiserver.get("pods", "a")["status"].get("phase") == "Running")
 
 
+def test_annotations_of_kwok_add_drivers(apiserver, tmp_path, until):
+    warnings = []
+    kubeconfig = apiserver.kubeconfig(tmp_path / "kubeconfig")
+    gpus = {"kwok.x-k8s.io/dra-gpu": "2", "kwok.x-k8s.io/dra-gpu-memory": "24Gi"}
+    with Cluster.connect(kubeconfig, warn=warnings.append) as cluster:
+        for name, annotations in (("n", gpus), ("bad", {"kwok.x-k8s.io/dra-gpu": "many"})):
+            metadata = {"name": name, "labels": POOL, "annotations": annotations}
+            apiserver.create("nodes", {"metadata": metadata})
+        cluster.adopt(SELECTOR)
+        until(lambda: apiserver.all("resourceslices") and warnings)
+        (found,) = apiserver.all("resourceslices")
+        spec = found["spec"]
+        assert (spec["driver"], spec["nodeName"]) == ("gpu.kwok.x-k8s.io", "n")
+        assert [each["capacity"]["memory"]["value"] for each in spec["devices"]] == ["24Gi"] * 2
+        assert warnings == [
+            "node bad is not adopted: annotation kwok.x-k8s.io/dra-gpu: invalid number 'many': "
+            "use 1 to 128"
+        ]
+
+
 KEYS = ("cpu", "memory", "pods", GPU)
 
 

@@ -1,6 +1,8 @@
-"""`deploy/`: roles with exactly the required permissions, and an image from existing files."""
+"""`deploy/`: roles with exactly the required permissions, a kustomization, and the image."""
 
 import re
+import shutil
+import subprocess
 import tomllib
 
 import pytest
@@ -16,6 +18,7 @@ from devicemanager.cluster.preflight import (
 )
 from tests.cluster.objects import GPU, gpu_pod, granted
 from tests.paths import ROOT
+from tools.cluster.build import BuildError, binaries
 
 TOP = ROOT
 DOCUMENTS = list(yaml.safe_load_all((TOP / "deploy/join.yaml").read_text()))
@@ -102,17 +105,84 @@ def test_joining_uses_every_permission_of_the_roles(apiserver, tmp_path, until):
     assert apiserver.permissions.used == CLUSTER | LEASES
 
 
-def test_stateful_set_uses_valid_flags():
+def stateful_set(documents):
+    """Return the StatefulSet, its container, and the parsed arguments of the container."""
     from devicemanager.cli import whole_parser
 
-    (state,) = (each for each in DOCUMENTS if each["kind"] == "StatefulSet")
+    (state,) = (each for each in documents if each["kind"] == "StatefulSet")
     (container,) = state["spec"]["template"]["spec"]["containers"]
     env = {each["name"]: each.get("value", "x") for each in container["env"]}
+    assert {"POD_NAME", "POD_NAMESPACE", "POD_IP"} <= env.keys()
     args = [each.replace("$(SHARDS)", env["SHARDS"]) for each in container["args"]]
-    parsed = whole_parser().parse_args(["join", *args])
+    return state, container, whole_parser().parse_args(["join", *args])
+
+
+def test_stateful_set_uses_valid_flags():
+    _, _, parsed = stateful_set(DOCUMENTS)
     assert parsed.shards == 2
     assert parsed.leave == "keep"
-    assert {"POD_NAME", "POD_NAMESPACE", "POD_IP"} <= env.keys()
+
+
+# -- kustomize ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kubectl():
+    """The command kubectl, of the built control plane or of the machine."""
+    try:
+        return str(binaries() / "kubectl")
+    except BuildError:
+        found = shutil.which("kubectl")
+    if found is None:
+        pytest.skip("kubectl is not installed, and `make test-cluster` has not built it")
+    return found
+
+
+def render(kubectl, directory):
+    command = [kubectl, "kustomize", str(directory)]
+    rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return list(yaml.safe_load_all(rendered))
+
+
+def named(documents):
+    return {(each["kind"], each["metadata"]["name"]): each for each in documents}
+
+
+def test_kustomization_without_patches_is_the_manifest(kubectl):
+    assert named(render(kubectl, TOP / "deploy")) == named(DOCUMENTS)
+
+
+def test_kustomization_of_the_page_renders(kubectl, tmp_path):
+    page = (TOP / "docs/cluster.md").read_text()
+    (text,) = re.findall(r"```yaml\n(apiVersion: kustomize.*?)```", page, re.DOTALL)
+    (tmp_path / "kustomization.yaml").write_text(text)
+    shutil.copytree(TOP / "deploy", tmp_path / "deploy")
+    rendered = render(kubectl, tmp_path)
+    state, container, parsed = stateful_set(rendered)
+    assert (parsed.nodes, parsed.shards, state["spec"]["replicas"]) == (1000, 4, 4)
+    assert container["image"] == "registry.example.com/join:v1"
+    assert parsed.http.endswith(f":{container['ports'][0]['containerPort']}")
+    assert parsed.http_allow_remote
+    (mount,) = container["volumeMounts"]
+    assert {path.rpartition("/")[0] for path in parsed.http_certificate} == {mount["mountPath"]}
+    (volume,) = state["spec"]["template"]["spec"]["volumes"]
+    assert volume == {"name": mount["name"], "secret": {"secretName": "join-tls"}}
+    without = {key for key in named(DOCUMENTS) if not key[1].endswith("-dra")}
+    assert named(rendered).keys() == without
+
+
+@pytest.mark.parametrize("part", ["", "components/http", "components/without-dra"])
+def test_kustomization_names_existing_objects(part):
+    """Also without kubectl: a patch without a target is an error of kustomize."""
+    (found,) = yaml.safe_load_all((TOP / "deploy" / part / "kustomization.yaml").read_text())
+    assert all((TOP / "deploy" / part / each).exists() for each in found.get("resources", ()))
+    for patch in found.get("patches", ()):
+        target = patch.get("target") or yaml.safe_load(patch["patch"])
+        name = target["name"] if "target" in patch else target["metadata"]["name"]
+        assert (target["kind"], name) in named(DOCUMENTS)
+
+
+# -- image -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("recipe", ["deploy/Dockerfile"])

@@ -30,7 +30,7 @@ from devicemanager.fleet.snapshots import snapshot_of
 from devicemanager.rehearsal import Configure, Reboot, WithoutPlugin
 from devicemanager.snapshot.model import SnapshotError
 from devicemanager.testing import pod_manifest
-from tests.fleet.made_up import EVERYTHING, GPU, TEMPLATE, node, pod
+from tests.fleet.made_up import EVERYTHING, GPU, TEMPLATE, counters, node, pod, slice_
 from tests.snapshot.made_up import WHOLE
 
 
@@ -111,6 +111,38 @@ def test_a_damaged_index_is_one_clear_line(change: Any, text: str) -> None:
     files["fleet.json"] = json.dumps({**json.loads(files["fleet.json"]), **change}).encode()
     with pytest.raises(FleetError, match=text):
         read_fleet(pack(files, 0, FORM))
+
+
+@pytest.mark.parametrize(
+    ("plural", "path", "value", "text"),
+    [
+        ("nodes", "spec.taints", 3, r"spec\.taints: expected a list"),
+        ("nodes", "spec.taints", [{"key": 3}], r"spec\.taints\[0\]\.key: expected a string"),
+        ("nodes", "status.capacity", {"cpu": []}, r"status\.capacity: expected an object with q"),
+        ("nodes", "status.nodeInfo", "v1", r"status\.nodeInfo: expected an object"),
+        ("nodes", "metadata.labels", {"a": 1}, r"metadata\.labels has a value that is not a s"),
+        ("pods", "spec.containers", [3], r"spec\.containers\[0\]: expected an object"),
+        ("pods", "spec.tolerations", [{"key": []}], r"spec\.tolerations\[0\]\.key: expected a str"),
+        ("pods", "spec.resourceClaims", {"a": 1}, r"spec\.resourceClaims: expected a list"),
+        ("resourcequotas", "status.used", [1], r"status\.used: expected an object with quant"),
+        ("resourceslices", "spec.pool", 3, r"cannot unmarshal number into Go struct field"),
+        ("resourceslices", "spec.devices", [{"name": 3}], r"cannot unmarshal number into Go st"),
+        ("resourceclaims", "status.allocation.devices.results", "x", r"cannot unmarshal string"),
+    ],
+)
+def test_wrong_type_in_an_object_is_one_clear_line(
+    fleet: Fleet, plural: str, path: str, value: Any, text: str
+) -> None:
+    objects = json.loads(json.dumps(fleet.objects))
+    *above, last = path.split(".")
+    target = objects[plural][0]
+    for name in above:
+        target = target[name]
+    target[last] = value
+    broken = attrs.evolve(fleet, objects=objects)
+    with pytest.raises(FleetError, match=rf"^f: {plural}\.json: item 0: .*{text}") as raised:
+        read_fleet(fleet_archive(broken), "f")
+    assert "\n" not in str(raised.value)
 
 
 def test_other_data_is_not_a_fleet() -> None:
@@ -278,4 +310,44 @@ def test_join_creates_the_same_nodes_with_their_pods(fleet: Fleet, tmp_path: Pat
                 "web",
             }
             assert [len(server.all(each)) for each in ("deviceclasses", "resourceslices")] == [1, 2]
+    assert warnings == []
+
+
+def test_join_schedules_pods_with_claims_to_their_nodes(
+    apiserver: Any, tmp_path: Path, until: Any
+) -> None:
+    from devicemanager.apiserver import Controllers, FakeApiServer
+    from devicemanager.client.api import ApiClient
+    from devicemanager.client.credentials import load
+
+    for each in (*EVERYTHING, slice_("node-b"), counters("node-b")):
+        if each["kind"] != "Pod":
+            apiserver.load(each)
+    claims = ({"resourceClaimTemplateName": "half"}, {"resourceClaimName": "shared"})
+    for number, source in enumerate(claims):
+        value = pod(f"dra-{number}", ("node-b", "node-a")[number])
+        value["spec"]["resourceClaims"] = [{"name": "gpu", **source}]
+        value["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+        apiserver.load(value)
+    fleet = collect_fleet(apiserver.kubeconfig(tmp_path / "source"))
+    specs = FleetSpecs.of(fleet, NodeSpecs.numbered("unused", 1), Configure())
+    warnings: list[str] = []
+    with FakeApiServer() as server, Controllers(server):
+        kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+        with Cluster.connect(kubeconfig, warn=warnings.append) as cluster:
+            cluster.check(specs.names, options=specs.options)
+            cluster.join_specs(specs)
+            api = ApiClient(load(kubeconfig))
+            assert create_objects(api, fleet, warnings.append) == 2
+            api.close()
+            until(lambda: {each["status"]["phase"] for each in server.all("pods")} == {"Running"})
+            nodes = {
+                each["metadata"]["name"]: each["spec"]["nodeName"] for each in server.all("pods")
+            }
+            assert nodes == {"dra-0": "node-b", "dra-1": "node-a"}
+            pools = [
+                each["status"]["allocation"]["devices"]["results"][0]["pool"]
+                for each in server.all("resourceclaims")
+            ]
+            assert sorted(pools) == ["node-a", "node-b"]
     assert warnings == []

@@ -1,17 +1,18 @@
-"""Build the programs of a control plane: etcd, kube-apiserver, kube-scheduler and controllers.
+"""Build the programs of a control plane, and kubectl, from the Go modules of a Kubernetes release.
 
-``python -m tools.cluster.build`` takes 20 minutes of CPU time the first time and stores the
-programs in ``.cache``.
+``python -m tools.cluster.build --kubernetes 1.37.2`` takes 20 minutes the first time
+and stores the programs in ``.cache/cluster/1.37.2/bin``. etcd has the version that the release
+requires.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -20,140 +21,98 @@ from tools.differential.building import go_mod
 VARIABLE: Final = "DEVICEMANAGER_CLUSTER_BINARIES"
 """Environment variable that names a directory with the programs, such as those of a
 distribution."""
-SOURCES: Final = Path(__file__).parent / "go"
-BINARIES: Final = Path(__file__).parents[2] / ".cache" / "cluster" / "bin"
-_KUBERNETES: Final = "v1.32.13"
+NEWEST: Final = "1.37.2"
+"""Release of the control plane by default, and of the API server that answers the requests of
+``tests/apiserver/real_answers``."""
+_CACHE: Final = Path(__file__).parents[2] / ".cache" / "cluster"
 _VERSION: Final = "k8s.io/component-base/version"
-_LINK: Final = (
-    f"-s -w -X {_VERSION}.gitVersion={_KUBERNETES} "
-    f"-X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=32"
-)
-_PROGRAMS: Final = {
+_SERVER: Final = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+}
+_PROGRAMS: Final = _SERVER | {
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
-    "controllers": "./controllers",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
 }
 """Go package by program."""
-
-
-SERVER_VERSION: Final = "1.37.2"
-"""Version of the API server that answers the requests of ``tests/apiserver/real_answers``."""
-SERVER_VARIABLE: Final = "DEVICEMANAGER_API_SERVER_BINARIES"
-"""Environment variable that names a directory with this API server and its etcd."""
-_SERVER_PROGRAMS: Final = {
-    "etcd": "go.etcd.io/etcd/server/v3",
-    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
-}
 
 
 class BuildError(Exception):
     """Error for a program that cannot be built or is missing. The text is one line for the user."""
 
 
-def binaries() -> Path:
-    """Return the directory that has all programs. Raises BuildError if there is none."""
-    directory = Path(os.environ.get(VARIABLE) or BINARIES)
-    missing = [name for name in _PROGRAMS if not (directory / name).is_file()]
+def binaries(version: str = NEWEST) -> Path:
+    """Return the directory with the control plane and kubectl. Raises BuildError."""
+    return _complete(Path(os.environ.get(VARIABLE) or _directory(version)), _PROGRAMS, version)
+
+
+def server_binaries(version: str = NEWEST) -> Path:
+    """Return the directory with etcd and the API server of a release. Raises BuildError."""
+    return _complete(_directory(version), _SERVER, version)
+
+
+def _complete(directory: Path, programs: Iterable[str], version: str) -> Path:
+    missing = [name for name in programs if not (directory / name).is_file()]
     if missing:
         raise BuildError(
-            f"no {', '.join(missing)} in {directory}: run `python -m tools.cluster.build`, or set "
-            f"{VARIABLE} to a directory that has them"
+            f"no {', '.join(missing)} in {directory}: run `python -m tools.cluster.build "
+            f"--kubernetes {version}`, or set {VARIABLE} to a directory that has them"
         )
     return directory
 
 
-def build(jobs: int = 2) -> Path:
-    """Build programs that are missing or outdated, and return their directory.
+def build(version: str = NEWEST, *, server_only: bool = False, jobs: int = 2) -> Path:
+    """Build programs that are missing, and return their directory. Raises BuildError.
 
-    ``jobs`` is the number of packages to compile in parallel. Raises BuildError.
+    ``version`` is a release such as ``1.37.2``. ``jobs`` is the number of packages to compile in
+    parallel.
     """
     go = shutil.which("go")
     if go is None:
         raise BuildError("Go is not installed: install it to build the control plane")
-    BINARIES.mkdir(parents=True, exist_ok=True)
-    for name, package in _PROGRAMS.items():
-        stamp = BINARIES / f"{name}.sources"
-        if (BINARIES / name).exists() and stamp.exists() and stamp.read_text() == _digest(name):
-            continue
-        print(f"building {name} from {package}", file=sys.stderr, flush=True)
-        command = [go, "build", f"-p={jobs}", "-ldflags", _LINK, "-o", str(BINARIES / name)]
-        _run([*command, package], SOURCES, "readonly")
-        stamp.write_text(_digest(name))
-    return BINARIES
-
-
-def server_binaries(version: str = SERVER_VERSION) -> Path:
-    """Return the directory with etcd and the API server of a version.
-
-    Raises BuildError if they are missing.
-    """
-    directory = Path(os.environ.get(SERVER_VARIABLE) or _server_directory(version))
-    if any(not (directory / name).is_file() for name in _SERVER_PROGRAMS):
-        raise BuildError(
-            f"no API server {version} in {directory}: run `python -m tools.cluster.build "
-            f"--server {version}`, or set {SERVER_VARIABLE}"
-        )
-    return directory
-
-
-def build_server(version: str = SERVER_VERSION, jobs: int = 2) -> Path:
-    """Build etcd and the API server of a version; return their directory. Raises BuildError.
-
-    ``version`` is a release such as ``1.37.2``. Programs that exist are not built again.
-    """
-    go = shutil.which("go")
-    if go is None:
-        raise BuildError("Go is not installed: install it to build the API server")
-    directory = _server_directory(version)
-    directory.mkdir(parents=True, exist_ok=True)
-    module = directory.parent / "module"
-    for name, package in _SERVER_PROGRAMS.items():
-        if (directory / name).exists():
-            continue
+    programs = _SERVER if server_only else _PROGRAMS
+    directory = _directory(version)
+    missing = [name for name in programs if not (directory / name).is_file()]
+    if missing:
+        module = directory.parent / "module"
         _write_module(go, module, version)
-        print(f"building {name} of Kubernetes {version}", file=sys.stderr, flush=True)
-        major, minor, _ = version.split(".")
-        link = f"-s -w -X {_VERSION}.gitVersion=v{version} "
-        link += f"-X {_VERSION}.gitMajor={major} -X {_VERSION}.gitMinor={minor}"
-        command = [go, "build", f"-p={jobs}", "-ldflags", link, "-o", str(directory / name)]
-        _run([*command, package], module, "mod")
+        directory.mkdir(exist_ok=True)
+        for name in missing:
+            print(f"building {name} of Kubernetes {version}", file=sys.stderr, flush=True)
+            command = [go, "build", f"-p={jobs}", "-ldflags", _link(version)]
+            _run([*command, "-o", str(directory / name), _PROGRAMS[name]], module)
     return directory
 
 
-def _server_directory(version: str) -> Path:
-    return BINARIES.parent / version / "bin"
+def _directory(version: str) -> Path:
+    return _CACHE / version / "bin"
+
+
+def _link(version: str) -> str:
+    """Return the linker flags that set the version which the programs report."""
+    major, minor, _ = version.split(".")
+    values = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+    return "-s -w " + " ".join(f"-X {_VERSION}.{name}={value}" for name, value in values.items())
 
 
 def _write_module(go: str, module: Path, version: str) -> None:
     """Write a module that requires a release, with its published staging modules."""
     module.mkdir(parents=True, exist_ok=True)
     (module / "go.mod").write_text(go_mod(go, version))
-    imports = "".join(f'\t_ "{each}"\n' for each in _SERVER_PROGRAMS.values())
+    imports = "".join(f'\t_ "{each}"\n' for each in _PROGRAMS.values())
     (module / "tools.go").write_text(
         f"//go:build tools\n\npackage server\n\nimport (\n{imports})\n"
     )
-    _run([go, "mod", "tidy"], module, "mod")
+    _run([go, "mod", "tidy"], module)
 
 
-def _digest(program: str) -> str:
-    """Return a hash of the pinned Go modules. For the program ``controllers``, include its source
-    files."""
-    found = hashlib.sha256(_LINK.encode())
-    names = ["go.mod", "go.sum"]
-    if program == "controllers":
-        names += sorted(f"controllers/{path.name}" for path in SOURCES.glob("controllers/*.go"))
-    for name in names:
-        found.update(name.encode() + (SOURCES / name).read_bytes())
-    return found.hexdigest()
-
-
-def _run(command: list[str], directory: Path, modules: str) -> None:
+def _run(command: list[str], directory: Path) -> None:
     done = subprocess.run(
         command,
         cwd=directory,
         # GOTOOLCHAIN=local rejects modules that require a newer Go. Otherwise Go would download it.
-        env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": f"-buildvcs=false -mod={modules}"},
+        env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false -mod=mod"},
         stderr=subprocess.PIPE,
         text=True,
         check=False,
@@ -166,18 +125,18 @@ def _run(command: list[str], directory: Path, modules: str) -> None:
 def _main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.cluster.build", description=__doc__)
     parser.add_argument(
-        "--jobs", type=int, default=2, help="packages to compile in parallel (default: 2)"
-    )
-    parser.add_argument(
-        "--server",
-        nargs="?",
-        const=SERVER_VERSION,
+        "--kubernetes",
+        default=NEWEST,
         metavar="VERSION",
-        help=f"build only etcd and the API server of a release (default: {SERVER_VERSION})",
+        help=f"release to build (default: {NEWEST})",
+    )
+    parser.add_argument("--server", action="store_true", help="build only etcd and the API server")
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="packages to compile in parallel (default: 2)"
     )
     args = parser.parse_args()
     try:
-        print(build_server(args.server, args.jobs) if args.server else build(args.jobs))
+        print(build(args.kubernetes, server_only=args.server, jobs=args.jobs))
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -20,12 +20,14 @@ from typing import Final, Self
 from devicemanager.conformance.process_checks import cpu_seconds
 from tools.cluster.certificates import Authority, Pair
 
-_READY: Final = 60.0
+_READY: Final = 180.0
 _SERVICES: Final = "10.96.0.0/16"
+_STOPPING: Final = ("kube-controller-manager", "kube-scheduler", "kube-apiserver", "etcd")
+"""The programs in the order in which they stop."""
 
 
 class ControlPlane:
-    """Control plane of etcd, kube-apiserver, kube-scheduler and the controllers.
+    """Control plane of etcd, kube-apiserver, kube-scheduler and kube-controller-manager.
 
     Use it as a context manager, or call ``start`` and ``stop``.
     """
@@ -68,6 +70,7 @@ class ControlPlane:
     def start_controllers(self) -> None:
         """Start the scheduler and the controllers."""
         config = str(self.kubeconfig)
+        keys = self._directory / "certificates"
         self._run(
             "kube-scheduler",
             f"--kubeconfig={config}",
@@ -79,10 +82,17 @@ class ControlPlane:
             "--secure-port=0",
         )
         self._run(
-            "controllers",
+            "kube-controller-manager",
             f"--kubeconfig={config}",
+            f"--authentication-kubeconfig={config}",
+            f"--authorization-kubeconfig={config}",
+            "--leader-elect=false",
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
+            "--secure-port=0",
             f"--node-monitor-grace-period={self._grace}s",
-            "--pod-gc-period=5s",
+            f"--root-ca-file={self._authority.certificate}",
+            f"--service-account-private-key-file={keys / 'accounts.key'}",
         )
 
     def start_etcd(self) -> None:
@@ -133,7 +143,7 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Stop all programs and delete the data."""
-        for name in ("controllers", "kube-scheduler", "kube-apiserver", "etcd"):
+        for name in _STOPPING:
             self.end(name)
         shutil.rmtree(self._data(), ignore_errors=True)
 
@@ -155,7 +165,7 @@ class ControlPlane:
         The controllers restart, too. Otherwise their watches would wait for resource versions that
         the empty etcd does not reach for a long time.
         """
-        for name in ("controllers", "kube-scheduler", "kube-apiserver", "etcd"):
+        for name in _STOPPING:
             self.end(name, signal.SIGKILL)
         shutil.rmtree(self._data(), ignore_errors=True)
         self.start()
