@@ -46,7 +46,8 @@ def test_outcome_that_was_not_rehearsed_is_a_difference() -> None:
 
 
 def test_exit_status_says_if_all_was_rehearsed(monkeypatch: Any, capsys: Any) -> None:
-    mocked = attrs.evolve(running.SUBJECT, reference=Mock, build=lambda *_, **__: "")
+    changes: dict[str, Any] = {"reference": Mock, "build": lambda *_, **__: ""}
+    mocked = attrs.evolve(running.SUBJECT, **changes)
     monkeypatch.setattr(running, "SUBJECT", mocked)
     assert differential.main(["--rehearse", "--dra", "--scenarios", "3"]) == 0
     assert "3 changes of nodes with claims rehearsed: of 9 pods" in capsys.readouterr().out
