@@ -150,7 +150,7 @@ def allocatable(node: Object) -> Mapping[str, Any]:
 
 
 def _without_devices(claim: Object) -> Object:
-    """Remove the allocation and the reservations, so that the claim is allocated again."""
+    """Return the claim without allocation and reservations, so that it is allocated again."""
     return {**claim, "status": {}}
 
 

@@ -281,7 +281,7 @@ def _nri_runtime(root: Path, log: KubeletLog, stack: contextlib.ExitStack) -> Nr
     from devicemanager.kubelet.nri import NriRuntime
 
     path = root / "nri" / "nri.sock"
-    directories = ["/etc/cdi", "/var/run/cdi", root / "cdi"]
+    directories = [Path("/etc/cdi"), Path("/var/run/cdi"), root / "cdi"]
     runtime = NriRuntime(path, directories, report=lambda line: log.say("nri", line))
     log.say("nri-socket", f"nri socket: {path}", path=str(path))
     return stack.enter_context(runtime)

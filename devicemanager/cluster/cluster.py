@@ -194,7 +194,8 @@ class Cluster:
         options: NodeOptions | None = None,
         behaviour: ContainerBehaviour | None = None,
     ) -> ClusterNode:
-        """Add a node with an existing kubelet, such as a ``MockKubelet``, and wait until it joins.
+        """Add a node with an existing kubelet, such as a ``MockKubelet``. Wait until it joins, and
+        return it.
 
         Raises ClusterError if the node cannot join.
         """

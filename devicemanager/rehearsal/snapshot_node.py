@@ -182,13 +182,13 @@ class SnapshotNode:
 
     @property
     def exclusive_cpus(self) -> Mapping[str, Mapping[str, frozenset[int]]]:
-        """Exclusive CPUs by pod UID and container, without those of pods that are left out."""
+        """Exclusive CPUs by pod UID and container. Pods in ``dropped`` are omitted."""
         state = self._cpus() if self.aligned.cpu_policy == STATIC_CPU else None
         return {} if state is None else self._remaining(state.assigned)
 
     @property
     def exclusive_memory(self) -> Mapping[str, Mapping[str, tuple[AssignedMemory, ...]]]:
-        """Exclusive memory by pod UID and container, without that of pods that are left out."""
+        """Exclusive memory by pod UID and container. Pods in ``dropped`` are omitted."""
         state = self._memory() if self.aligned.memory_policy == STATIC_MEMORY else None
         return {} if state is None else self._remaining(state.assigned)
 

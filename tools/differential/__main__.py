@@ -149,6 +149,8 @@ def _record(path: Path, version: str, tally: Tally) -> None:
 def _rehearse(version: str, options: argparse.Namespace) -> bool:
     from tools.differential.rehearsing import cases, compare
 
+    if options.dra:
+        return _rehearse_claims(version, options)
     with Reference(build(version, jobs=options.jobs)) as reference:
         made = cases(options.seed, options.scenarios, minor(version))
         counts = compare(reference, version, made)
@@ -159,6 +161,23 @@ def _rehearse(version: str, options: argparse.Namespace) -> bool:
         f"{version}: {counts.cases} restarts and reboots rehearsed: of {counts.pods} pods, "
         f"{counts.lost} were rejected, {counts.open} have several rehearsed outcomes, and "
         f"{len(counts.differences)} had an outcome that was not rehearsed"
+    )
+    return not counts.differences
+
+
+def _rehearse_claims(version: str, options: argparse.Namespace) -> bool:
+    from tools.differential.dra import rehearsing
+    from tools.differential.dra.running import SUBJECT
+
+    with SUBJECT.reference(SUBJECT.build(version, jobs=options.jobs)) as reference:
+        made = rehearsing.cases(options.seed, options.scenarios)
+        counts = rehearsing.compare(reference, version, made)
+    for each in counts.differences[: options.findings]:
+        print(f"{version}, case {each.case['id']}: {each.text()}")
+    print(
+        f"{version}: {counts.cases} changes of nodes with claims rehearsed: of {counts.pods} pods, "
+        f"{counts.lost} had an error, and {len(counts.differences)} had another outcome than "
+        "rehearsed"
     )
     return not counts.differences
 

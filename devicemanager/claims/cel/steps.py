@@ -97,7 +97,7 @@ def load(name: str) -> Step:
 
 
 def charged(step: Step) -> Step:
-    """Add a cost unit to a step."""
+    """Return a step that costs one unit more."""
 
     def run(scope: Scope) -> Value:
         value = step(scope)
@@ -108,7 +108,7 @@ def charged(step: Step) -> Step:
 
 
 def uncharged(step: Step) -> Step:
-    """Take a cost unit off a step that reads a variable."""
+    """Return a step that costs one unit less, for a step that reads a variable."""
 
     def run(scope: Scope) -> Value:
         scope.meter.cost -= 1

@@ -171,7 +171,7 @@ def _config(source: str, config: Object, requests: list[str]) -> dict[str, Any]:
 
 
 def _for_all(config: dict[str, Any], chosen: Iterable[RequestOption]) -> dict[str, Any]:
-    """If a config applies to all requests, remove its list of requests."""
+    """Return a config without its list of requests if it applies to all requests."""
     wanted = {*config.get("requests", ())}
     if all({*_names(each)} & wanted for each in chosen):
         config.pop("requests", None)

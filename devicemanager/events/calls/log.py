@@ -271,8 +271,8 @@ class CallRecorder:
     def begin(
         self, rpc: str, request: bytes = b"", direction: Direction = Direction.TO_PLUGIN
     ) -> CallInProgress:
-        """Record the start of a call: to a plugin before it is made, to the kubelet when it has
-        arrived."""
+        """Record the start of a call and return its record. Use it before a call to a plugin is
+        made, and when a call to the kubelet has arrived."""
         log = self.log
         call = CallInProgress(
             log,

@@ -439,7 +439,8 @@ class DraManager:
     def stream_ended(self, instance: Instance) -> None:
         """Remove the health of a driver's devices, because one of its streams has ended.
 
-        The end of this kubelet ends all streams, but the next kubelet reads the file.
+        Do nothing if the kubelet is stopping: the next kubelet instance reads the health from the
+        file.
         """
         if self._closed:
             return

@@ -211,7 +211,7 @@ class InMemoryDra:
         self._events.publish(kind, f"pod {pod.label}: {text}", pod=pod.uid, seconds=seconds)
 
     def cancel(self, uid: str) -> None:
-        """Ignore the response of a driver to a pod that ends."""
+        """Ignore the pending response of a driver for this pod, because the pod ends."""
         self._responses.pop(uid, None)
 
     # -- generators ------------------------------------------------------------------

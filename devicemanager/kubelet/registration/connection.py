@@ -165,7 +165,8 @@ class Calls:
         return _answer(response, read, call)
 
     def begin(self, path: str, request: bytes) -> CallInProgress | None:
-        """Record the start of a call that is made elsewhere; None if calls are not recorded."""
+        """Record the start of a call that other code makes. Return its record; None if calls are
+        not recorded."""
         return None if self._recorder is None else self._recorder.begin(_name(path), request)
 
     def _cancellable(

@@ -23,7 +23,8 @@ _LONGEST_LINE = 1 << 16
 _STOP_SECONDS = 10.0
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
-"""Seconds: ``backOffPeriod`` and ``MaxContainerBackOff``, pkg/kubelet/kubelet.go, v1.32."""
+"""First and longest pause before a restart, in seconds (``backOffPeriod`` and
+``MaxContainerBackOff``, pkg/kubelet/kubelet.go, v1.32)."""
 _RESET_SECONDS = 2 * _LONGEST_PAUSE
 """A process that ran at least this long restarts without a pause."""
 
