@@ -116,10 +116,13 @@ def test_commands_of_page_parse(page):
 
 # Options of curl, kubectl, pytest and the plugins in examples.
 OTHER_OPTIONS = {
+    "--cpu-percent",
     "--data-binary",
     "--field-selector",
     "--force",
     "--full-trace",
+    "--max",
+    "--overwrite",
     "--raw",
     "--socket-dir",
     "--unix-socket",
