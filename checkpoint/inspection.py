@@ -74,7 +74,7 @@ class Inspection:
     """One line for each entry or resource that could not be read: the reason, or the names in its
     text. Entries behind the end of a truncated file are unknown and have no line."""
     is_text: bool = True
-    """False if the file is not UTF-8; invalid bytes were read as U+FFFD."""
+    """True if the file is UTF-8. Otherwise invalid bytes were read as U+FFFD."""
 
     def inconsistencies(self) -> tuple[Finding, ...]:
         """Return the inconsistent entries among the readable contents."""

@@ -54,8 +54,8 @@ class Connection:
     def __init__(
         self, socket_path: str | os.PathLike[str], timeout: float, client: str, usual_socket: str
     ) -> None:
-        """``timeout``: seconds for one call. For errors: the names of the ``client`` and of the
-        ``usual_socket``."""
+        """``timeout``: seconds for one call. ``client`` and ``usual_socket``: names that errors
+        mention, of the client's class and of a kubelet's socket."""
         plain = os.fspath(socket_path).removeprefix("unix:")
         self.socket_path = Path(os.path.abspath(plain))  # noqa: PTH100 - keeps symlinks
         sockets.check_path(self.socket_path)

@@ -25,7 +25,7 @@ class Profile:
     is enabled."""
     has_get: bool = True
     get_enabled: bool = True
-    """False if Get fails because its feature gate is off."""
+    """True if the feature gate of Get is on; otherwise Get fails."""
     list_inactive: bool = True
     """True if v1 List includes rejected and finished pods. v1alpha1 List always includes them."""
     get_inactive: bool = True

@@ -61,7 +61,7 @@ class Method:
     request: type[Message]
     answer: Callable[[bytes], bytes]
     exists: bool = True
-    """False if the kubelet version lacks the method; calls then fail with UNIMPLEMENTED."""
+    """True if the kubelet version has the method; otherwise calls fail with UNIMPLEMENTED."""
 
 
 class TokenBucket:

@@ -108,7 +108,7 @@ class Allocatable:
 
 
 def ids_by_resource(devices: Iterable[ContainerDevices]) -> Mapping[str, tuple[str, ...]]:
-    """Return the device IDs of each resource without duplicates, in order of appearance.
+    """Return device IDs by resource, without duplicates, in order of appearance.
 
     The result does not depend on the grouping of entries, which differs between kubelet versions. A
     device with two entries, one per NUMA node, appears once.

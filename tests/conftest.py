@@ -1,5 +1,6 @@
 """Configuration of the whole suite: Hypothesis profiles, markers and shared fixtures."""
 
+import functools
 import gc
 import os
 import shutil
@@ -46,8 +47,9 @@ def _start_daemon(thread):
 threading.Thread.start = _start_daemon
 
 
+@functools.cache
 def is_in(path, rooms):
-    """True if a test module is in one of these directories."""
+    """True if a test module is in one of these directories. Cached: it is asked for each test."""
     return any(path.is_relative_to(TESTS / room) for room in rooms)
 
 

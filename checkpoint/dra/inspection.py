@@ -52,9 +52,9 @@ class Inspection:
     """One line for each claim that could not be read. Claims behind the end of a truncated file
     are unknown and have no line."""
     is_text: bool = True
-    """False if the file is not UTF-8; invalid bytes were read as U+FFFD."""
+    """True if the file is UTF-8. Otherwise invalid bytes were read as U+FFFD."""
     share_ids: bool = True
-    """False if the file has the format of kubelets before v1.35."""
+    """True if the file has the format of v1.35 and later."""
 
 
 def inspect(data: bytes) -> Inspection:

@@ -31,7 +31,7 @@ class DriverState:
     """State of one driver for a claim: the devices that it has prepared."""
 
     devices: tuple[Device, ...] | None = None
-    """None before the driver's first response."""
+    """Prepared devices; None before the driver's first response."""
     skips: tuple[str, ...] = ()
     """``skipNodeOperations`` (since v1.37): calls that the devices do not need."""
 
@@ -53,7 +53,7 @@ class State:
     """Contents of ``dra_manager_state`` without the checksum."""
 
     claims: tuple[ClaimState, ...] | None = None
-    """None in the file of a kubelet that has never prepared a claim."""
+    """Prepared claims; None in the file of a kubelet that has never prepared a claim."""
 
 
 class DeviceLike(Protocol):

@@ -571,7 +571,7 @@ type PluginStatus struct {
 	Resource string `json:"resource"`
 	// File name of the plugin's socket. It is the socket's path if the plugin watcher found the plugin, and the resource name if only the checkpoint names the resource.
 	Endpoint string `json:"endpoint"`
-	// False if the plugin's ListAndWatch stream has ended and the grace period is running.
+	// True while the plugin's ListAndWatch stream is open; False during the grace period.
 	Connected                       bool  `json:"connected"`
 	PreStartRequired                bool  `json:"pre_start_required"`
 	GetPreferredAllocationAvailable bool  `json:"get_preferred_allocation_available"`
@@ -682,7 +682,7 @@ type Resource struct {
 type ResourceClaimInfo struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Empty if it is not known.
+	// UID of the ResourceClaim; empty if it is not known.
 	UID   string     `json:"uid"`
 	State ClaimState `json:"state"`
 	// One line for users: what is missing, and the fix.
@@ -712,7 +712,7 @@ type ResourceClaimList struct {
 type ResourceHealth struct {
 	ResourceID string `json:"resource_id"`
 	Health     Health `json:"health"`
-	// What the DRA driver says about the health; None for devices of plugins.
+	// Message of the DRA driver about the health; None for devices of plugins.
 	Message *string `json:"message"`
 }
 

@@ -74,7 +74,7 @@ def check_objects(values: Iterable[Object], rules: ResourceRules | None = None) 
 
 
 def _admin_labels(values: list[Object]) -> dict[str, Mapping[str, str]]:
-    """Return the labels of each namespace in the files."""
+    """Return the labels of the namespaces in the files, by namespace."""
     found = [each.get("metadata") or {} for each in values if each.get("kind") == "Namespace"]
     return {each.get("name", ""): each.get("labels") or {} for each in found}
 
@@ -167,7 +167,7 @@ class _Checker:
 
 
 _ADMIN: Mapping[str, str] = {"resource.kubernetes.io/admin-access": "true"}
-"""Labels of a namespace that is not in the files."""
+"""Labels of namespaces that are not in the files."""
 
 
 def _capacity(device: Object) -> list[str]:

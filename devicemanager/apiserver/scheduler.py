@@ -113,7 +113,8 @@ class _Devices:
         return self._all.plan(pod, node)
 
     def served(self, pod: Object, node: Object) -> Mapping[str, str]:
-        """Return the extended resources of a pod that DRA serves on a node."""
+        """Return the extended resources of a pod that DRA serves on a node: names of DeviceClasses
+        by resource."""
         if not self._resources:
             return {}
         from devicemanager.apiserver.pod_claims import allocatable

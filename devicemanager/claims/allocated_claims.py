@@ -45,7 +45,7 @@ class ClaimView:
     allocation: Allocation | None = None
     """The claim's devices; None if the claim is not allocated."""
     users: Mapping[str, str] = attrs.field(factory=dict)
-    """The pods that use the claim: UID to name."""
+    """Names of the pods that use the claim, by UID."""
     is_deleted: bool = False
     """True if the claim is removed as soon as no pod uses it."""
     missing: tuple[DeviceKey, ...] = ()
@@ -78,7 +78,7 @@ class Reservations:
     """Claims of each pod, by pod UID."""
 
     def users(self, claim: str) -> Mapping[str, str]:
-        """Return the pods that use a claim: UID to name."""
+        """Return the names of the pods that use a claim, by UID."""
         return self._users.get(claim, {})
 
     def names(self, claim: str) -> tuple[str, ...]:

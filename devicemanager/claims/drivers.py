@@ -24,7 +24,7 @@ class ClaimDriver(Protocol):
     def prepare(
         self, claim: DeviceClaim, devices: Sequence[DeviceKey]
     ) -> Mapping[DeviceKey, Sequence[str]]:
-        """Make the devices usable and return their qualified CDI names.
+        """Make the devices usable. Return their qualified CDI names by device.
 
         Must be idempotent: a second call for a prepared claim returns the same names. If it
         raises, the container does not start, and the call is repeated later.

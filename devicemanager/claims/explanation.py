@@ -79,7 +79,7 @@ class Explanation:
     claims: tuple[str, ...]
     """Names of the claims as ``namespace/name``."""
     fits: bool | None
-    """True or False; None if the search reached its limits before it had a result."""
+    """True if the claims fit; None if the search reached its limits before it had a result."""
     message: str
     """Result for all claims together, in one line."""
     requests: tuple[RequestExplanation, ...] = ()

@@ -1,8 +1,8 @@
 """Pace of a search: it leaves time to other threads, and ends after a limit of CPU time."""
 
 # Python runs one thread at a time. A thread that computes gives way after 5 ms only, each time
-# another thread needs to run, and an admission needs that several times. So a long search
-# sleeps after every slice. It sleeps longer after a long slice: a constraint that computes for
+# another thread needs to run, and an admission needs that several times. So a long search sleeps
+# after every time slice. It sleeps longer after a long time slice: a constraint that computes for
 # milliseconds cannot be interrupted.
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ CPU_SECONDS = 4.0
 _FREE = 0.004
 """Seconds at the beginning of a search without sleeping: nearly all searches end earlier."""
 _SLICE = 0.0002
-"""Shortest slice: seconds of CPU time between two sleeps."""
+"""Shortest time slice: seconds of CPU time between two sleeps."""
 _RATIO = 2
-"""Length of a sleep, relative to the slice before it."""
+"""Length of a sleep, as a multiple of the time slice before it."""
 
 
 class Pace:
-    """Pace of one search. Each call sleeps if it is time to, and returns whether to go on."""
+    """Pace of one search. Call it after each step: it sleeps at the end of each time slice."""
 
     def __init__(self, seconds: float = CPU_SECONDS) -> None:
         self._end = time.thread_time() + seconds
         self._next = self._slice_begin = time.thread_time() + _FREE
 
     def __call__(self) -> bool:
-        """Return False if the limit of CPU time is reached."""
+        """Sleep if a time slice has ended. Return False if the limit of CPU time is reached."""
         now = time.thread_time()
         if now >= self._next:
             time.sleep(max(_SLICE, _RATIO * (now - self._slice_begin)))

@@ -92,7 +92,7 @@ class ClaimsFile:
             raise StartError(
                 f"{self._file.path}: {error}; cannot set the file aside: {failed}"
             ) from failed
-        text = f"{self._file.path}: {error}; set aside as {aside}, no claim is allocated now"
+        text = f"{self._file.path}: {error}; renamed to {aside}, no claim is allocated now"
         self._events.publish(EventKind.CLAIMS_SET_ASIDE, text)
 
     def _render(self) -> bytes:

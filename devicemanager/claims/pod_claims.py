@@ -49,7 +49,7 @@ class PodClaims(ClaimManager):
     def load(self, file: StateFile) -> None:
         """Restore the allocations of the state file, and write all later changes to this file.
 
-        A corrupt file is set aside. Raises StartError if the file exists but cannot be read.
+        A corrupt file is renamed. Raises StartError if the file exists but cannot be read.
         """
         opened = ClaimsFile(file, self._events, self._state)
         opened.load(self._restore)
@@ -72,7 +72,7 @@ class PodClaims(ClaimManager):
             try:
                 self._allocated.restore(state)
             except LedgerError as error:
-                # A file that contradicts itself is set aside like any corrupt one.
+                # A file that contradicts itself is renamed like any corrupt one.
                 raise ValueError(str(error)) from error
 
     @property

@@ -51,11 +51,11 @@ class ClaimRecord:
     claim: DeviceClaim
     allocation: Allocation
     users: Mapping[str, str] = attrs.field(factory=dict)
-    """The pods that use the claim: UID to name."""
+    """Names of the pods that use the claim, by UID."""
     is_deleted: bool = False
     """True if the claim is removed as soon as no pod uses it."""
     prepared: Mapping[DeviceKey, tuple[str, ...]] = attrs.field(factory=dict)
-    """The prepared devices with their CDI names."""
+    """CDI names of the prepared devices, by device."""
 
 
 @attrs.frozen

@@ -84,25 +84,25 @@ def _fetch(client: PodResourcesClient, view: PodResourcesView) -> NodeView:
         return view.refresh(pods, None)
 
 
-def _print(picture: NodeView, args: argparse.Namespace) -> int:
+def _print(shown: NodeView, args: argparse.Namespace) -> int:
     from devicemanager.observe.terminal.live import glyphs_for
     from devicemanager.observe.terminal.screen import whole
 
     if args.output == "json":
-        print_json("top", _data(picture))
+        print_json("top", _data(shown))
         return 0
     written = console(no_color=args.no_color or None, highlight=False)
     # A file gets a fixed width, so that the output is the same everywhere.
     width = written.width if sys.stdout.isatty() else _WIDTH
-    for line in whole(picture, width, glyphs_for(sys.stdout.encoding)):
+    for line in whole(shown, width, glyphs_for(sys.stdout.encoding)):
         written.print(line, no_wrap=True, overflow="ignore", crop=False)
     return 0
 
 
-def _data(picture: NodeView) -> dict[str, object]:
+def _data(shown: NodeView) -> dict[str, object]:
     """Return a view of a node as data for JSON, as docs/json.md describes it."""
     return {
-        "numa_nodes": list(picture.numa_nodes),
+        "numa_nodes": list(shown.numa_nodes),
         "resources": [
             {
                 "resource_name": resource.name,
@@ -120,7 +120,7 @@ def _data(picture: NodeView) -> dict[str, object]:
                     for device in map(resource.device, range(len(resource.states)))
                 ],
             }
-            for resource in picture.resources
+            for resource in shown.resources
         ],
         "pods": [
             {
@@ -140,9 +140,9 @@ def _data(picture: NodeView) -> dict[str, object]:
                     for container in pod.containers
                 ],
             }
-            for pod in picture.pods
+            for pod in shown.pods
         ],
-        "notes": list(picture.notes),
+        "notes": list(shown.notes),
     }
 
 

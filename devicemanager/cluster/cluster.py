@@ -140,7 +140,7 @@ class Cluster:
         return self._connection.work_queue.pending
 
     def pod_counts(self) -> dict[str, int]:
-        """Return the number of pods in each phase, on all nodes together."""
+        """Return the numbers of pods on all nodes together, by phase."""
         found: Counter[str] = Counter()
         for node in self.nodes.values():
             found.update(str(record.phase) for record in node.kubelet.pod_store.records())

@@ -43,7 +43,8 @@ class DriverLayout:
     devices: frozenset[str]
     """Names of all devices."""
     by_version: dict[str, tuple[PoolLayout, ...]] = attrs.field(factory=dict)
-    """The pools in other versions of the API than v1. Each is converted once."""
+    """The pools converted to other versions of the API than v1, by version. Each is converted
+    once."""
 
     @classmethod
     def of(cls, driver: str, pools: Iterable[PoolLayout]) -> DriverLayout:

@@ -135,8 +135,8 @@ class Observations:
         )
 
     def other_files(self) -> dict[str, tuple[int, int, int]]:
-        """Return device, inode and size of each file in the plugin directory that is not a socket
-        of the plugin.
+        """Return device, inode and size, by name, of the files in the plugin directory that are not
+        sockets of the plugin.
 
         The checkpoint is left out, because the kubelet writes it after each device list.
         """

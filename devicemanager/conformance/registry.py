@@ -81,7 +81,7 @@ class Check:
     hooks: tuple[str, ...]
     """Names of the hooks that the check requires."""
     needs_registration: bool
-    """False if the check can also run for a plugin that does not register."""
+    """True if the check needs a plugin that registers."""
     # A check of a PodResources client gets a ``ClientRun`` instead of a ``CheckRun``.
     run: Callable[[Any], str | None] = attrs.field(eq=False, repr=False)
     each_resource: bool = False

@@ -159,8 +159,8 @@ class _Runner:
     _causes: dict[str, str] = attrs.field(factory=dict)
     """ID of the check that shows the cause, by ID of a check that failed or was skipped for it."""
     _decided: dict[str, threading.Event] = attrs.field(factory=dict)
-    """Event for each check whose failure other checks may repeat. It is set when the check has
-    ended."""
+    """Events by ID, of checks whose failure other checks may repeat. An event is set when its check
+    has ended."""
     _publishing: threading.Lock = attrs.field(factory=threading.Lock)
 
     def run(self, checks: Sequence[Check], jobs: int) -> tuple[Verdict, ...]:

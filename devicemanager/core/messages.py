@@ -81,7 +81,7 @@ REGISTRATION_SERVER_FAILED = (
     "device plugin registration gRPC server failed and no device plugins can register"
 )
 REGISTRATION_ERROR = "device plugin registration error: " + REGISTRATION_SERVER_FAILED + ": {error}"
-"""From v1.32.11, v1.33.7, v1.34.3 and v1.35 on."""
+"""Text from v1.32.11, v1.33.7, v1.34.3 and v1.35 on."""
 FAILED_PREPARE = "FailedPrepareDynamicResources"
 """Reason of the event (pkg/kubelet/events/event.go, v1.32)."""
 PREPARE_FAILED = "Failed to prepare dynamic resources: {error}"

@@ -126,8 +126,8 @@ class Pod:
         return attrs.evolve(self, init_containers=ordinary)
 
     def with_forbidden_sidecars(self) -> Pod:
-        """Return the pod with its first restartable init container in ``forbidden_sidecar``, for a
-        kubelet that rejects such pods."""
+        """Return a copy of the pod whose ``forbidden_sidecar`` is the name of its first restartable
+        init container. For kubelets that reject such pods."""
         names = [each.name for each in self.init_containers if each.restartable]
         return attrs.evolve(self, forbidden_sidecar=names[0]) if names else self
 

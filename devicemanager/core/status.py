@@ -34,7 +34,7 @@ class ResourceHealth:
     resource_id: DeviceId
     health: Health
     message: str | None = None
-    """What the DRA driver says about the health; None for devices of plugins."""
+    """Message of the DRA driver about the health; None for devices of plugins."""
 
 
 @attrs.frozen
@@ -50,7 +50,7 @@ def allocated_resources_status(
     devices: Callable[[ResourceName], DeviceList | None],
     quirks: frozenset[str] = frozenset(),
 ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
-    """Return ``allocatedResourcesStatus`` of each container that has devices.
+    """Return ``allocatedResourcesStatus`` of the containers that have devices, by container.
 
     ``devices`` returns the current device list of a resource. With quirk ``Q9``, a device that
     vanished or whose plugin disconnected keeps its last health.

@@ -45,7 +45,7 @@ def read_claim(found: _Object | None, namespace: str, name: str, uid: str, drive
 
 
 def base_request(request: str) -> str:
-    """Return the name of a request without its subrequest, which containers cannot name."""
+    """Return the request in ``request/subrequest``. Containers name only requests."""
     return request.partition("/")[0]
 
 

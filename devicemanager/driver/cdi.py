@@ -31,7 +31,7 @@ class CdiFiles:
         return f"{self.kind}={name}"
 
     def contents(self, uid: str, devices: Mapping[str, Mapping[str, Any]]) -> dict[Path, str]:
-        """Return the path and content of a claim's file.
+        """Return the content of a claim's file, by path.
 
         ``devices``: the ``containerEdits`` of CDI, by device name. Devices without edits are
         omitted, because runtimes reject them. Without devices, the result is empty.

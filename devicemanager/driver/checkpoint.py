@@ -65,7 +65,7 @@ class Checkpoint:
     """The checkpoint file in a driver's data directory. The caller must hold the call lock."""
 
     def __init__(self, path: Path, report: Callable[[Exception, str], object]) -> None:
-        """``report`` is called if the file is damaged. The file is then set aside."""
+        """``report`` is called if the file is damaged. The file is then renamed."""
         self._path = path
         self._report = report
         self._read: FileIdentity | None = None

@@ -235,5 +235,6 @@ class DeviceHealth:
     message: str = ""
     """Reason, as text for users; a kubelet cuts it to 1024 bytes."""
     pool: str = attrs.field(default="", kw_only=True)
-    """Name of the pool; empty: the node's name, the pool of drivers that have one pool."""
+    """Name of the pool. Empty for the node's name, which is the pool of drivers with a single
+    pool."""
     timeout: int = attrs.field(default=30, kw_only=True)

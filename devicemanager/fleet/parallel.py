@@ -19,7 +19,8 @@ R = TypeVar("R")
 _CHUNK = 8
 """Values per message to a process."""
 _FEWEST = 2 * _CHUNK
-"""With fewer values, starting processes costs more than it saves."""
+"""Minimum number of values for several processes. With fewer values, starting processes costs more
+than it saves."""
 
 
 def in_processes(

@@ -29,7 +29,7 @@ class NodeRehearsal:
 
     node: str
     result: Rehearsal | None
-    """None if the steps cannot be done on the node."""
+    """Result of the rehearsal; None if the steps cannot be done on the node."""
     problem: str = ""
     """Reason why the steps cannot be done; empty if they can."""
 

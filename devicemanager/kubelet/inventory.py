@@ -26,7 +26,7 @@ class PluginStatus:
     """File name of the plugin's socket. It is the socket's path if the plugin watcher found the
     plugin, and the resource name if only the checkpoint names the resource."""
     connected: bool
-    """False if the plugin's ListAndWatch stream has ended and the grace period is running."""
+    """True while the plugin's ListAndWatch stream is open; False during the grace period."""
     pre_start_required: bool
     get_preferred_allocation_available: bool
     capacity: int

@@ -421,12 +421,12 @@ class KubeletProcess:
         try:
             aside = self._store.set_aside()
         except checkpoint.CheckpointError as failed:
-            raise StartError(f"{error}; it cannot be set aside either: {failed}") from failed
+            raise StartError(f"{error}; it cannot be renamed either: {failed}") from failed
         self.is_fresh = True
         self._events.publish(
             EventKind.CHECKPOINT_SET_ASIDE,
             # Without the advice in str(error), which has just been followed.
-            f"{error.source}: {error.problem}; set aside as {aside}, starting without it",
+            f"{error.source}: {error.problem}; renamed to {aside}, starting without it",
         )
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from devicemanager.core.quantity import Quantity
 
 QUIRKS: Mapping[str, str] = MappingProxyType({name: each.text for name, each in _ALL.items()})
-"""Known bugs of the kubelet that can be enabled: name to effect."""
+"""Known bugs of the kubelet that can be enabled: effects by name."""
 
 KUBELET_LIST_LIMIT = 4 * 1024 * 1024
 
@@ -195,7 +195,7 @@ class Settings:
     """Kubelet version to behave as, 1.20 or later: ``1.28`` (the newest patch of 1.28) or
     ``1.28.2``. Known bugs of the version are enabled separately, with ``quirks``."""
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict, converter=_as_gates)
-    """Feature gates of the kubelet that differ from the version's defaults."""
+    """Feature gates of the kubelet that differ from the version's defaults, by name."""
     behaviour: Behaviour = attrs.field(init=False, eq=False, repr=False)
     """The differences between kubelet versions, for this version and these feature gates."""
 

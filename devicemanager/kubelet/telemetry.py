@@ -129,7 +129,8 @@ class Telemetry(NodeTelemetry):
         return registration_failure(self._check, has_started=process is not None, error=error)
 
     def pod_resources_counters(self) -> Mapping[tuple[str, str], int]:
-        """Count PodResources calls since the kubelet started.
+        """Return the numbers of PodResources calls since the kubelet started, by metric and API
+        version.
 
         The keys are (metric name, ``server_api_version``). Empty while the kubelet is stopped.
         """

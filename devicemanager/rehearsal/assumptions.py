@@ -12,9 +12,10 @@ from devicemanager.rehearsal.steps import Configure, Reboot, Restart, SetDevices
 __all__ = ["assumptions"]
 
 _ALWAYS = (
-    "each pod requests what is allocated to it; pods without devices, exclusive CPUs and exclusive "
-    "memory are left out",
+    "each pod requests what is allocated to it; pods without devices, exclusive CPUs, exclusive "
+    "memory and ResourceClaims are left out",
     "plugins accept every allocation and prefer no devices",
+    "drivers accept every ResourceClaim, and claims are allocated the devices in dra_manager_state",
 )
 
 

@@ -1,8 +1,9 @@
 """The pods of a snapshot. Each requests exactly what is allocated to it.
 
 A snapshot contains no pod specs. Therefore each container requests its allocated devices, exclusive
-CPUs and exclusive memory. A container in the checkpoint that PodResources does not list is an init
-container: PodResources lists only containers that can still run.
+CPUs and exclusive memory, and each pod names the ResourceClaims that are prepared for it. A
+container in the checkpoint that PodResources does not list is an init container: PodResources lists
+only containers that can still run.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from checkpoint import PodDevicesEntry
+from checkpoint import PodDevicesEntry, dra
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.rehearsal.result import Devices
@@ -29,16 +30,20 @@ They make the pod Guaranteed. Without a whole CPU, the container gets no exclusi
 
 @attrs.frozen
 class HeldPod:
-    """A pod with devices, exclusive CPUs or exclusive memory."""
+    """A pod with devices, exclusive CPUs, exclusive memory or ResourceClaims."""
 
     pod: Pod
     name: str
     """``namespace/name``; the UID if the snapshot lacks the name."""
     devices: Devices
+    """Devices of plugins."""
+    claims: tuple[dra.ClaimState, ...] = ()
+    """The claims that are prepared for the pod."""
 
 
 def held_pods(node: SnapshotNode) -> tuple[HeldPod, ...]:
-    """Return the pods with devices, exclusive CPUs or exclusive memory, sorted by name."""
+    """Return the pods with devices, exclusive CPUs, exclusive memory or ResourceClaims, sorted by
+    name."""
     amounts = _Amounts(node)
     listed = {
         (f"{pod.namespace}/{pod.name}", container.name)
@@ -55,22 +60,34 @@ def held_pods(node: SnapshotNode) -> tuple[HeldPod, ...]:
         # A pod needs at least one app container.
         apps = [c for c in containers if c not in inits] or [Container(ContainerName("main"))]
         namespace, _, short = name.rpartition("/")
-        pod = Pod(PodUid(uid), short, namespace or "unknown", tuple(apps), tuple(inits))
-        pods.append(HeldPod(pod, name, amounts.devices(uid)))
+        claims = tuple(each for each in node.claims if uid in each.pods)
+        # A claim is in the namespace of its pods.
+        namespace = namespace or next((each.namespace for each in claims), "unknown")
+        pod = Pod(
+            PodUid(uid),
+            short,
+            namespace,
+            tuple(apps),
+            tuple(inits),
+            resource_claims={each.name: each.name for each in claims},
+        )
+        pods.append(HeldPod(pod, name, amounts.devices(uid), claims))
     return tuple(sorted(pods, key=lambda each: each.name))
 
 
 class _Amounts:
-    """Devices, CPUs and memory of all containers of a node."""
+    """Devices, CPUs and memory of all containers of a node, and the pods with claims."""
 
     def __init__(self, node: SnapshotNode) -> None:
         self._saved = node.saved.entries or ()
         self._cpus = dict(node.exclusive_cpus)
         self._memory = dict(node.exclusive_memory)
+        self._users = sorted({uid for claim in node.claims for uid in claim.pods})
 
     def uids(self) -> list[str]:
         """Return the UIDs of all pods, in the order of the checkpoint."""
-        uids = [*(entry.pod_uid for entry in self._saved), *self._cpus, *self._memory]
+        saved = (entry.pod_uid for entry in self._saved)
+        uids = [*saved, *self._cpus, *self._memory, *self._users]
         return list(dict.fromkeys(uids))
 
     def of(self, uid: str) -> Mapping[str, Mapping[ResourceName, int]]:

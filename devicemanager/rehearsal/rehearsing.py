@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from devicemanager.core.versions.changelog import basis
 from devicemanager.core.versions.version import DEFAULT, KubeletVersion
 from devicemanager.rehearsal.assumptions import assumptions
+from devicemanager.rehearsal.held_claims import devices_of
 from devicemanager.rehearsal.held_pods import HeldPod, held_pods
 from devicemanager.rehearsal.orders import PERMUTED, is_complete, orders
-from devicemanager.rehearsal.result import Devices, Outcome, PodResult, Rehearsal
+from devicemanager.rehearsal.result import Outcome, PodResult, Rehearsal
 from devicemanager.rehearsal.runs import KubeletFails, Plan, all_lost, check_resources, run
 from devicemanager.rehearsal.snapshot_node import SnapshotNode
 from devicemanager.rehearsal.statements import Ran, does_not_start, statements
@@ -54,7 +55,7 @@ def rehearse(
         ran = [Ran((), all_lost(plan, "KubeletDoesNotStart", str(error)))]
         said = [does_not_start(str(error), basis(version))]
     else:
-        said = statements(plan, ran, basis(version))
+        said = statements(plan, ran, version)
     return Rehearsal(
         node=snapshot.node,
         steps=tuple(map(title, done)),
@@ -80,15 +81,16 @@ def _version(steps: Sequence[Step]) -> KubeletVersion:
 
 
 def _results(plan: Plan, ran: Sequence[Ran]) -> tuple[PodResult, ...]:
-    known = [(held.pod.uid, held.name, held.devices) for held in plan.pods]
-    new: list[tuple[str, str, Devices]] = [
-        (step.pod.uid, f"{step.pod.namespace}/{step.pod.name}", {})
-        for step in plan.steps
-        if isinstance(step, Admit)
+    known = [
+        PodResult(uid, held.name, held.devices, _counted(uid, ran), devices_of(held.claims))
+        for held in plan.pods
+        for uid in (held.pod.uid,)
     ]
-    return tuple(
-        PodResult(uid, name, before, _counted(uid, ran)) for uid, name, before in (*known, *new)
-    )
+    new = [
+        PodResult(pod.uid, f"{pod.namespace}/{pod.name}", {}, _counted(pod.uid, ran))
+        for pod in (step.pod for step in plan.steps if isinstance(step, Admit))
+    ]
+    return (*known, *new)
 
 
 def _counted(uid: str, ran: Sequence[Ran]) -> Mapping[Outcome, int]:

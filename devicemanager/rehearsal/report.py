@@ -41,9 +41,8 @@ def _outcome(outcome: Outcome) -> str:
 
 def _devices(pod: PodResult, outcome: Outcome) -> str:
     before, after = _ids(pod.before), _ids(outcome.devices)
-    if before == after or not after:
-        return before or after or "-"
-    return f"{before} -> {after}" if before else after
+    changed = f"{before} -> {after}" if before and after and before != after else before or after
+    return "; ".join(filter(None, [changed, _ids(pod.claims)])) or "-"
 
 
 def _ids(devices: Devices) -> str:
@@ -79,6 +78,7 @@ def _pod_data(pod: PodResult) -> dict[str, Any]:
         "uid": pod.uid,
         "name": pod.name,
         "devices": _plain(pod.before),
+        "claims": [{"driver": name, "devices": list(ids)} for name, ids in pod.claims.items()],
         "outcomes": [
             {
                 "outcome": str(outcome.fate),

@@ -22,6 +22,8 @@ class Fate(enum.StrEnum):
     """The pod is new and was admitted."""
     REJECTED = "rejected"
     """The kubelet rejected the pod, or would not start."""
+    WAITS = "waits"
+    """The pod is not running, or not deleted, because a DRA driver is missing or fails."""
     DRAINED = "drained"
     """The step ``Drain`` deleted the pod."""
 
@@ -40,7 +42,7 @@ class Outcome:
     @property
     def is_lost(self) -> bool:
         """True if the pod does not run and no step deleted it."""
-        return self.fate is Fate.REJECTED
+        return self.fate in (Fate.REJECTED, Fate.WAITS)
 
 
 @attrs.frozen
@@ -53,7 +55,9 @@ class PodResult:
     before: Devices
     """Devices of the pod in the snapshot, by resource; empty for a new pod."""
     outcomes: Mapping[Outcome, int]
-    """Number of orders that lead to each outcome, most frequent first."""
+    """Numbers of orders by outcome, the most frequent outcome first."""
+    claims: Devices = attrs.field(factory=dict)
+    """Devices of the pod's ResourceClaims in the snapshot, by driver, as ``pool/device``."""
 
     @property
     def can_be_lost(self) -> bool:
@@ -100,7 +104,7 @@ class Rehearsal:
 
     @property
     def moved(self) -> Mapping[tuple[str, str], tuple[str, str]]:
-        """Devices that move to another pod: names of the pod before and after.
+        """Names of the pods before and after, by device that moves to another pod.
 
         Keys: resource and device ID. For each pod, the most frequent outcome counts.
         """

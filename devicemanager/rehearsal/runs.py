@@ -6,19 +6,22 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from devicemanager.core import messages
 from devicemanager.core.devices import Device
 from devicemanager.core.errors import KubeletPanic
 from devicemanager.core.ids import DeviceId
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.topology import TopologyConfigError
+from devicemanager.core.versions.gates import GATES, accepts
 from devicemanager.core.versions.quirks import REFERENCE
-from devicemanager.core.versions.version import DEFAULT
+from devicemanager.core.versions.version import DEFAULT, KubeletVersion, VersionError
 from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.inmemory.devices import numbered, places
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.rehearsal.errors import RehearsalError
+from devicemanager.rehearsal.held_claims import HeldClaims, start_problem
 from devicemanager.rehearsal.held_pods import HeldPod
 from devicemanager.rehearsal.orders import Order
 from devicemanager.rehearsal.result import Devices, Fate, Outcome
@@ -54,7 +57,12 @@ class Plan:
     steps: tuple[Step, ...]
     loses_checkpoint: bool
     """True if the kubelet cannot read the checkpoint at its next start."""
+    claims: HeldClaims = attrs.field(init=False)
     _settings: dict[str, Settings] = attrs.field(factory=dict, init=False)
+
+    @claims.default
+    def _claims(self) -> HeldClaims:
+        return HeldClaims(self.node.claims)
 
     def settings(self, changes: Configure) -> Settings:
         """Return the settings of the node's kubelet, with changes. Raises KubeletFails."""
@@ -63,6 +71,14 @@ class Plan:
         if key not in self._settings:
             self._settings[key] = self._made(changes)
         return self._settings[key]
+
+    @property
+    def prepares_claims(self) -> bool:
+        """True if the kubelet prepares ResourceClaims after all steps."""
+        changes = Configure()
+        for step in self.steps:
+            changes = changes.then(step) if isinstance(step, Configure) else changes
+        return self.settings(changes).behaviour.dra_enabled
 
     def _made(self, changes: Configure) -> Settings:
         aligned = self.node.aligned
@@ -78,9 +94,19 @@ class Plan:
                 numa=numa,
                 providers=providers,
                 kubelet_version=changes.kubelet_version or f"1.{DEFAULT}",
+                feature_gates=self._gates(changes),
             )
-        except TopologyConfigError as error:
+        except (TopologyConfigError, VersionError) as error:
             raise KubeletFails(str(error)) from None
+
+    def _gates(self, changes: Configure) -> Mapping[str, bool]:
+        """Return the node's feature gates that affect devices or claims."""
+        gates = {name: on for name, on in self.node.aligned.gates.items() if name in GATES}
+        if changes.kubelet_version is not None:
+            return gates
+        # The present kubelet runs with its gates, and its version is not known.
+        version = KubeletVersion(DEFAULT)
+        return {name: on for name, on in gates.items() if accepts(name, version, on)}
 
 
 def run(plan: Plan, order: Order) -> Mapping[str, Outcome]:
@@ -98,7 +124,7 @@ def run(plan: Plan, order: Order) -> Mapping[str, Outcome]:
 
 
 def all_lost(plan: Plan, reason: str, message: str) -> Mapping[str, Outcome]:
-    """Return the outcomes if the kubelet does not run: all pods are lost."""
+    """Return the outcomes by pod if the kubelet does not run: all pods are lost."""
     lost = Outcome(Fate.REJECTED, reason, message)
     new = [step.pod.uid for step in plan.steps if isinstance(step, Admit)]
     return dict.fromkeys((*(held.pod.uid for held in plan.pods), *new), lost)
@@ -123,7 +149,9 @@ class _RunningNode:
             clock=ManualClock(),
             saved=plan.node.saved,
             names=plan.node.names,
+            drivers=plan.claims.drivers,
         )
+        self._kubelet.use_claims(plan.claims)
         for held in plan.pods:
             self._kubelet.adopt(held.pod)
 
@@ -135,6 +163,8 @@ class _RunningNode:
                 self._changes = self._changes.then(step)
             case Restart() | Reboot():
                 self._start(step)
+            case WithoutPlugin(resource) if resource in self._plan.claims.drivers:
+                self._kubelet.stop_plugin(resource)
             case WithoutPlugin(resource):
                 self._kubelet.remove_plugin(resource)
             case SetDevices(resource, devices):
@@ -150,6 +180,8 @@ class _RunningNode:
             self._kubelet.lose_checkpoint()
             self._loses_checkpoint = False
         settings = self._plan.settings(self._changes)
+        if text := start_problem(self._plan.node.node.snapshot.dra_state, settings.behaviour):
+            raise KubeletFails(text)
         self._kubelet.start_again(settings, self._order, reboot=isinstance(step, Reboot))
 
     def _devices(self, resource: str, devices: int | str) -> Sequence[Device]:
@@ -178,11 +210,13 @@ class _RunningNode:
         return {uid: self._outcome(uid) for uid in uids}
 
     def _outcome(self, uid: str) -> Outcome:
-        if uid in self._drained:
+        if uid in self._drained and not self._kubelet.has_pod(uid):
             return Outcome(Fate.DRAINED)
         pod = self._kubelet.pod(uid)
         if pod.phase is Phase.FAILED:
             return Outcome(Fate.REJECTED, pod.reason, pod.message)
+        if error := self._kubelet.pod_store.known(uid).sync_error:
+            return _waiting(error, is_deleted=pod.deleting)
         fate = Fate.ADMITTED if uid in self._admitted else Fate.STAYS
         return Outcome(fate, devices=self._held(uid))
 
@@ -194,12 +228,20 @@ class _RunningNode:
         return {resource: tuple(sorted(ids)) for resource, ids in sorted(found.items())}
 
 
+def _waiting(error: str, *, is_deleted: bool) -> Outcome:
+    if is_deleted:
+        return Outcome(Fate.WAITS, "Terminating", error)
+    text = messages.PREPARE_FAILED.format(error=error)
+    return Outcome(Fate.WAITS, messages.FAILED_PREPARE, text)
+
+
 _ENDED = (Phase.FAILED, Phase.SUCCEEDED)
 
 
 def check_resources(node: SnapshotNode, steps: Sequence[Step]) -> None:
     """Raise RehearsalError if a step names a resource that the node does not have."""
     known = {str(resource) for resource in node.inventory()}
+    known.update(driver for claim in node.claims for driver in claim.drivers)
     # A new resource has an effect only on pods that request it. Any other is a typing error.
     wanted = {each for step in steps if isinstance(step, Admit) for each in _requested(step.pod)}
     for step in steps:

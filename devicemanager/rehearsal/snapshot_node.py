@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import attrs
 
 import checkpoint
-from checkpoint import Checkpoint, PodDevicesEntry
+from checkpoint import Checkpoint, PodDevicesEntry, dra
 from devicemanager.core import bitset
 from devicemanager.core.api.deviceplugin import UNHEALTHY
 from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device
@@ -73,6 +73,7 @@ class SnapshotNode:
         """Return the node of a snapshot, without changes."""
         saved, notes = _allocations(node)
         gone = frozenset(uid for uid, is_sure in node.gone.items() if is_sure)
+        gone |= _gone_with_claims(node)
         notes += tuple(
             f"pod {node.title(uid)} no longer exists: its devices count as free, as for the kubelet"
             if is_sure
@@ -130,6 +131,12 @@ class SnapshotNode:
                 hint = f"did you mean {close[0]}?"
             raise RehearsalError(f"unknown pod {name}: {hint}")
         return found
+
+    @property
+    def claims(self) -> tuple[dra.ClaimState, ...]:
+        """Readable claims of the DRA manager's state file, without pods that are left out."""
+        saved = self.node.dra_saved
+        return () if saved is None else dra.without_pods(saved.state, self.dropped).claims or ()
 
     def inventory(self) -> Inventory:
         """Return all devices.
@@ -201,6 +208,14 @@ class SnapshotNode:
             return None if data is None else memory_state(data)
         except SnapshotError:
             return None
+
+
+def _gone_with_claims(node: Node) -> frozenset[str]:
+    """Return the UIDs of pods that hold claims, but are certainly no longer on the node."""
+    directories = node.snapshot.directories
+    if directories is None or directories.uids is None:
+        return frozenset()
+    return frozenset(uid for claim in node.claims for uid in claim.pods) - {*directories.uids}
 
 
 def _allocations(node: Node) -> tuple[Checkpoint, tuple[str, ...]]:

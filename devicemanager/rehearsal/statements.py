@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from devicemanager.core.versions.changelog import basis, dra_basis
+from devicemanager.core.versions.version import KubeletVersion
 from devicemanager.rehearsal.held_pods import HeldPod
 from devicemanager.rehearsal.orders import Order
-from devicemanager.rehearsal.result import Outcome, Statement
+from devicemanager.rehearsal.result import Fate, Outcome, Statement
 from devicemanager.rehearsal.runs import PANIC, Plan
 from devicemanager.rehearsal.steps import Reboot, Restart
 
@@ -20,6 +22,9 @@ _WAIT = (
     "rejected pod stays Failed (k/k#125579)"
 )
 _REPAIR = "repair the file first: devicemanager checkpoint repair"
+_NO_DRA = "enable the feature gate DynamicResourceAllocation, or drain the node first"
+_DRIVER = "keep the driver on the node until its pods are gone"
+_CDI = "check that the driver writes its CDI files again (k/k#141433)"
 _CONFIGURATION = "keep the present configuration, or use a value that this version accepts"
 
 
@@ -46,8 +51,45 @@ def does_not_start(error: str, basis: str) -> Statement:
     return Statement(f"the kubelet does not start: {error}", basis, _CONFIGURATION)
 
 
-def statements(plan: Plan, ran: Sequence[Ran], basis: str) -> list[Statement]:
+def statements(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> list[Statement]:
     """Return the statements that the runs support, most severe first."""
+    return [*_of_plugins(plan, ran, basis(version)), *_of_claims(plan, ran, version)]
+
+
+def _of_claims(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> Iterator[Statement]:
+    """Yield statements about ResourceClaims.
+
+    The order of drivers and pods does not matter: the kubelet tries to prepare claims again.
+    """
+    starts = [step for step in plan.steps if isinstance(step, Restart | Reboot)]
+    holders = [held for held in plan.pods if held.claims]
+    if not starts or not holders:
+        return
+    evidence = dra_basis(version)
+    if not plan.prepares_claims:
+        names = ", ".join(held.name for held in holders)
+        text = f"the kubelet prepares no ResourceClaims: {names} get no devices of their claims"
+        yield Statement(f"{text} at their next start", evidence, _NO_DRA)
+        return
+    waiting = {
+        held.name: outcome
+        for held in holders
+        for each in ran
+        if (outcome := each.outcomes[held.pod.uid]).fate is Fate.WAITS
+    }
+    for name, outcome in waiting.items():
+        text = f"pod {name} waits: {outcome.reason}: {outcome.message}"
+        yield Statement(text, evidence, _DRIVER)
+    if any(isinstance(step, Reboot) for step in starts):
+        for driver in sorted(plan.claims.drivers):
+            used = sorted({e.name for h in holders for e in h.claims if driver in e.drivers})
+            pods = [h.name for h in holders if any(driver in e.drivers for e in h.claims)]
+            if pods and not waiting.keys() & set(pods):
+                text = f"driver {driver} prepares {', '.join(used)} again: {', '.join(pods)} wait"
+                yield Statement(f"{text} until it has registered", evidence, _CDI)
+
+
+def _of_plugins(plan: Plan, ran: Sequence[Ran], basis: str) -> list[Statement]:
     found = []
     if plan.loses_checkpoint and any(isinstance(step, Restart | Reboot) for step in plan.steps):
         text = "the kubelet cannot read the checkpoint, and starts without any allocation"
@@ -67,7 +109,7 @@ def statements(plan: Plan, ran: Sequence[Ran], basis: str) -> list[Statement]:
 
 def _of_pod(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str]]:
     outcomes = [each.outcomes[held.pod.uid] for each in ran]
-    lost = [outcome for outcome in outcomes if outcome.is_lost]
+    lost = [outcome for outcome in outcomes if outcome.fate is Fate.REJECTED]
     if not lost:
         return
     if len(lost) == len(outcomes):

@@ -45,7 +45,7 @@ class Configure:
     scope: str | None = None
     """Scope of the Topology Manager."""
     options: Mapping[str, str] = attrs.field(factory=dict)
-    """Policy options of the Topology Manager to add to the present ones."""
+    """Policy options of the Topology Manager to add to the present ones, by name."""
 
     def then(self, later: Configure) -> Configure:
         """Return one step with the effect of this one and then ``later``."""
@@ -86,7 +86,7 @@ class Admit:
 
 @attrs.frozen
 class Drain:
-    """All pods with devices, exclusive CPUs or exclusive memory are deleted."""
+    """All pods with devices, exclusive CPUs, exclusive memory or ResourceClaims are deleted."""
 
 
 Step: TypeAlias = Restart | Reboot | Configure | WithoutPlugin | SetDevices | Admit | Drain

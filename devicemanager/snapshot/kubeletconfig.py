@@ -120,6 +120,8 @@ class Alignment:
     memory_policy: str = "None"
     reserved_cpus: str = ""
     """CPUs in the kernel's list format, such as ``0-3,8``."""
+    gates: Mapping[str, bool] = attrs.field(factory=dict)
+    """The configured feature gates."""
 
 
 def alignment(config: KubeletConfig | None) -> Alignment:
@@ -139,7 +141,10 @@ def alignment(config: KubeletConfig | None) -> Alignment:
         "reserved_cpus": _text(settings.get("reservedSystemCPUs")),
     }
     options = _options(settings.get("topologyManagerPolicyOptions"))
-    return Alignment(options=options, **{name: text for name, text in given.items() if text})
+    # Gates are true or false, in the file and in the flag.
+    gates = {each: on == "true" for each, on in _options(settings.get("featureGates")).items()}
+    named = {name: text for name, text in given.items() if text}
+    return Alignment(options=options, gates=gates, **named)
 
 
 def _text(value: object) -> str:

@@ -88,7 +88,7 @@ class Node:
 
     @cached_property
     def allocated_to(self) -> Mapping[DeviceKey, tuple[str, ...]]:
-        """Pods that each device is allocated to according to PodResources, as ``namespace/name``
+        """Pods to which PodResources reports devices as allocated, by device: ``namespace/name``,
         without duplicates."""
         pods: dict[DeviceKey, dict[str, None]] = {}
         for pod in self.snapshot.pods or ():
@@ -100,7 +100,7 @@ class Node:
 
     @cached_property
     def saved_for(self) -> Mapping[DeviceKey, tuple[str, ...]]:
-        """Pods that each device is allocated to according to the checkpoint, as UIDs without
+        """UIDs of pods to which devices are allocated in the checkpoint, by device, without
         duplicates."""
         pods: dict[DeviceKey, dict[str, None]] = {}
         for entry in self.saved_entries:

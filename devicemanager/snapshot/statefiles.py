@@ -54,7 +54,7 @@ class CpuState:
 
     @property
     def is_intact(self) -> bool:
-        """False if the checksum is wrong. A checksum of 0 means that there is none (VerifyChecksum,
+        """True if the checksum is correct or 0, which stands for no checksum (VerifyChecksum,
         v1.36)."""
         # If the correct checksum is unknown, the file counts as intact: after a false alarm, an
         # administrator would drain the node.

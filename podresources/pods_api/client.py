@@ -31,7 +31,8 @@ class PodEvent:
 
     type: EventType
     pod: Pod
-    """Empty for ``INITIAL_SYNC_COMPLETE``; for ``DELETED`` only name, namespace and UID."""
+    """The pod. It is empty for ``INITIAL_SYNC_COMPLETE``, and has only name, namespace and UID for
+    ``DELETED``."""
 
 
 class PodsClient:

@@ -8,14 +8,17 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from devicemanager.cli import main
 from devicemanager.snapshot import archive
 from tests.paths import ROOT
-from tests.snapshot.made_up import GPU, WHOLE
+from tests.snapshot import made_up
+from tests.snapshot.made_up import GPU
 from tests.snapshot.test_broken_node_page import fits
 
+WHOLE = attrs.evolve(made_up.WHOLE, dra_state=None)
 PAGE = (ROOT / "docs/rehearse.md").read_text()
 MANIFEST = """\
 apiVersion: v1

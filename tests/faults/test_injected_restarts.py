@@ -223,7 +223,7 @@ def test_truncate_checkpoint_damages_the_file(kubelet: MockKubelet, simulated: S
     latest = kubelet.events.latest
     kubelet.restart()
     event = kubelet.wait_for_event(EventKind.CHECKPOINT_SET_ASIDE, after=latest)
-    aside = event.message.partition("set aside as ")[2].partition(",")[0]
+    aside = event.message.partition("renamed to ")[2].partition(",")[0]
     assert Path(aside).read_bytes() == whole[: len(whole) // 2]
     assert kubelet.devices("one") == {}
 

@@ -88,7 +88,7 @@ def test_invalid_checkpoint_is_set_aside(root: Path, start: Start, how: str) -> 
         assert aside.read_bytes() == broken
         events = kubelet.events.recent(EventKind.CHECKPOINT_SET_ASIDE)
         assert [event.message.count("\n") for event in events] == ([0] if not starts else [])
-        done = f"; set aside as {aside}, starting without it"
+        done = f"; renamed to {aside}, starting without it"
         assert all(event.message.endswith(done) and event.is_warning for event in events)
         assert not any("move it away" in event.message for event in events)  # that has been done
         with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):

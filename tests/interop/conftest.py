@@ -28,12 +28,10 @@ shift && exec "$@"
 """Mount a directory at the path that the API defines; run in a private mount namespace."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark every test of this directory, and allow enough time for a first build."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.interop)
-            item.add_marker(pytest.mark.timeout(240))
+    item.add_marker(pytest.mark.interop)
+    item.add_marker(pytest.mark.timeout(240))
 
 
 def _built_or_skip(name: str, build: Callable[[], Path]) -> Path:

@@ -27,10 +27,10 @@ from devicemanager.rehearsal.orders import orders
 from devicemanager.rehearsal.steps import Step
 from devicemanager.snapshot import Snapshot, layout
 from devicemanager.snapshot.model import KubeletConfig, PodDirectories
+from tests.snapshot import made_up
 from tests.snapshot.made_up import (
     GPU,
     NIC,
-    WHOLE,
     allocatable,
     cpu_state,
     entry,
@@ -40,6 +40,8 @@ from tests.snapshot.made_up import (
     without,
 )
 
+WHOLE = attrs.evolve(made_up.WHOLE, dra_state=None)
+"""The node without ResourceClaims; ``test_claims`` has nodes with them."""
 NOT_READY = "Allocate failed due to no healthy devices present"
 
 

@@ -116,11 +116,22 @@ def _beginning(scenario: Scenario) -> Iterator[Mapping[str, Any]]:
 
 
 def _alone(step: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an admission without the other pod that is admitted during it."""
+    """Return an admission without the other pod that is admitted during it.
+
+    Limits of zero are removed, because a snapshot does not show them. They make a difference: the
+    kubelet rejects such a container while the plugin is not registered.
+    """
     if "admit" not in step:
         return step
     pod = {name: value for name, value in step["admit"].items() if name != "meanwhile"}
+    for kind in ("containers", "init_containers"):
+        pod[kind] = [_without_zeros(each) for each in pod.get(kind) or ()]
     return {**step, "admit": pod}
+
+
+def _without_zeros(container: Mapping[str, Any]) -> Plain:
+    limits = {name: count for name, count in container["limits"].items() if count}
+    return {**container, "limits": limits}
 
 
 def compare(

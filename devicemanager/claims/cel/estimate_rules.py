@@ -63,7 +63,7 @@ class Estimate(NamedTuple):
 
     cost: Range
     size: Range | None = None
-    """None if the rule does not bound the size."""
+    """Size of the result; None if the rule has no upper bound for it."""
 
 
 Rule = Callable[[CallSizes], Estimate]

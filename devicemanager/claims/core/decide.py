@@ -79,8 +79,8 @@ class _Decision:
     def fix_values(self, place: int, usable: list[int]) -> list[int] | None:
         """Return devices for each slot, or None if there is no answer.
 
-        ``place``: index (in ``_open``) of the next constraint to fix. ``usable``: for each slot,
-        its usable devices that have the values of the constraints fixed before.
+        ``place``: index (in ``_open``) of the next constraint whose value is to be fixed.
+        ``usable``: for each slot, its usable devices that match the values fixed so far.
         """
         answer = self._relaxed(usable)
         if answer is None or place == len(self._open):

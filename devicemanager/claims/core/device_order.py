@@ -161,7 +161,8 @@ class OrderedProblem:
     budget_of: Callable[[int], Hashable] = lambda pool: pool
     """Index of the budget that a pool uses, normally its own. Quirks can merge budgets."""
     keeps_reservations: bool = False
-    """Quirk: rejected devices and undone shares keep their counters reserved."""
+    """Quirk: rejected devices, and shares that the search gives back, keep their counters
+    reserved."""
 
     def answer(self, picks: int) -> list[list[Pick]] | None:
         """Return the picks of each claim; None if there is no answer.
@@ -467,7 +468,8 @@ class _Search:
                     budget[name] += amount
 
     def _budget(self, number: int) -> dict[str, int] | None:
-        """Return the headroom of a device's budget; None if other calls have overdrawn it."""
+        """Return the headroom of a device's budget by counter name; None if other calls have
+        overdrawn it."""
         pool = self._kinds[number].pool
         key = self._problem.budget_of(pool)
         if key not in self._budgets:

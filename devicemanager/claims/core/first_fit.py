@@ -50,7 +50,7 @@ from devicemanager.core import bitset
 ANY_POOLS = -1
 """The remaining picks can belong to any pool."""
 SEVERAL_POOLS = -2
-"""No device is picked yet, and the picks must not all belong to one pool."""
+"""The picks must belong to at least two pools; no device is picked yet."""
 
 
 @attrs.frozen

@@ -101,7 +101,7 @@ class Inventory:
     devices: tuple[Device, ...]
     """Devices in the order of their numbers."""
     index: Mapping[DeviceKey, int]
-    """Number of each device."""
+    """Device numbers by key."""
     pool_sets: tuple[int, ...]
     """For each pool in ``pools``, the set of its devices."""
     everything: int

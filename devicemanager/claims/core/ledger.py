@@ -40,7 +40,7 @@ class _DeviceUse:
     charge: Amounts
     """Charge of the device when it was allocated to its first claim."""
     grants: Mapping[str, Grant] = attrs.field(factory=dict)
-    """Grant of each claim: one exclusive grant, or any number of shared grants."""
+    """Grants by claim: one exclusive grant, or any number of shared grants."""
     allocated: Amounts = attrs.field(factory=dict)
     """Sum of the shared grants by resource, in nano-units; sums of 0 are omitted."""
 
@@ -254,7 +254,8 @@ def _any_exclusive(grants: Iterable[Grant]) -> bool:
 
 
 def _by_device(allocations: Iterable[Allocation]) -> dict[DeviceKey, list[tuple[str, Grant]]]:
-    """Return the claims and grants of each device; omit admin access, which uses no device."""
+    """Return the claims and their grants by device. Admin access is omitted, because it uses no
+    device."""
     found: dict[DeviceKey, list[tuple[str, Grant]]] = {}
     for allocation in allocations:
         for grant in allocation.grants:

@@ -125,7 +125,7 @@ class Limits:
     """Maximum number of steps to evaluate constraints and search; then the outcome is
     ``Undecided``."""
     explanation: int = 10_000
-    """Additional steps, after those that the search has left, to find the reasons of a refusal."""
+    """Additional steps to find the reasons of a rejection, after those that the search has left."""
 
 
 @attrs.frozen
@@ -239,4 +239,4 @@ class LedgerState:
     allocations: tuple[Allocation, ...]
     """Allocations sorted by claim."""
     charges: Mapping[DeviceKey, Amounts]
-    """Charge of each device in use, as of the allocation to its first claim."""
+    """Charge by device in use, as of the allocation to its first claim."""

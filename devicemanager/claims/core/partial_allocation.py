@@ -99,7 +99,8 @@ class PartialAllocation:
     def share(
         self, devices: Sequence[int], amounts: Sequence[Mapping[str, int]]
     ) -> dict[int, dict[str, int] | None]:
-        """Allocate ``amounts`` of the ``devices``; return what ``unshare`` needs to undo this."""
+        """Allocate ``amounts`` of the ``devices``. Return the earlier values by device number, for
+        ``unshare``."""
         before = {number: self._amounts.get(number) for number in devices}
         for number, more in zip(devices, amounts, strict=True):
             total = Counter(before[number] or self._view.allocated.get(number, {}))

@@ -10,7 +10,7 @@ Out: if the claims do not fit, ``Rejection`` values for alternatives of their re
 # numbers of an explanation add up to all devices.
 #
 # This module spends the steps that the search has left, and those that are reserved for it. The
-# cheap rules come first, for all requests: they find what is missing for most refusals. Then
+# cheap rules come first, for all requests: they find what is missing for most rejections. Then
 # first fit and the exact decision run again for each request, to distinguish "does not fit" from
 # "not with the other requests". What remains when the steps run out is ``Cause.UNEXAMINED``.
 
@@ -138,12 +138,12 @@ class _Sieved:
     rejection: Rejection
     """Rejection with the cause that the cheap rules found, or UNEXAMINED."""
     is_examined: bool
-    """False if the steps ran out before all cheap rules were applied."""
+    """True if all cheap rules were applied before the steps ran out."""
 
 
 @attrs.frozen(eq=False)
 class _Reasons:
-    """Search for the reasons of one refusal."""
+    """Search for the reasons of one rejection."""
 
     view: LedgerView
     ledger: Ledger

@@ -24,7 +24,7 @@ The docstring of the package ``claims.core`` defines slot, demand and all other 
 #    exactly if the component fits; its answer need not be the first one in order.
 #
 # All layers count steps in one ``StepBudget``, which also counts the evaluation of constraints
-# before the search, and the reasons of a refusal after it. A spent budget ends the search as
+# before the search, and the reasons of a rejection after it. A spent budget ends the search as
 # ``Undecided``, which does not mean "does not fit".
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class StepBudget:
         self.is_out_of_time = False
         self._may_continue = may_continue
         self._total = total
-        # Steps that only the explanation of a refusal can use.
+        # Steps that only the explanation of a rejection can use.
         self._reserved = 0
         self._next = 0
         self._picks_end = total

@@ -10,8 +10,8 @@ k8s.io/dynamic-resource-allocation, v0.37.2, and v0.36.3 for 1.36. The texts bel
 *upstream*.
 
 * ``allocation``: the entry points ``allocate`` and ``Allocator``.
-* ``slices``, ``pools``, ``nodes``: the devices that a node can use: those of complete pools, in
-  their newest generation.
+* ``slices``, ``pools``, ``nodes``: the devices that a node can use, in the newest generation of
+  complete pools.
 * ``requests``, ``selectors``, ``capacity``, ``taints``: the devices that satisfy a request.
 * ``results``: devices, configs and node selector of an allocation.
 * ``profile``, ``quirks``: differences between versions, feature gates, and upstream bugs.

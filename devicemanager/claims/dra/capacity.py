@@ -45,7 +45,7 @@ class Amount:
     nanos: int
     format: Format
     text: str = ""
-    """Empty for a computed amount. Upstream compares an amount with the default value by text."""
+    """Amount as written; empty if computed. Upstream compares it with the default value by text."""
 
     @classmethod
     def parse(cls, text: str | int) -> Amount:
@@ -131,7 +131,7 @@ class Capacity:
 def consumption(
     wanted: Mapping[str, Amount], capacities: Mapping[str, Capacity], arithmetic: Arithmetic
 ) -> dict[str, Amount] | None:
-    """Return the amount that a request consumes of each capacity of a device.
+    """Return the amounts that a request consumes of a device, by capacity.
 
     Return None if the device lacks a requested capacity, or if a policy does not allow the request.
     Raises CapacityError.

@@ -97,7 +97,8 @@ def extended_claim(pod: Object, resources: Mapping[str, str]) -> ExtendedClaim:
 def served_by_dra(
     pod: Object, allocatable: Mapping[str, Any], resources: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the extended resources of a pod that DRA serves on a node, with their classes.
+    """Return the extended resources of a pod that DRA serves on a node: names of DeviceClasses by
+    resource.
 
     While a device plugin has allocatable devices of a resource, the plugin serves it.
     """

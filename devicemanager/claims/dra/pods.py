@@ -26,7 +26,7 @@ _LONGEST = 57
 
 
 def claim_names(pod: Object) -> dict[str, str | None]:
-    """Return the ResourceClaim of each entry of ``spec.resourceClaims``.
+    """Return names of ResourceClaims, by entry of ``spec.resourceClaims``.
 
     The claim is None if it is not created yet. Entries that need no claim are omitted.
     """

@@ -100,7 +100,7 @@ class Offer:
     shareable: int
     """The set of devices that allow multiple allocations (``bitset``)."""
     charges: Mapping[DeviceKey, Amounts]
-    """Counters that each device consumes, for the devices of usable pools on all nodes."""
+    """Counters that devices consume, by device; for usable pools on all nodes."""
 
     @property
     def has_invalid_pool(self) -> bool:

@@ -18,7 +18,8 @@ class Quirk(enum.Enum):
     STALE_LIST_MATCH = "stale-list-match"
     """Undoing a device does not restore the common values of matchAttribute (k/k#140300)."""
     KEPT_RESERVATIONS = "kept-reservations"
-    """A device that is rejected or undone keeps its counters reserved (k/k#140431, k/k#140436)."""
+    """A device that the search rejects or gives back keeps its counters reserved (k/k#140431,
+    k/k#140436)."""
     SHARES_CHARGED_AGAIN = "shares-charged-again"
     """A share without consumed capacity consumes counters a second time (k/k#140433)."""
     COUNTERS_BY_POOL_NAME = "counters-by-pool-name"
@@ -34,8 +35,8 @@ class Quirk(enum.Enum):
     """``allocationMode: All`` skips a shareable device without enough free capacity, and
     succeeds."""
     CONFIG_PER_REQUEST = "config-per-request"
-    """A result repeats a claim's config for each of its requests, and the config keeps its
-    requests."""
+    """The allocation result has a claim's config once for each request of the claim. Each copy
+    names all requests of the config."""
 
 
 class Feature(enum.Enum):

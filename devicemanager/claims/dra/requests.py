@@ -54,7 +54,7 @@ class RequestOption:
     device_class: Object
     option: Option
     candidate: Candidate
-    """Checks of devices for this option."""
+    """Decides which devices this request can use."""
 
     @property
     def class_name(self) -> str:
@@ -310,7 +310,7 @@ def _attribute(source: Source, name: str, has_lists: bool) -> Values | None:
 
 @attrs.frozen(eq=False)
 class Candidate:
-    """Checks of devices for one request or subrequest. Devices are given by number."""
+    """Decides which devices one request or subrequest can use. Devices are given by number."""
 
     call: Call
     spec: Object
@@ -368,7 +368,8 @@ class Candidate:
             ) from None
 
     def consumed(self, source: Source) -> dict[str, Amount] | None:
-        """Return what the request consumes of each capacity of a device; None if it cannot.
+        """Return the amounts that the request consumes of a device, by capacity; None if it cannot
+        use the device.
 
         Raises CapacityError.
         """

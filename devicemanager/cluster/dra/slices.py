@@ -56,7 +56,7 @@ class NodeSlices:
         self._published: dict[str, _Devices] = {}
         self._generations: dict[str, int] = {}
         self._stopped: dict[str, float] = {}
-        """Time at which each stopped driver was first found stopped."""
+        """Times at which stopped drivers were first found stopped, by driver."""
         self._waiting: set[str] = set()
         """Drivers that publish their slices again after a delay."""
 

@@ -80,7 +80,7 @@ class PodState:
     """Hash of the status that was written last."""
     # None instead of an empty dict saves 64 bytes per pod.
     timed: dict[str, float | None] | None = None
-    """Start time of each container whose exit is timed."""
+    """Start times of containers whose exit is timed, by container."""
     # Guarded by ``PodManager.lock``. The stage can be read without it.
     is_changed: bool = False
     """True if the pod's status can differ from the status that was written last."""

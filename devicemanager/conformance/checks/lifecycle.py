@@ -30,7 +30,8 @@ def l01(run: CheckRun) -> str:
         results.append(f"{number.name} {took:.2f} s")
         if run.process.exit_status != 0:
             raise Warned(
-                f"{run.plugin.exit_text()} {took:.2f} s after {number.name}, expected exit status 0"
+                f"{run.plugin.exit_text()}, {took:.2f} s after {number.name}: "
+                "expected exit status 0"
             )
     return ", ".join(results)
 

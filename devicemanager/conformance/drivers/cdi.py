@@ -1,4 +1,4 @@
-"""What a driver has in the CDI directories."""
+"""The CDI files of a driver."""
 
 from __future__ import annotations
 

@@ -236,7 +236,8 @@ class DriverRun(SuiteRun):
         return [self.create(each) for each in results]
 
     def results(self, count: int = 1, least: int = 1) -> list[dict[str, Any]]:
-        """Return results of an allocation as for ``claims``."""
+        """Return allocation results: one device each, for up to ``count`` claims. Raises Skipped as
+        ``claims`` does."""
         # After a change, slices can be incomplete for a moment.
         self.until(lambda: not self.incomplete(), self.limits.publish_seconds)
         try:

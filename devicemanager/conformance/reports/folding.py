@@ -11,7 +11,7 @@ __all__ = ["fold"]
 _T = TypeVar("_T")
 _NUMBER = re.compile(r"0x[0-9a-f]+|[0-9]+(\.[0-9]+)?", re.IGNORECASE)
 _LONGEST_BLOCK = 4
-"""Most lines in a block that repeats, such as the lines of one failed attempt."""
+"""Maximum number of lines in a block that repeats, such as the lines of one failed attempt."""
 _LEAST_REPEATS = 2
 
 

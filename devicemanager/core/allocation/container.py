@@ -105,7 +105,7 @@ class AdmissionContext:
     """
 
     sources_ready: bool = True
-    """False while a restarted kubelet does not know all pods yet."""
+    """True once the kubelet knows all pods of the node; False for a time after its restart."""
     running: frozenset[ContainerName] = frozenset()
     """Containers of the pod that the runtime reports as running."""
     finished: frozenset[ContainerName] = frozenset()
@@ -140,7 +140,7 @@ class Step:
     """Record of one decision of an admission, from which the explanation is built."""
 
     container: ContainerName | None
-    """None for the pod as a whole."""
+    """Name of the container; None for the pod as a whole."""
     snapshots: Mapping[ResourceName, ResourceSnapshot]
     hints: Sequence[ProviderHints] | None = None
     """The hints of each hint provider; None if no hints were computed."""
@@ -208,7 +208,8 @@ class PodAllocation:
     def snapshot(
         self, requests: Mapping[ResourceName, int], container: ContainerName | None = None
     ) -> dict[ResourceName, ResourceSnapshot]:
-        """Return the state of each requested resource before a container gets its devices.
+        """Return the state of the requested resources before a container gets its devices, by
+        resource.
 
         Devices that the container may reuse are not in use. With ``container`` None, for the
         pod as a whole, no device is reusable.

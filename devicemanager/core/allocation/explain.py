@@ -67,7 +67,8 @@ def _resource(
 
 
 def _unknown(pod: Pod, step: Step) -> Mapping[ResourceName, int]:
-    """Return the container's requests for resources that no plugin has registered."""
+    """Return the requested numbers of devices, by resource, for resources that no plugin has
+    registered."""
     return {
         resource: count
         for container, _ in pod.all_containers()

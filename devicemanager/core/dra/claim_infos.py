@@ -30,10 +30,10 @@ __all__ = ["Node", "claim_infos", "prepared_device"]
 
 @attrs.frozen
 class Node:
-    """What the descriptions of claims are made from. The caller has the DRA manager's lock."""
+    """Inputs of the descriptions of claims. The caller must hold the DRA manager's lock."""
 
     claims: Mapping[ClaimKey, ResourceClaim]
-    """The claims that the kubelet can read without a request."""
+    """The claims that the kubelet can read without a request, by key."""
     pods: Sequence[PodClaims]
     errors: Mapping[str, str]
     """The error of the last attempt, by the UID of the pod."""
@@ -41,7 +41,7 @@ class Node:
     drivers: Drivers
     rules: DraRules
     absent: Mapping[str, str]
-    """Since when drivers are not registered."""
+    """Times since which drivers are not registered, by driver."""
 
 
 @attrs.frozen

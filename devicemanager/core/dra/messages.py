@@ -96,7 +96,7 @@ class Wording:
         "in namespace {namespace}"
     )
     no_info_extended: str = no_info
-    """For the claim of a pod's extended resources."""
+    """Form of ``no_info`` for the claim of a pod's extended resources."""
     no_information: str = "unable to get information for ResourceClaim {claim}"
     """PodResources does not list a claim that is not in the cache (GetContainerClaimInfos)."""
 

@@ -188,7 +188,7 @@ class DriverState:
     """Stored state of one driver of a claim."""
 
     devices: tuple[PreparedDevice, ...] | None = None
-    """None before the first response."""
+    """Prepared devices; None before the driver's first response."""
     skips: tuple[str, ...] = ()
     """Calls that no device of the driver needs, sorted; ``("*",)`` means all calls."""
 

@@ -126,7 +126,7 @@ class ResourceClaimInfo:
     namespace: str
     name: str
     uid: str
-    """Empty if it is not known."""
+    """UID of the ResourceClaim; empty if it is not known."""
     state: ClaimState
     text: str
     """One line for users: what is missing, and the fix."""

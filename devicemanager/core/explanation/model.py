@@ -207,7 +207,7 @@ class StepExplanation:
     """The container's name; None for the pod as a whole."""
     resources: tuple[ResourceExplanation, ...] = ()
     merge: MergeExplanation | None = None
-    """None if no hints were merged in this step: policy ``none``, or pod scope."""
+    """The merge of hints; None if this step has none: with policy ``none``, or with pod scope."""
     error: str | None = None
     """The kubelet's message if the allocation failed after the merge."""
     unknown: Mapping[ResourceName, int] = attrs.field(factory=dict)

@@ -267,8 +267,9 @@ def _fits(amounts: Amounts, wanted: Wanted, mask: int) -> bool:
 
 
 def _hints_of_blocks(blocks: tuple[MemoryBlock, ...], wanted: Wanted) -> dict[str, Hints]:
-    """Return one hint per allocated memory block, with the block's NUMA nodes; no hints if the
-    request has changed (``regenerateHints``, memorymanager/policy_static.go, v1.32)."""
+    """Return one hint per allocated memory block, by memory type, with the block's NUMA nodes; no
+    hints if the request has changed (``regenerateHints``, memorymanager/policy_static.go,
+    v1.32)."""
     if {block.type: block.size for block in blocks} != dict(wanted):
         return dict.fromkeys(wanted, ())
     return {block.type: (Hint(bitset.of(block.nodes), True),) for block in blocks}

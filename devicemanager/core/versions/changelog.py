@@ -7,6 +7,9 @@ from devicemanager.core.versions.table import STEPS
 from devicemanager.core.versions.verified import VERIFIED
 from devicemanager.core.versions.version import KubeletVersion
 
+DRA_COMPARED = ("1.32.13", "1.34.4", "1.36.3", "1.37.2")
+"""The releases whose DRA manager was compared in 1,000 random scenarios each."""
+
 
 def describe(behaviour: str, version: KubeletVersion) -> str:
     """Return since when kubelets behave like ``version``, for a field of ``Behaviour``.
@@ -37,6 +40,15 @@ def basis(version: KubeletVersion) -> str:
     if verified is None:
         return f"{version}, only read in the source"
     return f"{version}, verified with {verified.scenarios} scenarios of {verified.release}"
+
+
+def dra_basis(version: KubeletVersion) -> str:
+    """Return how far the DRA manager of a version was compared with a real one."""
+    compared = {KubeletVersion.parse(each).minor: each for each in DRA_COMPARED}
+    release = compared.get(version.minor)
+    if release is None:
+        return f"{version}, DRA only read in the source"
+    return f"{version}, DRA compared with {release}"
 
 
 def _versions(step: Step) -> str:

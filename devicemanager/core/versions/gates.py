@@ -105,6 +105,15 @@ def resolve_gates(version: KubeletVersion, chosen: Mapping[str, bool]) -> Mappin
     }
 
 
+def accepts(name: str, version: KubeletVersion, wanted: bool) -> bool:
+    """True if a kubelet of this version starts with the gate."""
+    try:
+        _check(name, version, wanted)
+    except VersionError:
+        return False
+    return True
+
+
 def _check(name: str, version: KubeletVersion, wanted: object) -> None:
     if not isinstance(wanted, bool):
         raise VersionError(f"invalid feature gate {name}={wanted!r}: use True or False")

@@ -203,7 +203,7 @@ def _info(recording: Recording, calls: Sequence[RecordedCall], driver: str) -> p
 
 
 def _outcomes(calls: Sequence[RecordedCall]) -> dict[_Key, list[_Outcome]]:
-    """Return the outcomes of each claim, in the order in which the calls ended."""
+    """Return the outcomes by claim, in the order in which the calls ended."""
     found: dict[_Key, list[_Outcome]] = defaultdict(list)
     kinds: dict[str, Any] = {
         _PREPARE: (dra_v1.NodePrepareResourcesRequest, dra_v1.NodePrepareResourcesResponse),

@@ -47,7 +47,7 @@ class Call:
     """Method name, such as ``Allocate``."""
     request_bytes: bytes = attrs.field(repr=False)
     response_bytes: bytes | None = attrs.field(repr=False)
-    """None if there was no response."""
+    """Encoded response; None if there was no response."""
     code: str = OK
     """Status code as Go spells it: ``OK``, ``DeadlineExceeded``."""
     message: str = ""
@@ -77,7 +77,8 @@ class Call:
 
     @property
     def response(self) -> dict[str, Any] | None:
-        """The response as data, in the form of ``request``; None if there was no response."""
+        """The response as data, in the form of ``request``; None if there was no
+        response."""
         from devicemanager.events.calls.rendering import response_data
 
         return None if self.response_bytes is None else response_data(self.rpc, self.response_bytes)

@@ -143,7 +143,8 @@ class ClaimAllocation:
 
 
 def _named(claim: JsonClaim, pod: Pod) -> JsonClaim:
-    """Return a claim with the name that the API server would generate; each time the same."""
+    """Return a claim with a name in the form that the API server generates. A pod always gets the
+    same name."""
     metadata = {**claim["metadata"], "namespace": pod.namespace}
     base = metadata.pop("generateName")
     metadata["name"] = base + stable_uid("ResourceClaim", f"{pod.uid} {base}")[:_SUFFIX]

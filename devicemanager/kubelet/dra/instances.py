@@ -71,11 +71,12 @@ class Instances:
         self._open: dict[InstanceId, _Open] = {}
         self._cancel_wipe: Cancel | None = None
         self._gone: dict[str, float] = {}
-        """Time at which the last instance of a driver deregistered, in seconds of the clock."""
+        """Times at which the last instances of drivers deregistered, by driver, in seconds of the
+        clock."""
         self._closed = False
 
     def absent(self) -> dict[str, str]:
-        """Return for each driver that was deregistered since when, as text."""
+        """Return the times at which drivers were deregistered, as text, by driver."""
         now = self._clock.monotonic()
         with self._lock:
             return {

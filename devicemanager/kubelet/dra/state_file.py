@@ -73,10 +73,10 @@ class StateFile:
         try:
             aside = self._store.set_aside()
         except checkpoint.CheckpointError as failed:
-            raise StartError(f"{error}; it cannot be set aside either: {failed}") from failed
+            raise StartError(f"{error}; it cannot be renamed either: {failed}") from failed
         self._events.publish(
             EventKind.DRA_STATE_SET_ASIDE,
-            f"{error.source}: {error.problem}; set aside as {aside}, starting without it",
+            f"{error.source}: {error.problem}; renamed to {aside}, starting without it",
         )
 
     def write(self) -> None:

@@ -43,7 +43,7 @@ class NodeDrivers:
 
     def __init__(self, devices: Mapping[str, Collection[str]] | None = None) -> None:
         self.devices: Mapping[str, Collection[str]] = devices or {}
-        """The names of the devices of each driver."""
+        """Names of devices, by driver."""
         # Guards _states.
         self._lock = threading.Lock()
         self._states: dict[str, DriverState] = {}

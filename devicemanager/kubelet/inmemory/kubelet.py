@@ -242,7 +242,7 @@ class InMemoryKubelet:
         )
         if saved is not None:
             process.manager.restore(saved)
-        if self._claims_before:
+        if self._claims_before and self.settings.behaviour.dra_enabled:
             process.dra.manager()
         self._latest = self._life.process = process
         self.events.publish(EventKind.STARTED, "in-memory kubelet is running")
@@ -326,11 +326,19 @@ class InMemoryKubelet:
         return admission
 
     def adopt(self, pod: Pod) -> None:
-        """Add a running pod of the saved checkpoint without an admission."""
+        """Add a running pod of the saved checkpoint without an admission.
+
+        Its ResourceClaims count as prepared.
+        """
+        process = self._life.serving()
+        uses_dra = process.workers.uses_dra(pod)
         with self._store.lock:
             record = self._store.add(pod, self.clock.time())
             record.admitted = True
+            record.uses_dra = uses_dra
             record.all_started()
+        if uses_dra:
+            process.dra.manager().adopt(pod)
 
     def start_pod(self, uid: str) -> None:
         """Start the containers of an admitted pod, as ``MockKubelet.start_pod`` does."""

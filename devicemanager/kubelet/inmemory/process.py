@@ -54,7 +54,7 @@ class SharedStore:
         return b""
 
     def write(self, _: checkpoint.Contents) -> None:
-        """Store the contents of the last ``make``. Never fails."""
+        """Store the contents that ``make`` got last. Never fails."""
         self._written = self._made
 
     def clear(self) -> None:

@@ -396,7 +396,8 @@ class DeviceManager:
     def allocated_resources_status(
         self, pod: PodUid
     ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
-        """Return ``allocatedResourcesStatus`` of each container of the pod that has devices."""
+        """Return ``allocatedResourcesStatus`` of the pod's containers that have devices, by
+        container."""
         # Imported here: most pods have no status to show, and a start does not load it.
         from devicemanager.core.status import allocated_resources_status
 

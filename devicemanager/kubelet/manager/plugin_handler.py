@@ -408,7 +408,7 @@ class ClientHandler:
 
 
 def _first_holders(held: Mapping[PodUid, set[DeviceId]]) -> dict[PodUid, set[DeviceId]]:
-    """Assign every device to only one of the pods that use it.
+    """Assign every device to only one of the pods that use it. Return the devices by pod UID.
 
     Follows ``getPodAndContainerForDevice``, v1.36, which returns one pod for a device.
     """

@@ -219,23 +219,25 @@ class State:
         )
         self.pods = PodStates()
         self.is_sources_ready = True
-        """False while a restarted kubelet does not know all pods yet."""
+        """True once the kubelet knows all pods of the node; False for a time after its restart."""
         self.connections: dict[EndpointId, Endpoint] = {}
         self.version = 0
         """Grows with every change of lists, allocations or known resources."""
         self.pod_versions: dict[PodUid, int] = {}
-        """The value of ``version`` after the last change of a pod's allocations."""
+        """Values of ``version`` after the last change of a pod's allocations, by pod UID."""
         self._document: Document = TextDocument() if document is None else document
         self.is_stale = False
         """True if the checkpoint file has devices that no plugin has listed since the restart."""
         self.frees_late = "Q10" in settings.quirks
-        """With Q10: devices of ended pods stay allocated until the next allocation or List."""
+        """True with quirk Q10: devices of ended pods stay allocated until the next allocation or
+        List."""
         self._keeps_admitted = self.frees_late and behaviour.keeps_admitted_pod
         self.admitted_last: PodUid | None = None
-        """With Q10: the pod that was admitted last (``pendingAdmissionPod``). Its devices are not
-        freed."""
+        """With quirk Q10, UID of the pod that was admitted last (``pendingAdmissionPod``). Its
+        devices are not freed."""
         self.keeps_rejected = "Q31" in settings.quirks
-        """With Q31: a rejected pod keeps the devices that were allocated to its containers."""
+        """True with quirk Q31: a rejected pod keeps the devices that were allocated to its
+        containers."""
         # The last admitted pod, and the devices of its init containers that its other containers
         # may reuse (``devicesToReuse``).
         self._reusable: tuple[PodUid | None, Reusable] = None, {}

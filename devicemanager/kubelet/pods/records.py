@@ -81,9 +81,10 @@ class PodRecord:
     uses_dra: bool = False
     """True if DRA drivers prepare the pod's claims before its sandbox is created."""
     cdi_devices: dict[ContainerName, tuple[str, ...]] = attrs.field(factory=dict)
-    """CDI devices that containers of a pod with DRA got at their last start."""
+    """CDI devices that containers of a pod with DRA got at their last start, by container."""
     run_options: dict[ContainerName, RunOptions] = attrs.field(factory=dict)
-    """Settings that containers got at their last start, without those that got none."""
+    """Settings that containers got at their last start, by container. Containers without settings
+    are omitted."""
     sync_error: str = ""
     """Error of the last attempt to prepare or unprepare the pod's claims."""
     sync_at: float | None = None
@@ -293,7 +294,8 @@ class PodStore:
         self._version = 0
         self._snapshot: PodSnapshot | None = None
         self.containers_survive = True
-        """False after a reboot: the containers of pods that only the checkpoint has do not run."""
+        """True if pods that only the checkpoint has still have running containers; False after a
+        reboot."""
         self.cpu_counter: CpuCounter | None = None
         """CPU time of a node whose pods have ``usage``; None if it is not known."""
 

@@ -116,7 +116,7 @@ class PodWorkers:
         return admission
 
     def uses_dra(self, pod: Pod) -> bool:
-        """True if DRA drivers serve the pod's claims, and not the structured claims."""
+        """True if the pod's claims are ResourceClaims of DRA; False for structured claims."""
         return self._dra.serves(pod) and not self._claims.serves(pod)
 
     def _drop_unknown_fields(self, pod: Pod) -> Pod:
@@ -193,6 +193,8 @@ class PodWorkers:
             if record.ending is not None:
                 self._finish(record, *record.ending)
                 continue
+            # The kubelet can be older than the last one, and then it prepares no claims.
+            record.uses_dra &= self._settings.behaviour.dra_enabled
             was_running = record.has_sandbox and record.was_started
             if not was_running and self._settings.wait_for_plugin:
                 self._wait_for_plugins(record.pod)
@@ -591,7 +593,7 @@ class PodWorkers:
     def allocated_resources_status(
         self, uid: str
     ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
-        """Return ``allocatedResourcesStatus`` of each app container of a pod.
+        """Return ``allocatedResourcesStatus`` of a pod's app containers, by container.
 
         Only app containers have this status (``convertToAPIContainerStatuses``, v1.32). Raises
         RequestError for a UID that neither a known pod nor the checkpoint has.

@@ -41,8 +41,8 @@ T = TypeVar("T")
 _ID_TAG = 0x0A
 _LONG = 0x80
 _MANY = 100_000
-"""Number of devices from which only distinct devices are decoded. Real nodes have fewer devices,
-but a list of 4 MiB can have two million equal devices."""
+"""In lists with at least this many devices, equal devices are decoded only once. Real nodes have
+fewer devices, but a list of 4 MiB can have two million equal devices."""
 
 
 def device_columns(message: bytes) -> Columns:

@@ -205,7 +205,7 @@ def configuration(at: str, config: _Object) -> Errors:
 
 
 def raw_object(at: str, value: Any, most: int) -> Errors:
-    """Check an arbitrary JSON object of at most ``most`` bytes."""
+    """Check that a value is a JSON object of at most ``most`` bytes."""
     if value is None:
         yield required(at)
     elif formats.length(json.dumps(value, separators=(",", ":"), ensure_ascii=False)) > most:

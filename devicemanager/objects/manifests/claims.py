@@ -140,7 +140,8 @@ def read_extended_resource_claim(status: object) -> ExtendedClaim:
 
 
 def read_claim_statuses(status: object) -> dict[str, str | None]:
-    """Return ``status.resourceClaimStatuses``: the pod's name for a claim to the claim's name.
+    """Return ``status.resourceClaimStatuses`` as names of ResourceClaims, by the pod's name for the
+    claim.
 
     Raises FieldError with a path below ``status``.
     """

@@ -83,7 +83,9 @@ def client_object(source: object) -> Mapping[str, Any]:
         found = _sanitizer().sanitize_for_serialization(source)
     # The client raises many types of errors for objects with invalid content.
     except Exception as error:
-        raise ManifestError(f"{type(source).__name__} cannot be read: {error}") from None
+        raise ManifestError(
+            f"cannot convert {type(source).__name__} to a manifest: {error}"
+        ) from None
     if not isinstance(found, Mapping):
-        raise ManifestError(f"{type(source).__name__} is not an object of the API")
+        raise ManifestError(f"{type(source).__name__} is not an object of the Kubernetes API")
     return found

@@ -30,7 +30,7 @@ class NodeSystemInfo:
     """System information of a node (``status.nodeInfo``)."""
 
     kubelet_version: str = ""
-    """Empty for the version of the node's kubelet."""
+    """Reported version of the kubelet; empty for the actual version."""
     operating_system: str = "linux"
     architecture: str = "amd64"
     os_image: str = "devicemanager"

@@ -138,9 +138,9 @@ class Tally:
         self.aligned = 0
         self.not_aligned = 0
         self.prepared: dict[tuple[str, bool], Histogram] = {}
-        """By operation, and True if it failed."""
+        """Durations in seconds, by operation and whether it failed."""
         self.driver_calls: dict[tuple[str, str, str], Histogram] = {}
-        """By driver, RPC and status code."""
+        """Durations in seconds, by driver, RPC and status code."""
 
     def add(self, observation: Observation) -> None:
         """Add one observation to the counts."""

@@ -118,7 +118,8 @@ def _scaled(states: Sequence[DeviceState], width: int) -> list[DeviceState]:
 
 
 def shares(counts: Mapping[DeviceState, int], width: int) -> dict[DeviceState, int]:
-    """Divide ``width`` cells among the states in proportion to their counts.
+    """Divide ``width`` cells among the states in proportion to their counts. Return the numbers of
+    cells by state.
 
     ``width`` must be at least the number of states with a count above 0.
     """

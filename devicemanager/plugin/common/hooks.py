@@ -1,4 +1,5 @@
-"""Call an author's methods safely: convert everything that they raise into an Exception."""
+"""Call methods of a plugin's or driver's author safely: convert everything that they raise into an
+Exception."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ T = TypeVar("T")
 
 
 class HookEnded(Exception):
-    """Error of an author's method that raised a BaseException such as SystemExit."""
+    """Error for a method of a plugin's or driver's author that raised a BaseException, such as
+    SystemExit."""
 
 
 def call_hook(hook: Callable[[], T]) -> T:

@@ -68,7 +68,8 @@ class _Generated:
     numa: tuple[int, ...]
 
     def groups(self, indexes: tuple[int, ...], resource: str) -> tuple[ContainerDevices, ...]:
-        """Return the devices with these indexes; those of one NUMA node in a row share an entry."""
+        """Return the devices with these indexes. Consecutive devices of one NUMA node share an
+        entry."""
         # NUMA nodes are assigned round-robin, as by the simulated plugin.
         nodes = [self.numa[i % len(self.numa)] if self.numa else None for i in indexes]
         pairs = zip(indexes, nodes, strict=True)

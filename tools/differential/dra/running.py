@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from devicemanager.core.versions.changelog import DRA_COMPARED
 from devicemanager.core.versions.version import KubeletVersion
 from tools.differential import building, shrinking
 from tools.differential.comparing import Disagreement, Expected, differences, expected
@@ -25,7 +26,7 @@ from tools.differential.scenarios import Scenario
 from tools.differential.subject import Subject
 from tools.replay.dra_kubelet import DraKubelet
 
-RELEASES: Final = ("1.32.13", "1.34.4", "1.36.3", "1.37.2")
+RELEASES: Final = DRA_COMPARED
 """Releases to compare with: one for each version of the DRA manager."""
 SOURCES: Final = Path(__file__).parent / "go"
 CACHE: Final = building.CACHE.parent / "differential-dra"

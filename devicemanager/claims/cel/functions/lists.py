@@ -44,8 +44,8 @@ def _sum(start: Value) -> Callable[[list[Value]], Value]:
 
 
 def _best(name: str, better: int) -> Callable[[list[Value]], Value]:
-    """Return ``min`` or ``max``. A value is better than the best so far if they compare as
-    ``better``."""
+    """Return the function ``min`` or ``max``. ``better`` is the result of comparing a value with
+    the best one so far (-1 or 1) for which the value replaces it."""
 
     def choose(values: list[Value]) -> Value:
         if not values:

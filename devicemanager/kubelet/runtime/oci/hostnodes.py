@@ -33,8 +33,8 @@ class HostNode:
 
 
 HostNodes: TypeAlias = Callable[[str], Mapping[str, HostNode]]
-"""Function that returns the device nodes at a host path, by path below it; "" is the path
-itself."""
+"""Function that returns the device nodes at or below a host path. The keys are paths relative to
+it; "" is the path itself."""
 
 
 def read_nodes(host_path: str) -> Mapping[str, HostNode]:

@@ -7,8 +7,8 @@ skipped. Every expectation waits, up to the driver's time limit.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
-from pathlib import Path
 
 import attrs
 import pytest
@@ -30,10 +30,10 @@ OPTIONS = [
     # A foreign name that resolves to this machine, for tests of DNS rebinding.
     "--host-resolver-rules=MAP rebound.example 127.0.0.1",
 ]
-HERE = Path(__file__).parent
 PICTURES = ROOT / ".cache" / "browser-pictures"
 
 
+@functools.cache
 def missing():
     """Return why these tests cannot run; empty if they can."""
     if importlib.util.find_spec("playwright") is None:
@@ -43,11 +43,10 @@ def missing():
     return ""
 
 
-def pytest_collection_modifyitems(items):
+def pytest_itemcollected(item):
+    """Skip the tests of this directory, for which alone pytest calls this, without a browser."""
     if why := missing():
-        for item in items:
-            if HERE in item.path.parents:
-                item.add_marker(pytest.mark.skip(reason=why))
+        item.add_marker(pytest.mark.skip(reason=why))
 
 
 @attrs.define

@@ -1,0 +1,79 @@
+"""The ResourceClaims of a snapshot's node, from the DRA manager's state file.
+
+A snapshot contains no ResourceClaims of the API server. Therefore each claim is allocated the
+devices that its drivers have prepared, and is reserved for the pods that hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from checkpoint import dra
+from devicemanager.core.dra.errors import ClaimFetchError
+from devicemanager.core.dra.messages import WORDINGS, start_error
+from devicemanager.core.versions.behaviour import Behaviour
+from devicemanager.rehearsal.result import Devices
+
+__all__ = ["HeldClaims", "devices_of", "start_problem"]
+
+
+class HeldClaims:
+    """The claims of the state file, as an API server would return them (``ClaimFetcher``)."""
+
+    def __init__(self, claims: Iterable[dra.ClaimState]) -> None:
+        self._claims = {(each.namespace, each.name): each for each in claims}
+
+    def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return a ResourceClaim in v1. Raises ClaimFetchError."""
+        claim = self._claims.get((namespace, name))
+        if claim is None:
+            raise ClaimFetchError.not_found(name)
+        return {
+            "metadata": {"namespace": namespace, "name": name, "uid": claim.uid},
+            "status": {
+                "allocation": {"devices": {"results": list(_results(claim))}},
+                "reservedFor": [{"resource": "pods", "uid": uid} for uid in sorted(claim.pods)],
+            },
+        }
+
+    @property
+    def drivers(self) -> Mapping[str, Collection[str]]:
+        """The drivers of the claims, with the names of their devices."""
+        found: dict[str, set[str]] = {}
+        for claim in self._claims.values():
+            for driver, state in claim.drivers.items():
+                found.setdefault(driver, set()).update(each.device for each in state.devices or ())
+        return found
+
+
+def _results(claim: dra.ClaimState) -> Iterator[dict[str, Any]]:
+    for driver, state in claim.drivers.items():
+        # A claim that was never prepared has no devices in the file, but it names its drivers.
+        for device in state.devices or (dra.Device("", ""),):
+            yield {
+                "driver": driver,
+                "pool": device.pool,
+                "device": device.device,
+                # The file does not show which devices may be used twice, so no driver rejects it.
+                "adminAccess": True,
+                "skipNodeOperations": list(state.skips),
+            }
+
+
+def devices_of(claims: Iterable[dra.ClaimState]) -> Devices:
+    """Return the devices of claims by driver, as ``pool/device``."""
+    found: dict[str, set[str]] = {}
+    for claim in claims:
+        for driver, state in claim.drivers.items():
+            names = found.setdefault(driver, set())
+            names.update(f"{each.pool}/{each.device}" for each in state.devices or ())
+    return {driver: tuple(sorted(names)) for driver, names in sorted(found.items()) if names}
+
+
+def start_problem(state_file: bytes | None, behaviour: Behaviour) -> str:
+    """Return the error of a kubelet that does not start because of the state file; else empty."""
+    if state_file is None or not behaviour.dra_enabled:
+        return ""
+    problem = dra.kubelet_error(state_file)
+    return "" if problem is None else start_error(*problem, WORDINGS[behaviour.dra_wording])
