@@ -23,6 +23,19 @@ class RestartPolicy(StrEnum):
 
 
 @attrs.frozen
+class RestartRule:
+    """Rule that restarts a container after some exit codes (``restartPolicyRules``)."""
+
+    exit_codes: frozenset[int]
+    is_in: bool = True
+    """True if the exit code must be one of these; False if it must be another one."""
+
+    def matches(self, exit_code: int) -> bool:
+        """True if a container that exited with this code is restarted."""
+        return (exit_code in self.exit_codes) is self.is_in
+
+
+@attrs.frozen
 class Container:
     """One container of a pod spec.
 
@@ -43,6 +56,10 @@ class Container:
     whose devices the container uses; an empty request means all."""
     image: str = attrs.field(default="", eq=False)
     """Shown in the pod's status; no decision depends on it."""
+    restart_policy: RestartPolicy | None = None
+    """Restart policy of an app container, instead of the pod's."""
+    restart_rules: tuple[RestartRule, ...] = ()
+    """Rules that precede ``restart_policy``."""
 
 
 @attrs.frozen
@@ -79,6 +96,26 @@ class Pod:
     """Container, resource and request of each entry in ``requestMappings`` of the same status."""
     forbidden_sidecar: ContainerName | None = None
     """The first restartable init container, if the kubelet rejects pods with such containers."""
+
+    def restarts(self, container: Container, exit_code: int) -> bool:
+        """True if the kubelet restarts a container that exited with this code
+        (``ContainerShouldRestart``, pkg/api/v1/pod/util.go, v1.37)."""
+        if container.restartable or any(
+            each.matches(exit_code) for each in container.restart_rules
+        ):
+            return True
+        policy = container.restart_policy or self.restart_policy
+        return policy is RestartPolicy.ALWAYS or (
+            policy is RestartPolicy.ON_FAILURE and exit_code != 0
+        )
+
+    def without_restart_rules(self) -> Pod:
+        """Return the pod without restart policies and rules of its containers, for a kubelet that
+        does not support them."""
+        if not any(each.restart_policy for each in self.containers):
+            return self
+        plain = (attrs.evolve(e, restart_policy=None, restart_rules=()) for e in self.containers)
+        return attrs.evolve(self, containers=tuple(plain))
 
     def without_sidecars(self) -> Pod:
         """Return the pod with ordinary instead of restartable init containers, for a kubelet that

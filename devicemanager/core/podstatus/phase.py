@@ -44,7 +44,7 @@ def phase_of(
     if before is not None and before.is_terminal:
         return before
     failed_init = pending_init = False
-    waiting = running = stopped = succeeded = 0
+    waiting = running = stopped = succeeded = restarting = 0
     for container in pod.init_containers:
         status = statuses.get(container.name)
         # Sidecars count like app containers, except that their exit never ends the pod.
@@ -64,6 +64,7 @@ def phase_of(
         else:
             stopped += 1
             succeeded += status.has_succeeded
+            restarting += pod.restarts(container, status.end.exit_code)
     # The order of these tests is the kubelet's. If an init container has failed and is not
     # restarted, the pod is Failed although its app containers still wait.
     if failed_init and pod.restart_policy is RestartPolicy.NEVER:
@@ -72,16 +73,6 @@ def phase_of(
         return Phase.PENDING
     if running:
         return Phase.RUNNING
-    return _after_all(pod.restart_policy, succeeded == stopped, is_ending)
-
-
-def _after_all(policy: RestartPolicy, succeeded: bool, is_ending: bool) -> Phase:
-    """Return the phase of a pod whose app containers have all exited.
-
-    ``succeeded`` is True if all of them exited with code 0.
-    """
-    if succeeded and (is_ending or policy is not RestartPolicy.ALWAYS):
-        return Phase.SUCCEEDED
-    if is_ending or policy is RestartPolicy.NEVER:
-        return Phase.FAILED
-    return Phase.RUNNING
+    if restarting and not is_ending:
+        return Phase.RUNNING
+    return Phase.SUCCEEDED if succeeded == stopped else Phase.FAILED

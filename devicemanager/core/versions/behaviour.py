@@ -163,6 +163,8 @@ class Behaviour:
     ``kubelet_pod_resources_endpoint_requests_total``."""
     rate_limited: bool
     """True if PodResources rejects more than 100 requests per second."""
+    container_restart_rules: bool
+    """True if containers have restart policies and rules of their own."""
     reports_container_resources: bool
     """True if a container's status has ``resources`` and ``allocatedResources``."""
     reports_observed_generation: bool

@@ -31,6 +31,7 @@ def _steps(
 # rarely set gates, so the defaults apply. And a kubelet does not start with a gate that its version
 # does not have or has locked, so the mock must reject it.
 GATES: Mapping[str, Stage] = {
+    "ContainerRestartRules": _steps((34, False, "alpha"), (35, True, "beta")),
     "DRAExtendedResource": _steps((34, False, "alpha"), (36, True, "beta"), (37, True, "GA", True)),
     # Proposed for 1.35 in KEP-5322. No kubelet up to 1.37.2 has it, so a real one rejects it.
     "DRAHandlePermanentDriverFailures": _steps((35, False, "proposed")),

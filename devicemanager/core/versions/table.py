@@ -327,6 +327,7 @@ STEPS: Mapping[str, Steps] = {
         since("1.27", evidence="source of 1.27.1"),
     ),
     # Status, health checks and metrics.
+    "container_restart_rules": (since("1.20", gate="ContainerRestartRules"),),
     "reports_container_resources": (since("1.20", gate="InPlacePodVerticalScaling"),),
     "reports_observed_generation": (since("1.20", gate="PodObservedGenerationTracking"),),
     "reports_resource_health": (since("1.20", gate="ResourceHealthStatus"),),

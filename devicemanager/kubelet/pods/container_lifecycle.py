@@ -28,7 +28,7 @@ import attrs
 
 from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.ids import ContainerName, PodUid
-from devicemanager.core.pods import Container, RestartPolicy
+from devicemanager.core.pods import Container
 from devicemanager.core.podstatus.containers import KILLED, Running, Terminated
 from devicemanager.core.podstatus.phase import Phase, phase_of
 from devicemanager.events.stream import EventKind, EventStream
@@ -168,7 +168,7 @@ class ContainerLifecycle:
         if record.deletion_grace is not None:
             if not record.running:
                 self._end_deletion(record)
-        elif _is_restarted(record, container, ended.exit_code):
+        elif record.pod.restarts(container, ended.exit_code):
             self._restart_later(record, container, finished_at)
         elif (phase := self._last_phase(record)) is not None:
             self._finish(record, phase)
@@ -259,7 +259,7 @@ class ContainerLifecycle:
             if is_init and not container.restartable:
                 continue
             ended = status.state if isinstance(status.state, Terminated) else None
-            if ended is None or _is_restarted(record, container, ended.exit_code):
+            if ended is None or record.pod.restarts(container, ended.exit_code):
                 self._restart(record, container, now)
 
     # -- deletion --------------------------------------------------------------------
@@ -325,14 +325,3 @@ class ContainerLifecycle:
     def close(self) -> None:
         """Cancel all timers, and wait for callbacks in progress."""
         self._timers.close()
-
-
-def _is_restarted(record: PodRecord, container: Container, exit_code: int) -> bool:
-    """True if the kubelet restarts a container that exited with this code.
-
-    Follows ``ShouldContainerBeRestarted``, pkg/kubelet/container/helpers.go, v1.32.
-    """
-    if container.restartable:
-        return True
-    policy = record.pod.restart_policy
-    return policy is RestartPolicy.ALWAYS or (policy is RestartPolicy.ON_FAILURE and exit_code != 0)

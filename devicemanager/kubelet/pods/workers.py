@@ -135,6 +135,8 @@ class PodWorkers:
         if not behaviour.sidecars:
             forbids = behaviour.forbids_sidecars
             pod = pod.with_forbidden_sidecars() if forbids else pod.without_sidecars()
+        if not behaviour.container_restart_rules:
+            pod = pod.without_restart_rules()
         if pod.backed and behaviour.backed_fit:
             pod = pod.without_backed(limits=behaviour.backed_skip_plugins)
         return pod

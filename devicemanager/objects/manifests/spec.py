@@ -30,6 +30,7 @@ from devicemanager.objects.manifests.errors import (
 )
 from devicemanager.objects.manifests.fields import CONTAINER, POD_SPEC, check_known
 from devicemanager.objects.manifests.resources import read_resources
+from devicemanager.objects.manifests.restart_rules import read_restart_rules
 
 DefaultUid = Callable[[str, str], str]
 """Function that makes the UID of a pod without ``metadata.uid`` from its namespace and name."""
@@ -216,7 +217,18 @@ def _container(item: object, is_init: bool, names: set[str], claims: Collection[
     # The policy Always makes an init container a sidecar; other containers are not affected.
     policy = _restart_policy(item.get("restartPolicy"))
     restartable = is_init and policy is RestartPolicy.ALWAYS
-    return Container(ContainerName(name), limits, requests, restartable, names_used, used, image)
+    return Container(
+        ContainerName(name),
+        limits,
+        requests,
+        restartable,
+        names_used,
+        used,
+        image,
+        # The rules of init containers are not supported: init containers do not fail here.
+        None if is_init else policy,
+        () if is_init else read_restart_rules(item.get("restartPolicyRules")),
+    )
 
 
 def _restart_policy(policy: object) -> RestartPolicy | None:
