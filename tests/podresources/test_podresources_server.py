@@ -139,7 +139,7 @@ def test_stop_waits_for_call_in_progress(serve, socket_path):
         listed = pool.submit(client.list)
         assert called.wait(10)
         threading.Timer(0.02, go.set).start()
-        server.stop()
+        server.stop(grace=10)
         assert listed.result(10) == (pod("a", "0"),)
 
 

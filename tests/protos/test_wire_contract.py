@@ -200,7 +200,14 @@ MESSAGES = {
         "ListPodsRequest": [],
         "GetPodRequest": ["1 podUID: string"],
     },
-    dra_v1: {**CLAIMS, "Device": [*CLAIMS["Device"], "5 share_id: optional string"]},
+    dra_v1: {
+        **CLAIMS,
+        "NodePrepareResourceResponse": [
+            *CLAIMS["NodePrepareResourceResponse"],
+            "3 permanent_error: bool",  # KEP-5322
+        ],
+        "Device": [*CLAIMS["Device"], "5 share_id: optional string"],
+    },
     dra_v1beta1: CLAIMS,
     drahealth_v1: HEALTH,
     drahealth_v1alpha1: HEALTH,
