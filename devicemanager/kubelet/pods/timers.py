@@ -14,7 +14,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Timers(Generic[Key]):
-    """Timers of which each key has at most one. Thread-safe."""
+    """Timers by key. Each key has at most one timer. Thread-safe."""
 
     # Slots: a cluster has thousands of in-memory kubelets in one process.
     __slots__ = ("_clock", "_closed", "_lock", "_threaded", "_timers")
