@@ -74,12 +74,14 @@ def main(plan: str) -> NoReturn:
 
 def _contain(config: dict[str, Any], backend: str) -> NoReturn:
     try:
-        _stage(config)
+        # runc creates the basic device nodes itself, and fails if they exist.
+        _stage(config, () if backend == "runc" else _BASIC_NODES)
         if backend == "namespaces":
             _exit_as(_run(config))
-        # Without root, there are no cgroups. crun reads this directory nevertheless.
-        if _CGROUPS.is_dir():
-            mount("tmpfs", str(_CGROUPS), "tmpfs", 0)
+        _hide_cgroups(backend)
+        if backend == "runc":
+            # It reads the processes of this PID namespace.
+            mount("proc", "/proc", "proc", 0)
         options = ["--cgroup-manager", "disabled"] if backend == "crun" else ["--rootless", "true"]
         words = [backend, "--root", str(_STAGE / "state"), *options]
         os.execvp(backend, [*words, "run", "--bundle", str(_STAGE), "container"])
@@ -87,10 +89,20 @@ def _contain(config: dict[str, Any], backend: str) -> NoReturn:
         _fail(f"cannot create the container: {error}")
 
 
+def _hide_cgroups(backend: str) -> None:
+    """Keep the runtime from creating cgroups: without root, it cannot use them."""
+    if backend == "runc" and _CGROUPS.is_mount():
+        # runc ignores the error of a read-only file system, and fails if the directory is empty.
+        set_read_only(str(_CGROUPS), True, recursive=True)
+    elif _CGROUPS.is_dir():
+        # crun reads the directory even with ``--cgroup-manager disabled``.
+        mount("tmpfs", str(_CGROUPS), "tmpfs", 0)
+
+
 # -- the bundle --------------------------------------------------------------------------
 
 
-def _stage(config: dict[str, Any]) -> None:
+def _stage(config: dict[str, Any], nodes: Iterable[str]) -> None:
     """Create the bundle in memory: sources, root, and a mount point for each mount."""
     root = os.open(config["root"]["path"], os.O_PATH)
     # Opened first, because the in-memory /tmp hides sources in the host's /tmp.
@@ -104,7 +116,7 @@ def _stage(config: dict[str, Any]) -> None:
     for directory in (_ROOT, _STAGE / "sources"):
         directory.mkdir()
     mount("tmpfs", str(_ROOT), "tmpfs", 0, b"mode=0755")
-    _show_root(Path(f"/proc/self/fd/{root}"))
+    _show_root(Path(f"/proc/self/fd/{root}"), nodes)
     for number, descriptor in opened.items():
         source = _STAGE / "sources" / str(number)
         _bind(Path(f"/proc/self/fd/{descriptor}"), source)
@@ -119,8 +131,9 @@ def _stage(config: dict[str, Any]) -> None:
     (_STAGE / "config.json").write_text(json.dumps(config))
 
 
-def _show_root(source: Path) -> None:
-    """Build the root directory from bind mounts of the entries of ``source``."""
+def _show_root(source: Path, nodes: Iterable[str]) -> None:
+    """Build the root directory from bind mounts of the entries of ``source``, and of ``nodes`` in
+    ``/dev``."""
     for name in ("dev", "proc", "tmp"):
         (_ROOT / name).mkdir()
     for entry in sorted(source.iterdir()):
@@ -132,7 +145,7 @@ def _show_root(source: Path) -> None:
     mount("proc", str(_ROOT / "proc"), "proc", 0)
     for name in ("dev", "tmp"):
         mount("tmpfs", str(_ROOT / name), "tmpfs", 0)
-    for name in _BASIC_NODES:
+    for name in nodes:
         _bind(Path("/dev", name), _ROOT / "dev" / name)
     for name, link in _LINKS.items():
         (_ROOT / "dev" / name).symlink_to(link)

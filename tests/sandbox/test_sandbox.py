@@ -17,9 +17,12 @@ from devicemanager.plugin.processes.namespace import enter_container
 from devicemanager.sandbox import Bundle, SandboxError, backends, bundle, run
 
 BACKENDS = [
-    pytest.param("namespaces"),
-    pytest.param(
-        "crun", marks=pytest.mark.skipif(not shutil.which("crun"), reason="crun is not installed")
+    "namespaces",
+    *(
+        pytest.param(
+            each, marks=pytest.mark.skipif(not shutil.which(each), reason=f"no {each} is installed")
+        )
+        for each in ("crun", "runc")
     ),
 ]
 
