@@ -8,7 +8,7 @@ from devicemanager.core.versions.verified import VERIFIED
 from devicemanager.core.versions.version import KubeletVersion
 
 DRA_COMPARED = ("1.32.13", "1.34.4", "1.36.3", "1.37.2")
-"""The releases whose DRA manager was compared in 1,000 random scenarios each."""
+"""The releases whose DRA manager was compared in random scenarios."""
 
 
 def describe(behaviour: str, version: KubeletVersion) -> str:
