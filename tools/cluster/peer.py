@@ -226,10 +226,6 @@ class ControlPlane:
         who = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
         return self._kubeconfig(name, who)
 
-    def kubeconfig_with(self, token: str, name: str) -> Path:
-        """Write a kubeconfig with a bearer token, and return its path."""
-        return self._kubeconfig(name, {"token": token})
-
     def _kubeconfig(self, name: str, who: dict[str, str]) -> Path:
         path = self._directory / f"{name}.kubeconfig"
         authority = str(self.authority)

@@ -22,8 +22,6 @@ MAX_MESSAGE = 1024
 """Maximum length of a message in bytes. A longer one is cut to 1021 bytes and ``...``."""
 RETRY_PERIOD = 5.0
 """Seconds between the end of a health stream and the next attempt to open it."""
-UPDATE_CHANNEL = 100
-"""Maximum number of pods that wait for a status update. More are dropped and logged."""
 
 
 class DeviceKey(NamedTuple):

@@ -16,8 +16,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import attrs
+from typing import NamedTuple
 
 from devicemanager.plugin.processes.mount_points import is_mount_point, lacking
 
@@ -56,8 +55,7 @@ class NamespaceError(Exception):
     """Failure to create private mounts. The text is one line with the reason and the fix."""
 
 
-@attrs.frozen
-class Bind:
+class Bind(NamedTuple):
     """Bind mount of the directory ``source`` at ``target``, which need not exist.
 
     If ``source`` is a file, ``target`` must be an existing file. With the target ``/``, ``source``

@@ -7,6 +7,9 @@ the program at its other end exits.
 
 The supervisor blocks signals and reads them with ``sigwaitinfo``: a handler could miss a signal
 between the check of a condition and the wait.
+
+Each start of a plugin starts an interpreter for this module, so it does without attrs, whose import
+would take a third of the time of this process until the command runs.
 """
 
 from __future__ import annotations
@@ -23,9 +26,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn, Self
-
-import attrs
+from typing import NamedTuple, NoReturn, Self
 
 from devicemanager.plugin.processes.mount_points import mount_points
 from devicemanager.plugin.processes.namespace import Bind, NamespaceError, enter
@@ -61,8 +62,7 @@ _GRACE_SECONDS = 2.0
 """Time between SIGTERM and SIGKILL for processes that the command left behind."""
 
 
-@attrs.frozen
-class Supervision:
+class Supervision(NamedTuple):
     """Input of the supervisor: the command, its mounts, and pipes to the starting program."""
 
     command: Sequence[str]
@@ -155,7 +155,7 @@ def supervise_guarded(plan: Supervision) -> int:
         try:
             os.close(ours)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            status = supervise(attrs.evolve(plan, lifeline=lifeline, foreground=True))
+            status = supervise(plan._replace(lifeline=lifeline, foreground=True))
             if os.WIFSIGNALED(status):
                 end_as(status)
             status = os.waitstatus_to_exitcode(status)
@@ -164,7 +164,7 @@ def supervise_guarded(plan: Supervision) -> int:
             os._exit(status)
     os.close(lifeline)
     try:
-        return _wait(child, attrs.evolve(plan, lifeline=None))
+        return _wait(child, plan._replace(lifeline=None))
     finally:
         os.close(ours)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
