@@ -78,6 +78,8 @@ def listed(version: str) -> tuple[str, ...]:
     if number < 31:
         absent |= {"branch: health update", "branch: gate on", "branch: gate off"}
         absent |= {"branch: status of mixed health"}
+    if number < 29:
+        absent |= {"branch: CDI names"}  # the gate DevicePluginCDIDevices is off
     if number >= 36:
         names += ["text: pod level rejection"]
     if number >= 37:
