@@ -41,6 +41,7 @@ PUBLIC = {
     "devicemanager.testing.mock_podresources": "a mock PodResources server",
     "devicemanager.claims": "structured claims",
     "devicemanager.claims.dra": "allocation of claims of resource.k8s.io",
+    "devicemanager.kubelet.nri": "a minimal NRI runtime for DRA drivers that are NRI plugins",
     "devicemanager.kubelet.runtime.oci": "settings for an OCI runtime",
     "devicemanager.kubelet.runtime.cdi": "devices by name, from specification files",
     "devicemanager.core.types": "types in the signatures of the packages above",

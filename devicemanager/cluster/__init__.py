@@ -56,9 +56,11 @@ if TYPE_CHECKING:
     from devicemanager.cluster.shard import Shard
     from devicemanager.core.nodestatus.conditions import NodeCondition, Pressure
     from devicemanager.core.quantity import Quantity
+    from devicemanager.core.usage import Amount, Usage
     from devicemanager.objects.status.node import NodeSystemInfo
 
 __all__ = [
+    "Amount",
     "ApiError",
     "AsNodes",
     "Cluster",
@@ -86,6 +88,7 @@ __all__ = [
     "Quantity",
     "Range",
     "Shard",
+    "Usage",
     "Warn",
     "simulated_driver",
 ]
@@ -93,6 +96,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "Amount": ".core.usage",
         "ApiError": ".client.errors",
         "AsNodes": "options",
         "Cluster": "cluster",
@@ -120,6 +124,7 @@ __getattr__, __dir__ = lazy_names(
         "Quantity": "options",
         "Range": "durations",
         "Shard": "shard",
+        "Usage": ".core.usage",
         "Warn": ".client.rate_limited_warning",
         "simulated_driver": "driver_layouts",
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain, repeat
+from typing import NamedTuple
 
 import attrs
 
@@ -22,8 +23,7 @@ class RestartPolicy(StrEnum):
     NEVER = "Never"
 
 
-@attrs.frozen
-class RestartRule:
+class RestartRule(NamedTuple):
     """Rule that restarts a container after some exit codes (``restartPolicyRules``)."""
 
     exit_codes: frozenset[int]

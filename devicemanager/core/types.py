@@ -20,7 +20,7 @@ from devicemanager.core.inventory import Columns, DeviceIndex, DeviceList
 from devicemanager.core.ledger import AllocatedDevices
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.nodestatus.conditions import Pressure
-from devicemanager.core.pods import Container, Pod, RestartPolicy
+from devicemanager.core.pods import Container, Pod, RestartPolicy, RestartRule
 from devicemanager.core.podstatus.conditions import Condition
 from devicemanager.core.podstatus.containers import (
     ContainerStatus,
@@ -116,6 +116,7 @@ __all__ = [
     "ResourceName",
     "ResourceStatus",
     "RestartPolicy",
+    "RestartRule",
     "RunOptions",
     "Running",
     "ScopeName",

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
     from devicemanager.core.ledger import AllocatedDevices
     from devicemanager.core.node import NodeStatus
-    from devicemanager.core.pods import Container, Pod, RestartPolicy
+    from devicemanager.core.pods import Container, Pod, RestartPolicy, RestartRule
     from devicemanager.core.podstatus.conditions import Condition
     from devicemanager.core.podstatus.containers import (
         ContainerStatus,
@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
     from devicemanager.kubelet.pods.admission import ContainerOutcome
     from devicemanager.kubelet.pods.pod_info import ContainerInfo, ContainerKind, PodInfo
+    from devicemanager.kubelet.pods.runtime import ContainerRuntime
     from devicemanager.kubelet.telemetry import NodeInfo
 
 __all__ = [
@@ -105,6 +106,7 @@ __all__ = [
     "ContainerKind",
     "ContainerName",
     "ContainerOutcome",
+    "ContainerRuntime",
     "ContainerSettings",
     "ContainerStatus",
     "ContainerView",
@@ -146,6 +148,7 @@ __all__ = [
     "ResourceSliceInfo",
     "ResourceStatus",
     "RestartPolicy",
+    "RestartRule",
     "RunOptions",
     "Running",
     "SkippedCalls",
@@ -177,6 +180,7 @@ __getattr__, __dir__ = lazy_names(
         "ContainerKind": "pods.pod_info",
         "ContainerName": ".core.ids",
         "ContainerOutcome": "pods.admission",
+        "ContainerRuntime": "pods.runtime",
         "ContainerSettings": ".core.runoptions",
         "ContainerStatus": ".core.podstatus.containers",
         "ContainerView": "interface",
@@ -214,6 +218,7 @@ __getattr__, __dir__ = lazy_names(
         "ResourceName": ".core.ids",
         "ResourceStatus": ".core.status",
         "RestartPolicy": ".core.pods",
+        "RestartRule": ".core.pods",
         "RunOptions": ".core.runoptions",
         "Running": ".core.podstatus.containers",
         "Terminated": ".core.podstatus.containers",

@@ -99,6 +99,7 @@ def test_repeating_command_has_every_option() -> None:
         "--driver --client --metrics=u --profile=core --hook=prepare=a --env=A=b "
         "--resource=v.com/x --at-node-paths --restart=always --limit=a=1 --thorough --seed=7 "
         "--jobs=1 --numa=0,1 --dev=d --sys=s --cdi=c --private-root --previous=p --reboot "
+        "--nri --rootfs=r "
         "--kubelet-version=1.32 --feature-gates=A=true,B=false"
     )
     args = parser.parse_args([*words.split(), "--", "./plugin", "{id}"])

@@ -91,7 +91,7 @@ def test_pod_actions(ctl, manifest, simulated_plugin, capsys):
         "default    c     0/1      Failed   UnexpectedAdmissionError",
     ]
     assert ctl("pods", "-o", "name", "uid-b", "a") == "default/b\ndefault/a\n"
-    assert "gpu-mock-0  uid-a" in ctl("pods", "a", "-o", "wide")
+    assert "gpu-mock-0  -            uid-a" in ctl("pods", "a", "-o", "wide")
     shown = yaml.safe_load(ctl("pods", "default/a", "-o", "yaml"))
     assert shown["schema"] == "devicemanager.pod-list/v1"
     assert shown == json.loads(ctl("pods", "a", "-o", "json"))

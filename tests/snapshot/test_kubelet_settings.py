@@ -92,10 +92,22 @@ def test_alignment_has_the_kubelets_defaults() -> None:
 
 def test_alignment_is_read_from_fields_and_flags() -> None:
     assert alignment(KubeletConfig(settings=FIELDS, flags={})) == Alignment(
-        "restricted", "pod", {"prefer-closest-numa-nodes": "true"}, "static", "Static", "0-1"
+        "restricted",
+        "pod",
+        {"prefer-closest-numa-nodes": "true"},
+        "static",
+        "Static",
+        "0-1",
+        {"ResourceHealthStatus": True},
     )
     assert alignment(KubeletConfig(settings=FIELDS, flags=FLAGS)) == Alignment(
-        "best-effort", "container", {"a": "true", "b": "false"}, "none", "None", "3"
+        "best-effort",
+        "container",
+        {"a": "true", "b": "false"},
+        "none",
+        "None",
+        "3",
+        {"A": True},
     )
 
 

@@ -229,6 +229,7 @@ PREFERRED = dp.ContainerPreferredAllocationRequest(
                             }
                         ],
                         "error": "",
+                        "permanent_error": False,
                     }
                 }
             },
