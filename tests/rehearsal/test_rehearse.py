@@ -151,9 +151,9 @@ def test_configuration_applies_at_the_next_start() -> None:
 
 
 def test_last_change_without_a_start_restarts_the_kubelet() -> None:
-    result = rehearse(WHOLE, [Configure(kubelet_version="1.30")])
-    assert result.steps == ("configure the kubelet: version 1.30", "restart the kubelet")
-    assert any("1.30" in text for text in result.assumptions)
+    result = rehearse(WHOLE, [Configure(kubelet_version="1.38")])
+    assert result.steps == ("configure the kubelet: version 1.38", "restart the kubelet")
+    assert any("1.38" in text for text in result.assumptions)
 
 
 def test_kubelet_that_does_not_start_loses_all_pods() -> None:
