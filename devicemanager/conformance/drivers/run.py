@@ -97,7 +97,10 @@ class DriverRun(SuiteRun):
         def is_registered() -> bool:
             newest = self.instances()[-1:]
             is_connected = any(each.connected for each in newest)
-            return self.driver in self.registered_names(since) and is_connected
+            # The kubelet notifies the driver last, and removes it if the driver rejects that.
+            notified = self.kubelet.calls(rpc="NotifyRegistrationStatus", since=since)
+            is_accepted = any(each.code == "OK" for each in notified)
+            return self.driver in self.registered_names(since) and is_connected and is_accepted
 
         took = self.until_registered(lambda: self.plugin.has_exited or is_registered(), seconds)
         if self.plugin.has_exited:
