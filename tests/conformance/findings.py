@@ -26,7 +26,7 @@ FAULTS: Mapping[str, str] = {
 """The failed check of each switch of the breakable plugin (``matrix``)."""
 TOGETHER = (("never-back", "accept-unknown", "changes"), ("stubborn",))
 """Switches that share a plugin. Each stop of a stubborn plugin takes long, so it has few tests."""
-LIMITS = Limits(recover_seconds=2, stop_seconds=1)
+LIMITS = Limits(recover_seconds=5, stop_seconds=1)
 
 
 def command(*switches: str) -> list[str]:
