@@ -24,7 +24,7 @@ from tests.conformance.findings import FAULTS, LIMITS, TOGETHER, command, report
 from tests.conformance.matrix import CASES
 
 REASONS = {
-    "K01": "WaitTimeout: waited 2 s for any devices",
+    "K01": "WaitTimeout: waited 5 s for any devices",
     "A02": "Failed: DID NOT RAISE",
     "A06": "assert ({'CALL_1'",
     "L01": "still runs after 1 s",

@@ -21,7 +21,7 @@ require kubelet-devicemanager/clients/go v0.0.0
 replace kubelet-devicemanager/clients/go => {MODULE}
 """
 REASONS = {
-    "K01": ("waited 2 s for",),
+    "K01": ("waited 5 s for",),
     "A02": ("Allocate accepted an unknown device",),
     "A06": ("two responses for one device differ",),
     "L01": (

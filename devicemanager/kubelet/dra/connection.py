@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -39,7 +40,11 @@ _RECONNECT_PAUSE = 0.05
 Without it, a driver that closes each connection at once would keep a thread busy.
 """
 
-_BEGIN_SECONDS = 1.0
+_POLL_SECONDS = 0.2
+"""Maximum time until the end of a closed connection is noticed, as in grpcio."""
+_IDLE, _READY = (
+    each.value[0] for each in (grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.READY)
+)
 
 # The kubelet has only gRPC's limit of 4 MiB for a whole response. It stores the devices of all
 # claims in one file, which it writes for each pod, so one such response would delay all pods. A
@@ -79,8 +84,6 @@ class DriverConnection:
         """``on_change`` is called with True or False when the connection was made or lost."""
         self._on_change = on_change
         self._closed = threading.Event()
-        self._is_watched = threading.Event()
-        self._is_watched.set()
         self._connected = False
         path = Path(instance.endpoint)
         recorder = calls.recorder(instance.driver, instance.endpoint)
@@ -94,28 +97,29 @@ class DriverConnection:
 
     def start(self) -> None:
         """Connect in the background."""
-        self._is_watched.clear()
-        self._channel.subscribe(self._changed, try_to_connect=True)
+        threading.Thread(target=self._watch, name="driver-connection", daemon=True).start()
 
-    def _changed(self, state: grpc.ChannelConnectivity) -> None:
-        self._is_watched.set()
-        if self._closed.is_set():
-            return
-        is_ready = state is grpc.ChannelConnectivity.READY
-        if is_ready is not self._connected:
+    def _watch(self) -> None:
+        """Report changes of the connection until it is closed."""
+        # Not ``Channel.subscribe``: its thread ends with an exception if the channel is closed
+        # between two polls.
+        channel: Any = self._channel
+        channel = channel._channel
+        with contextlib.suppress(ValueError):  # the channel was closed
+            state = channel.check_connectivity_state(True)
+            while not self._closed.is_set():
+                self._report(state == _READY)
+                channel.watch_connectivity_state(state, time.time() + _POLL_SECONDS)
+                state = channel.check_connectivity_state(False)
+                if state == _IDLE and not self._closed.wait(_RECONNECT_PAUSE):
+                    # gRPC does not leave this state by itself. It follows a broken connection, and
+                    # 30 minutes without calls.
+                    channel.check_connectivity_state(True)
+
+    def _report(self, is_ready: bool) -> None:
+        if is_ready is not self._connected and not self._closed.is_set():
             self._connected = is_ready
             self._on_change(is_ready)
-        if state is grpc.ChannelConnectivity.IDLE and not self._closed.wait(_RECONNECT_PAUSE):
-            # gRPC does not leave this state by itself. It follows a broken connection, and 30
-            # minutes without calls.
-            self._connect()
-
-    def _connect(self) -> None:
-        # Do not use ``subscribe`` with ``try_to_connect``: gRPC's thread connects later, and ends
-        # with an exception if the channel was closed in between.
-        channel: Any = self._channel
-        with contextlib.suppress(ValueError):  # the channel was closed
-            channel._channel.check_connectivity_state(True)
 
     def call(self, effect: CallDriver) -> Answer:
         """Call the driver and return its response by claim UID. Raises RpcError."""
@@ -157,9 +161,6 @@ class DriverConnection:
     def close(self) -> None:
         """Close the connection: calls in flight fail with Canceled, and health streams end."""
         self._closed.set()
-        # A gRPC thread that starts after the channel was closed would raise an exception.
-        self._is_watched.wait(_BEGIN_SECONDS)
-        self._channel.unsubscribe(self._changed)
         self._channel.close()
 
 
