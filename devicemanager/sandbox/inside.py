@@ -28,6 +28,7 @@ from devicemanager.plugin.processes.namespace import (
     enter_container,
     mount,
     replace_directory,
+    resolved,
     set_read_only,
 )
 
@@ -47,8 +48,6 @@ _HOOK_SECONDS = 60.0
 _PR_CAPBSET_DROP = 24
 _CAPABILITIES = 64
 _BIND = 0x1000 | 0x4000
-_MOST_LINKS = 40
-"""Maximum number of symbolic links followed in one path, as in the kernel."""
 
 
 class _Failed(Exception):
@@ -164,7 +163,7 @@ def _bind(source: Path, target: Path) -> None:
 
 def _make(path: str, *, is_file: bool) -> None:
     """Create the mount point of a path in the container, if it is missing."""
-    target = _within(path)
+    target = resolved(_ROOT, Path(path))
     if target.exists():
         return
     ancestor = next(each for each in target.parents if each.is_dir())
@@ -173,25 +172,6 @@ def _make(path: str, *, is_file: bool) -> None:
     replace_directory(ancestor, wanted)
     if is_file:
         target.touch()
-
-
-def _within(path: str) -> Path:
-    """Return the host path of a container path. Symbolic links are followed inside the root."""
-    left, here, links = [each for each in path.split("/") if each], _ROOT, 0
-    while left:
-        name = left.pop(0)
-        if name == "..":
-            here = here.parent if here != _ROOT else here
-            continue
-        following = here / name
-        if following.is_symlink() and links < _MOST_LINKS:
-            links += 1
-            link = str(following.readlink())
-            here = _ROOT if link.startswith("/") else here
-            left = [*(each for each in link.split("/") if each not in ("", ".")), *left]
-        else:
-            here = following
-    return here
 
 
 # -- without a container runtime ---------------------------------------------------------
@@ -217,7 +197,7 @@ def _run(config: dict[str, Any]) -> int:
 
 
 def _mount(each: Mapping[str, Any]) -> None:
-    target = str(_within(each["destination"]))
+    target = str(resolved(_ROOT, Path(each["destination"])))
     if each["type"] == "tmpfs":
         mount("tmpfs", target, "tmpfs", 0)
         return

@@ -182,7 +182,8 @@ def resolved(root: Path, path: Path) -> Path:
     Links are followed as a process with this root directory follows them: /var/run is a link to
     /run on most systems, and a link cannot be a mount point. Raises OSError for a loop of links.
     """
-    found, left, links = root, list(reversed(path.parts[1:])), 0
+    found, links = root, 0
+    left = [each for each in reversed(path.parts) if each != path.anchor]
     while left:
         part = left.pop()
         if part == "..":
@@ -195,7 +196,7 @@ def resolved(root: Path, path: Path) -> Path:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
             to = step.readlink()
             found = root if to.is_absolute() else found
-            left += reversed([each for each in to.parts if each != "/"])
+            left += [each for each in reversed(to.parts) if each != to.anchor]
     return found
 
 

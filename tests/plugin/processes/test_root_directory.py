@@ -23,6 +23,7 @@ def test_links_are_followed_below_the_root(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     assert resolved(tmp_path, Path("/var/run/cdi")) == tmp_path / "run" / "cdi"
     assert resolved(tmp_path, Path("/var/up/x")) == tmp_path / "run" / "x"
+    assert resolved(tmp_path, Path("var/run/cdi")) == tmp_path / "run" / "cdi"
     assert resolved(tmp_path, Path("/missing/x")) == tmp_path / "missing" / "x"
     with pytest.raises(OSError, match="loop"):
         resolved(tmp_path, Path("/loop/x"))
