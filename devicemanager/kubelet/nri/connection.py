@@ -144,14 +144,14 @@ class Connection:
             if self._closed:
                 return
             self._closed = True
-            pending = list(self._pending.values())
+            # Taken over, so that no other thread ends these calls, too.
+            pending, self._pending = self._pending, {}
         # Ends a read on another thread, which ``close`` alone does not.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        for each in pending:
-            with contextlib.suppress(Exception):  # it has just got its response
-                each.set_exception(ConnectionResetError("the connection has ended"))
+        for each in pending.values():
+            each.set_exception(ConnectionResetError("the connection has ended"))
 
 
 def _result(method: MethodDescriptor, payload: bytes) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -53,9 +53,7 @@ def _mount_message(mount: Mapping[str, Any]) -> nri.Mount:
 
 def adjust(container: nri.Container, change: nri.ContainerAdjustment) -> None:
     """Apply the adjustment of a plugin to the message of the new container."""
-    env = [f"{each.key}={each.value}" for each in change.env]
-    removed = [each for each in env if each.startswith(_REMOVED)]
-    _replace(container.env, [each for each in env if each not in removed], removed, _name)
+    _put(container.env, [f"{each.key}={each.value}" for each in change.env], _name)
     _put(container.mounts, change.mounts, lambda each: each.destination)
     _put(container.linux.devices, change.linux.devices, lambda each: each.path)
     for key, value in change.annotations.items():
@@ -70,16 +68,11 @@ def _name(entry: str) -> str:
     return entry.partition("=")[0]
 
 
-def _put(entries: Any, new: Iterable[_T], key: Callable[[_T], str]) -> None:
-    new = list(new)
-    removed = [each for each in new if key(each).startswith(_REMOVED)]
-    _replace(entries, [each for each in new if each not in removed], removed, key)
-
-
-def _replace(entries: Any, new: list[_T], removed: list[_T], key: Callable[[_T], str]) -> None:
-    """Replace the entries with the keys of ``new``, and remove those of ``removed``."""
-    gone = {key(each).removeprefix(_REMOVED) for each in (*new, *removed)}
+def _put(entries: Any, changes: Collection[_T], key: Callable[[_T], str]) -> None:
+    """Replace the entries with the keys of the changes. A key with ``-`` removes its entry."""
+    gone = {key(each).removeprefix(_REMOVED) for each in changes}
     kept = [each for each in entries if key(each) not in gone]
+    new = [each for each in changes if not key(each).startswith(_REMOVED)]
     del entries[:]
     entries.extend([*kept, *new])
 
