@@ -29,7 +29,7 @@ from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.pods.dra import LazyDra, PodDra
 from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
-from devicemanager.kubelet.pods.runtime import ContainerRuntime, NoRuntime
+from devicemanager.kubelet.pods.runtime import ContainerRuntime
 from devicemanager.kubelet.pods.sandboxes import Sandboxes
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ class Containers:
         dra: LazyDra[PodDra],
         sandboxes: Sandboxes,
         fail: Callable[[PodRecord, PermanentError], None],
+        runtime: ContainerRuntime,
         cdi: CdiRules | None = None,
-        runtime: ContainerRuntime | None = None,
     ) -> None:
         """``fail`` ends a pod whose sandbox can never be created."""
         self._fail = fail
         self._cdi = cdi or CdiRules()
-        self._runtime = runtime or NoRuntime()
+        self._runtime = runtime
         self._dra = dra
         self._sandboxes = sandboxes
         self._store = store
@@ -267,10 +267,6 @@ class Containers:
     def stopped(self, pod: Pod, name: str) -> None:
         """Report to the container runtime that a container has exited."""
         self._runtime.stop(pod, name)
-
-    def removed(self, pod: Pod) -> None:
-        """Report to the container runtime that a pod and its sandbox are gone."""
-        self._runtime.remove(pod)
 
     def _check_exists(self, record: PodRecord) -> None:
         if self.is_gone(record):

@@ -18,7 +18,7 @@ from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.kubelet.pods.dra import LazyDra, PodDra
 from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
-from devicemanager.kubelet.pods.runtime import ContainerRuntime, NoRuntime
+from devicemanager.kubelet.pods.runtime import ContainerRuntime
 from devicemanager.kubelet.pods.timers import Timers
 
 __all__ = ["CREATE_RETRY", "REMOVE_RETRY", "SandboxLater", "Sandboxes"]
@@ -46,9 +46,9 @@ class Sandboxes:
         store: PodStore,
         dra: LazyDra[PodDra],
         timers: Timers[PodUid],
-        runtime: ContainerRuntime | None = None,
+        runtime: ContainerRuntime,
     ) -> None:
-        self._runtime = runtime or NoRuntime()
+        self._runtime = runtime
         self._store = store
         self._dra = dra
         self._timers = timers

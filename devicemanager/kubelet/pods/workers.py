@@ -48,7 +48,7 @@ from devicemanager.kubelet.pods.containers import Containers
 from devicemanager.kubelet.pods.dra import LazyDra, PodDra
 from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.pods.records import Phase, PodRecord, PodStore, pod_uid, title
-from devicemanager.kubelet.pods.runtime import ContainerRuntime
+from devicemanager.kubelet.pods.runtime import ContainerRuntime, NoRuntime
 from devicemanager.kubelet.pods.sandboxes import Sandboxes
 from devicemanager.kubelet.pods.timers import Timers
 from devicemanager.kubelet.settings import Settings
@@ -88,7 +88,8 @@ class PodWorkers:
         self._cdi = CdiRules.of(settings.behaviour)
         self._dra: LazyDra[PodDra] = dra or LazyDra()
         self._syncs: Timers[PodUid] = Timers(manager.clock, threaded=True)
-        self._sandboxes = Sandboxes(store, self._dra, self._syncs, runtime)
+        self._runtime = runtime or NoRuntime()
+        self._sandboxes = Sandboxes(store, self._dra, self._syncs, self._runtime)
         self._containers = Containers(
             store,
             manager,
@@ -97,8 +98,8 @@ class PodWorkers:
             self._dra,
             self._sandboxes,
             self._fail,
+            self._runtime,
             self._cdi,
-            runtime,
         )
         self.life = ContainerLifecycle(
             store, self._containers, manager.clock, events, self._finish, self._delete
@@ -536,7 +537,7 @@ class PodWorkers:
         self._manager.release(*(record.pod.uid for record in records))
         self._claims.flush()
         for record in records:
-            self._containers.removed(record.pod)
+            self._runtime.remove(record.pod)
             self.life.forget(record)
             self._events.publish(
                 EventKind.TERMINATED, f"pod {title(record.pod)} terminated", pod=record.pod.uid
@@ -561,7 +562,7 @@ class PodWorkers:
         with self._store.lock:
             if record.is_active:
                 record.containers_stop()
-        self._containers.removed(record.pod)
+        self._runtime.remove(record.pod)
         self.life.forget(record)
         self._containers.start_again(record)
 
