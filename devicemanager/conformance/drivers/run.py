@@ -95,12 +95,12 @@ class DriverRun(SuiteRun):
         """Wait until the kubelet has registered the driver and is connected to it."""
 
         def is_registered() -> bool:
-            newest = self.instances()[-1:]
-            is_connected = any(each.connected for each in newest)
+            if self.driver not in self.registered_names(since):
+                return False
             # The kubelet notifies the driver last, and removes it if the driver rejects that.
             notified = self.kubelet.calls(rpc="NotifyRegistrationStatus", since=since)
             is_accepted = any(each.code == "OK" for each in notified)
-            return self.driver in self.registered_names(since) and is_connected and is_accepted
+            return is_accepted and any(each.connected for each in self.instances()[-1:])
 
         took = self.until_registered(lambda: self.plugin.has_exited or is_registered(), seconds)
         if self.plugin.has_exited:
