@@ -81,10 +81,10 @@ def _contain(config: dict[str, Any], backend: str) -> NoReturn:
         if backend == "runc":
             # It reads the processes of this PID namespace.
             mount("proc", "/proc", "proc", 0)
-        options = ["--cgroup-manager", "disabled"]
-        if backend == "runc":
             # runc prints errors on standard error in any case, and its warnings only in the log.
             options = ["--rootless", "true", "--log", str(_STAGE / "runc.log")]
+        else:
+            options = ["--cgroup-manager", "disabled"]
         words = [backend, "--root", str(_STAGE / "state"), *options]
         os.execvp(backend, [*words, "run", "--bundle", str(_STAGE), "container"])
     except (OSError, NamespaceError, subprocess.SubprocessError, _Failed) as error:

@@ -54,6 +54,7 @@ from devicemanager.cluster.pods.pod_manager import ACTIVE, MIRROR, PodManager, P
 from devicemanager.cluster.pods.status_manager import StatusManager
 from devicemanager.cluster.pods.sync_loop import SyncLoop
 from devicemanager.cluster.pods.termination import PodTermination
+from devicemanager.core import messages
 from devicemanager.core.errors import RequestError
 from devicemanager.events.stream import Event, EventKind
 
@@ -75,9 +76,6 @@ _STATUS_CHANGES: Final = frozenset(
     }
 )
 """Kinds of kubelet events that can change the status of a pod."""
-
-
-_FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
 
 
 class PodSync:
@@ -225,8 +223,8 @@ class PodSync:
                 text = event.message.partition(" did not start: ")[2]
                 self._node.recorder.record(pod.reference, "Warning", "Failed", f"Error: {text}")
             case EventKind.PREPARE_FAILED:
-                text = event.message.partition(f"{_FAILED_PREPARE}: ")[2]
-                self._node.recorder.record(pod.reference, "Warning", _FAILED_PREPARE, text)
+                text = event.message.partition(f"{messages.FAILED_PREPARE}: ")[2]
+                self._node.recorder.record(pod.reference, "Warning", messages.FAILED_PREPARE, text)
             case EventKind.UNPREPARE_FAILED:
                 self._node.say(event.message)
             case EventKind.FINISHED:
