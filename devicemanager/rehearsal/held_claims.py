@@ -23,6 +23,8 @@ class HeldClaims:
 
     def __init__(self, claims: Iterable[dra.ClaimState]) -> None:
         self._claims = {(each.namespace, each.name): each for each in claims}
+        self.drivers: Mapping[str, Collection[str]] = _drivers(self._claims.values())
+        """Names of prepared devices, by driver."""
 
     def fetch(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return a ResourceClaim in v1. Raises ClaimFetchError."""
@@ -37,14 +39,13 @@ class HeldClaims:
             },
         }
 
-    @property
-    def drivers(self) -> Mapping[str, Collection[str]]:
-        """The drivers of the claims, with the names of their devices."""
-        found: dict[str, set[str]] = {}
-        for claim in self._claims.values():
-            for driver, state in claim.drivers.items():
-                found.setdefault(driver, set()).update(each.device for each in state.devices or ())
-        return found
+
+def _drivers(claims: Iterable[dra.ClaimState]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for claim in claims:
+        for driver, state in claim.drivers.items():
+            found.setdefault(driver, set()).update(each.device for each in state.devices or ())
+    return found
 
 
 def _results(claim: dra.ClaimState) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from grpc.experimental import ChannelOptions
@@ -41,7 +41,7 @@ Without it, a driver that closes each connection at once would keep a thread bus
 """
 
 _POLL_SECONDS = 0.2
-"""Maximum time until the end of a closed connection is noticed, as in grpcio."""
+"""Seconds after which the thread of a closed connection ends at the latest, as in grpcio."""
 _IDLE, _READY = (
     each.value[0] for each in (grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.READY)
 )
@@ -103,8 +103,7 @@ class DriverConnection:
         """Report changes of the connection until it is closed."""
         # Not ``Channel.subscribe``: its thread ends with an exception if the channel is closed
         # between two polls.
-        channel: Any = self._channel
-        channel = channel._channel
+        channel = cast(Any, self._channel)._channel
         with contextlib.suppress(ValueError):  # the channel was closed
             state = channel.check_connectivity_state(True)
             while not self._closed.is_set():
