@@ -71,8 +71,7 @@ class ControlPlane:
         """Start the scheduler and the controllers."""
         config = str(self.kubeconfig)
         keys = self._directory / "certificates"
-        self._run(
-            "kube-scheduler",
+        client = (
             f"--kubeconfig={config}",
             f"--authentication-kubeconfig={config}",
             f"--authorization-kubeconfig={config}",
@@ -81,15 +80,10 @@ class ControlPlane:
             "--kube-api-burst=1000",
             "--secure-port=0",
         )
+        self._run("kube-scheduler", *client)
         self._run(
             "kube-controller-manager",
-            f"--kubeconfig={config}",
-            f"--authentication-kubeconfig={config}",
-            f"--authorization-kubeconfig={config}",
-            "--leader-elect=false",
-            "--kube-api-qps=500",
-            "--kube-api-burst=1000",
-            "--secure-port=0",
+            *client,
             f"--node-monitor-grace-period={self._grace}s",
             f"--root-ca-file={self._authority.certificate}",
             f"--service-account-private-key-file={keys / 'accounts.key'}",
