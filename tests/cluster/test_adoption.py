@@ -4,6 +4,7 @@ import pytest
 
 from devicemanager.apiserver import Controllers
 from devicemanager.cluster import Cluster, NodeOptions, simulated_driver
+from devicemanager.cluster.driver_layouts import kwok_drivers
 from tests.cluster.objects import GPU, gpu_pod
 
 POOL = {"autoscaler.example.com/pool": "gpu"}
@@ -67,6 +68,16 @@ def test_annotations_of_kwok_add_drivers(apiserver, tmp_path, until):
             "node bad is not adopted: annotation kwok.x-k8s.io/dra-gpu: invalid number 'many': "
             "use 1 to 128"
         ]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "driver", "memory"),
+    [("dra-gpu", "gpu.kwok.x-k8s.io", "16Gi"), ("dra-nvidia-gpu", "gpu.nvidia.com", "80Gi")],
+)
+def test_devices_of_kwok_have_a_default_memory(annotation, driver, memory):
+    (layout,) = kwok_drivers({f"kwok.x-k8s.io/{annotation}": "1"})
+    (device,) = layout.pools[0].slices[0]["devices"]
+    assert (layout.driver, device["capacity"]["memory"]["value"]) == (driver, memory)
 
 
 KEYS = ("cpu", "memory", "pods", GPU)
