@@ -30,7 +30,7 @@ from devicemanager.fleet.snapshots import snapshot_of
 from devicemanager.rehearsal import Configure, Reboot, WithoutPlugin
 from devicemanager.snapshot.model import SnapshotError
 from devicemanager.testing import pod_manifest
-from tests.fleet.made_up import EVERYTHING, GPU, TEMPLATE, counters, node, pod, slice_
+from tests.fleet.made_up import EVERYTHING, GPU, TEMPLATE, claim, counters, node, pod, slice_
 from tests.snapshot.made_up import WHOLE
 
 
@@ -329,6 +329,8 @@ def test_join_schedules_pods_with_claims_to_their_nodes(
         value["spec"]["resourceClaims"] = [{"name": "gpu", **source}]
         value["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
         apiserver.load(value)
+    # The cluster made this claim from the template of dra-0. Another cluster makes its own.
+    apiserver.load(claim("dra-0-gpu-x7k2p", "half-0", "node-b"))
     fleet = collect_fleet(apiserver.kubeconfig(tmp_path / "source"))
     specs = FleetSpecs.of(fleet, NodeSpecs.numbered("unused", 1), Configure())
     warnings: list[str] = []
@@ -350,4 +352,6 @@ def test_join_schedules_pods_with_claims_to_their_nodes(
                 for each in server.all("resourceclaims")
             ]
             assert sorted(pools) == ["node-a", "node-b"]
+            names = {each["metadata"]["name"] for each in server.all("resourceclaims")}
+            assert "dra-0-gpu-x7k2p" not in names
     assert warnings == []
