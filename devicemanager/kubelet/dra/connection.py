@@ -100,25 +100,28 @@ class DriverConnection:
         threading.Thread(target=self._watch, name="driver-connection", daemon=True).start()
 
     def _watch(self) -> None:
-        """Report changes of the connection until it is closed."""
+        """Report when the connection is made or lost, until it is closed."""
+        for state in self._states():
+            is_ready = state == _READY
+            if is_ready is not self._connected and not self._closed.is_set():
+                self._connected = is_ready
+                self._on_change(is_ready)
+
+    def _states(self) -> Iterator[int]:
+        """Yield the state of the channel at least every ``_POLL_SECONDS``, until it is closed."""
         # Not ``Channel.subscribe``: its thread ends with an exception if the channel is closed
         # between two polls.
         channel = cast(Any, self._channel)._channel
         with contextlib.suppress(ValueError):  # the channel was closed
             state = channel.check_connectivity_state(True)
             while not self._closed.is_set():
-                self._report(state == _READY)
+                yield state
                 channel.watch_connectivity_state(state, time.time() + _POLL_SECONDS)
                 state = channel.check_connectivity_state(False)
                 if state == _IDLE and not self._closed.wait(_RECONNECT_PAUSE):
                     # gRPC does not leave this state by itself. It follows a broken connection, and
                     # 30 minutes without calls.
                     channel.check_connectivity_state(True)
-
-    def _report(self, is_ready: bool) -> None:
-        if is_ready is not self._connected and not self._closed.is_set():
-            self._connected = is_ready
-            self._on_change(is_ready)
 
     def call(self, effect: CallDriver) -> Answer:
         """Call the driver and return its response by claim UID. Raises RpcError."""
