@@ -98,6 +98,32 @@ def test_error_may_end_the_calls_in_another_order(played):
     assert (0, "calls of x", None) in paths(seen, with_calls(*"xc"))
 
 
+@pytest.mark.parametrize(
+    ("version", "ours", "accepted"),
+    [
+        ("1.32.13", "", True),
+        ("1.32.13", "abab", True),
+        # The kubelet has no device of another answer, and no more than one answer per attempt.
+        ("1.32.13", "abc", False),
+        ("1.32.13", "ababab", False),
+        # Q35 is fixed.
+        ("1.37.2", "", False),
+    ],
+)
+def test_a_retry_adds_devices(version, ours, accepted):
+    ops = [{"op": "prepare"}, {"op": "begin", "do": {"op": "prepare"}}, {"op": "container"}]
+
+    def with_cdi(ids):
+        return {"runs": [{"steps": [{}, {}, {"cdi": list(ids)}], "panic": None}]}
+
+    for seen in (("ab", "abab") if ours == "" else ("", "ab")), ("ab", "ab"):
+        wanted = expected_of(answer(*map(with_cdi, seen * 2)))
+        found = compare({"ops": ops}, version, wanted, with_cdi(ours))
+        is_random = len(set(seen)) > 1
+        names = {each.deviation and each.deviation.name for each in found}
+        assert names == {"devices of retries" if accepted and is_random else None}
+
+
 def test_order_of_claims_in_the_file_is_not_compared():
     one, two = ClaimState("ns", "a", "1"), ClaimState("ns", "b", "2")
     texts = [checkpoint.dra.dumps(State(each)).decode() for each in ((one, two), (two, one))]
