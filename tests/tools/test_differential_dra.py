@@ -9,7 +9,7 @@ from itertools import groupby
 import pytest
 
 import checkpoint.dra
-from checkpoint.dra import ClaimState, State
+from checkpoint.dra import ClaimState, Device, DriverState, State
 from devicemanager.core.versions.version import KubeletVersion
 from tests.tools.dra_plants import PLANTS
 from tools.differential import planting, recording
@@ -122,6 +122,27 @@ def test_a_retry_adds_devices(version, ours, accepted):
         is_random = len(set(seen)) > 1
         names = {each.deviation and each.deviation.name for each in found}
         assert names == {"devices of retries" if accepted and is_random else None}
+
+
+def test_a_file_of_a_retry_has_other_devices():
+    def with_file(count, pod="p"):
+        device = Device("pool", "a")
+        claim = ClaimState(
+            "ns", "a", "1", pods=frozenset((pod,)), drivers={"x": DriverState((device,) * count)}
+        )
+        text = checkpoint.dra.dumps(State((claim,))).decode()
+        return {"runs": [{"steps": [{}, {"file": text}], "panic": None}]}
+
+    scenario = {"ops": [{"op": "prepare"}, {"op": "prepare"}]}
+    wanted = expected_of(answer(*map(with_file, (0, 1, 0, 1))))
+
+    def names(ours):
+        found = compare(scenario, "1.32.13", wanted, ours)
+        return {each.path: each.deviation and each.deviation.name for each in found}
+
+    assert names(with_file(1)) == {}
+    assert names(with_file(2)) == dict.fromkeys(("claims", "file"), "devices of retries")
+    assert names(with_file(3)) == names(with_file(2, "q")) == {"claims": None, "file": None}
 
 
 def test_order_of_claims_in_the_file_is_not_compared():

@@ -228,9 +228,10 @@ def w14(run: CheckRun) -> None:
         run.hook("remove-device", device.ID)
     seconds = run.limits.refresh_seconds
 
-    # A plugin with a fixed number of devices may list removed devices as unhealthy.
+    # A plugin with a fixed number of devices may list removed devices as unhealthy. W04 reports
+    # values other than "Healthy" and "Unhealthy".
     def healthy() -> int:
-        return sum(device.health == "Healthy" for device in run.devices())
+        return sum(device.health != "Unhealthy" for device in run.devices())
 
     # Stop waiting if the plugin exits, to report the reason of the exit instead of a timeout.
     if run.until(lambda: not healthy() or not run.process.is_running, seconds) is None:

@@ -99,9 +99,15 @@ def compare(
     """Return all disagreements. If a deviation explains one, it is set."""
     steps = with_known_changes(played["runs"][0]["steps"])
     run = {"steps": steps, "panic": None}
-    return [
+    found = [
         each.explained(_named(each, scenario, version))
         for each in differences(wanted, run, facts_of)
+    ]
+    # A file is a checksum. If it is random, what explains its claims explains the file.
+    claims = {each.step: each.deviation for each in found if each.path == "claims"}
+    return [
+        each.explained(claims.get(each.step)) if each.path == "file" and each.is_random else each
+        for each in found
     ]
 
 
