@@ -1,12 +1,13 @@
 """``python -m tools.conformance``: run the conformance suite on good and broken programs.
 
 The good plugin must pass all checks, with three seeds, and so must correct plugins of other kinds,
-such as one whose first device list is empty. The breakable plugin has switches, each of
-which adds one bug. With a switch, the checks for this bug must fail, and no others, and the report
-must name one cause. Times are compared with that of the good plugin. The last line is a summary.
-The exit status is 0 if all results are as expected. With ``--own``, only the checks for the bug of
-a switch are run, which takes 3 minutes. With ``--repeat 20``, the correct plugins are checked 20
-times instead, and no verdict may differ between the runs.
+such as one whose first device list is empty. The breakable plugin has switches, each of which adds
+one bug. With a switch, the checks for this bug must fail, and no others, and the report must name
+one cause. Times are compared with that of the good plugin. Several programs are checked at the same
+time, because the checks mostly wait. The last line is a summary. The exit status is 0 if all
+results are as expected. With ``--own``, only the checks for the bug of a switch are run, which
+takes 3 minutes. With ``--repeat 20``, the correct plugins are checked 20 times instead, and no
+verdict may differ between the runs.
 
 The same follows for DRA drivers. Broken drivers only get the checks for their bug, because a run
 of all checks takes a minute. ``--only plugins`` and ``--only drivers`` select one of the two.
@@ -15,11 +16,13 @@ of all checks takes a minute. ``--only plugins`` and ``--only drivers`` select o
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 
 # Set before gRPC is imported, which reads it once. Otherwise gRPC would log a line for each plugin
 # that exits.
@@ -73,124 +76,166 @@ class _Matrix:
         return run(program, checks, limits=limits, seed=seed, settings=_SETTINGS, suite=self.suite)
 
 
-_MATRICES = (
-    _Matrix("plugin", matrix.CASES, matrix.GOOD, matrix.SUBJECTS, matrix.plugin, matrix.broken,
-            matrix.limits, PLUGINS),
-    _Matrix("driver", driver_matrix.CASES, driver_matrix.GOOD, driver_matrix.SUBJECTS,
-            driver_matrix.driver, driver_matrix.broken, driver_matrix.limits, DRIVERS),
-)  # fmt: skip
+_MATRICES = {
+    "plugin": _Matrix(
+        "plugin",
+        matrix.CASES,
+        matrix.GOOD,
+        matrix.SUBJECTS,
+        matrix.plugin,
+        matrix.broken,
+        matrix.limits,
+        PLUGINS,
+    ),
+    "driver": _Matrix(
+        "driver",
+        driver_matrix.CASES,
+        driver_matrix.GOOD,
+        driver_matrix.SUBJECTS,
+        driver_matrix.driver,
+        driver_matrix.broken,
+        driver_matrix.limits,
+        DRIVERS,
+    ),
+}
+
+
+@attrs.frozen
+class _Job:
+    """One run of a suite on one program, in a process of its own."""
+
+    kind: str
+    role: str
+    """``good``, ``correct``, or ``broken`` for a program with a switch."""
+    name: str = ""
+    seed: int = 1
+    own: bool = False
+
+
+@attrs.frozen
+class _Result:
+    """Result of a job."""
+
+    job: _Job
+    text: str
+    wrong: int
+    seconds: float
+    outcomes: Sequence[tuple[str, str]]
+    """ID and outcome of each check."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the suite on all programs, and print results that are not as expected."""
     options = _parser().parse_args(arguments)
     found = 0
-    for each in _MATRICES:
-        if options.only in (None, f"{each.kind}s"):
-            own = options.own or (each.kind == "driver" and not options.all_checks)
-            found += (_repeat if options.repeat else _matrix)(each, options, own)
+    # The checks mostly wait. A fork would copy the threads of gRPC.
+    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
+        for each in _MATRICES.values():
+            if options.only in (None, f"{each.kind}s"):
+                own = options.own or (each.kind == "driver" and not options.all_checks)
+                found += (_repeat if options.repeat else _matrix)(each, options, own, pool)
     return 1 if found else 0
 
 
-def _matrix(programs: _Matrix, options: argparse.Namespace, own: bool) -> int:
+def _matrix(programs: _Matrix, options: argparse.Namespace, own: bool, pool: Executor) -> int:
     """Run the suite on the programs of a matrix, and return the number of wrong results."""
-    cases = [each for each in programs.cases if each.switch in options.switch or not options.switch]
+    kind, begin = programs.kind, time.monotonic()
     seeds = () if options.switch else _SEEDS
-    begin = time.monotonic()
-    reports = [_good(programs, seed) for seed in seeds]
-    wrong = sum(len(report.of(*_BAD)) for report in reports) + _changes(reports)
-    kinds = [] if options.switch else list(programs.subjects)
-    wrong += sum(_correct(programs, kind, own) for kind in kinds)
-    wrong += sum(_broken(programs, case, own) for case in cases)
-    if reports and not own:
-        _compare_times([each.seconds for each in reports])
+    kinds = () if options.switch else tuple(programs.subjects)
+    switches = [each.switch for each in programs.cases]
+    switches = [each for each in switches if each in options.switch or not options.switch]
+    jobs = [
+        *(_Job(kind, "good", seed=seed) for seed in seeds),
+        *(_Job(kind, "correct", each, own=own) for each in kinds),
+        *(_Job(kind, "broken", each, own=own) for each in switches),
+    ]
+    results = list(_printed(pool.map(_run, jobs)))
+    wrong = sum(each.wrong for each in results) + _changes(results[: len(seeds)])
+    if seeds and not own:
+        _compare_times(programs, results)
     result = f"{wrong} unexpected results" if wrong else "all as expected"
     print(
-        f"conformance: {len(seeds)} runs of the good {programs.kind}, {len(kinds)} other correct "
-        f"{programs.kind}s, {len(cases)} switches"
+        f"conformance: {len(seeds)} runs of the good {kind}, {len(kinds)} other correct "
+        f"{kind}s, {len(switches)} switches"
         f"{' with only their own checks' if own else ''}, {result}, "
         f"{time.monotonic() - begin:.0f} s"
     )
     return wrong
 
 
-def _good(programs: _Matrix, seed: int) -> Report:
-    good = programs.program(*programs.good)
-    report = programs.run(good, programs.select(), programs.limits(), seed)
-    for each in report.of(*_BAD):
-        print(f"good {programs.kind}, seed {seed}:\n{_explained(each)}")
-    if seed == _SEEDS[0]:
-        for each in report.verdicts:
-            print(f"  {each.check.id} {each.outcome.value:5} {each.seconds:6.2f} s")
-    print(f"good {programs.kind}, seed {seed}: {report.seconds:.1f} s", flush=True)
-    return report
-
-
-def _correct(programs: _Matrix, kind: str, own: bool) -> int:
-    """Check a correct program of another kind, and return the number of wrong results."""
-    subject = programs.subjects[kind]
-    report = _report(programs, subject, own)
-    wrong = _wrong(report, subject)
-    for each in wrong:
-        print(f"correct {programs.kind}, {kind}:\n{_explained(each)}")
-    print(f"correct {programs.kind}, {kind}: {report.summary}", flush=True)
-    return len(wrong)
-
-
-def _repeat(programs: _Matrix, options: argparse.Namespace, own: bool) -> int:
+def _repeat(programs: _Matrix, options: argparse.Namespace, own: bool, pool: Executor) -> int:
     """Check each correct program ``repeat`` times. Print verdicts that are wrong or differ, and
     return their number."""
     begin, found = time.monotonic(), 0
-    good = {} if options.own else {"good": Subject(programs.good, ())}
-    kinds = {**good, **programs.subjects}
-    for kind, subject in kinds.items():
-        reports = [
-            _report(programs, subject, own and kind != "good") for _ in range(options.repeat)
-        ]
-        wrong = [each for report in reports for each in _wrong(report, subject)]
-        for each in wrong:
-            print(f"correct {programs.kind}, {kind}:\n{_explained(each)}")
-        differing = _changes(reports)
-        found += len(wrong) + differing
-        longest = max(report.seconds for report in reports)
+    good = [] if options.own else [_Job(programs.kind, "good")]
+    jobs = [*good, *(_Job(programs.kind, "correct", each, own=own) for each in programs.subjects)]
+    for job in jobs:
+        results = list(pool.map(_run, [job] * options.repeat))
+        for each in results:
+            if each.wrong:
+                print(each.text)
+        wrong, differing = sum(each.wrong for each in results), _changes(results)
+        found += wrong + differing
+        longest = max(each.seconds for each in results)
         print(
-            f"{kind}: {options.repeat} runs, {len(wrong)} wrong verdicts, {differing} checks with "
-            f"different verdicts, at most {longest:.0f} s",
+            f"{job.name or job.role}: {options.repeat} runs, {wrong} wrong verdicts, {differing} "
+            f"checks with different verdicts, at most {longest:.0f} s",
             flush=True,
         )
-    print(f"conformance: {options.repeat} runs of {len(kinds)} correct {programs.kind}s, "
+    print(f"conformance: {options.repeat} runs of {len(jobs)} correct {programs.kind}s, "
           f"{found} unexpected results, {time.monotonic() - begin:.0f} s")  # fmt: skip
     return found
 
 
-def _report(programs: _Matrix, subject: Subject, own: bool = False) -> Report:
-    checks = programs.select(subject.checks if own else ())
-    checked = attrs.evolve(programs.program(*subject.switches), restart=subject.restart)
-    return programs.run(checked, checks, programs.limits(subject))
+def _printed(results: Iterable[_Result]) -> Iterator[_Result]:
+    for each in results:
+        print(each.text, flush=True)
+        yield each
 
 
-def _wrong(report: Report, subject: Subject) -> list[Verdict]:
-    return [each for each in report.of(*_BAD) if each.check.id not in subject.waived]
-
-
-def _changes(reports: Sequence[Report]) -> int:
+def _changes(results: Sequence[_Result]) -> int:
     """Print the checks whose outcome differs between runs, and return their number."""
     found = 0
-    for verdicts in zip(*(report.verdicts for report in reports), strict=True):
-        outcomes = [each.outcome.value for each in verdicts]
+    for verdicts in zip(*(each.outcomes for each in results), strict=True):
+        outcomes = [outcome for _, outcome in verdicts]
         if len(set(outcomes)) > 1:
             found += 1
-            print(f"{verdicts[0].check.id} in several runs: {', '.join(outcomes)}")
+            print(f"{verdicts[0][0]} in several runs: {', '.join(outcomes)}")
     return found
 
 
-def _broken(programs: _Matrix, case: Case, own: bool) -> int:
+def _run(job: _Job) -> _Result:
+    programs = _MATRICES[job.kind]
+    return {"good": _good, "correct": _correct, "broken": _broken}[job.role](programs, job)
+
+
+def _good(programs: _Matrix, job: _Job) -> _Result:
+    good = programs.program(*programs.good)
+    report = programs.run(good, programs.select(), programs.limits(), job.seed)
+    bad = report.of(*_BAD)
+    lines = [f"good {programs.kind}, seed {job.seed}:\n{_explained(each)}" for each in bad]
+    lines.append(f"good {programs.kind}, seed {job.seed}: {report.seconds:.1f} s")
+    return _result(job, report, lines, len(bad))
+
+
+def _correct(programs: _Matrix, job: _Job) -> _Result:
+    """Check a correct program of another kind."""
+    subject = programs.subjects[job.name]
+    report = _report(programs, subject, job.own)
+    wrong = [each for each in report.of(*_BAD) if each.check.id not in subject.waived]
+    lines = [f"correct {programs.kind}, {job.name}:\n{_explained(each)}" for each in wrong]
+    lines.append(f"correct {programs.kind}, {job.name}: {report.summary}")
+    return _result(job, report, lines, len(wrong))
+
+
+def _broken(programs: _Matrix, job: _Job) -> _Result:
+    case = next(each for each in programs.cases if each.switch == job.name)
     wanted = {*case.fails, *case.also}
-    checks = programs.select(wanted if own else ())
+    checks = programs.select(wanted if job.own else ())
     report = programs.run(programs.broken(case), checks, programs.limits(case))
     bad = {each.check.id: each for each in report.of(*_BAD)}
     # With --own, these checks may pass: some fail only because of a check that ran before them.
-    may_pass = {*case.also} - bad.keys() if own else set()
+    may_pass = {*case.also} - bad.keys() if job.own else set()
     odd = sorted((bad.keys() ^ wanted) - may_pass - {*case.may})
     outcomes = ", ".join(f"{id_} {each.outcome.value}" for id_, each in bad.items())
     causes = [
@@ -199,29 +244,39 @@ def _broken(programs: _Matrix, case: Case, own: bool) -> int:
     # Other switches in its base are faults, too.
     is_split = len(causes) > 1 and not case.base
     mark = "WRONG " if odd or is_split else ""
-    print(
+    lines = [
         f"{mark}{case.switch}: {outcomes}; causes: {' '.join(causes) or 'none'}; "
         f"{report.seconds:.0f} s",
-        flush=True,
-    )
-    _SECONDS[case.switch] = report.seconds
-    for id_ in odd:
-        print(_explained(bad[id_]) if id_ in bad else f"    {id_} passes", flush=True)
-    return 1 if odd or is_split else 0
+        *(_explained(bad[id_]) if id_ in bad else f"    {id_} passes" for id_ in odd),
+    ]
+    return _result(job, report, lines, 1 if odd or is_split else 0)
 
 
-_SECONDS: dict[str, float] = {}
-"""Time of the run with each switch."""
+def _result(job: _Job, report: Report, lines: Sequence[str], wrong: int) -> _Result:
+    outcomes = [(each.check.id, each.outcome.value) for each in report.verdicts]
+    return _Result(job, "\n".join(lines), wrong, report.seconds, outcomes)
+
+
 _LONGEST = 1.3
-"""Longest time of a run with one bug, as a multiple of that of the good plugin."""
+"""Longest time of a run with one bug, as a multiple of that of the good program."""
 
 
-def _compare_times(good: Sequence[float]) -> None:
-    """Print the switches whose run takes much longer than the good plugin's."""
+def _compare_times(programs: _Matrix, results: Sequence[_Result]) -> None:
+    """Print the switches whose run takes much longer than the good program's, and much longer than
+    ``recover_seconds``: only this wait shows that a program does not register again."""
+    good = [each.seconds for each in results if each.job.role == "good"]
     usual = sum(good) / len(good)
-    for switch, seconds in _SECONDS.items():
-        if seconds > _LONGEST * usual:
-            print(f"slow: {switch} takes {seconds / usual:.1f} times as long as the good plugin")
+    longest = _LONGEST * max(usual, programs.limits().recover_seconds)
+    for each in results:
+        if each.job.role == "broken" and each.seconds > longest:
+            ratio = each.seconds / usual
+            print(f"slow: {each.job.name} takes {ratio:.1f} times as long as the good program")
+
+
+def _report(programs: _Matrix, subject: Subject, own: bool = False) -> Report:
+    checks = programs.select(subject.checks if own else ())
+    checked = attrs.evolve(programs.program(*subject.switches), restart=subject.restart)
+    return programs.run(checked, checks, programs.limits(subject))
 
 
 def _explained(verdict: Verdict) -> str:
@@ -238,6 +293,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--own", action="store_true", help="run only the checks that belong to a switch"
     )
+    parser.add_argument(
+        "--jobs", type=int, default=2 * (os.cpu_count() or 1), metavar="N",
+        help="programs to check at the same time (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument(
         "--repeat", type=int, default=0, metavar="N", help="only check the correct programs N times"
     )

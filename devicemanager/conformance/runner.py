@@ -20,7 +20,7 @@ Some cases need care:
 
 * If one check fails, another one may have to fail for the same reason (``Check.repeats``). The
   other one waits for this verdict, and is skipped after a failure. Lanes are ordered so that the
-  first check begins before.
+  first check begins before, and a lane that need not wait is taken before one that must.
 * On a shared stage, a plugin may be broken by an earlier check. A check that fails there is run
   again on a new stage, and only that result counts. After a failure, the next check gets a new
   stage, too.
@@ -141,6 +141,14 @@ def run(
     )
 
 
+@attrs.frozen(eq=False)
+class _Lane:
+    """Checks that run one after another, and the function that runs them."""
+
+    checks: Sequence[Check]
+    run: Callable[[], Iterable[Verdict]]
+
+
 @attrs.define
 class _Runner:
     plugin: PluginUnderTest
@@ -204,10 +212,22 @@ class _Runner:
         for id_, decided in self._decided.items():
             if id_ not in chosen:
                 decided.set()
-        lanes = self._lanes(rest, stage, jobs)
+        lanes = list(self._lanes(rest, stage, jobs))
+        taking = threading.Lock()
+
+        def work(_worker: int) -> list[Verdict]:
+            found: list[Verdict] = []
+            while lanes:
+                with taking:
+                    lane = self._next(lanes) if lanes else None
+                if lane is not None:
+                    found += lane.run()
+            return found
+
         # Threads are enough: checks mostly wait. They also share the lock of `on_verdict`.
-        with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="check") as pool:
-            for found in pool.map(lambda lane: list(lane()), lanes):
+        workers = max(1, jobs)
+        with ThreadPoolExecutor(workers, thread_name_prefix="check") as pool:
+            for found in pool.map(work, range(workers)):
                 verdicts += found
         # Verdicts come in any order. The report has them in the order of the checks.
         order = {each.id: place for place, each in enumerate(checks)}
@@ -312,10 +332,8 @@ class _Runner:
 
     # -- lanes -------------------------------------------------------------------------
 
-    def _lanes(
-        self, checks: Sequence[Check], stage: Stage | None, jobs: int
-    ) -> Iterator[Callable[[], Iterable[Verdict]]]:
-        """Iterate over functions that can run in parallel. Each runs the checks of one lane.
+    def _lanes(self, checks: Sequence[Check], stage: Stage | None, jobs: int) -> Iterator[_Lane]:
+        """Iterate over the lanes, which can run in parallel.
 
         ``stage`` has a registered plugin for the checks of scene REGISTERED. Idle checks come
         first, because they take longest and need no CPU. With one job, they come second: the
@@ -332,10 +350,24 @@ class _Runner:
         for check in _in_order([each for each in checks if each.scene is Scene.OWN]):
             yield self._lane(self._run_alone, [check])
 
+    def _next(self, lanes: list[_Lane]) -> _Lane:
+        """Take a lane that does not have to wait for a verdict; if there is none, the first one."""
+        ready = (
+            lane
+            for lane in lanes
+            if all(self._is_decided(id_) for check in lane.checks[:1] for id_ in check.repeats)
+        )
+        lane = next(ready, lanes[0])
+        lanes.remove(lane)
+        return lane
+
+    def _is_decided(self, id_: str) -> bool:
+        return id_ not in self._decided or self._decided[id_].is_set()
+
     def _lane(
         self, run: Callable[..., Iterable[Verdict]], checks: Sequence[Check], *more: Stage | None
-    ) -> Callable[[], Iterable[Verdict]]:
-        """Return a function that runs a lane. At its end, no check waits for one of its checks."""
+    ) -> _Lane:
+        """Return a lane. At its end, no check waits for one of its checks."""
 
         def lane() -> Iterator[Verdict]:
             try:
@@ -344,7 +376,7 @@ class _Runner:
                 for check in checks:
                     self._decided[check.id].set()
 
-        return lane
+        return _Lane(checks, lane)
 
     def _run_one_after_another(
         self, checks: Sequence[Check], stage: Stage | None
@@ -565,8 +597,11 @@ def _result(outcome: Outcome, seen: str, run: SuiteRun, *, is_lost: bool = False
 
 
 def _in_order(checks: Sequence[Check]) -> list[Check]:
-    """Return the checks of lanes in an order in which none waits for a later one. At equal depth,
-    checks that others wait for come first."""
+    """Return the checks of lanes in an order in which none waits for a later one.
+
+    Checks that others wait for come first. The next ones wait for a registration after a restart:
+    if the plugin fails, they take longest, so they begin early.
+    """
     by_id = {each.id: each for each in checks}
     awaited = {id_ for each in checks for id_ in each.repeats}
 
@@ -574,7 +609,7 @@ def _in_order(checks: Sequence[Check]) -> list[Check]:
         before = [by_id[id_] for id_ in check.repeats if id_ in by_id]
         return 1 + max(map(depth, before)) if before else 0
 
-    return sorted(checks, key=lambda each: (depth(each), each.id not in awaited))
+    return sorted(checks, key=lambda each: (each.id not in awaited, not each.repeats, depth(each)))
 
 
 def _repeats(cause: str) -> str:
