@@ -22,7 +22,6 @@ import socket
 import subprocess
 import sys
 import threading
-from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -30,7 +29,6 @@ import attrs
 import grpc
 import pytest
 
-from devicemanager.core.ids import ResourceName
 from devicemanager.events.stream import Event, EventKind, EventStream
 from devicemanager.io.idle_pool import IdlePool
 from devicemanager.kubelet.manager.manager import DeviceManager
@@ -38,7 +36,7 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.registration import event_loop as loop_module
 from devicemanager.kubelet.registration.connection import Connection
 from devicemanager.kubelet.registration.event_loop import LoopThread, Running
-from devicemanager.kubelet.registration.registrar import Registrar, RegistrationRejected
+from devicemanager.kubelet.registration.registrar import Registrar
 from devicemanager.kubelet.settings import Settings
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
@@ -226,30 +224,6 @@ def test_long_error_of_a_plugin_is_truncated(kubelet: MockKubelet) -> None:
 
 def registrar_of(manager: DeviceManager) -> Registrar:
     return Registrar(manager.plugins, IMPATIENT, EventStream(), lambda error: None)
-
-
-def test_number_of_counters_is_limited() -> None:
-    registrar = registrar_of(DeviceManager())
-    rejected: list[Future[None]] = [
-        registrar.run(registrar.check(ResourceName(name), (), Path("/p.sock")))
-        for name in (
-            "y" * 512,
-            *(f"r{number}" for number in range(2000)),
-            "x" * 513,
-            "x" * 1_000_000,
-            "r7",
-        )
-    ]
-    for each in rejected:
-        with pytest.raises(RegistrationRejected, match="is not supported"):
-            each.result(20)
-    counts = registrar.counts()
-    assert sum(counts.values()) == 2004
-    assert counts[ResourceName("r7")] == 2
-    assert counts[ResourceName("y" * 512)] == 1
-    assert counts[ResourceName("other")] == 1003
-    assert sum(map(len, counts)) < 10_000
-    registrar.stop()
 
 
 @pytest.fixture

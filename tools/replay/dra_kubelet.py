@@ -29,7 +29,7 @@ from devicemanager.core.dra.effects import (
 from devicemanager.core.dra.errors import (
     ClaimFetchError,
     DraError,
-    RegistrationRefused,
+    DriverRejected,
     StateWriteError,
 )
 from devicemanager.core.dra.health import HealthCache, ReportedDevice, holders
@@ -144,7 +144,7 @@ class DraKubelet:
             result = getattr(self, f"op_{op['op']}")(op)
         except DraError as error:
             result = {"error": str(error)}
-            if isinstance(error, RegistrationRefused):
+            if isinstance(error, DriverRejected):
                 result["stage"] = error.stage
         result = {**result, "calls": self._calls, "writes": self._writes, "wipes": self._wipes}
         result = {key: each for key, each in result.items() if key in _KEPT or each}

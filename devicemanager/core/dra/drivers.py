@@ -15,7 +15,7 @@ import attrs
 
 from devicemanager.core import messages as core_messages
 from devicemanager.core.dra import messages
-from devicemanager.core.dra.errors import DraError, RegistrationRefused
+from devicemanager.core.dra.errors import DraError, DriverRejected
 from devicemanager.core.dra.model import DriverName, InstanceId
 from devicemanager.core.dra.rules import DraRules
 from devicemanager.core.versions.table import WipeRule
@@ -62,7 +62,7 @@ class Drivers:
     def validate(self, driver: DriverName, endpoint: str, services: Sequence[str]) -> str:
         """Return the service version to call: ``v1``, ``v1beta1`` or ``v1alpha4``.
 
-        Raises RegistrationRefused, with stage ``validate``, if the kubelet supports none.
+        Raises DriverRejected, with stage ``validate``, if the kubelet supports none.
         """
         return self._service(driver, endpoint, services, "validate")
 
@@ -71,7 +71,7 @@ class Drivers:
     ) -> Instance:
         """Register an instance and return it; the caller then connects to it.
 
-        Raises RegistrationRefused, with stage ``register``, for services that ``validate`` rejects
+        Raises DriverRejected, with stage ``register``, for services that ``validate`` rejects
         and for an endpoint that the driver has already registered.
         """
         service = self._service(driver, endpoint, services, "register")
@@ -79,7 +79,7 @@ class Drivers:
         if self._rules.behaviour.dra_several_instances:
             if any(each.endpoint == endpoint for each in instances):
                 text = messages.ENDPOINT_TAKEN.format(endpoint=endpoint, driver=driver)
-                raise RegistrationRefused(text, "register")
+                raise DriverRejected(text, "register")
         else:
             instances.clear()
         instance = Instance(
@@ -167,7 +167,7 @@ class Drivers:
             if not services:
                 error = messages.NO_SERVICES
                 text = messages.INVALID_SERVICES_BEFORE.format(driver=driver, error=error)
-                raise RegistrationRefused(text, stage)
+                raise DriverRejected(text, stage)
             chosen = next((each for each in known if each in services), "v1alpha3.NodeService")
             return _SERVICE_OF[chosen]
         for each in services:
@@ -180,7 +180,7 @@ class Drivers:
         else:
             error = messages.NO_SERVICES
         text = messages.INVALID_SERVICES.format(driver=driver, endpoint=endpoint, error=error)
-        raise RegistrationRefused(text, stage)
+        raise DriverRejected(text, stage)
 
     def _health_service(self, services: Sequence[str]) -> str | None:
         if not self._rules.behaviour.dra_health:

@@ -13,7 +13,7 @@ class PermanentDraError(DraError, PermanentError):
     """Error of a claim that its driver can never prepare (KEP-5322)."""
 
 
-class RegistrationRefused(DraError):
+class DriverRejected(DraError):
     """The kubelet does not register a driver.
 
     ``stage`` is ``validate`` or ``register``. The plugin watcher adds its own prefix for each.

@@ -86,7 +86,7 @@ class Instances:
     def register(self, driver: str, endpoint: str, services: tuple[str, ...], pid: int) -> Instance:
         """Register an instance and connect to it in the background.
 
-        Raises RegistrationRefused with the kubelet's text, and LimitReached if the process has
+        Raises DriverRejected with the kubelet's text, and LimitReached if the process has
         too many registrations.
         """
         self._check_limit(pid)

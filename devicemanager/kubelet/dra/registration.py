@@ -12,7 +12,7 @@ from pathlib import Path
 
 from devicemanager.core import messages
 from devicemanager.core.dra.drivers import Instance
-from devicemanager.core.dra.errors import RegistrationRefused
+from devicemanager.core.dra.errors import DriverRejected
 from devicemanager.core.ids import ResourceName
 from devicemanager.kubelet.dra.instances import Instances
 from devicemanager.kubelet.registration.handlers import Registration
@@ -80,11 +80,11 @@ class _Driver:
             instance = self._instances.register(
                 info.name, self._endpoint, tuple(info.supported_versions), self._pid
             )
-        except RegistrationRefused as refused:
-            text = _STAGES[refused.stage].format(error=refused)
+        except DriverRejected as rejected:
+            text = _STAGES[rejected.stage].format(error=rejected)
             # Before 1.36, the kubelet does not retry a plugin that has passed the validation.
-            kind = RegistrationRejected if refused.stage == "validate" else NotConnected
-            raise kind(text) from refused
+            kind = RegistrationRejected if rejected.stage == "validate" else NotConnected
+            raise kind(text) from rejected
         with self._lock:
             self._instance, is_gone = instance, self._is_gone
         if is_gone:

@@ -54,11 +54,8 @@ from devicemanager.kubelet.settings import Settings
 
 implements(InjectionPoint.REGISTERED, ())  # only actions fire there
 
-OTHER_RESOURCES = ResourceName("other")
-"""Name under which registrations are counted if there are too many resource names."""
 STOPPING = "the kubelet is stopping"
 
-_COUNTED = 1000
 _WORKERS = 8
 _SHARES = 4
 """Fraction of the free registrations that one process can take."""
@@ -134,22 +131,13 @@ class Registrar:
         self._loop = LoopThread()
         # A few threads are enough: only callbacks of tests can block for long.
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
-        # Guards the four fields below.
+        # Guards the three fields below.
         self._lock = threading.Lock()
         self._connecting: set[Connection] = set()
         """Connections that have not been passed to the device manager yet."""
-        self._counts: Counter[ResourceName] = Counter()
         self._processes: Counter[int] = Counter()
         """Registrations by process ID, including those in progress."""
         self._on_answer: dict[EndpointId, tuple[Fired, ...]] = {}
-
-    def counts(self) -> dict[ResourceName, int]:
-        """Return the number of registrations by resource, including rejected registrations.
-
-        This is the metric ``kubelet_device_plugin_registration_total``.
-        """
-        with self._lock:
-            return dict(self._counts)
 
     def recorder(self, resource: str | None, plugin: str) -> CallRecorder | None:
         """Return a recorder for the calls of one plugin; None if calls are not recorded."""
@@ -191,12 +179,11 @@ class Registrar:
         socket: Path,
         texts: Texts = _OF_SERVICE,
     ) -> None:
-        """Count a registration, and check its API version and its resource name.
+        """Check the API version and the resource name of a registration.
 
         Raises RegistrationRejected with the kubelet's text if one is invalid
         (pkg/kubelet/cm/devicemanager/plugin/v1beta1, server.go and handler.go, v1.32).
         """
-        self._count(resource)
         try:
             _check(resource, versions, texts)
         except RegistrationRejected as rejected:
@@ -225,20 +212,10 @@ class Registrar:
             await self._report(resource, socket, failed)
             raise failed from rejected
 
-    async def reject(
-        self, resource: ResourceName, rejected: RegistrationRejected
-    ) -> RegistrationRejected:
-        """Count a registration that the caller rejects, and publish an event.
-
-        Returns ``rejected``.
-        """
-        self._count(resource)
-        return await self.report(resource, rejected)
-
     async def report(
         self, resource: ResourceName, rejected: RegistrationRejected
     ) -> RegistrationRejected:
-        """Publish an event for a registration that the caller rejects, but that is counted already.
+        """Publish an event for a registration that the caller rejects.
 
         Returns ``rejected``.
         """
@@ -250,18 +227,6 @@ class Registrar:
     ) -> None:
         what = f"{shown(resource)!r} at {socket.name!r}"
         await self.in_thread(self._report_rejection, resource, what, rejected)
-
-    def _count(self, resource: ResourceName) -> None:
-        """Count a registration by its resource name.
-
-        The first 1000 names are counted separately, all further names together.
-        """
-        with self._lock:
-            is_new = resource not in self._counts
-            # Without a limit, a flood of invalid names could exhaust the memory.
-            if is_new and (len(self._counts) >= _COUNTED or len(resource) > _LONGEST_NAME):
-                resource = OTHER_RESOURCES
-            self._counts[resource] += 1
 
     def _report_rejection(
         self, resource: ResourceName, what: str, rejected: RegistrationRejected

@@ -258,11 +258,11 @@ class RegistrationServer:
             return
         if fault.effect is Effect.REJECT_REGISTER:
             rejected = RegistrationRejected(fault["text"], str(fault), fault["code"])
-            raise await self._registrar.reject(resource, rejected)
+            raise await self._registrar.report(resource, rejected)
         if fault.effect is Effect.CUT_REGISTER and fault["when"] == "before":
             drop_connections(self._bound)
             rejected = RegistrationRejected("the connection was cut", str(fault))
-            raise await self._registrar.reject(resource, rejected)
+            raise await self._registrar.report(resource, rejected)
 
     def _answer(
         self,

@@ -241,7 +241,7 @@ class PluginWatcher:
         if (fault := first(fired, Effect.REJECT_NOTIFICATION)) is not None:
             resource = ResourceName(info.name)
             rejected = RegistrationRejected(fault["text"], str(fault))
-            raise await self._registrar.reject(resource, rejected)
+            raise await self._registrar.report(resource, rejected)
 
     async def _register(self, path: Path, info: pr.PluginInfo, pid: int) -> Registration:
         handler = self._handlers.get(info.type)
@@ -249,7 +249,7 @@ class PluginWatcher:
             # The mock has no handler for other types, such as CSIPlugin.
             text = messages.WATCHED_NO_HANDLER.format(type=shown(info.type), socket=path)
             rejected = RegistrationRejected(text)
-            raise await self._registrar.reject(ResourceName(info.name), rejected)
+            raise await self._registrar.report(ResourceName(info.name), rejected)
         # On the pool, because the first plugin of a type can load modules.
         return await (await self._registrar.in_thread(handler)).register(path, info, pid)
 

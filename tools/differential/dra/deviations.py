@@ -86,7 +86,7 @@ def _devices(value: Any) -> Iterator[str]:
         match each:
             case {"claim_namespace": namespace, "claim_name": name, "claim_resources": devices}:
                 yield from (json.dumps([namespace, name, device]) for device in devices)
-            case [*claim, {**numbers}]:
+            case [*claim, dict(numbers)]:
                 yield from (
                     json.dumps([*claim, driver])
                     for driver, number in numbers.items()
