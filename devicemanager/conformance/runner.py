@@ -142,7 +142,7 @@ def run(
 
 
 @attrs.frozen(eq=False)
-class _Lane:
+class Lane:
     """Checks that run one after another, and the function that runs them."""
 
     checks: Sequence[Check]
@@ -219,7 +219,7 @@ class _Runner:
             found: list[Verdict] = []
             while lanes:
                 with taking:
-                    lane = self._next(lanes) if lanes else None
+                    lane = take_lane(lanes, self._is_decided) if lanes else None
                 if lane is not None:
                     found += lane.run()
             return found
@@ -332,7 +332,7 @@ class _Runner:
 
     # -- lanes -------------------------------------------------------------------------
 
-    def _lanes(self, checks: Sequence[Check], stage: Stage | None, jobs: int) -> Iterator[_Lane]:
+    def _lanes(self, checks: Sequence[Check], stage: Stage | None, jobs: int) -> Iterator[Lane]:
         """Iterate over the lanes, which can run in parallel.
 
         ``stage`` has a registered plugin for the checks of scene REGISTERED. Idle checks come
@@ -344,29 +344,18 @@ class _Runner:
             lanes.append(self._lane(self._run_idle, idle))
         registered = [each for each in checks if each.scene is Scene.REGISTERED]
         if registered or stage is not None:
-            lane = self._lane(self._run_one_after_another, _in_order(registered), stage)
+            lane = self._lane(self._run_one_after_another, in_order(registered), stage)
             lanes.insert(0 if jobs == 1 else len(lanes), lane)
         yield from lanes
-        for check in _in_order([each for each in checks if each.scene is Scene.OWN]):
+        for check in in_order([each for each in checks if each.scene is Scene.OWN]):
             yield self._lane(self._run_alone, [check])
-
-    def _next(self, lanes: list[_Lane]) -> _Lane:
-        """Take a lane that does not have to wait for a verdict; if there is none, the first one."""
-        ready = (
-            lane
-            for lane in lanes
-            if all(self._is_decided(id_) for check in lane.checks[:1] for id_ in check.repeats)
-        )
-        lane = next(ready, lanes[0])
-        lanes.remove(lane)
-        return lane
 
     def _is_decided(self, id_: str) -> bool:
         return id_ not in self._decided or self._decided[id_].is_set()
 
     def _lane(
         self, run: Callable[..., Iterable[Verdict]], checks: Sequence[Check], *more: Stage | None
-    ) -> _Lane:
+    ) -> Lane:
         """Return a lane. At its end, no check waits for one of its checks."""
 
         def lane() -> Iterator[Verdict]:
@@ -376,7 +365,7 @@ class _Runner:
                 for check in checks:
                     self._decided[check.id].set()
 
-        return _Lane(checks, lane)
+        return Lane(checks, lane)
 
     def _run_one_after_another(
         self, checks: Sequence[Check], stage: Stage | None
@@ -596,7 +585,22 @@ def _result(outcome: Outcome, seen: str, run: SuiteRun, *, is_lost: bool = False
     return _Result(outcome, seen, run, 0.0, is_lost, crash, timeline, output)
 
 
-def _in_order(checks: Sequence[Check]) -> list[Check]:
+def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
+    """Remove a lane that does not have to wait for a verdict; if there is none, the first one.
+
+    ``is_decided`` tells if the verdict of the check with this ID exists.
+    """
+    ready = (
+        lane
+        for lane in lanes
+        if all(is_decided(id_) for check in lane.checks[:1] for id_ in check.repeats)
+    )
+    lane = next(ready, lanes[0])
+    lanes.remove(lane)
+    return lane
+
+
+def in_order(checks: Sequence[Check]) -> list[Check]:
     """Return the checks of lanes in an order in which none waits for a later one.
 
     Checks that others wait for come first. The next ones wait for a registration after a restart:
@@ -609,7 +613,10 @@ def _in_order(checks: Sequence[Check]) -> list[Check]:
         before = [by_id[id_] for id_ in check.repeats if id_ in by_id]
         return 1 + max(map(depth, before)) if before else 0
 
-    return sorted(checks, key=lambda each: (each.id not in awaited, not each.repeats, depth(each)))
+    def place(check: Check) -> tuple[int, int]:
+        return (0, depth(check)) if check.id in awaited else (1, -depth(check))
+
+    return sorted(checks, key=place)
 
 
 def _repeats(cause: str) -> str:

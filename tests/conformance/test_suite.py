@@ -35,6 +35,7 @@ from devicemanager.conformance.checks.lifecycle import (
     why_inotify_cannot_be_limited,
 )
 from devicemanager.conformance.registry import addresses
+from devicemanager.conformance.runner import Lane, in_order, take_lane
 from devicemanager.kubelet.settings import Settings
 from podresources.sockets import MAX_PATH_BYTES
 from tests.conformance.matrix import HOOKS, RESOURCE, limits, plugin
@@ -55,6 +56,31 @@ def test_checks_are_ordered_by_family_and_number() -> None:
     assert ids[0] == "R01" and ids[-1] == "L11"
     assert len(set(ids)) == len(ids)
     assert ids == sorted(ids, key=lambda id_: ("RKWTOAPSL".index(id_[0]), id_))
+
+
+def test_no_check_waits_for_a_later_one() -> None:
+    ids = [each.id for each in in_order(all_checks())]
+    for each in all_checks():
+        assert all(ids.index(cause) < ids.index(each.id) for cause in each.repeats), each.id
+    # They take longest if the plugin does not register again.
+    assert ids.index("K08") < ids.index("R06")
+
+
+def test_lane_that_need_not_wait_is_taken_first() -> None:
+    decided: set[str] = set()
+    lanes = [Lane([each], list) for each in select(["K02", "R06"])]
+    lanes.sort(key=lambda lane: lane.checks[0].id)
+    assert lanes[0].checks[0].repeats == ("K01",)
+
+    def take() -> str:
+        return take_lane(lanes, decided.__contains__).checks[0].id
+
+    assert take() == "R06"
+    assert take() == "K02"
+    lanes += [Lane([each], list) for each in select(["R06"])]
+    lanes.insert(0, Lane(select(["K02"]), list))
+    decided.add("K01")
+    assert take() == "K02"
 
 
 def test_texts_name_the_real_limit_of_socket_paths() -> None:
