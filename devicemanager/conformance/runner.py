@@ -588,7 +588,7 @@ def _result(outcome: Outcome, seen: str, run: SuiteRun, *, is_lost: bool = False
 def take_lane(lanes: list[Lane], is_decided: Callable[[str], bool]) -> Lane:
     """Remove a lane that does not have to wait for a verdict; if there is none, the first one.
 
-    ``is_decided`` tells if the verdict of the check with this ID exists.
+    ``is_decided`` returns True if the check with this ID has a verdict.
     """
     ready = (
         lane
