@@ -12,6 +12,8 @@ import attrs
 __all__ = ["LoggedRequest", "RequestLog"]
 
 _LIMIT: Final = 10_000
+_MOST_BYTES: Final = 256 << 20
+"""Bytes of the bodies that the log stores."""
 
 
 @attrs.frozen
@@ -40,6 +42,8 @@ class LoggedRequest:
     """``Content-Type`` of the body."""
     body: Any = attrs.field(default=None, repr=False)
     """Decoded body; None if there was none."""
+    size: int = attrs.field(default=0, repr=False)
+    """Bytes of the body, as sent."""
 
     def matches(self, fields: dict[str, Any]) -> bool:
         """True if each attribute in ``fields`` has the given value."""
@@ -47,17 +51,21 @@ class LoggedRequest:
 
 
 class RequestLog:
-    """The last 10,000 requests, oldest first. Thread-safe."""
+    """The last 10,000 requests, or fewer with large bodies, oldest first. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._requests: deque[LoggedRequest] = deque(maxlen=_LIMIT)
+        self._requests: deque[LoggedRequest] = deque()
+        self._bytes = 0
         self._added = 0
 
     def add(self, request: LoggedRequest) -> None:
         """Add a request."""
         with self._changed:
             self._requests.append(request)
+            self._bytes += request.size
+            while len(self._requests) > _LIMIT or self._bytes > _MOST_BYTES:
+                self._bytes -= self._requests.popleft().size
             self._added += 1
             self._changed.notify_all()
 
@@ -65,6 +73,7 @@ class RequestLog:
         """Remove all requests."""
         with self._changed:
             self._requests.clear()
+            self._bytes = 0
 
     def follow(self) -> Iterator[LoggedRequest]:
         """Return an endless iterator over future requests. It waits for each."""

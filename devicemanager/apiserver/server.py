@@ -1,4 +1,9 @@
-"""HTTP server of the fake API server: HTTP/1.1 on loopback, with a thread per connection."""
+"""HTTP server of the fake API server: HTTP/1.1 on loopback, with a thread per connection.
+
+Clients must not lock out each other. A new connection replaces the one that has waited for a
+complete request for longest, if too many are open. Watches are fewer than connections. A client
+that does not read is disconnected.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,11 @@ import contextlib
 import json
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, Self
@@ -41,6 +47,9 @@ _PIECE: Final = 1 << 16
 _LENGTH_DIGITS: Final = 15
 _MOST_CONNECTIONS: Final = 2048
 """Open connections, each of which has a thread."""
+_MOST_WATCHES: Final = 1536
+"""Watches. The other connections are for other requests."""
+_SEND_TIMEOUT: Final = struct.pack("@ll", 30, 0)  # seconds, microseconds
 _TOO_MANY: Final = (
     b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
@@ -110,6 +119,7 @@ class FakeApiServer:
         self._port = port
         self._server: _Server | None = None
         self._handler = self._empty()
+        self._watches = threading.Semaphore(_MOST_WATCHES)
 
     def _empty(self) -> RequestHandler:
         kinds = Kinds(self._hidden)
@@ -350,6 +360,7 @@ class FakeApiServer:
                 "version": named.api_version,
                 "selector": request.query.get("fieldSelector", ""),
                 "body": request.body or None,
+                "size": http.received,
             }
         self.log.add(LoggedRequest(method, http.path, code, **fields))
 
@@ -366,15 +377,26 @@ class FakeApiServer:
         def is_over() -> bool:
             return server is None or server.is_cut(http.connection)
 
-        with as_status():
-            watch = handler.watch(request)
-        self._log(http, request.method, 200, request)
-        http.begin()
-        for line in watch.lines(self.bookmark_every, is_over):
-            self._delay()
-            http.chunk(line)
-        if not is_over():
-            http.chunk(b"")
+        with self._counted_watch():
+            with as_status():
+                watch = handler.watch(request)
+            self._log(http, request.method, 200, request)
+            http.begin()
+            for line in watch.lines(self.bookmark_every, is_over):
+                self._delay()
+                http.chunk(line)
+            if not is_over():
+                http.chunk(b"")
+
+    @contextlib.contextmanager
+    def _counted_watch(self) -> Iterator[None]:
+        """Count a watch. Raises StatusError if there are too many."""
+        if not self._watches.acquire(blocking=False):
+            raise StatusError(429, f"too many watches: limit is {_MOST_WATCHES}")
+        try:
+            yield
+        finally:
+            self._watches.release()
 
 
 class _Server(ThreadingHTTPServer):
@@ -391,11 +413,14 @@ class _Server(ThreadingHTTPServer):
         self._context = context
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
+        self._idle: dict[socket.socket, None] = {}
+        """Connections that wait for a complete request, in the order in which they began to."""
         super().__init__(address, _HttpHandler)
 
     def get_request(self) -> tuple[Any, Any]:
         """Accept a connection."""
         connection, address = super().get_request()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
         if self._context is None:
             return connection, address
         # On the connection's thread, the first read performs the handshake.
@@ -405,12 +430,17 @@ class _Server(ThreadingHTTPServer):
         return secure, address
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle a connection on a thread, and let ``cut`` end it. Close it if there are too
-        many."""
+        """Handle a connection on a thread, and let ``cut`` end it. If there are too many, close the
+        one that has been idle for longest, or this one if none is idle."""
         with self._lock:
+            if len(self._open) >= _MOST_CONNECTIONS and self._idle:
+                longest = next(iter(self._idle))
+                self._forget(longest)
+                _end(longest)
             is_accepted = len(self._open) < _MOST_CONNECTIONS
             if is_accepted:
                 self._open.add(request)
+                self._idle[request] = None
         if not is_accepted:
             self._reject(request)
             return
@@ -426,8 +456,24 @@ class _Server(ThreadingHTTPServer):
     def shutdown_request(self, request: Any) -> None:
         """Close a connection."""
         with self._lock:
-            self._open.discard(request)
+            self._forget(request)
         super().shutdown_request(request)
+
+    def _forget(self, connection: socket.socket) -> None:
+        """Forget a connection that ends. Must be called with the lock held."""
+        self._open.discard(connection)
+        self._idle.pop(connection, None)
+
+    def set_idle(self, connection: socket.socket) -> None:
+        """Note that a connection waits for a request."""
+        with self._lock:
+            if connection in self._open:
+                self._idle[connection] = None
+
+    def set_busy(self, connection: socket.socket) -> None:
+        """Note that a complete request has arrived on a connection."""
+        with self._lock:
+            self._idle.pop(connection, None)
 
     def is_cut(self, connection: socket.socket) -> bool:
         """True if a connection was cut and its thread must end."""
@@ -438,9 +484,9 @@ class _Server(ThreadingHTTPServer):
         """End all open connections. New connections are still accepted."""
         with self._lock:
             found, self._open = self._open, set()
+            self._idle.clear()
         for connection in found:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+            _end(connection)
         self.api.wake()
 
     def end(self) -> None:
@@ -453,15 +499,35 @@ class _Server(ThreadingHTTPServer):
         """Ignore broken connections."""
 
 
+def _end(connection: socket.socket) -> None:
+    """End the reads and writes on a connection, so that its thread closes it."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
 class _HttpHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     # Headers and body are separate writes, which Nagle's algorithm would delay by 40 ms.
     disable_nagle_algorithm = True
     wbufsize = -1
     server: _Server
+    received = 0
+    """Bytes of the body of the request in progress."""
+
+    def handle_one_request(self) -> None:
+        self.server.set_idle(self.connection)
+        super().handle_one_request()
 
     def body(self) -> bytes:
         """Return the body of the request. Raises StatusError for an invalid or too large length."""
+        try:
+            found = self._body()
+            self.received = len(found)
+            return found
+        finally:
+            self.server.set_busy(self.connection)
+
+    def _body(self) -> bytes:
         text = self.headers.get("Content-Length") or "0"
         if text.isascii() and text.isdecimal() and len(text) <= _LENGTH_DIGITS:
             length = int(text)

@@ -19,6 +19,9 @@ MAX_CHANGES: Final = 100_000
 
 A watch from a version before the oldest stored change gets 410.
 """
+MAX_CHANGED_BYTES: Final = 256 << 20
+"""Bytes of objects as JSON in the stored changes. Without this limit, changes of large objects
+would fill the memory."""
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON data (dicts, lists, strings, …)."""
@@ -55,6 +58,12 @@ class Change:
     before: Stored | None
     after: Stored | None
 
+    @property
+    def size(self) -> int:
+        """Bytes of the object as JSON. The object before a change belongs to the change before."""
+        stored = self.after or self.before
+        return 0 if stored is None else len(stored.text)
+
 
 class Store:
     """Store of all objects of the server. Thread-safe.
@@ -68,6 +77,7 @@ class Store:
         self._changed = threading.Condition(self.lock)
         self._objects: dict[str, dict[Key, Stored]] = {}
         self._changes: deque[Change] = deque()
+        self._changed_bytes = 0
         self.version = 1
         self.oldest = 1
         """Version before the oldest stored change."""
@@ -129,14 +139,21 @@ class Store:
 
     def _note(self, change: Change) -> None:
         self._changes.append(change)
-        if len(self._changes) > MAX_CHANGES:
-            self.oldest = self._changes.popleft().version
+        self._changed_bytes += change.size
+        # The newest change remains, because running watches need it.
+        while len(self._changes) > MAX_CHANGES or (
+            self._changed_bytes > MAX_CHANGED_BYTES and len(self._changes) > 1
+        ):
+            removed = self._changes.popleft()
+            self._changed_bytes -= removed.size
+            self.oldest = removed.version
         self._changed.notify_all()
 
     def forget(self) -> None:
         """Remove all stored changes, so that watches from an earlier version must relist."""
         with self.lock:
             self._changes.clear()
+            self._changed_bytes = 0
             self.oldest = self.version
 
     def wake(self) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 __all__ = ["ADVICE", "NoDirectory", "short_directory"]
 
+_DEFAULT = "/tmp"
+_MEMORY = "/dev/shm"
 _LONGEST_TMPDIR = 30
 """Longest path of TMPDIR in bytes. It leaves a plugin 48 of the 107 bytes that the path of a
 socket may have."""
@@ -22,18 +24,21 @@ class NoDirectory(Exception):
     """
 
 
-def short_directory() -> Path:
+def short_directory(*, in_memory: bool = False) -> Path:
     """Create a temporary directory that only its owner can enter.
 
-    It is in TMPDIR if that is short enough, otherwise in ``/tmp``. Raises NoDirectory if the
-    directory cannot be created.
+    It is in TMPDIR if that is short enough, otherwise in ``/tmp``. ``in_memory`` uses a file system
+    in memory instead of ``/tmp``, if the host has one. Raises NoDirectory if the directory cannot
+    be created.
     """
     # Many CI systems set a long TMPDIR, with which the path of a socket would exceed 107 bytes.
-    where = "/tmp"
+    where = _DEFAULT
     try:
         chosen = tempfile.gettempdir()
         if len(os.fsencode(chosen)) <= _LONGEST_TMPDIR:
             where = chosen
+        if in_memory and where == _DEFAULT and os.access(_MEMORY, os.W_OK | os.X_OK):
+            where = _MEMORY
         return Path(tempfile.mkdtemp(prefix="dm-", dir=where)).absolute()
     except OSError as error:
         text = f"cannot make a temporary directory in {where}: {error.strerror}"

@@ -296,10 +296,13 @@ class TemporaryRoot:
     program exits, whichever comes first. A forked child removes nothing.
     """
 
-    def __init__(self, owner: object) -> None:
-        """Create the directory. Raises StartError if no directory can be created."""
+    def __init__(self, owner: object, *, in_memory: bool = False) -> None:
+        """Create the directory, with ``in_memory`` on a file system in memory if the host has one.
+
+        Raises StartError if no directory can be created.
+        """
         try:
-            self.path = short_directory()
+            self.path = short_directory(in_memory=in_memory)
         except NoDirectory as error:
             raise StartError(f"{error}: choose a root directory, or {ADVICE}") from error
         # Weak references: this object is part of its owner, and must not keep it alive.

@@ -28,6 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from checkpoint.files import Durability
 from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.core.errors import RequestError
 from devicemanager.core.podstatus.containers import STOPPED
@@ -94,8 +95,9 @@ class MockKubelet:
     Event callbacks cannot start or stop the kubelet.
 
     Without ``root``, the constructor creates a temporary directory with a short path, under
-    TMPDIR if that path is short enough. The directory stays while the kubelet is stopped. It is
-    removed by ``close``, at the end of the with block, or when the program exits.
+    TMPDIR if that path is short enough. With the durability ``process``, it is in memory unless
+    TMPDIR is set. The directory stays while the kubelet is stopped. It is removed by ``close``, at
+    the end of the with block, or when the program exits.
 
     A method whose name ends in ``_async`` does the same as the method without this suffix, and
     does not block the event loop. Cancelling its task ends only the wait: the operation continues.
@@ -123,7 +125,10 @@ class MockKubelet:
         """Everything that happens in the kubelet, over all restarts."""
         self.calls = CallLog(self.events, self.settings.calls_kept, self.settings.calls_bytes)
         """Every RPC between the kubelet and its plugins, over all restarts."""
-        self._temporary = TemporaryRoot(self) if root is None else None
+        # Without flushes, files need not be on a disk. Some file systems, such as ext4, start to
+        # write a file to the disk when it replaces another one.
+        in_memory = self.settings.durability is Durability.PROCESS
+        self._temporary = TemporaryRoot(self, in_memory=in_memory) if root is None else None
         self._paths = Directories(
             self._temporary.path if self._temporary is not None else Path(root or "")
         )

@@ -3,11 +3,14 @@
 import contextlib
 import json
 import socket
+import struct
+import threading
 
 import pytest
 
-from devicemanager.apiserver import server
+from devicemanager.apiserver import request_log, server
 from devicemanager.client.errors import Unavailable
+from tests.timing import wait_until
 
 PODS = "/api/v1/namespaces/default/pods"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -188,21 +191,92 @@ def test_negative_limit_has_no_effect_and_an_unknown_token_is_refused(send, api)
         assert (code, status["message"]) == (400, f"continue key is not valid: {token!r}")
 
 
-def test_connections_are_limited(send, apiserver, monkeypatch):
-    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 3)
+@pytest.fixture
+def opened(apiserver):
+    """Open a connection to the server; all are closed after the test."""
     host, port = apiserver.url.removeprefix("http://").rsplit(":", 1)
     with contextlib.ExitStack() as stack:
 
-        def connect():
-            return stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+        def opened(data=b""):
+            peer = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            peer.sendall(data)
+            return peer
 
-        def asked(peer):
-            peer.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
-            return peer.recv(65536).split()[1]
+        yield opened
 
-        first = connect()
-        assert [asked(each) for each in (first, connect(), connect())] == [b"200"] * 3
-        assert connect().recv(65536).startswith(b"HTTP/1.1 429 Too Many Requests\r\n")
-        first.shutdown(socket.SHUT_WR)
-        assert first.recv(65536) == b""  # the server has closed the connection
-        assert asked(connect()) == b"200"
+
+def asked(peer):
+    peer.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
+    return peer.recv(65536).split()[1]
+
+
+def begun_watch(opened):
+    peer = opened(f"GET {PODS}?watch=1 HTTP/1.1\r\n\r\n".encode())
+    assert b"200" in peer.recv(65536).split()
+    return peer
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"", b"GET /readyz HTTP/1.1\r\n", b"POST /api HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"],
+    ids=["silent", "half a head", "half a body"],
+)
+def test_clients_that_send_no_request_do_not_lock_out_others(opened, monkeypatch, begun):
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 3)
+    hostile = [opened(begun) for _ in range(3)]
+    asking = opened()
+    assert asked(asking) == b"200"
+    assert hostile[0].recv(65536) == b""  # the server has closed the oldest connection
+    # A client that has sent requests is idle for a shorter time than the others.
+    opened(begun)
+    assert hostile[1].recv(65536) == b""
+    assert asked(asking) == b"200"
+
+
+def is_accepted(apiserver, opened, path):
+    """Make watches write, so that the server notices closed ones; return True if a new request is
+    accepted."""
+    apiserver.create("pods", {**POD, "metadata": {"generateName": "p-"}})
+    return b"200" in opened(f"GET {path} HTTP/1.1\r\n\r\n".encode()).recv(99).split()
+
+
+def test_connections_with_requests_in_progress_are_limited(apiserver, opened, monkeypatch):
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 2)
+    first, _ = begun_watch(opened), begun_watch(opened)
+    assert opened().recv(65536).startswith(b"HTTP/1.1 429 Too Many Requests\r\n")
+    first.close()
+    wait_until(lambda: is_accepted(apiserver, opened, "/readyz"))
+
+
+def test_watches_leave_room_for_other_requests(apiserver, api, opened, monkeypatch):
+    monkeypatch.setattr(apiserver, "_watches", threading.Semaphore(2))
+    first, _ = begun_watch(opened), begun_watch(opened)
+    answer = opened(f"GET {PODS}?watch=1 HTTP/1.1\r\n\r\n".encode()).recv(65536)
+    assert answer.startswith(b"HTTP/1.1 429 ")
+    assert api.request("GET", PODS)["items"] == []
+    first.close()
+    wait_until(lambda: is_accepted(apiserver, opened, f"{PODS}?watch=1"))
+
+
+def test_client_that_does_not_read_its_watch_is_disconnected(apiserver, api, opened, monkeypatch):
+    monkeypatch.setattr(server, "_SEND_TIMEOUT", struct.pack("@ll", 0, 50_000))
+    begun_watch(opened)
+    monkeypatch.setattr(server, "_SEND_TIMEOUT", struct.pack("@ll", 30, 0))
+    large = {"generateName": "p-", "annotations": {"a": "x" * 200_000}}
+
+    def is_disconnected():
+        apiserver.create("pods", {**POD, "metadata": large})
+        return apiserver._watches._value == server._MOST_WATCHES
+
+    wait_until(is_disconnected)
+
+
+def test_large_bodies_do_not_fill_the_log_of_requests(apiserver, api, monkeypatch):
+    monkeypatch.setattr(request_log, "_MOST_BYTES", 5000)
+    for number in range(10):
+        large = {"name": f"p{number}", "annotations": {"a": "x" * 2000}}
+        api.request("POST", PODS, {**POD, "metadata": large})
+    assert [each.body["metadata"]["name"] for each in apiserver.log.find(verb="create")] == [
+        "p8",
+        "p9",
+    ]

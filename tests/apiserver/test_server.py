@@ -2,6 +2,8 @@
 
 import pytest
 
+from devicemanager.apiserver import store
+from devicemanager.apiserver.kinds import Kinds
 from devicemanager.client.api import node_path
 from devicemanager.client.credentials import Server
 from devicemanager.client.errors import ApiError, Conflict, NotFound, Unavailable
@@ -106,3 +108,19 @@ def test_objects_survive_stop_but_not_wipe(api, apiserver):
     assert apiserver.version < version
     with pytest.raises(NotFound):
         api.request("GET", node_path("n"))
+
+
+def test_changes_of_large_objects_do_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(store, "MAX_CHANGED_BYTES", 5000)
+    kept = store.Store()
+    kind = Kinds(()).named("pods")
+    for _ in range(10):
+        metadata = {"namespace": "default", "name": "p", "annotations": {"a": "x" * 2000}}
+        kept.put(kind, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+    assert [each.version for each in kept.after(0, 0, lambda: True)] == [10, 11]
+    assert kept.oldest == 9
+    monkeypatch.setattr(store, "MAX_CHANGED_BYTES", 1)
+    kept.remove(kind, "default", "p")
+    assert [each.version for each in kept.after(0, 0, lambda: True)] == [12]  # for running watches
+    kept.forget()
+    assert (kept.oldest, kept._changed_bytes) == (12, 0)

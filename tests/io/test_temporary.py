@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from devicemanager.io import temporary
 from devicemanager.io.temporary import ADVICE, NoDirectory, short_directory
 
 
@@ -34,3 +35,33 @@ def test_missing_tmpdir_is_an_error_with_advice(monkeypatch: pytest.MonkeyPatch)
         "cannot make a temporary directory in /tmp/none: No such file or directory"
     )
     assert ADVICE == "set TMPDIR to a directory of at most 30 bytes"
+
+
+@pytest.mark.parametrize(
+    ("tmpdir", "has_memory", "expected"),
+    [
+        ("/tmp", True, "memory"),
+        ("/tmp", False, "/tmp"),
+        ("/" + "d" * 40, True, "memory"),
+        (None, True, "chosen"),
+    ],
+)
+def test_memory_replaces_only_the_default(
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmpdir: str | None,
+    has_memory: bool,
+    expected: str,
+) -> None:
+    memory, chosen = directory / "memory", directory / "chosen"
+    chosen.mkdir()
+    if has_memory:
+        memory.mkdir()
+    monkeypatch.setattr(temporary, "_MEMORY", str(memory))
+    monkeypatch.setattr(tempfile, "tempdir", tmpdir or str(chosen))
+    made = short_directory(in_memory=True)
+    made.rmdir()
+    assert made.parent == directory / expected
+    default = short_directory()
+    default.rmdir()
+    assert default.parent != memory

@@ -10,7 +10,8 @@ import pytest
 from protos import deviceplugin_v1beta1 as dp
 from tools.attack import __main__ as command
 from tools.attack import http2, plugins
-from tools.attack.beside import beside
+from tools.attack.beside import Scene, _attacked, beside
+from tools.attack.guards import Guard
 from tools.attack.model import ATTACKS, FIGURES, Attack, Limits, Outcome, Quiet, Target, broken
 from tools.attack.quiet import measure
 from tools.attack.registry import attacks
@@ -87,6 +88,33 @@ def test_command_judges_outcomes(monkeypatch, capsys, tmp_path):
     assert "| 9.00 → 9.00 |" in next(row for row in rows if row.startswith("| bad: "))
 
 
+def test_planted_run_lists_missed_bugs_and_failed_attacks(monkeypatch, capsys):
+    bad, failed = Outcome(admission=9.0), RequestFailed("not ready")
+    guard = Guard("a bug", "output is not escaped")
+    monkeypatch.setattr(Attack, "guard", guard)
+    chosen = [an_attack(bad, "noticed"), an_attack(GOOD, "missed"), an_attack(failed, "failed")]
+    monkeypatch.setattr(command, "attacks", lambda: chosen)
+    monkeypatch.setattr(command, "measure", Quiet)
+    assert command.main(["--planted"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == f"{'missed':30}  output is not escaped: NOT NOTICED"
+    assert "NOT CARRIED OUT: RequestFailed('not ready')" in lines[2]
+    assert lines[3].endswith(
+        "3 attacks with planted bugs: not noticed: missed; not carried out: failed"
+    )
+    assert command.main(["--planted", "--only", "noticed"]) == 0
+
+
+def test_failure_of_the_quiet_kubelet_does_not_end_the_run(monkeypatch, capsys):
+    def fail():
+        raise RequestFailed("not ready")
+
+    monkeypatch.setattr(command, "attacks", lambda: [an_attack(), an_attack(name="second")])
+    monkeypatch.setattr(command, "measure", fail)
+    assert command.main([]) == 1
+    assert "broken: tiny, second" in capsys.readouterr().out
+
+
 def test_save_adds_results_to_the_file(tmp_path):
     results = tmp_path / "results.json"
     command.save(results, {"a": GOOD})
@@ -152,6 +180,15 @@ def test_attack_beside_a_good_plugin_is_measured():
     outcome = next(attack for attack in attacks() if attack.name == "garbage").run()
     assert outcome.problems == ()
     assert outcome.registration > 0 < outcome.admission
+
+
+def test_killed_attacker_that_checks_proves_nothing(tmp_path):
+    def attacked(**scene):
+        return _attacked("none", Scene(seconds=0, **scene), tmp_path, node=None)
+
+    assert attacked() == []
+    with pytest.raises(RequestFailed, match="the attacker was killed after 0 s"):
+        attacked(checks=True)
 
 
 def test_failing_attacker_is_a_problem():

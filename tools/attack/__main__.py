@@ -61,8 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run, wrong = Run("attack"), list[str]()
     run.say("  ".join(["attack".ljust(_WIDTH), *_HEADS, "verdict"]))
     for attack in chosen:
-        # Measured each time: the load of a shared machine changes within minutes.
-        quiet, outcome = measure(), _outcome(attack)
+        quiet, outcome = _outcome(attack)
         run.say(row(attack, outcome, quiet))
         wrong += [attack.name] if any(broken(attack.limits, outcome, quiet)) else []
         if given.json is not None:
@@ -75,22 +74,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _with_bugs(chosen: Sequence[Attack]) -> int:
     run = Run("attack")
     planted = [each for each in chosen if each.guard.planted]
+    missed, failed = list[str](), list[str]()
     for attack in planted:
-        quiet = measure()
-        with selected(attack.guard.planted):
-            found = list(broken(attack.limits, _outcome(attack), quiet))
+        try:
+            quiet = measure()
+            with selected(attack.guard.planted):
+                found = list(broken(attack.limits, attack.run(), quiet))
+        # Not noticed, either: an attack that could not be carried out proves nothing.
+        except Exception as error:
+            found = [f"NOT CARRIED OUT: {error!r}"]
+            failed.append(attack.name)
+        else:
+            missed += [] if found else [attack.name]
         run.say(f"{attack.name:{_WIDTH}}  {attack.guard.planted}: {(found or ['NOT NOTICED'])[0]}")
-        run.problems += [] if found else [attack.name]
-    run.problems[:] = [f"not noticed: {', '.join(run.problems)}"] if run.problems else []
+    for what, names in (("not noticed", missed), ("not carried out", failed)):
+        run.problems += [f"{what}: {', '.join(names)}"] if names else []
     return run.finish(f"{len(planted)} attacks with planted bugs", "all noticed")
 
 
-def _outcome(attack: Attack) -> Outcome:
+def _outcome(attack: Attack) -> tuple[Quiet, Outcome]:
+    """Carry an attack out, and return the times without it, too."""
+    quiet = Quiet()
     # An attack that could not be carried out proves nothing, so this is a problem, too.
     try:
-        return attack.run()
+        # Measured each time: the load of a shared machine changes within minutes.
+        quiet = measure()
+        return quiet, attack.run()
     except Exception as error:
-        return Outcome(problems=(f"the attack could not be carried out: {error!r}",))
+        return quiet, Outcome(problems=(f"the attack could not be carried out: {error!r}",))
 
 
 def row(attack: Attack, outcome: Outcome, quiet: Quiet | None = None) -> str:

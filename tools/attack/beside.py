@@ -62,6 +62,8 @@ class Scene:
     the control API."""
     seconds: float = 90.0
     """Seconds after which the attacker is killed."""
+    checks: bool = False
+    """True if the attacker checks the kubelet before it exits. Then it must not be killed."""
 
 
 def beside(
@@ -200,6 +202,8 @@ def _attacked(name: str, scene: Scene, root: Path, node: HelperProcess) -> list[
                 _admit(node, scene.pods, limit)
             code = attacker.wait(max(0.1, limit - time.monotonic()))
         except subprocess.TimeoutExpired:
+            if scene.checks:
+                raise RequestFailed(f"the attacker was killed after {scene.seconds:g} s") from None
             return []  # many attackers run until their process is killed
         except RequestFailed as error:
             return [f"hostile pods: {error}"]

@@ -13,10 +13,11 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any, Final
 
 from devicemanager.control.http_server import IDLE_SECONDS
 from tools.attack import http2
@@ -34,6 +35,9 @@ _control = partial(beside, serves="control")
 _http = partial(beside, serves="http")
 _LARGE = Limits(registration=100.0, admission=600.0, memory=400.0, kept=300.0, descriptors=300)
 _MANY = Limits(descriptors=_CLIENTS + 100)
+_CHECKING: Final[Mapping[str, Any]] = {"checks": True, "seconds": 240.0}
+"""Scene of an attacker that checks whether it is disconnected. On a busy machine, it needs a minute
+for its connections."""
 
 
 def _request(method: str, path: str, body: bytes = b"", length: int | None = None) -> bytes:
@@ -47,13 +51,13 @@ def _stay(target: Target, clients: int, first: bytes) -> None:
         time.sleep(_SECONDS)
 
 
-@_control("control-silent", f"{_CLIENTS} clients that send nothing", _MANY)
+@_control("control-silent", f"{_CLIENTS} clients that send nothing", _MANY, **_CHECKING)
 def _silent(target: Target) -> None:
     with http2.connections(target.control, _CLIENTS, may_fail=True) as connections:
         _check_disconnected(connections)
 
 
-@_control("control-slow", f"{_CLIENTS} clients that send one byte a second", _MANY)
+@_control("control-slow", f"{_CLIENTS} clients that send one byte a second", _MANY, **_CHECKING)
 def _slow(target: Target) -> None:
     # A server with one thread per client would run out of threads.
     with http2.connections(target.control, _CLIENTS) as connections:

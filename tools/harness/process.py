@@ -27,6 +27,7 @@ import attrs
 
 _WORKERS = 16
 _TIMEOUT = 20.0
+_READY_TIMEOUT = 60.0
 _MAX_ERRORS = 1 << 20
 
 
@@ -88,7 +89,11 @@ class HelperProcess:
         self._reader = threading.Thread(target=self._read, name=f"answers of {module}")
         self._reader.start()
         try:
-            ready.result(_TIMEOUT * 3)
+            try:
+                ready.result(_READY_TIMEOUT)
+            except FutureTimeout:
+                text = f"{module} was not ready within {_READY_TIMEOUT:g} s"
+                raise RequestFailed(text) from None
         except BaseException:
             # Close here: after an exception in the constructor, the caller has no object to close.
             self.__exit__()

@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from devicemanager.core.errors import AllocationError, StartError
+from devicemanager.core.printable import printable
 from devicemanager.kubelet.nri.connection import CallFailed, Connection, Disconnected, Handlers
 from podresources.errors import PodResourcesError
 from podresources.sockets import prepare, published
@@ -24,6 +25,11 @@ __all__ = ["NriPlugin", "PluginServer"]
 _REGISTRATION_SECONDS: Final = 5.0
 _REQUEST_SECONDS: Final = 2.0
 _BACKLOG = 16
+_MOST_CONNECTIONS: Final = 32
+"""Open connections. Each of them has a thread, and a node has few NRI plugins."""
+_ACCEPT_PAUSE: Final = 0.2
+"""Seconds before the next attempt to accept, for example while no descriptor is free."""
+_LONGEST_NAME: Final = 253
 _NAME = "devicemanager"
 _VERSION = "v0.11.0"
 """Version of NRI whose API the runtime has."""
@@ -76,6 +82,7 @@ class PluginServer:
         self._plugins: list[NriPlugin] = []
         self._listener: socket.socket | None = None
         self._connections: set[Connection] = set()
+        self._is_full = False
 
     # -- life --------------------------------------------------------------------------
 
@@ -97,6 +104,7 @@ class PluginServer:
         """Disconnect all plugins, and remove the socket. Idempotent."""
         with self._changed:
             listener, self._listener = self._listener, None
+            self._changed.notify_all()  # the pause of ``_accept`` ends
         if listener is None:
             return
         # Ends ``accept`` on the other thread, which ``close`` alone does not.
@@ -140,7 +148,8 @@ class PluginServer:
         try:
             return plugin.call(method, request)
         except CallFailed as error:
-            raise AllocationError(f"NRI plugin {plugin.name}: {method} failed: {error}") from None
+            text = printable(str(error))
+            raise AllocationError(f"NRI plugin {plugin.name}: {method} failed: {text}") from None
         except Disconnected as error:
             self._report(f"NRI plugin {plugin.name}: {method}: {error}")
             plugin.connection.close()
@@ -148,8 +157,10 @@ class PluginServer:
             return None
 
     def add(self, plugin: NriPlugin) -> None:
-        """Make a synchronized plugin known: it gets all further events."""
+        """Make a synchronized plugin known: it gets all further events. Raises Disconnected."""
         with self._changed:
+            if plugin.connection not in self._connections:
+                raise Disconnected("the connection has ended")
             self._plugins.append(plugin)
             self._plugins.sort(key=lambda each: each.name)
             self._changed.notify_all()
@@ -166,26 +177,56 @@ class PluginServer:
     # -- connections -------------------------------------------------------------------
 
     def _accept(self, listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # the listener was closed
-            while True:
+        """Accept connections until the listener is closed."""
+        while True:
+            try:
                 connected, _ = listener.accept()
-                _start(self._serve, connected)
+            # Either the listener was closed, or no descriptor or memory is free. That can change.
+            except OSError:
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._listener is None, _ACCEPT_PAUSE):
+                        return
+                continue
+            plugin = self._new_plugin(connected)
+            if not self._is_allowed(plugin):
+                plugin.connection.close()
+                continue
+            try:
+                _start(self._serve, plugin)
+                # On another thread, because ``_serve`` reads the responses.
+                _start(self._configure, plugin)
+            except RuntimeError:  # no thread can be started
+                plugin.connection.close()
+                self._remove(plugin)
 
-    def _serve(self, connected: socket.socket) -> None:
-        """Serve a plugin until it disconnects."""
+    def _new_plugin(self, connected: socket.socket) -> NriPlugin:
         plugin: NriPlugin
         handlers: Handlers = {
             "RegisterPlugin": lambda request: _register(plugin, request),
             "UpdateContainers": self._update,
         }
         plugin = NriPlugin(Connection(connected, handlers, serves="Runtime", calls="Plugin"))
+        return plugin
+
+    def _is_allowed(self, plugin: NriPlugin) -> bool:
+        """Add a new connection. Return False if there are too many, or after ``close``."""
         with self._changed:
-            self._connections.add(plugin.connection)
-            is_closed = self._listener is None
-        if is_closed:
-            plugin.connection.close()
-        # On a thread of its own, because this one reads the responses.
-        _start(self._configure, plugin)
+            if self._listener is None:
+                return False
+            was_full, self._is_full = self._is_full, len(self._connections) >= _MOST_CONNECTIONS
+            if not self._is_full:
+                self._connections.add(plugin.connection)
+                return True
+        # Once, because a program can connect again immediately.
+        if not was_full:
+            self._report(
+                f"an NRI plugin was disconnected: {_MOST_CONNECTIONS} connections are open, "
+                "which is the limit"
+            )
+        return False
+
+    def _serve(self, plugin: NriPlugin) -> None:
+        """Serve a plugin until it disconnects."""
         plugin.connection.serve()
         self._remove(plugin)
 
@@ -211,9 +252,14 @@ def _start(function: Callable[..., None], argument: object) -> None:
 
 def _register(plugin: NriPlugin, request: nri.RegisterPluginRequest) -> nri.Empty:
     if not re.fullmatch(r"[0-9]{2}", request.plugin_idx):
-        raise ValueError(f"invalid plugin index {request.plugin_idx!r}: expected two digits")
-    if not request.plugin_name or "/" in request.plugin_name:
-        raise ValueError(f"invalid plugin name {request.plugin_name!r}: expected one without /")
+        shown = printable(request.plugin_idx)
+        raise ValueError(f"invalid plugin index {shown!r}: expected two digits")
+    name = request.plugin_name
+    if not name or "/" in name or len(name) > _LONGEST_NAME or printable(name) != name:
+        raise ValueError(
+            f"invalid plugin name {printable(name)!r}: expected at most {_LONGEST_NAME} printable "
+            "characters without /"
+        )
     plugin.index, plugin.base = request.plugin_idx, request.plugin_name
     plugin.registered.set()
     return nri.Empty()

@@ -14,7 +14,9 @@ import attrs
 
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.pods import Container, Pod
+from devicemanager.core.printable import printable
 from devicemanager.core.runoptions import RunOptions
+from devicemanager.kubelet.nri.connection import Disconnected
 from devicemanager.kubelet.nri.containers import (
     adjust,
     adjusted_options,
@@ -40,6 +42,10 @@ _CREATE, _CREATED, _START, _STARTED, _STOP, _REMOVE = (
 _IS_CREATED, _IS_RUNNING, _IS_STOPPED = (
     nri.ContainerState.Value(f"CONTAINER_{name}") for name in ("CREATED", "RUNNING", "STOPPED")
 )
+
+
+_SYNCHRONIZATIONS = 10
+"""Number of attempts to synchronize a plugin while containers come and go."""
 
 
 @attrs.frozen
@@ -84,7 +90,13 @@ class NriRuntime:
         self.path = Path(path)
         """The socket of the runtime, ``nri.sock``."""
         self._cdi_dirs = None if cdi_dirs is None else [Path(each) for each in cdi_dirs]
-        self._report = report or (lambda line: None)
+
+        def say(line: str) -> None:
+            # A line contains texts of plugins.
+            if report is not None:
+                report(printable(line))
+
+        self._report = say
         self._server = PluginServer(
             self.path, self._synchronize, self._update_containers, self._report
         )
@@ -131,10 +143,20 @@ class NriRuntime:
 
     def _synchronize(self, plugin: NriPlugin) -> None:
         """Send all containers to a new plugin. Raises CallFailed and Disconnected."""
-        # No event may come between the list of containers and the plugin's first event.
-        with self._serial:
-            self._apply(plugin.call("Synchronize", self._all()).update)
-            self._server.add(plugin)
+        # Called without the lock: a plugin that does not respond must not delay events.
+        for _ in range(_SYNCHRONIZATIONS):
+            with self._serial:
+                sent = self._all()
+            updates = plugin.call("Synchronize", sent).update
+            with self._serial:
+                # No event may come between the list of containers and the plugin's first event.
+                if _ids(self._all()) == _ids(sent):
+                    self._apply(updates)
+                    self._server.add(plugin)
+                    return
+        raise Disconnected(
+            f"containers changed during each of {_SYNCHRONIZATIONS} calls of Synchronize"
+        )
 
     def _all(self) -> nri.SynchronizeRequest:
         with self._lock:
@@ -302,3 +324,7 @@ class NriRuntime:
             yield
         except AllocationError as error:
             self._report(str(error))
+
+
+def _ids(request: nri.SynchronizeRequest) -> list[str]:
+    return [*(each.id for each in request.pods), *(each.id for each in request.containers)]

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
 from devicemanager import MockKubelet, RequestError, StartError
 from devicemanager.core.runoptions import DeviceSpec, Mount, RunOptions
 from devicemanager.driver.simulated import SimulatedDriver
-from devicemanager.kubelet.nri import NriRuntime
+from devicemanager.kubelet.nri import NriRuntime, plugins
 from devicemanager.kubelet.nri.connection import CallFailed, Connection, Disconnected
 from devicemanager.kubelet.nri.containers import adjust, adjusted_options
 from protos import nri_v1alpha1 as nri
 from tests.kubelet.dra.objects import claim, pod
+from tests.timing import wait_until
 
 _NAMES = {number: name for name, number in nri.Event.items()}
 
@@ -38,7 +41,13 @@ def _pod() -> dict[str, Any]:
 class FakePlugin:
     """A plugin that records its calls. ``responses`` by method replace empty ones."""
 
-    def __init__(self, path: Path, index: str = "10", **responses: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        index: str = "10",
+        base: str = "fake",
+        **responses: Callable[[Any], Any],
+    ) -> None:
         self.calls: list[str] = []
         self._responses = responses
         self._connected = socket.socket(socket.AF_UNIX)
@@ -48,7 +57,7 @@ class FakePlugin:
         self.connection = Connection(self._connected, handlers, serves="Plugin", calls="Runtime")
         self.reader = threading.Thread(target=self.connection.serve, daemon=True)
         self.reader.start()
-        request = nri.RegisterPluginRequest(plugin_name="fake", plugin_idx=index)
+        request = nri.RegisterPluginRequest(plugin_name=base, plugin_idx=index)
         self.connection.call("RegisterPlugin", request, 10)
 
     def _handler(self, name: str) -> Callable[[Any], Any]:
@@ -253,6 +262,125 @@ def test_reboot_disconnects_plugins(kubelet: MockKubelet, plugin: Any, runtime: 
 def test_invalid_plugins_are_rejected(runtime: NriRuntime, index: str) -> None:
     with pytest.raises(CallFailed, match=f"invalid plugin index '{index}': expected two digits"):
         FakePlugin(runtime.path, index=index)
+
+
+@pytest.mark.parametrize("base", ["", "a/b", "a\nb", "\x1b[2J", "n" * 254])
+def test_invalid_names_are_rejected_in_one_line(runtime: NriRuntime, base: str) -> None:
+    with pytest.raises(CallFailed, match=r"^invalid plugin name [^\n\x1b]*: expected at most 253 "):
+        FakePlugin(runtime.path, base=base)
+
+
+def test_texts_of_plugins_stay_on_one_line(
+    kubelet: MockKubelet, plugin: Any, runtime: NriRuntime, lines: list[str]
+) -> None:
+    def create(_: Any) -> nri.CreateContainerResponse:
+        response = nri.CreateContainerResponse()
+        response.adjust.linux.resources.cpu.cpus = "0\npod default/q admitted\x1b[2J"
+        return response
+
+    def fail(_: Any) -> Any:
+        raise ValueError("a\nb" + "c" * 5000)
+
+    plugin(CreateContainer=create)
+    kubelet.admit(_pod())
+    assert "\\x1b[2J" in lines[-1]
+    FakePlugin(runtime.path, base="second", CreateContainer=fail)
+    assert runtime.wait_plugin("second")
+    kubelet.exit_container("p", "main", 1)
+    assert not any("\n" in line or "\x1b" in line for line in lines)
+    failed = kubelet.pod("p").containers[0].reason
+    assert "\n" not in failed and len(failed) < 3000
+
+
+class _FailingListener(socket.socket):
+    """A socket whose first ``accept`` fails, as without free descriptors."""
+
+    failures: ClassVar[list[int]]
+
+    def accept(self) -> Any:
+        if self.failures:
+            raise OSError(self.failures.pop(), "no descriptor is free")
+        return super().accept()
+
+
+def test_plugins_connect_after_a_failure_to_accept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_FailingListener, "failures", [errno.EMFILE], raising=False)
+    monkeypatch.setattr(
+        plugins, "socket", SimpleNamespace(**{**vars(socket), "socket": _FailingListener})
+    )
+    with NriRuntime(tmp_path / "nri.sock") as runtime:
+        FakePlugin(runtime.path)
+        assert runtime.wait_plugin("fake")
+
+
+def test_number_of_connections_is_limited(
+    runtime: NriRuntime, plugin: Any, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_MOST_CONNECTIONS", 2)
+    plugin()
+    with connected(runtime.path) as silent, contextlib.ExitStack() as stack:
+        for _ in range(3):
+            assert stack.enter_context(connected(runtime.path)).recv(1) == b""
+        assert lines[1:] == [
+            "an NRI plugin was disconnected: 2 connections are open, which is the limit"
+        ]
+        assert runtime.plugins() == ("10-fake",)
+        silent.shutdown(socket.SHUT_RDWR)
+        assert silent.recv(1) == b""
+
+    def connects() -> bool:
+        with contextlib.suppress(Disconnected, OSError):
+            FakePlugin(runtime.path, base="second")
+        return runtime.wait_plugin("second", 0.1)
+
+    wait_until(connects)
+
+
+@contextlib.contextmanager
+def connected(path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.settimeout(10)
+        made.connect(str(path))
+        yield made
+
+
+def test_plugin_that_hangs_in_synchronize_delays_no_pod(
+    kubelet: MockKubelet, runtime: NriRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_REQUEST_SECONDS", 60.0)
+    called, go_on, seen = threading.Event(), threading.Event(), []
+
+    def synchronize(request: Any) -> nri.SynchronizeResponse:
+        seen.append([each.name for each in request.containers])
+        called.set()
+        go_on.wait(10)
+        return nri.SynchronizeResponse()
+
+    FakePlugin(runtime.path, Synchronize=synchronize)
+    assert called.wait(10)
+    kubelet.admit(_pod())
+    assert seen == [[]] and runtime.plugins() == ()
+    go_on.set()
+    assert runtime.wait_plugin("fake")
+    assert seen == [[], ["main"]]
+
+
+def test_plugin_is_disconnected_if_containers_always_change(
+    kubelet: MockKubelet, runtime: NriRuntime, lines: list[str]
+) -> None:
+    numbers = iter(range(100))
+
+    def synchronize(_: Any) -> nri.SynchronizeResponse:
+        name = f"p{next(numbers)}"
+        kubelet.admit(_pod() | {"metadata": {"name": name, "uid": name}})
+        return nri.SynchronizeResponse()
+
+    made = FakePlugin(runtime.path, Synchronize=synchronize)
+    made.reader.join(30)
+    assert next(numbers) == 10 and runtime.plugins() == ()
+    wait_until(lambda: any("containers changed during each of 10 calls" in each for each in lines))
 
 
 def test_unknown_methods_are_rejected(runtime: NriRuntime, plugin: Any) -> None:
