@@ -14,6 +14,8 @@ HEADER = ("POD", "OUTCOME", "DEVICES", "ORDERS")
 
 def summary(result: Rehearsal) -> str:
     """Return one line that says whether pods would be lost."""
+    if not result.kubelet_starts:
+        return f"the kubelet does not start: {len(result.pods)} pods would be lost"
     lost = sum(pod.can_be_lost for pod in result.pods)
     certain = sum(pod.is_always_lost for pod in result.pods)
     if not lost:
@@ -54,6 +56,7 @@ def as_data(result: Rehearsal) -> dict[str, Any]:
     return {
         "node": result.node,
         "steps": list(result.steps),
+        "kubelet_starts": result.kubelet_starts,
         "loses_pods": result.loses_pods,
         "orders": {
             "tried": result.orders,

@@ -94,13 +94,15 @@ class Rehearsal:
     """Number of tried orders in which at least one pod is lost."""
     all_orders: bool
     """True if all possible orders were tried; False if they are a sample."""
+    kubelet_starts: bool
+    """False if the kubelet exits at a start."""
     statements: tuple[Statement, ...]
     assumptions: tuple[str, ...]
 
     @property
     def loses_pods(self) -> bool:
-        """True if a pod is lost in at least one order."""
-        return any(pod.can_be_lost for pod in self.pods)
+        """True if a pod is lost in at least one order, or if the kubelet does not start."""
+        return not self.kubelet_starts or any(pod.can_be_lost for pod in self.pods)
 
     @property
     def moved(self) -> Mapping[tuple[str, str], tuple[str, str]]:

@@ -117,6 +117,7 @@ class Alignment:
     scope: str = "container"
     options: Mapping[str, str] = attrs.field(factory=dict)
     cpu_policy: str = "none"
+    cpu_options: Mapping[str, str] = attrs.field(factory=dict)
     memory_policy: str = "None"
     reserved_cpus: str = ""
     """CPUs in the kernel's list format, such as ``0-3,8``."""
@@ -141,10 +142,11 @@ def alignment(config: KubeletConfig | None) -> Alignment:
         "reserved_cpus": _text(settings.get("reservedSystemCPUs")),
     }
     options = _options(settings.get("topologyManagerPolicyOptions"))
+    cpu_options = _options(settings.get("cpuManagerPolicyOptions"))
     # Gates are true or false, in the file and in the flag.
     gates = {each: on == "true" for each, on in _options(settings.get("featureGates")).items()}
     named = {name: text for name, text in given.items() if text}
-    return Alignment(options=options, gates=gates, **named)
+    return Alignment(options=options, cpu_options=cpu_options, gates=gates, **named)
 
 
 def _text(value: object) -> str:
