@@ -94,6 +94,7 @@ def _of_plugins(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> list
     if plan.loses_checkpoint and any(isinstance(step, Restart | Reboot) for step in plan.steps):
         text = "the kubelet cannot read the checkpoint, and starts without any allocation"
         found.append(Statement(text, evidence, REPAIR))
+        found += [Statement(text, evidence, REPAIR) for text in _without_devices(plan, ran)]
     panics = [outcome for each in ran if (outcome := each.panic) is not None]
     if panics:
         share = f"{len(panics)} of {len(ran)} orders of plugins and pods"
@@ -106,6 +107,15 @@ def _of_plugins(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> list
         of_pod = f"{evidence}; CPUs and memory only read" if held.has_cpus_or_memory else evidence
         found += [Statement(text, of_pod, advice) for text, advice in _of_pod(held, ran)]
     return found
+
+
+def _without_devices(plan: Plan, ran: Sequence[Ran]) -> Iterator[str]:
+    for held in plan.pods:
+        outcomes = [each.outcomes[held.pod.uid] for each in ran]
+        count = sum(each.fate is Fate.STAYS and not each.devices for each in outcomes)
+        if held.devices and count:
+            share = f"in {count} of {len(ran)} orders of plugins and pods"
+            yield f"pod {held.name} stays, but no devices are allocated to it, {share}"
 
 
 def _of_pod(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str]]:

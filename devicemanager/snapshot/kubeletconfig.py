@@ -117,12 +117,12 @@ class Alignment:
     scope: str = "container"
     options: Mapping[str, str] = attrs.field(factory=dict)
     cpu_policy: str = "none"
-    cpu_options: Mapping[str, str] = attrs.field(factory=dict)
     memory_policy: str = "None"
     reserved_cpus: str = ""
     """CPUs in the kernel's list format, such as ``0-3,8``."""
     gates: Mapping[str, bool] = attrs.field(factory=dict)
     """The configured feature gates."""
+    cpu_options: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def alignment(config: KubeletConfig | None) -> Alignment:

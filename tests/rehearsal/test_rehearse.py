@@ -190,6 +190,14 @@ def test_damaged_checkpoint_frees_all_devices() -> None:
     result = rehearse(damaged, [Restart()])
     assert texts(result)[0].startswith("the kubelet cannot read the checkpoint")
     assert "checkpoint repair" in result.statements[0].advice
+    assert texts(result)[1:] == [
+        f"pod {name} stays, but no devices are allocated to it, in 6 of 6 orders of plugins and "
+        "pods"
+        for name in ("ml/infer", "ml/train")
+    ]
+    assert result.loses_pods
+    assert report.summary(result) == "2 pods, none would be lost, but 2 can lose their devices"
+    assert next(report.rows(result))[2] == "vendor.com/gpu: g2 -> none"
 
 
 def test_version_without_a_comparison_is_named_as_read() -> None:

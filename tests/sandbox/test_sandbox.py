@@ -292,5 +292,6 @@ def read_to(terminal: RawIOBase, text: bytes) -> bytes:
 
 
 def child_of(pid: int) -> int:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return int(children[0])
+    # Any thread of runc can be the one that has created the child.
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return int(next(child for each in tasks for child in each.read_text().split()))
