@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,8 +87,10 @@ def _bundle(args: argparse.Namespace) -> Bundle:
     from devicemanager.kubelet.container_runs import bundle_of
 
     rootfs = Path(args.rootfs).resolve()
-    if not rootfs.is_dir():
+    if not os.path.isdir(rootfs):  # noqa: PTH112 - False without permission, too
         raise CommandError(f"--rootfs: {args.rootfs} is not a directory")
+    if not os.access(rootfs, os.R_OK | os.X_OK):
+        raise CommandError(f"--rootfs: {args.rootfs} is not readable for user {os.getuid()}")
     with connected(args) as client:
         (pod,) = pods_named(client, [args.pod])
         name = args.container or pod.containers[0].name

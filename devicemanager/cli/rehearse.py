@@ -21,7 +21,7 @@ _DESCRIPTION = """\
 Rebuild the node of a snapshot in memory, run the steps in the order of the command line, and show
 which pods stay and which the kubelet rejects. Changes of version and topology apply from the next
 restart or reboot on; if none follows, the kubelet restarts. The exit status is 1 if a pod would be
-lost, else 0.
+lost or lose its devices, or if the kubelet would not start, else 0.
 """
 _EPILOG = """\
 examples:

@@ -14,8 +14,9 @@ from devicemanager.fleet.snapshots import parsed, snapshot_of
 from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
-from devicemanager.rehearsal.runs import KubeletFails, Plan
+from devicemanager.rehearsal.runs import Plan
 from devicemanager.rehearsal.snapshot_node import SnapshotNode
+from devicemanager.rehearsal.start_problems import KubeletFails
 from devicemanager.rehearsal.steps import Configure
 from devicemanager.snapshot.node import Node
 

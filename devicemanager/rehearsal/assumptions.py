@@ -8,6 +8,8 @@ from devicemanager.core.versions.changelog import warning
 from devicemanager.core.versions.version import KubeletVersion
 from devicemanager.rehearsal.snapshot_node import SnapshotNode
 from devicemanager.rehearsal.steps import Configure, Reboot, Restart, SetDevices, Step
+from devicemanager.snapshot.kubeletconfig import Alignment
+from devicemanager.snapshot.statefiles import STATIC_CPU, STATIC_MEMORY
 
 __all__ = ["assumptions"]
 
@@ -23,7 +25,18 @@ def assumptions(
     node: SnapshotNode, steps: Sequence[Step], version: KubeletVersion
 ) -> tuple[str, ...]:
     """Return the assumptions of a rehearsal, as sentences without a full stop."""
-    return (*_ALWAYS, *_of_steps(steps, version), *_missing(node), *node.notes)
+    aligned = _of_cpus_and_memory(node.aligned)
+    return (*_ALWAYS, *aligned, *_of_steps(steps, version), *_missing(node), *node.notes)
+
+
+def _of_cpus_and_memory(aligned: Alignment) -> Iterator[str]:
+    if aligned.cpu_policy == STATIC_CPU or aligned.memory_policy == STATIC_MEMORY:
+        yield (
+            "exclusive CPUs and memory follow the source of the kubelet's CPU manager and memory "
+            "manager: they are only read, not compared with real ones"
+        )
+    if aligned.cpu_policy == STATIC_CPU and aligned.cpu_options:
+        yield f"CPU manager policy options are ignored: {', '.join(aligned.cpu_options)}"
 
 
 def _of_steps(steps: Sequence[Step], version: KubeletVersion) -> Iterator[str]:

@@ -11,11 +11,9 @@ from typing import Any
 
 from checkpoint import dra
 from devicemanager.core.dra.errors import ClaimFetchError
-from devicemanager.core.dra.messages import WORDINGS, start_error
-from devicemanager.core.versions.behaviour import Behaviour
 from devicemanager.rehearsal.result import Devices
 
-__all__ = ["HeldClaims", "devices_of", "start_problem"]
+__all__ = ["HeldClaims", "devices_of"]
 
 
 class HeldClaims:
@@ -70,11 +68,3 @@ def devices_of(claims: Iterable[dra.ClaimState]) -> Devices:
             names = found.setdefault(driver, set())
             names.update(f"{each.pool}/{each.device}" for each in state.devices or ())
     return {driver: tuple(sorted(names)) for driver, names in sorted(found.items()) if names}
-
-
-def start_problem(state_file: bytes | None, behaviour: Behaviour) -> str:
-    """Return the error of a kubelet that does not start because of the state file; else empty."""
-    if state_file is None or not behaviour.dra_enabled:
-        return ""
-    problem = dra.kubelet_error(state_file)
-    return "" if problem is None else start_error(*problem, WORDINGS[behaviour.dra_wording])

@@ -39,6 +39,8 @@ class HeldPod:
     """Devices of plugins."""
     claims: tuple[dra.ClaimState, ...] = ()
     """The claims that are prepared for the pod."""
+    has_cpus_or_memory: bool = False
+    """True if the pod has exclusive CPUs or exclusive memory."""
 
 
 def held_pods(node: SnapshotNode) -> tuple[HeldPod, ...]:
@@ -71,7 +73,8 @@ def held_pods(node: SnapshotNode) -> tuple[HeldPod, ...]:
             tuple(inits),
             resource_claims={each.name: each.name for each in claims},
         )
-        pods.append(HeldPod(pod, name, amounts.devices(uid), claims))
+        is_exclusive = amounts.has_cpus_or_memory(uid)
+        pods.append(HeldPod(pod, name, amounts.devices(uid), claims, is_exclusive))
     return tuple(sorted(pods, key=lambda each: each.name))
 
 
@@ -104,9 +107,13 @@ class _Amounts:
             for block in blocks:
                 name = ResourceName(block.type)
                 sizes[name] = sizes.get(name, 0) + block.size
-        if uid in self._cpus or uid in self._memory:
+        if self.has_cpus_or_memory(uid):
             return {name: {**_SOME, **amounts} for name, amounts in found.items()}
         return found
+
+    def has_cpus_or_memory(self, uid: str) -> bool:
+        """True if the pod has exclusive CPUs or exclusive memory."""
+        return uid in self._cpus or uid in self._memory
 
     def devices(self, uid: str) -> Devices:
         """Return the devices of a pod by resource."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from devicemanager.core.versions.changelog import basis
 from devicemanager.core.versions.version import DEFAULT, KubeletVersion
 from devicemanager.rehearsal.assumptions import assumptions
 from devicemanager.rehearsal.held_claims import devices_of
 from devicemanager.rehearsal.held_pods import HeldPod, held_pods
 from devicemanager.rehearsal.orders import PERMUTED, is_complete, orders
 from devicemanager.rehearsal.result import Outcome, PodResult, Rehearsal
-from devicemanager.rehearsal.runs import KubeletFails, Plan, all_lost, check_resources, run
+from devicemanager.rehearsal.runs import Plan, all_lost, check_resources, run
 from devicemanager.rehearsal.snapshot_node import SnapshotNode
+from devicemanager.rehearsal.start_problems import KubeletFails
 from devicemanager.rehearsal.statements import Ran, does_not_start, statements
 from devicemanager.rehearsal.steps import Admit, Configure, Reboot, Restart, Step, with_starts
 from devicemanager.rehearsal.titles import title
@@ -49,11 +49,13 @@ def rehearse(
     has_start = any(isinstance(step, Restart | Reboot) for step in done)
     tried = orders(plugins, uids, repeat, seed, permuted) if has_start else [()]
     version = _version(done)
+    starts = True
     try:
         ran = [Ran(order, run(plan, order)) for order in tried]
     except KubeletFails as error:
         ran = [Ran((), all_lost(plan, "KubeletDoesNotStart", str(error)))]
-        said = [does_not_start(str(error), basis(version))]
+        said = [does_not_start(error, version)]
+        starts = False
     else:
         said = statements(plan, ran, version)
     return Rehearsal(
@@ -61,7 +63,8 @@ def rehearse(
         steps=tuple(map(title, done)),
         pods=_results(plan, ran),
         orders=len(ran),
-        bad_orders=sum(each.loses_pods for each in ran),
+        bad_orders=sum(each.loses_pods or not starts for each in ran),
+        kubelet_starts=starts,
         all_orders=not has_start or is_complete(plugins, uids, permuted),
         statements=tuple(said),
         assumptions=assumptions(node, done, version),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from devicemanager.rehearsal.result import Devices, Outcome, PodResult, Rehearsal
+from devicemanager.rehearsal.result import Devices, Fate, Outcome, PodResult, Rehearsal
 
 __all__ = ["HEADER", "as_data", "markdown", "rows", "summary"]
 
@@ -14,10 +14,14 @@ HEADER = ("POD", "OUTCOME", "DEVICES", "ORDERS")
 
 def summary(result: Rehearsal) -> str:
     """Return one line that says whether pods would be lost."""
+    if not result.kubelet_starts:
+        return f"the kubelet does not start: {len(result.pods)} pods would be lost"
     lost = sum(pod.can_be_lost for pod in result.pods)
     certain = sum(pod.is_always_lost for pod in result.pods)
     if not lost:
-        return f"{len(result.pods)} pods, none would be lost"
+        without = sum(pod.without_devices > 0 for pod in result.pods)
+        more = f", but {without} can lose their devices" if without else ""
+        return f"{len(result.pods)} pods, none would be lost{more}"
     text = f"{lost} of {len(result.pods)} pods can be lost, {certain} of them in every order"
     if result.orders == 1:
         return f"{lost} of {len(result.pods)} pods would be lost"
@@ -41,7 +45,10 @@ def _outcome(outcome: Outcome) -> str:
 
 def _devices(pod: PodResult, outcome: Outcome) -> str:
     before, after = _ids(pod.before), _ids(outcome.devices)
-    changed = f"{before} -> {after}" if before and after and before != after else before or after
+    changed = before or after
+    # A pod that is lost or deleted has no devices in any case.
+    if outcome.fate is Fate.STAYS and before != after:
+        changed = f"{before} -> {after or 'none'}"
     return "; ".join(filter(None, [changed, _ids(pod.claims)])) or "-"
 
 
@@ -54,6 +61,7 @@ def as_data(result: Rehearsal) -> dict[str, Any]:
     return {
         "node": result.node,
         "steps": list(result.steps),
+        "kubelet_starts": result.kubelet_starts,
         "loses_pods": result.loses_pods,
         "orders": {
             "tried": result.orders,

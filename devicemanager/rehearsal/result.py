@@ -65,6 +65,15 @@ class PodResult:
         return any(outcome.is_lost for outcome in self.outcomes)
 
     @property
+    def without_devices(self) -> int:
+        """Number of orders in which the pod stays, but no longer has all its resources."""
+        return sum(
+            number
+            for outcome, number in self.outcomes.items()
+            if outcome.fate is Fate.STAYS and not self.before.keys() <= outcome.devices.keys()
+        )
+
+    @property
     def is_always_lost(self) -> bool:
         """True if the pod is lost in every order."""
         return all(outcome.is_lost for outcome in self.outcomes)
@@ -94,13 +103,17 @@ class Rehearsal:
     """Number of tried orders in which at least one pod is lost."""
     all_orders: bool
     """True if all possible orders were tried; False if they are a sample."""
+    kubelet_starts: bool
+    """False if the kubelet exits at a start."""
     statements: tuple[Statement, ...]
     assumptions: tuple[str, ...]
 
     @property
     def loses_pods(self) -> bool:
-        """True if a pod is lost in at least one order."""
-        return any(pod.can_be_lost for pod in self.pods)
+        """True if a pod or its devices are lost in at least one order, or if the kubelet does not
+        start."""
+        lost = any(pod.can_be_lost or pod.without_devices for pod in self.pods)
+        return lost or not self.kubelet_starts
 
     @property
     def moved(self) -> Mapping[tuple[str, str], tuple[str, str]]:

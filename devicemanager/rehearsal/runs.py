@@ -21,11 +21,12 @@ from devicemanager.kubelet.inmemory.devices import numbered, places
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.rehearsal.errors import RehearsalError
-from devicemanager.rehearsal.held_claims import HeldClaims, start_problem
+from devicemanager.rehearsal.held_claims import HeldClaims
 from devicemanager.rehearsal.held_pods import HeldPod
 from devicemanager.rehearsal.orders import Order
 from devicemanager.rehearsal.result import Devices, Fate, Outcome
 from devicemanager.rehearsal.snapshot_node import SnapshotNode
+from devicemanager.rehearsal.start_problems import KubeletFails, check_start
 from devicemanager.rehearsal.steps import (
     Admit,
     Configure,
@@ -37,15 +38,11 @@ from devicemanager.rehearsal.steps import (
     WithoutPlugin,
 )
 
-__all__ = ["KubeletFails", "Plan", "run"]
+__all__ = ["Plan", "run"]
 
 
 PANIC = "KubeletPanic"
 """Reason of the pod's loss if the kubelet panics."""
-
-
-class KubeletFails(Exception):
-    """The kubelet does not start. The message is the kubelet's error."""
 
 
 @attrs.frozen
@@ -180,8 +177,7 @@ class _RunningNode:
             self._kubelet.lose_checkpoint()
             self._loses_checkpoint = False
         settings = self._plan.settings(self._changes)
-        if text := start_problem(self._plan.node.node.snapshot.dra_state, settings.behaviour):
-            raise KubeletFails(text)
+        check_start(self._plan.node.node, settings.behaviour)
         self._kubelet.start_again(settings, self._order, reboot=isinstance(step, Reboot))
 
     def _devices(self, resource: str, devices: int | str) -> Sequence[Device]:

@@ -12,6 +12,7 @@ from devicemanager.rehearsal.held_pods import HeldPod
 from devicemanager.rehearsal.orders import Order
 from devicemanager.rehearsal.result import Fate, Outcome, Statement
 from devicemanager.rehearsal.runs import PANIC, Plan
+from devicemanager.rehearsal.start_problems import REPAIR, KubeletFails
 from devicemanager.rehearsal.steps import Reboot, Restart
 
 __all__ = ["Ran", "does_not_start", "statements"]
@@ -21,11 +22,9 @@ _WAIT = (
     "start the plugin of {resource} before the kubelet admits pods, or drain the node first; a "
     "rejected pod stays Failed (k/k#125579)"
 )
-_REPAIR = "repair the file first: devicemanager checkpoint repair"
 _NO_DRA = "enable the feature gate DynamicResourceAllocation, or drain the node first"
 _DRIVER = "keep the driver on the node until its pods are gone"
 _CDI = "check that the driver writes its CDI files again (k/k#141433)"
-_CONFIGURATION = "keep the present configuration, or use a value that this version accepts"
 
 
 @attrs.frozen
@@ -46,14 +45,14 @@ class Ran:
         return next((each for each in self.outcomes.values() if each.reason == PANIC), None)
 
 
-def does_not_start(error: str, basis: str) -> Statement:
+def does_not_start(error: KubeletFails, version: KubeletVersion) -> Statement:
     """Return the statement about a kubelet that exits at start."""
-    return Statement(f"the kubelet does not start: {error}", basis, _CONFIGURATION)
+    return Statement(f"the kubelet does not start: {error}", error.basis(version), error.advice)
 
 
 def statements(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> list[Statement]:
     """Return the statements that the runs support, most severe first."""
-    return [*_of_plugins(plan, ran, basis(version)), *_of_claims(plan, ran, version)]
+    return [*_of_plugins(plan, ran, version), *_of_claims(plan, ran, version)]
 
 
 def _of_claims(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> Iterator[Statement]:
@@ -89,22 +88,34 @@ def _of_claims(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> Itera
                 yield Statement(f"{text} until it has registered", evidence, _CDI)
 
 
-def _of_plugins(plan: Plan, ran: Sequence[Ran], basis: str) -> list[Statement]:
+def _of_plugins(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> list[Statement]:
     found = []
+    evidence = basis(version)
     if plan.loses_checkpoint and any(isinstance(step, Restart | Reboot) for step in plan.steps):
         text = "the kubelet cannot read the checkpoint, and starts without any allocation"
-        found.append(Statement(text, basis, _REPAIR))
+        found.append(Statement(text, evidence, REPAIR))
+        found += [Statement(text, evidence, REPAIR) for text in _without_devices(plan, ran)]
     panics = [outcome for each in ran if (outcome := each.panic) is not None]
     if panics:
         share = f"{len(panics)} of {len(ran)} orders of plugins and pods"
         found.append(
-            Statement(f"the kubelet panics in {share}: {panics[0].message}", basis, _DRAIN)
+            Statement(f"the kubelet panics in {share}: {panics[0].message}", evidence, _DRAIN)
         )
     # A panic affects all pods for one reason.
     ran = [each for each in ran if each.panic is None]
     for held in plan.pods:
-        found += [Statement(text, basis, advice) for text, advice in _of_pod(held, ran)]
+        of_pod = f"{evidence}; CPUs and memory only read" if held.has_cpus_or_memory else evidence
+        found += [Statement(text, of_pod, advice) for text, advice in _of_pod(held, ran)]
     return found
+
+
+def _without_devices(plan: Plan, ran: Sequence[Ran]) -> Iterator[str]:
+    for held in plan.pods:
+        outcomes = [each.outcomes[held.pod.uid] for each in ran]
+        count = sum(each.fate is Fate.STAYS and not each.devices for each in outcomes)
+        if held.devices and count:
+            share = f"in {count} of {len(ran)} orders of plugins and pods"
+            yield f"pod {held.name} stays, but no devices are allocated to it, {share}"
 
 
 def _of_pod(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str]]:

@@ -65,10 +65,21 @@ def _mounts(fragment: Mapping[str, Any], notes: list[str]) -> Iterator[dict[str,
         kind = mount.get("type") or ""
         if kind not in _MOUNT_TYPES:
             notes.append(f"mount {mount['destination']} is left out: only root can mount {kind}")
-        elif kind != "tmpfs" and not Path(mount["source"]).exists():
-            notes.append(f"mount {mount['destination']} is left out: {mount['source']} is missing")
+        elif kind != "tmpfs" and (problem := _problem(Path(mount["source"]))):
+            notes.append(f"mount {mount['destination']} is left out: {mount['source']} {problem}")
         else:
             yield _mount(mount, kind)
+
+
+def _problem(source: Path) -> str:
+    """Return why the source of a mount cannot be used; empty if it can."""
+    try:
+        source.stat()
+    except PermissionError:
+        return f"is not accessible to user {os.getuid()}"
+    except OSError:
+        return "is missing"
+    return ""
 
 
 def _mount(mount: Mapping[str, Any], kind: str) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from devicemanager.plugin.processes.namespace import (
     resolved,
     set_read_only,
 )
+from devicemanager.sandbox import terminal
 
 _CANNOT_START = 127
 _STAGE = Path("/tmp")
@@ -57,6 +58,7 @@ class _Failed(Exception):
 def main(plan: str) -> NoReturn:
     """Run the plan, and exit as the command did."""
     values = json.loads(plan)
+    has_terminal = terminal.has_terminal()
     end_with_parent(os.getppid(), _CANNOT_START)
     try:
         enter_container()
@@ -65,18 +67,22 @@ def main(plan: str) -> NoReturn:
     child = os.fork()
     if child == 0:
         end_with_parent(os.getppid(), _CANNOT_START)
-        _contain(values["config"], values["backend"])
+        _contain(values["config"], values["backend"], has_terminal)
     for number in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # the terminal sends them to the command, too
     _exit_as(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
-def _contain(config: dict[str, Any], backend: str) -> NoReturn:
+def _contain(config: dict[str, Any], backend: str, has_terminal: bool) -> NoReturn:
     try:
+        if backend != "namespaces":
+            _add_processes(config)
+            if has_terminal:
+                terminal.add_to(config)
         # runc creates the basic device nodes itself, and fails if they exist.
         _stage(config, () if backend == "runc" else _BASIC_NODES)
         if backend == "namespaces":
-            _exit_as(_run(config))
+            _exit_as(_run(config, has_terminal))
         _hide_cgroups(backend)
         if backend == "runc":
             # It reads the processes of this PID namespace.
@@ -87,8 +93,20 @@ def _contain(config: dict[str, Any], backend: str) -> NoReturn:
             options = ["--cgroup-manager", "disabled"]
         words = [backend, "--root", str(_STAGE / "state"), *options]
         os.execvp(backend, [*words, "run", "--bundle", str(_STAGE), "container"])
-    except (OSError, NamespaceError, subprocess.SubprocessError, _Failed) as error:
+    except (OSError, NamespaceError, _Failed) as error:
         _fail(f"cannot create the container: {error}")
+
+
+def _add_processes(config: dict[str, Any]) -> None:
+    """Let the runtime create another PID namespace.
+
+    A runtime ends only when all processes below it have ended. In a PID namespace, they end with
+    the command.
+    """
+    config["linux"]["namespaces"].append({"type": "pid"})
+    options = ["nosuid", "noexec", "nodev", "ro"]
+    proc = {"destination": "/proc", "type": "proc", "source": "proc", "options": options}
+    config["mounts"].insert(0, proc)
 
 
 def _hide_cgroups(backend: str) -> None:
@@ -166,7 +184,9 @@ def _make(path: str, *, is_file: bool) -> None:
     target = resolved(_ROOT, Path(path))
     if target.exists():
         return
-    ancestor = next(each for each in target.parents if each.is_dir())
+    ancestor = next(each for each in target.parents if each.exists())
+    if not ancestor.is_dir():
+        raise _Failed(f"mount {path}: /{ancestor.relative_to(_ROOT)} is not a directory")
     missing = target.relative_to(ancestor)
     wanted = missing.parent if is_file else missing
     replace_directory(ancestor, wanted)
@@ -177,7 +197,7 @@ def _make(path: str, *, is_file: bool) -> None:
 # -- without a container runtime ---------------------------------------------------------
 
 
-def _run(config: dict[str, Any]) -> int:
+def _run(config: dict[str, Any], has_terminal: bool) -> int:
     """Do what a runtime does, and return the exit status of the command."""
     for each in config["mounts"]:
         _mount(each)
@@ -189,7 +209,7 @@ def _run(config: dict[str, Any]) -> int:
         signal.signal(number, signal.SIG_IGN)
     child = os.fork()
     if child == 0:
-        _become(process, hooks.get("startContainer") or ())
+        _become(process, hooks.get("startContainer") or (), has_terminal)
     _call_hooks(hooks.get("poststart") or (), "poststart")
     status = _reap(child)
     _call_hooks(hooks.get("poststop") or (), "poststop")
@@ -216,21 +236,34 @@ def _call_hooks(hooks: Iterable[Mapping[str, Any]], kind: str) -> None:
         "bundle": str(_STAGE),
     }
     for hook in hooks:
+        if problem := _call_hook(hook, json.dumps(state)):
+            raise _Failed(f"hook {kind} {hook['path']}: {problem}")
+
+
+def _call_hook(hook: Mapping[str, Any], state: str) -> str:
+    """Call a hook, and return why it failed; empty if it did not."""
+    seconds = hook.get("timeout") or _HOOK_SECONDS
+    try:
         done = subprocess.run(
             hook.get("args") or [hook["path"]],
             executable=hook["path"],
             env=dict(each.split("=", 1) for each in hook.get("env") or ()),
-            input=json.dumps(state),
+            input=state,
             text=True,
             stdout=sys.stderr,
-            timeout=hook.get("timeout") or _HOOK_SECONDS,
+            timeout=seconds,
             check=False,
         )
-        if done.returncode:
-            raise _Failed(f"hook {kind} {hook['path']}: exit status {done.returncode}")
+    except OSError as error:
+        return str(error.strerror)
+    except subprocess.TimeoutExpired:
+        return f"no end after {seconds:g} s"
+    return f"exit status {done.returncode}" if done.returncode else ""
 
 
-def _become(process: Mapping[str, Any], hooks: Iterable[Mapping[str, Any]]) -> NoReturn:
+def _become(
+    process: Mapping[str, Any], hooks: Iterable[Mapping[str, Any]], has_terminal: bool
+) -> NoReturn:
     """Replace this process by the command."""
     try:
         os.chroot(_ROOT)
@@ -238,6 +271,8 @@ def _become(process: Mapping[str, Any], hooks: Iterable[Mapping[str, Any]]) -> N
         _call_hooks(hooks, "startContainer")
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
+        if has_terminal:
+            terminal.take()
         # Otherwise the command could make the mounts of the host's files writable.
         for capability in range(_CAPABILITIES):
             ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, capability)

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from devicemanager.core.errors import RequestError
+from devicemanager.sandbox import terminal
 from devicemanager.sandbox.bundling import Bundle
 
 __all__ = ["SandboxError", "backends", "run"]
@@ -41,4 +42,5 @@ def run(
         raise SandboxError(f"backend {backend} is not available: use one of {', '.join(known)}")
     plan = json.dumps({"backend": backend, "config": bundle.config})
     words = [sys.executable, "-m", "devicemanager.sandbox.inside", plan]
-    return subprocess.run(words, check=False, **options)
+    with terminal.kept():
+        return subprocess.run(words, check=False, **options)

@@ -122,6 +122,7 @@ class Alignment:
     """CPUs in the kernel's list format, such as ``0-3,8``."""
     gates: Mapping[str, bool] = attrs.field(factory=dict)
     """The configured feature gates."""
+    cpu_options: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def alignment(config: KubeletConfig | None) -> Alignment:
@@ -141,10 +142,11 @@ def alignment(config: KubeletConfig | None) -> Alignment:
         "reserved_cpus": _text(settings.get("reservedSystemCPUs")),
     }
     options = _options(settings.get("topologyManagerPolicyOptions"))
+    cpu_options = _options(settings.get("cpuManagerPolicyOptions"))
     # Gates are true or false, in the file and in the flag.
     gates = {each: on == "true" for each, on in _options(settings.get("featureGates")).items()}
     named = {name: text for name, text in given.items() if text}
-    return Alignment(options=options, gates=gates, **named)
+    return Alignment(options=options, cpu_options=cpu_options, gates=gates, **named)
 
 
 def _text(value: object) -> str:

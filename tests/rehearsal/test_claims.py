@@ -114,8 +114,21 @@ def test_kubelet_does_not_start_with_a_damaged_state_file() -> None:
     result = done(Restart(), snapshot=damaged)
     assert result.loses_pods
     assert "the kubelet does not start: create ResourceClaim cache: " in texts(result)[0]
+    [statement] = result.statements
+    assert statement.basis == "1.37, DRA compared with 1.37.2"
+    assert statement.advice == "repair the file first: devicemanager checkpoint repair"
     # A kubelet without DRA does not read the file.
     assert not done(Configure(kubelet_version="1.31"), Restart(), snapshot=damaged).loses_pods
+
+
+def test_start_fails_without_a_readable_pod_too() -> None:
+    for text in (b"", b"{", b"[]", b'{"data": "x"}'):
+        result = done(Restart(), snapshot=attrs.evolve(node(), dra_state=text))
+        assert result.pods == ()
+        assert (result.kubelet_starts, result.loses_pods) == (False, True), text
+        assert (result.orders, result.bad_orders) == (1, 1)
+        assert report.summary(result) == "the kubelet does not start: 0 pods would be lost"
+        assert report.as_data(result)["kubelet_starts"] is False
 
 
 def test_claims_of_pods_that_are_gone_hold_nothing() -> None:

@@ -163,11 +163,41 @@ def test_kubelet_that_does_not_start_loses_all_pods() -> None:
     assert text.startswith("the kubelet does not start: ")
 
 
+@pytest.mark.parametrize(
+    ("files", "error"),
+    [
+        ({"cpu_state": b"{"}, "cpu_manager_state cannot be read: "),
+        ({"cpu_state": cpu_state("static", "0-7", checksum=7)}, "cpu_manager_state: its checksum"),
+        ({"cpu_state": None, "memory_state": b"x"}, "memory_manager_state cannot be read: "),
+        ({"cpu_state": None, "memory_state": memory_state("None")}, "memory_manager_state: it was"),
+    ],
+)
+def test_kubelet_does_not_start_with_a_bad_state_file(files: dict[str, bytes], error: str) -> None:
+    config = KubeletConfig("c", {"cpuManagerPolicy": "static", "memoryManagerPolicy": "Static"})
+    result = rehearse(attrs.evolve(WHOLE, config=config, **files), [Restart()])
+    assert all(each.is_always_lost for each in result.pods)
+    assert not result.kubelet_starts
+    [statement] = result.statements
+    assert statement.text.startswith(f"the kubelet does not start: {error}")
+    assert statement.basis == "1.37, only read in the source"
+    assert "move the file away" in statement.advice
+    # A running kubelet does not read the file.
+    assert rehearse(attrs.evolve(WHOLE, config=config, **files), [Drain()]).kubelet_starts
+
+
 def test_damaged_checkpoint_frees_all_devices() -> None:
     damaged = attrs.evolve(WHOLE, checkpoint=(WHOLE.checkpoint or b"").replace(b"g0", b"g9"))
     result = rehearse(damaged, [Restart()])
     assert texts(result)[0].startswith("the kubelet cannot read the checkpoint")
     assert "checkpoint repair" in result.statements[0].advice
+    assert texts(result)[1:] == [
+        f"pod {name} stays, but no devices are allocated to it, in 6 of 6 orders of plugins and "
+        "pods"
+        for name in ("ml/infer", "ml/train")
+    ]
+    assert result.loses_pods
+    assert report.summary(result) == "2 pods, none would be lost, but 2 can lose their devices"
+    assert next(report.rows(result))[2] == "vendor.com/gpu: g2 -> none"
 
 
 def test_version_without_a_comparison_is_named_as_read() -> None:
@@ -196,6 +226,32 @@ def test_exclusive_cpus_of_pods_are_kept() -> None:
     # Two of eight CPUs are exclusive; five more do not fit on one NUMA node of four.
     assert fates(rehearse(node, [Restart(), Admit(guaranteed)]))["ml/new"] == {"rejected"}
     assert fates(rehearse(node, [Restart()]))["ml/train"] == {"stays"}
+
+
+def test_cpus_and_memory_are_named_as_only_read() -> None:
+    def said(settings: dict[str, object]) -> list[str]:
+        node = attrs.evolve(WHOLE, config=KubeletConfig("c", settings))
+        return [each for each in rehearse(node, [Restart()]).assumptions if "CPU manager" in each]
+
+    read = (
+        "exclusive CPUs and memory follow the source of the kubelet's CPU manager and memory "
+        "manager: they are only read, not compared with real ones"
+    )
+    assert said({}) == []
+    assert said({"memoryManagerPolicy": "Static"}) == [read]
+    options = {"full-pcpus-only": True}
+    assert said({"cpuManagerPolicy": "static", "cpuManagerPolicyOptions": options}) == [
+        read,
+        "CPU manager policy options are ignored: full-pcpus-only",
+    ]
+    # A prediction about a pod with exclusive CPUs also depends on them.
+    cpus = cpu_state("static", "0,3-7", entries={"u-train": {"main": "1-2"}}, checksum=0)
+    node = attrs.evolve(
+        WHOLE, cpu_state=cpus, config=KubeletConfig("c", {"cpuManagerPolicy": "static"})
+    )
+    said_of = {each.text.split()[1]: each.basis for each in rehearse(node, [Reboot()]).statements}
+    assert said_of["ml/train"].endswith("of 1.37.2; CPUs and memory only read")
+    assert said_of["ml/infer"].endswith("of 1.37.2")
 
 
 def test_container_that_pod_resources_lacks_is_an_init_container() -> None:

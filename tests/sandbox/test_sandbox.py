@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import shutil
 import signal
 import subprocess
 import sys
+from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +93,12 @@ def test_device_node_with_another_name(backend: str) -> None:
     assert said(shell(text, {"linux": {"devices": [device]}}), backend) == "3\nc\n"
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_processes_of_the_command_end_with_it(backend: str) -> None:
+    # Otherwise the test would wait until the end of the sleep.
+    assert said(shell("sleep 3000 & ls /proc/$!/exe", {}), backend) != ""
+
+
 @pytest.mark.skipif(not os.access("/dev/fuse", os.R_OK | os.W_OK), reason="no usable /dev/fuse")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_fuse_can_be_opened(backend: str) -> None:
@@ -113,6 +122,29 @@ def test_a_failing_hook_is_one_line() -> None:
     hooks = {"createRuntime": [{"path": "/bin/false", "args": ["false"]}]}
     done = run(shell("true", {"hooks": hooks}), "namespaces", capture_output=True, text=True)
     text = "cannot create the container: hook createRuntime /bin/false: exit status 1"
+    assert (done.returncode, done.stderr) == (127, f"devicemanager: {text}\n")
+
+
+@pytest.mark.parametrize("kind", ["createRuntime", "startContainer"])
+@pytest.mark.parametrize(
+    ("hook", "problem"),
+    [
+        ({"path": "/no/hook"}, "/no/hook: No such file or directory"),
+        ({"path": "/bin/sleep", "args": ["sleep", "300"], "timeout": 0.1}, "/bin/sleep: no end"),
+    ],
+)
+def test_a_hook_that_cannot_run_is_one_line(kind: str, hook: dict[str, Any], problem: str) -> None:
+    made = shell("true", {"hooks": {kind: [hook]}})
+    done = run(made, "namespaces", capture_output=True, text=True)
+    text = f"devicemanager: cannot create the container: hook {kind} {problem}"
+    assert (done.returncode, done.stderr[: len(text)]) == (127, text)
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_mount_below_a_file_is_one_line(library: Path) -> None:
+    made = shell("true", {"mounts": [bind(library, "/etc/passwd/lib")]})
+    done = run(made, "namespaces", capture_output=True, text=True)
+    text = "cannot create the container: mount /etc/passwd/lib: /etc/passwd is not a directory"
     assert (done.returncode, done.stderr) == (127, f"devicemanager: {text}\n")
 
 
@@ -166,6 +198,20 @@ def test_notes_say_in_advance_what_needs_root(library: Path) -> None:
     assert [each["destination"] for each in made.config["mounts"]] == ["/a"]
 
 
+def test_a_source_without_permission_is_a_note(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stat(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        # Root has all permissions.
+        patch.setattr(Path, "stat", stat)
+        made = bundle({"mounts": [bind(library, "/a")]}, ["true"])
+    expected = f"mount /a is left out: {library} is not accessible to user {os.getuid()}"
+    assert made.notes == (expected,)
+
+
 def test_unknown_backend_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert backends() == ["namespaces"]
@@ -186,10 +232,10 @@ def test_a_user_without_capabilities_can_do_it(backend: str, library: Path) -> N
     assert (done.returncode, done.stdout) == (0, "the library\n"), done.stderr
 
 
-@pytest.mark.parametrize("killed", [0, 1, 2])
+@pytest.mark.parametrize("killed", [0, 1, 2, 3])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nothing_is_left_if_any_process_is_killed(backend: str, killed: int) -> None:
-    """Kill the program, the process of the namespaces, or process 1 in them."""
+    """Kill the program, the process of the namespaces, process 1 in them, or the command."""
     made = shell("echo ready; sleep 300 & sleep 300 & wait", {})
     plan = {"backend": backend, "config": made.config}
     program = (
@@ -212,6 +258,40 @@ def test_nothing_is_left_if_any_process_is_killed(backend: str, killed: int) -> 
     assert set(Path("/tmp").glob("dm-mounts-*")) == before
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_shell_has_job_control(backend: str) -> None:
+    program = (
+        "import os, sys\n"
+        "from devicemanager.sandbox import bundle, run\n"
+        "done = run(bundle({}, ['/bin/sh', '-i']), sys.argv[1])\n"
+        "print('status', done.returncode, os.tcgetpgrp(0) == os.getpgrp())\n"
+    )
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", program, backend])
+    with os.fdopen(terminal, "rb+", buffering=0) as shell:
+        # The quotes distinguish the output from the echo of the input.
+        shell.write(b"set -o | grep monitor; sh -c 'echo rea\"\"dy; exec sleep 300'\n")
+        assert re.search(rb"monitor\s+on", read_to(shell, b"ready"))
+        shell.write(b"\x1a")
+        read_to(shell, b"Stopped")
+        shell.write(b"kill %1; exit 3; exit 3\n")
+        # The terminal is back in the foreground of the program.
+        read_to(shell, b"status 3 True")
+    os.waitpid(pid, 0)
+
+
+def read_to(terminal: RawIOBase, text: bytes) -> bytes:
+    """Read the output of a terminal until ``text``, and return it."""
+    found = b""
+    while text not in found:
+        more = terminal.read(1024)
+        assert more, found
+        found += more
+    return found
+
+
 def child_of(pid: int) -> int:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return int(children[0])
+    # Any thread of runc can be the one that has created the child.
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return int(next(child for each in tasks for child in each.read_text().split()))

@@ -99,6 +99,7 @@ def test_alignment_is_read_from_fields_and_flags() -> None:
         "Static",
         "0-1",
         {"ResourceHealthStatus": True},
+        {"full-pcpus-only": "true"},
     )
     assert alignment(KubeletConfig(settings=FIELDS, flags=FLAGS)) == Alignment(
         "best-effort",
@@ -108,6 +109,7 @@ def test_alignment_is_read_from_fields_and_flags() -> None:
         "None",
         "3",
         {"A": True},
+        {"c": "true"},
     )
 
 

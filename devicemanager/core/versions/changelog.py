@@ -38,8 +38,13 @@ def basis(version: KubeletVersion) -> str:
     """Return how far the behaviour of a version was compared with a real kubelet."""
     verified = VERIFIED.get(version.minor)
     if verified is None:
-        return f"{version}, only read in the source"
+        return read_basis(version)
     return f"{version}, verified with {verified.scenarios} scenarios of {verified.release}"
+
+
+def read_basis(version: KubeletVersion) -> str:
+    """Return the basis of a behaviour that was not compared with a real kubelet."""
+    return f"{version}, only read in the source"
 
 
 def dra_basis(version: KubeletVersion) -> str:

@@ -16,7 +16,10 @@ from devicemanager.snapshot.statefiles import (
     memory_state,
 )
 
-__all__ = ["RULES"]
+__all__ = ["NO_START", "RULES", "cpus", "memory"]
+
+NO_START = "the kubelet does not start with "
+"""Beginning of a finding about a state file that the kubelet can parse."""
 
 # The kubelet's limit: defaultMaxAllowableNUMANodes (topologymanager/topology_manager.go, v1.36).
 _MOST_NODES = 8
@@ -38,7 +41,7 @@ def cpus(node: Node) -> Iterator[Finding]:
         yield _rejected(Kind.CPU_STATE, "cpu_manager_state cannot be read", str(error))
         return
     for detail in _cpu_problems(node, state):
-        yield _rejected(Kind.CPU_STATE, "the kubelet does not start with cpu_manager_state", detail)
+        yield _rejected(Kind.CPU_STATE, f"{NO_START}cpu_manager_state", detail)
 
 
 def _cpu_problems(node: Node, state: CpuState) -> Iterator[str]:
@@ -60,21 +63,12 @@ def _unexpected_cpus(node: Node, state: CpuState) -> Iterator[str]:
     machine = node.snapshot.numa
     online = frozenset(cpu for ids in machine.cpus.values() for cpu in ids) if machine else None
     # With strict-cpu-reservation, the file does not contain the reserved CPUs.
-    if not online or not state.known or _reserves_strictly(node):
+    if not online or not state.known or _STRICT in node.alignment.cpu_options:
         return
     if state.known - online:
         yield f"it contains CPUs that the machine does not have: {_listed(state.known - online)}"
     if online - state.known:
         yield f"it lacks CPUs that the machine has: {_listed(online - state.known)}"
-
-
-def _reserves_strictly(node: Node) -> bool:
-    config = node.snapshot.config
-    if config is None:
-        return False
-    return _STRICT in str(config.settings.get("cpuManagerPolicyOptions")) + str(
-        config.flags.get("cpu-manager-policy-options")
-    )
 
 
 def memory(node: Node) -> Iterator[Finding]:
@@ -91,8 +85,7 @@ def memory(node: Node) -> Iterator[Finding]:
         yield _rejected(Kind.MEMORY_STATE, "memory_manager_state cannot be read", str(error))
         return
     for detail in _memory_problems(node, state):
-        message = "the kubelet does not start with memory_manager_state"
-        yield _rejected(Kind.MEMORY_STATE, message, detail)
+        yield _rejected(Kind.MEMORY_STATE, f"{NO_START}memory_manager_state", detail)
 
 
 def _memory_problems(node: Node, state: MemoryState) -> Iterator[str]:
