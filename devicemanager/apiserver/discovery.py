@@ -18,7 +18,9 @@ _VERBS: Final = (
     "update",
     "watch",
 )
-_SUBRESOURCE_VERBS: Final = {"status": ("get", "patch", "update")}
+_SUBRESOURCE_VERBS: Final = dict.fromkeys(
+    ("status", "resize", "ephemeralcontainers"), ("get", "patch", "update")
+)
 
 
 def document(path: str, kinds: Kinds) -> dict[str, Any] | None:

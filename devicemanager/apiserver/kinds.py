@@ -83,7 +83,14 @@ def _resource(plural: str, name: str, *, namespaced: bool = True, status: bool =
 _ALL: Final = (
     Kind("", "v1", "nodes", "Node", namespaced=False, subresources=("status",), short=("no",)),
     Kind("", "v1", "namespaces", "Namespace", namespaced=False, short=("ns",)),
-    Kind("", "v1", "pods", "Pod", subresources=("status", "binding", "eviction"), short=("po",)),
+    Kind(
+        "",
+        "v1",
+        "pods",
+        "Pod",
+        subresources=("status", "binding", "eviction", "resize", "ephemeralcontainers"),
+        short=("po",),
+    ),
     # Both groups contain the same events, with different field names.
     Kind("", "v1", "events", "Event", others=("events.k8s.io/v1",), short=("ev",)),
     Kind("", "v1", "configmaps", "ConfigMap", short=("cm",)),

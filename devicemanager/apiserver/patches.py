@@ -23,6 +23,7 @@ _MERGE_KEYS: Final[Mapping[str, str]] = {
     "ownerReferences": "uid",
     "containers": "name",
     "initContainers": "name",
+    "ephemeralContainers": "name",
     "volumes": "name",
     "env": "name",
 }

@@ -20,6 +20,7 @@ from devicemanager.apiserver.errors import (
     update_rejected,
 )
 from devicemanager.apiserver.kinds import KINDS, Kinds, Target
+from devicemanager.apiserver.pod_parts import POD_PARTS, changed_part, check_capacity
 from devicemanager.apiserver.resources import HAVE_GENERATION, ResourceRules
 from devicemanager.apiserver.store import Object, Store, Stored
 from devicemanager.objects.dra.errors import invalid as invalid_field
@@ -233,6 +234,11 @@ class Registry:
             if target.kind.name == "Pod" and not self.stores_resource_health:
                 _drop_resource_health(new["status"])
             return new
+        if target.subresource in POD_PARTS:
+            new = changed_part(target, old, given)
+            if target.subresource == "resize":
+                check_capacity(target, new, self._node_of(new))
+            return new
         new = dict(given)
         metadata = {
             **given.get("metadata", {}),
@@ -244,9 +250,15 @@ class Registry:
             if "status" in old:
                 new["status"] = old["status"]
         self.rules.prepare(target, new, old)
-        if target.kind.name in HAVE_GENERATION and new.get("spec") != old.get("spec"):
+        # A binding does not count as a change of the spec.
+        is_counted = target.kind.name in HAVE_GENERATION and target.subresource != "binding"
+        if is_counted and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         return new
+
+    def _node_of(self, pod: Object) -> Object | None:
+        stored = self.store.get(KINDS["nodes"], "", pod["spec"].get("nodeName") or "")
+        return None if stored is None else stored.value
 
     def _get(self, target: Target) -> Stored:
         stored = self.store.get(target.kind, target.namespace, target.name)

@@ -28,7 +28,7 @@ from devicemanager.objects.status import times
 
 __all__ = ["HAVE_GENERATION", "ResourceRules"]
 
-HAVE_GENERATION: Final = frozenset({"ResourceSlice", "DeviceClass", "DeviceTaintRule"})
+HAVE_GENERATION: Final = frozenset({"ResourceSlice", "DeviceClass", "DeviceTaintRule", "Pod"})
 """Kinds whose ``metadata.generation`` counts the changes of ``spec``."""
 
 

@@ -25,6 +25,7 @@ PULL_FAILS: Final = f"{PREFIX}/image-pull-fails"
 CPU_USAGE: Final = f"{PREFIX}/cpu-usage"
 MEMORY_USAGE: Final = f"{PREFIX}/memory-usage"
 LOG: Final = f"{PREFIX}/log"
+RESIZE_DELAY: Final = f"{PREFIX}/resize-delay"
 """Annotations of a pod that override the default behaviour of its containers."""
 
 T = TypeVar("T")
@@ -53,6 +54,8 @@ class PodBehaviour:
     """CPU and memory that each container uses."""
     log: str = ""
     """Text that each container logs after its start."""
+    resize_delay: float = 0.0
+    """Seconds from the allocation of a resize until the containers have the new resources."""
 
 
 @attrs.frozen
@@ -91,6 +94,7 @@ class ContainerBehaviour:
                 given.read(MEMORY_USAGE, Amount.parse, self.usage.memory),
             ),
             given.text(LOG),
+            given.read(RESIZE_DELAY, Range.parse, NO_TIME).of(given.uid),
         )
         return behaviour, given.errors
 

@@ -23,6 +23,12 @@ NODE_TOO_SMALL = (
     "requested: {requested}, used: {used}, capacity: {capacity}"
 )
 
+# In-place resize (pkg/kubelet/allocation).
+NODE_TOO_SMALL_FOR_RESIZE = (
+    "Node didn't have enough capacity: {resource}, requested: {requested}, capacity: {capacity}"
+)
+STATIC_RESIZE = "Resize is infeasible for Guaranteed Pods {how}"
+
 # Allocation (``devicesToAllocate`` and ``allocateContainerResources``, manager.go; endpoint.go).
 CHANGED_REQUEST = (
     'pod "{pod}" container "{container}" changed request for resource "{resource}" '

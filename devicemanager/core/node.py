@@ -106,6 +106,18 @@ class Node:
                 )
                 raise Rejected(messages.OUT_OF.format(resource=resource), message)
 
+    def exceeds(self, pod: Pod) -> str:
+        """Return the kubelet's text if a pod requests more CPU or memory than the node has; empty
+        otherwise (``canResizePod``, pkg/kubelet/allocation, v1.35)."""
+        requests = self._requests(pod)
+        for resource in (ResourceName("memory"), ResourceName("cpu")):
+            requested, capacity = requests.get(resource, 0), self._fixed.get(resource)
+            if capacity is not None and requested > capacity:
+                return messages.NODE_TOO_SMALL_FOR_RESIZE.format(
+                    resource=resource, requested=requested, capacity=capacity
+                )
+        return ""
+
     def remove(self, pod: PodUid) -> None:
         """Remove a pod from the node; ignore a pod that is not on it."""
         for resource, requested in self._pods.pop(pod, {}).items():

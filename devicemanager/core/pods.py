@@ -60,6 +60,10 @@ class Container:
     """Restart policy of an app container, instead of the pod's."""
     restart_rules: tuple[RestartRule, ...] = ()
     """Rules that precede ``restart_policy``."""
+    restarts_on_resize: tuple[str, ...] = ()
+    """Resources whose resize restarts the container (``resizePolicy``)."""
+    is_ephemeral: bool = False
+    """True for an ephemeral container, which is never restarted."""
 
 
 @attrs.frozen
@@ -96,10 +100,15 @@ class Pod:
     """Container, resource and request of each entry in ``requestMappings`` of the same status."""
     forbidden_sidecar: ContainerName | None = None
     """The first restartable init container, if the kubelet rejects pods with such containers."""
+    ephemeral_containers: tuple[Container, ...] = ()
+    """``spec.ephemeralContainers``, which users add to a running pod. They have no resources, and
+    do not count for the phase."""
 
     def restarts(self, container: Container, exit_code: int) -> bool:
         """True if the kubelet restarts a container that exited with this code
         (``ContainerShouldRestart``, pkg/api/v1/pod/util.go, v1.37)."""
+        if container.is_ephemeral:
+            return False
         if container.restartable or any(
             each.matches(exit_code) for each in container.restart_rules
         ):

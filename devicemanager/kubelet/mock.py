@@ -443,6 +443,24 @@ class MockKubelet:
         """
         self._pods.workers.start(uid)
 
+    def update_pod(self, manifest: Source, generation: int = 0) -> None:
+        """Apply a changed manifest of an admitted pod.
+
+        New CPU and memory of its containers are allocated if they fit on the node (in-place
+        resize, since 1.33). Otherwise the status of the pod has the condition PodResizePending,
+        and the kubelet tries again when another pod frees resources. Containers whose
+        ``resizePolicy`` is RestartContainer are restarted. New ephemeral containers are started.
+        Other changes are ignored, as are all changes of a pod that has ended. ``generation`` is
+        the ``metadata.generation`` of the manifest.
+
+        Raises RequestError for an unknown UID, and ManifestError for an invalid manifest.
+        """
+        self._pods.update_pod(manifest, generation)
+
+    def complete_resize(self, uid: str) -> None:
+        """Internal: complete a resize that waits in progress."""
+        self._pods.workers.complete_resize(uid)
+
     def check_static(self, pod: Pod) -> None:
         """Internal: raise RequestError for a pod that kubelets do not run from a file.
 

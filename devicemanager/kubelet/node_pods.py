@@ -101,6 +101,11 @@ class NodePods:
         workers = self.workers
         return workers.restore(parser()(manifest), devices or {}, statuses, start_time)
 
+    def update_pod(self, manifest: Source, generation: int) -> None:
+        """Parse the manifest, and apply the changes of a known pod."""
+        workers = self.workers
+        workers.update(parser()(manifest), generation)
+
     def finish(self, uid: str, exit_codes: int | Mapping[str, int]) -> Phase:
         """Check the exit codes, let all app containers exit, and return the pod's phase."""
         workers = self.workers

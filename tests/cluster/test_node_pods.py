@@ -578,13 +578,6 @@ def test_join_rejects_a_response_that_is_not_a_node(monkeypatch):
         world.join()
 
 
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API server sets ``metadata.generation`` of pods, as since 1.33."""
-    monkeypatch.setattr(registry, "HAVE_GENERATION", HAVE_GENERATION | {"Pod"})
-
-
-@pytest.mark.usefixtures("counted")
 def test_status_has_observed_generation_and_resources(world: World) -> None:
     world.join()
     world.run("a", gpus=2)
@@ -598,7 +591,6 @@ def test_status_has_observed_generation_and_resources(world: World) -> None:
     assert world.status("b")["phase"] == "Failed" and world.status("b")["observedGeneration"] == 1
 
 
-@pytest.mark.usefixtures("counted")
 def test_a_new_generation_is_reported_at_once(world: World) -> None:
     world.join()
     world.run("a")
@@ -609,7 +601,6 @@ def test_a_new_generation_is_reported_at_once(world: World) -> None:
     assert world.status("a")["observedGeneration"] == 2
 
 
-@pytest.mark.usefixtures("counted")
 @pytest.mark.parametrize(("version", "has"), [("1.32", False), ("1.33", True)])
 def test_old_kubelets_report_neither(world: World, version: str, has: bool) -> None:
     world.join(settings=Settings(kubelet_version=version))
@@ -619,7 +610,9 @@ def test_old_kubelets_report_neither(world: World, version: str, has: bool) -> N
     assert "observedGeneration" not in status
 
 
-def test_old_api_servers_get_neither(world: World) -> None:
+def test_old_api_servers_get_neither(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """API servers up to 1.32 set no ``metadata.generation``."""
+    monkeypatch.setattr(registry, "HAVE_GENERATION", HAVE_GENERATION - {"Pod"})
     world.join()
     world.run("a")
     status = world.status("a")

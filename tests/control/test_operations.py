@@ -38,6 +38,8 @@ NO_OPERATION = {
     "run_in_container": "the command runs where the client is; it uses getContainerOptions",
     "start_pod": "for nodes in a cluster; admit with start, and startContainer, are here",
     "stop_pod": "for nodes in a cluster; finish and deletePodGracefully are here",
+    "update_pod": "for nodes in a cluster, whose API server has the changed pod",
+    "complete_resize": "for nodes in a cluster with a delay of resizes",
     "check_static": "internal: for the manifest directory of `run`",
     "resync": "for tests that turn the clock of their kubelet in Python",
     "recreate_sandbox": "for tests in Python that hold the objects of a driver",

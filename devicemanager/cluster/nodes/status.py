@@ -100,6 +100,7 @@ class NodeStatusUpdater:
             before=self._written,
             address=options.address,
             port=options.port,
+            features=node.kubelet.settings.behaviour.declared_features,
         )
 
     def _info(self) -> NodeSystemInfo:

@@ -13,6 +13,7 @@ Out: calls to the kubelet (admit, restore, start, stop, terminate), and requests
 * ``pod_manager``: the pods by UID, with the stage of each pod.
 * ``admission``: new pods. ``termination``: deleted and evicted pods, and containers that exit.
 * ``status_manager``: writes pod statuses, and deletes pods whose containers have stopped.
+* ``resize_events``: Kubernetes events about resizes of pods, and the end of slow resizes.
 * ``mirrors``: mirror pods of static pods.
 
 Only the kubelet decides about devices.

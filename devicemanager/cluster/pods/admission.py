@@ -18,6 +18,7 @@ from devicemanager.cluster.container_behaviour import PodBehaviour, own_annotati
 from devicemanager.cluster.node_context import NodeContext
 from devicemanager.cluster.pods.pod_manager import ACTIVE, PodManager, PodState, Stage
 from devicemanager.cluster.pods.predicates import node_predicates
+from devicemanager.cluster.pods.resize_events import resize_summary
 from devicemanager.cluster.pods.status_manager import StatusManager
 from devicemanager.cluster.pods.sync_loop import SyncLoop
 from devicemanager.cluster.pods.termination import PodTermination
@@ -25,12 +26,17 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.phase import Phase
+from devicemanager.core.podstatus.resize import resized
 from devicemanager.core.podstatus.status import PodFacts
 from devicemanager.core.rejection import Rejected
 from devicemanager.core.usage import PodUsage
 from devicemanager.objects.manifests import bound_pod
 from devicemanager.objects.manifests.errors import ManifestError
-from devicemanager.objects.status.podstatus import allocated_devices, container_statuses_of
+from devicemanager.objects.status.podstatus import (
+    allocated_devices,
+    container_statuses_of,
+    with_allocated,
+)
 from devicemanager.objects.status.times import seconds_of
 
 __all__ = ["AdmitHandler", "PodAdmission"]
@@ -111,6 +117,7 @@ class PodAdmission:
         with kubelet.pod_store.lock:
             record.unready = names if behaviour.never_ready else frozenset()
             record.pull_fails, record.log = behaviour.pull_fails, behaviour.log
+            record.resize_waits = behaviour.resize_delay > 0
             if record.usage is None:
                 record.usage = PodUsage(behaviour.usage)
             elif record.usage.usage != behaviour.usage:
@@ -136,8 +143,9 @@ class PodAdmission:
         ran = container_statuses_of(status)
         with self._statuses.changing(pod):
             if was_here:
+                # A resize can have changed the spec while no process ran the pod.
                 decision = kubelet.restore(
-                    parsed,
+                    bound_pod(with_allocated(object_)),
                     allocated_devices(status),
                     statuses={str(name): each for name, each in ran.items()},
                     start_time=seconds_of(status.get("startTime")),
@@ -156,6 +164,8 @@ class PodAdmission:
                 self._reject_early(pod, parsed, rejected)
             else:
                 self._admitted(pod)
+                if was_here:
+                    self._update(pod, parsed, object_)
 
     def _predicates(self, object_: JsonObject) -> Rejected | None:
         node = self._node
@@ -206,11 +216,30 @@ class PodAdmission:
         record = self._node.kubelet.pod_store.get(PodUid(pod.uid))
         if record is None or not record.uses_dra or record.has_sandbox:
             return
-        new = bound_pod(object_)
+        # The record has the allocated resources, and the spec those that a resize wants.
+        new = resized(bound_pod(object_), record.pod)
         if new.claim_statuses == record.pod.claim_statuses or pod.stage is not Stage.RUNNING:
             return
         self._node.kubelet.pod_store.replace(record, new)
         self.start_again(pod)
+
+    # -- changed ------------------------------------------------------------------------
+
+    def spec_changed(self, pod: PodState, object_: JsonObject) -> None:
+        """Resize an admitted pod, and start its new ephemeral containers."""
+        if pod.stage in ACTIVE:
+            self._update(pod, bound_pod(object_), object_)
+
+    def _update(self, pod: PodState, parsed: Pod, object_: JsonObject) -> None:
+        before = self._node.kubelet.pod_store.known(pod.uid).pod
+        if (parsed.ephemeral_containers, resized(before, parsed)) == (
+            before.ephemeral_containers,
+            before,
+        ) and pod.resize_summary is None:
+            return  # most changes concern neither
+        pod.resize_summary = resize_summary(object_["spec"])
+        with self._statuses.changing(pod):
+            self._node.kubelet.update_pod(parsed, pod.generation)
 
     # -- rejected -----------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any, Final
@@ -20,6 +20,7 @@ from devicemanager.client.recorder import ObjectReference
 from devicemanager.cluster.container_behaviour import PodBehaviour, own_annotations
 from devicemanager.cluster.node_context import NodeContext
 from devicemanager.core.errors import RequestError
+from devicemanager.core.podstatus.conditions import ResizeCondition
 from devicemanager.core.podstatus.status import PodFacts
 
 __all__ = ["ACTIVE", "MIRROR", "PodManager", "PodState", "Stage"]
@@ -45,6 +46,7 @@ class Stage(Enum):
 
 ACTIVE: Final = (Stage.PENDING, Stage.RUNNING)
 """Stages of admitted pods that have not ended."""
+_RESIZE_CONDITIONS: Final = frozenset(ResizeCondition)
 _LAST: Final = (Stage.DELETING, Stage.DELETED)
 
 
@@ -72,6 +74,10 @@ class PodState:
     """True if the pod was deleted before its admission."""
     needs_start: bool = False
     """True if a container of the pod failed to start."""
+    resize_summary: str | None = None
+    """Text of the resources for events about a resize; None if the pod was never resized."""
+    has_resize_conditions: bool = False
+    """True if the status in the API can have conditions of a resize."""
     generation: int = 0
     """``metadata.generation`` of the newest object; 0 from API servers up to 1.32."""
     version: str = ""
@@ -127,6 +133,7 @@ class PodState:
         """Store the values in a Pod object that other components set: the generation, the time of
         binding, and the conditions of readiness gates."""
         self.generation = object_["metadata"].get("generation") or 0
+        self.note_conditions((object_.get("status") or {}).get("conditions") or ())
         for condition in (object_.get("status") or {}).get("conditions") or ():
             kind = condition.get("type")
             if kind == "PodScheduled":
@@ -134,6 +141,12 @@ class PodState:
                 self.scheduled = sys.intern(str(condition.get("lastTransitionTime") or ""))
             if self.gates is not None and kind in self.gates:
                 self.gates[kind] = str(condition.get("status"))
+
+    def note_conditions(self, conditions: Iterable[Mapping[str, Any]]) -> None:
+        """Store whether these conditions, which the API server has, are about a resize."""
+        self.has_resize_conditions = any(
+            each.get("type") in _RESIZE_CONDITIONS for each in conditions
+        )
 
     def is_own_write(self, object_: JsonObject) -> bool:
         """True if a Pod object is only the result of the last write of this node.

@@ -51,6 +51,7 @@ from devicemanager.cluster.node_context import NodeContext
 from devicemanager.cluster.pods.admission import AdmitHandler, PodAdmission
 from devicemanager.cluster.pods.mirrors import Mirrors
 from devicemanager.cluster.pods.pod_manager import ACTIVE, MIRROR, PodManager, PodState, Stage
+from devicemanager.cluster.pods.resize_events import ResizeEvents
 from devicemanager.cluster.pods.status_manager import StatusManager
 from devicemanager.cluster.pods.sync_loop import SyncLoop
 from devicemanager.cluster.pods.termination import PodTermination
@@ -73,6 +74,9 @@ _STATUS_CHANGES: Final = frozenset(
         EventKind.TERMINATED,
         EventKind.PREPARE_FAILED,
         EventKind.UNPREPARE_FAILED,
+        EventKind.RESIZE_STARTED,
+        EventKind.RESIZE_PENDING,
+        EventKind.RESIZE_COMPLETED,
     }
 )
 """Kinds of kubelet events that can change the status of a pod."""
@@ -91,6 +95,7 @@ class PodSync:
         "_mirrors",
         "_node",
         "_pods",
+        "_resizes",
         "_statuses",
         "_termination",
     )
@@ -112,6 +117,7 @@ class PodSync:
             self._termination,
             handler,
         )
+        self._resizes = ResizeEvents(node, self._loop)
         self._is_complete = False
 
     # -- events of the API server ----------------------------------------------------------
@@ -179,6 +185,7 @@ class PodSync:
             pod.note(object_)
             self._statuses.compare(pod, object_)
             if pod.generation != before:
+                self._admission.spec_changed(pod, object_)
                 self._statuses.changed(pod)
             self._admission.claims_changed(pod, object_)
             self._admission.annotations_changed(pod, object_)
@@ -227,6 +234,8 @@ class PodSync:
                 self._node.recorder.record(pod.reference, "Warning", messages.FAILED_PREPARE, text)
             case EventKind.UNPREPARE_FAILED:
                 self._node.say(event.message)
+            case EventKind.RESIZE_STARTED | EventKind.RESIZE_PENDING | EventKind.RESIZE_COMPLETED:
+                self._loop.do(partial(self._resizes.on_event, pod, event.kind))
             case EventKind.FINISHED:
                 self._pods.move(pod, Stage.FINISHED, Stage.RUNNING)
             case EventKind.REJECTED:

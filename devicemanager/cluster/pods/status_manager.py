@@ -145,13 +145,15 @@ class StatusManager:
             return
         path = pod_path(pod.namespace, pod.name, "status")
         # The UID is a precondition, because another pod can now have the name.
-        body = {"metadata": {"uid": pod.uid}, **status_patch(status)}
+        patch = status_patch(status, was_resized=pod.has_resize_conditions)
+        body = {"metadata": {"uid": pod.uid}, **patch}
         node = self._node
         response = node.api.request("PATCH", path, body, patch="strategic", user=node.user)
         if self._drops_health(status, response):
             self._without_health(status)
             digest = _digest(status)
         pod.version, pod.digest = response["metadata"]["resourceVersion"], digest
+        pod.note_conditions(status.get("conditions") or ())
 
     def _delete(self, pod: PodState) -> None:
         """Delete a pod without a grace period. Raises ApiError if the request fails."""

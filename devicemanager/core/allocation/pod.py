@@ -239,8 +239,13 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
         raise Rejected(messages.SIDECAR_FORBIDDEN, messages.SIDECAR.format(container=sidecar))
     # ``place`` checks and places without an RPC in between: of two concurrent pods, the check of
     # the second must include the first.
-    allocation.node.place(allocation.pod, partial(_allocatable, allocation))
+    place(allocation)
     allocation.placed = True
+
+
+def place(allocation: PodAllocation) -> None:
+    """Place the pod on the node. Raises Rejected if its requests do not fit."""
+    allocation.node.place(allocation.pod, partial(_allocatable, allocation))
 
 
 def _align_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> None:

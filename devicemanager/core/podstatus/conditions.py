@@ -26,6 +26,13 @@ class ConditionType(StrEnum):
     SCHEDULED = "PodScheduled"
 
 
+class ResizeCondition(StrEnum):
+    """Types of the conditions of a pod whose resize is not complete."""
+
+    PENDING = "PodResizePending"
+    IN_PROGRESS = "PodResizeInProgress"
+
+
 @attrs.frozen
 class Condition:
     """One condition of a pod's status."""
@@ -37,6 +44,8 @@ class Condition:
     since: float | None = None
     """``lastTransitionTime`` in seconds since the epoch; None for the time of the first
     report."""
+    generation: int | None = None
+    """``observedGeneration``; None for the generation of the whole status."""
 
 
 Gates = Mapping[str, str | None]

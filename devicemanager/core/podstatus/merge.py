@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from devicemanager.core.podstatus.conditions import ConditionType
+from devicemanager.core.podstatus.conditions import ConditionType, ResizeCondition
 
 Object = Mapping[str, Any]
 
@@ -23,18 +23,18 @@ _REMOVED = (
 """Fields that the patch removes if the new status lacks them."""
 
 
-def status_patch(status: Object) -> dict[str, Any]:
+def status_patch(status: Object, *, was_resized: bool = False) -> dict[str, Any]:
     """Return the strategic merge patch that changes the pod's status in the API to ``status``.
 
     The patch deletes conditions of the kubelet that ``status`` does not have. The status of a
-    rejected pod, for example, has no conditions.
+    rejected pod, for example, has no conditions. ``was_resized``: True if the status in the API can
+    have conditions of a resize.
     """
     patch: dict[str, Any] = {**dict.fromkeys(_REMOVED), **status}
     conditions = list(status.get("conditions", ()))
     present = {each["type"] for each in conditions}
-    conditions += [
-        {"type": str(kind), "$patch": "delete"} for kind in ConditionType if kind not in present
-    ]
+    owned = (*ConditionType, *(ResizeCondition if was_resized else ()))
+    conditions += [{"type": str(kind), "$patch": "delete"} for kind in owned if kind not in present]
     patch["conditions"] = conditions
     return {"status": patch}
 
@@ -47,7 +47,7 @@ def is_reported(in_api: Object, status: Object) -> bool:
         if (in_api.get(field) or None) != (status.get(field) or None):
             return False
     wanted = {each["type"]: _without_times(each) for each in status.get("conditions", ())}
-    compared = {*wanted, *ConditionType}
+    compared = {*wanted, *ConditionType, *ResizeCondition}
     return wanted == {
         each["type"]: _without_times(each)
         for each in in_api.get("conditions") or ()

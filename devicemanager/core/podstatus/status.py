@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from operator import attrgetter
 
 import attrs
 
@@ -18,6 +19,7 @@ from devicemanager.core.podstatus.conditions import (
 )
 from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.podstatus.phase import Phase
+from devicemanager.core.podstatus.resize import Resize
 from devicemanager.core.status import ResourceStatus
 
 Resources = Mapping[ContainerName, tuple[ResourceStatus, ...]]
@@ -25,6 +27,7 @@ Resources = Mapping[ContainerName, tuple[ResourceStatus, ...]]
 
 
 _COUNTED = (ResourceName("cpu"), ResourceName("memory"))
+_NAME = attrgetter("name")
 
 
 class QosClass(StrEnum):
@@ -46,6 +49,9 @@ class ContainerEntry:
     status: ContainerStatus
     is_ready: bool
     resources: tuple[ResourceStatus, ...] = ()
+    actual: Container | None = None
+    """The container with the CPU and memory that it has during a resize; None if it has those of
+    ``container``."""
 
     @property
     def is_started(self) -> bool:
@@ -69,6 +75,8 @@ class PodStatus:
     """Containers in the order of the spec."""
     containers: tuple[ContainerEntry, ...] = ()
     """Sorted by name."""
+    ephemeral_containers: tuple[ContainerEntry, ...] = ()
+    """Sorted by name."""
 
 
 @attrs.frozen
@@ -86,6 +94,7 @@ class PodFacts:
     disrupted: str = ""
     """Why the kubelet terminated the pod: the message of the condition ``DisruptionTarget``.
     Empty if the kubelet did not terminate the pod."""
+    resize: Resize | None = None
 
 
 def pod_status(
@@ -109,13 +118,22 @@ def pod_status(
     )
     if facts.disrupted:
         conditions = (_disruption(facts), *conditions)
+    actual: Mapping[ContainerName, Container] = {}
+    if facts.resize is not None and not facts.phase.is_terminal:
+        conditions = (*facts.resize.conditions(), *conditions)
+        if (progress := facts.resize.in_progress) is not None:
+            actual = {each.name: each for each, _ in progress.before.all_containers()}
 
     def entry(container: Container, is_init: bool) -> ContainerEntry:
         status = statuses[container.name]
         ready = container.name not in facts.unready and is_ready(container, status, is_init)
         # The kubelet reports device health for app containers only.
         devices = () if is_init else (resources or {}).get(container.name, ())
-        return ContainerEntry(container, status, ready, devices)
+        return ContainerEntry(container, status, ready, devices, actual.get(container.name))
+
+    def ephemeral(container: Container) -> ContainerEntry:
+        # The kubelet does not probe them, so they are never ready.
+        return ContainerEntry(container, status_of(container.name), is_ready=False)
 
     return PodStatus(
         facts.phase,
@@ -125,7 +143,8 @@ def pod_status(
         qos_class(pod),
         conditions,
         tuple([entry(each, True) for each in pod.init_containers]),
-        tuple([entry(each, False) for each in sorted(pod.containers, key=lambda each: each.name)]),
+        tuple([entry(each, False) for each in sorted(pod.containers, key=_NAME)]),
+        tuple([ephemeral(each) for each in sorted(pod.ephemeral_containers, key=_NAME)]),
     )
 
 

@@ -169,6 +169,17 @@ class Behaviour:
     """True if a container's status has ``resources`` and ``allocatedResources``."""
     reports_observed_generation: bool
     """True if a pod's status and its conditions have ``observedGeneration``."""
+    resizes_pods: bool
+    """True if the CPU and memory of running containers can be changed (in-place resize)."""
+    checks_resize_capacity: bool
+    """True if a resize that exceeds the capacity of the node is infeasible; otherwise it is
+    deferred."""
+    static_resize: str
+    """Text for a Guaranteed pod whose exclusive CPUs or memory cannot be resized."""
+    resize_events: bool
+    """True if resizes cause Kubernetes events."""
+    declared_features: tuple[str, ...]
+    """Features in ``status.declaredFeatures`` of the Node that virtual nodes have, sorted."""
     reports_resource_health: bool
     """True if a container's status has ``allocatedResourcesStatus``."""
     health_check: HealthCheck

@@ -72,6 +72,9 @@ _DRA_PLUGIN = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
 _REJECTIONS = "kubelet_admission_rejections_total"
 _ALIGNED = "kubelet_container_aligned_compute_resources_count"
 _NOT_ALIGNED = "kubelet_container_aligned_compute_resources_failure_count"
+# A kubelet also declares the resize of pod-level resources and web sockets for exec, which virtual
+# nodes do not have.
+_DECLARED = ("InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits")
 
 # How to read the table: a field has its first value from 1.20, the oldest supported version, until
 # the next step. A step with several versions was backported: it also applies to the named and all
@@ -330,6 +333,32 @@ STEPS: Mapping[str, Steps] = {
     "container_restart_rules": (since("1.20", gate="ContainerRestartRules"),),
     "reports_container_resources": (since("1.20", gate="InPlacePodVerticalScaling"),),
     "reports_observed_generation": (since("1.20", gate="PodObservedGenerationTracking"),),
+    # In 1.27 to 1.32 the alpha feature reports its progress in another field.
+    "resizes_pods": (
+        since("1.20", value=False),
+        since("1.33", gate="InPlacePodVerticalScaling", evidence="source of 1.33.4"),
+    ),
+    # From 1.36 on, the API server rejects such a resize.
+    "checks_resize_capacity": (
+        since("1.20"),
+        since("1.36", value=False, evidence="source of 1.35.4 and 1.36.3"),
+    ),
+    "static_resize": (
+        since("1.20", value="alongside {name} static policy"),
+        since(
+            "1.35",
+            value='alongside {name} policy "{policy}"',
+            evidence="source of 1.34.4 and 1.35.4",
+        ),
+    ),
+    "resize_events": (
+        since("1.20", value=False),
+        since("1.35", evidence="source of 1.34.4 and 1.35.4"),
+    ),
+    "declared_features": (
+        since("1.20", value=()),
+        since("1.36", value=_DECLARED, evidence="source of 1.36.3"),
+    ),
     "reports_resource_health": (since("1.20", gate="ResourceHealthStatus"),),
     "health_check": (
         since("1.20", value=HealthCheck.NONE),

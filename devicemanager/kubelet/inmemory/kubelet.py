@@ -344,6 +344,14 @@ class InMemoryKubelet:
         """Start the containers of an admitted pod, as ``MockKubelet.start_pod`` does."""
         self._pods.workers.start(uid)
 
+    def update_pod(self, manifest: Source, generation: int = 0) -> None:
+        """Apply a changed manifest of a pod, as ``MockKubelet.update_pod`` does."""
+        self._pods.update_pod(manifest, generation)
+
+    def complete_resize(self, uid: str) -> None:
+        """Internal: complete a resize that waits in progress."""
+        self._pods.workers.complete_resize(uid)
+
     def stop_pod(
         self,
         uid: str,

@@ -42,14 +42,20 @@ from devicemanager.core.allocation.container import (
     all_or_nothing,
     allocate_container,
 )
-from devicemanager.core.allocation.pod import DeviceHintProvider, DeviceHints, admit_pod
+from devicemanager.core.allocation.pod import (
+    DeviceHintProvider,
+    DeviceHints,
+    admit_pod,
+    place,
+)
 from devicemanager.core.allocation.selection import Pick
 from devicemanager.core.errors import AllocationError, EndpointError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import AllocatedByContainer
 from devicemanager.core.pods import Container, Pod
-from devicemanager.core.providers.provider import HintProvider
+from devicemanager.core.podstatus.resize import changed_resources
+from devicemanager.core.providers.provider import CPU, MEMORY, HintProvider, is_guaranteed
 from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import TopologyPolicy
 from devicemanager.events.stream import EventKind, EventStream
@@ -228,6 +234,42 @@ class DeviceManager:
         return self._admissions.run(
             allocation, admit_pod(allocation, self._hints), takes_hints=takes_hints
         )
+
+    def resize(self, pod: Pod) -> None:
+        """Replace the requests of a pod on the node by those of its newer object.
+
+        Raises ``Rejected``, and changes nothing, if they do not fit.
+        """
+        allocation = self._allocation(pod, None)
+        with self.state.lock:
+            place(allocation)
+
+    def exceeds_node(self, pod: Pod) -> str:
+        """Return the kubelet's text if a pod requests more than the node has; empty otherwise."""
+        with self.state.lock:
+            return self.state.node.exceeds(pod)
+
+    def static_resources(self, before: Pod, after: Pod) -> tuple[str, str] | None:
+        """Return the manager and its policy that forbid a resize; None if the resize is allowed.
+
+        A Guaranteed pod has exclusive CPUs or memory, which cannot be resized.
+        """
+        if not is_guaranteed(after):
+            return None
+        changed = {
+            resource
+            for (old, _), (new, _) in zip(
+                before.all_containers(), after.all_containers(), strict=True
+            )
+            for resource in changed_resources(old, new)
+        }
+        with self.state.lock:
+            managed = self.state.hint_providers.allocatable()
+        if CPU in changed and managed.cpu_ids:
+            return "CPU Manager", "static"
+        if MEMORY in changed and managed.memory:
+            return "Memory Manager", "Static"
+        return None
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
         """Allocate devices to a container without recorded devices, whose pod is active.

@@ -137,6 +137,20 @@ class Containers:
         if not self._sandbox_error(record):
             self._start_each(record, only_new=False)
 
+    def start_ephemeral(self, record: PodRecord) -> None:
+        """Start the ephemeral containers of a pod that were never started.
+
+        The pod must have a sandbox; otherwise ``start_remaining`` starts them.
+        """
+        if not record.has_sandbox or not record.is_active or record.ending is not None:
+            return
+        for container in record.pod.ephemeral_containers:
+            if not record.status(container.name).was_started:
+                try:
+                    self._start(record, container, is_init=False)
+                except (DeviceManagerError, ValueError) as error:
+                    self.failed(record, container, error)
+
     def _start_each(self, record: PodRecord, *, only_new: bool) -> None:
         for container, is_init in record.pod.all_containers():
             if only_new and record.status(container.name).was_started:
@@ -148,6 +162,7 @@ class Containers:
                 self.failed(record, container, error)
                 if is_init:
                     break
+        self.start_ephemeral(record)
 
     def _sandbox_error(self, record: PodRecord) -> str:
         """Create the pod's sandbox. If that fails, return the error, and try again later."""

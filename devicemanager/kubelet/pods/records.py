@@ -29,6 +29,7 @@ from devicemanager.core.podstatus.phase import Phase, phase_of
 
 if TYPE_CHECKING:
     from devicemanager.core.podstatus.conditions import Gates
+    from devicemanager.core.podstatus.resize import Resize
     from devicemanager.core.podstatus.status import PodStatus, Resources
     from devicemanager.core.runoptions import RunOptions
     from devicemanager.core.usage import CpuCounter, PodUsage
@@ -112,6 +113,10 @@ class PodRecord:
     """True if the images of the containers cannot be pulled."""
     log: str = ""
     """Text that each container logs after its start."""
+    resize: Resize | None = None
+    """Resizes of the pod that are not complete; None if there are none."""
+    resize_waits: bool = False
+    """True if a resize stays in progress until ``complete_resize``."""
 
     @property
     def is_active(self) -> bool:
@@ -126,6 +131,9 @@ class PodRecord:
         for container, is_init in self.pod.all_containers():
             if container.name == name:
                 return container, is_init
+        for container in self.pod.ephemeral_containers:
+            if container.name == name:
+                return container, False
         names = ", ".join(container.name for container, _ in self.pod.all_containers())
         raise RequestError(
             f"unknown container {name!r} of pod {title(self.pod)}: use one of {names}"
@@ -203,7 +211,8 @@ class PodRecord:
 
     def take_over(self, statuses: Mapping[str, ContainerStatus]) -> None:
         """Restore the container statuses of a pod that an earlier kubelet ran."""
-        for container, is_init in self.pod.all_containers():
+        ephemeral = ((each, False) for each in self.pod.ephemeral_containers)
+        for container, is_init in (*self.pod.all_containers(), *ephemeral):
             status = statuses.get(container.name)
             if status is None or not status.was_started:
                 continue
@@ -456,6 +465,7 @@ def api_status(
         record.has_sandbox,
         record.unready,
         record.disrupted,
+        record.resize,
     )
     if record.rejected:
         return rejected_status(facts)

@@ -48,6 +48,7 @@ from devicemanager.kubelet.pods.containers import Containers
 from devicemanager.kubelet.pods.dra import LazyDra, PodDra
 from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.pods.records import Phase, PodRecord, PodStore, pod_uid, title
+from devicemanager.kubelet.pods.resizes import Resizes
 from devicemanager.kubelet.pods.runtime import ContainerRuntime, NoRuntime
 from devicemanager.kubelet.pods.sandboxes import Sandboxes
 from devicemanager.kubelet.pods.timers import Timers
@@ -101,6 +102,7 @@ class PodWorkers:
             self._runtime,
             self._cdi,
         )
+        self._resizes = Resizes(store, manager, self._containers, events, settings)
         self.life = ContainerLifecycle(
             store, self._containers, manager.clock, events, self._finish, self._delete
         )
@@ -176,6 +178,16 @@ class PodWorkers:
         if known:
             self._check_sources()
         return admission
+
+    def update(self, pod: Pod, generation: int) -> None:
+        """Apply a newer object of a pod, as ``MockKubelet.update_pod`` does."""
+        record = self._store.known(pod.uid)
+        if record.is_active and record.admitted and record.ending is None:
+            self._resizes.update(record, self._drop_unknown_fields(pod), generation)
+
+    def complete_resize(self, uid: str) -> None:
+        """Complete the resize of a pod, as ``MockKubelet.complete_resize`` does."""
+        self._resizes.complete(self._store.known(uid))
 
     def _is_restored(self, uid: PodUid) -> bool:
         """True if the pod has stored devices or claims, and not all stored pods are known yet."""
@@ -493,6 +505,7 @@ class PodWorkers:
         self._claims.flush()
         self.life.forget(record)
         self._events.publish(EventKind.FINISHED, f"pod {title(pod)} {phase}", pod=pod.uid)
+        self._resizes.retry()
 
     def _fail(self, record: PodRecord, error: PermanentError) -> None:
         """Fail a pod whose claims can never be prepared (KEP-5322)."""
@@ -542,6 +555,7 @@ class PodWorkers:
             self._events.publish(
                 EventKind.TERMINATED, f"pod {title(record.pod)} terminated", pod=record.pod.uid
             )
+        self._resizes.retry()
 
     # -- sandboxes -------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from devicemanager.objects.manifests.errors import (
     described,
     plain,
 )
-from devicemanager.objects.manifests.fields import CONTAINER, POD_SPEC, RESOURCES
+from devicemanager.objects.manifests.fields import EPHEMERAL, POD_SPEC, RESOURCES
 from devicemanager.objects.manifests.sources import client_object, path_in, read
 from devicemanager.objects.manifests.spec import DefaultUid, pod_from, stable_uid
 
@@ -150,7 +150,7 @@ def _known_spec(spec: object) -> object:
     if not isinstance(spec, Mapping):
         return spec
     known = {name: value for name, value in spec.items() if name in POD_SPEC}
-    for field in ("containers", "initContainers"):
+    for field in ("containers", "initContainers", "ephemeralContainers"):
         if isinstance(known.get(field), list):
             known[field] = [_known_container(each) for each in known[field]]
     return known
@@ -159,7 +159,7 @@ def _known_spec(spec: object) -> object:
 def _known_container(container: object) -> object:
     if not isinstance(container, Mapping):
         return container
-    known = {name: value for name, value in container.items() if name in CONTAINER}
+    known = {name: value for name, value in container.items() if name in EPHEMERAL}
     resources = known.get("resources")
     if isinstance(resources, Mapping):
         known["resources"] = {name: value for name, value in resources.items() if name in RESOURCES}

@@ -36,6 +36,7 @@ CONTAINER = _names(
     volumeDevices volumeMounts workingDir
     """
 )
+EPHEMERAL = CONTAINER | {"targetContainerName"}
 RESOURCES = frozenset({"limits", "requests", "claims"})
 
 

@@ -28,7 +28,7 @@ from devicemanager.objects.manifests.errors import (
     unsupported,
     wrong_type,
 )
-from devicemanager.objects.manifests.fields import CONTAINER, POD_SPEC, check_known
+from devicemanager.objects.manifests.fields import CONTAINER, EPHEMERAL, POD_SPEC, check_known
 from devicemanager.objects.manifests.resources import read_resources
 from devicemanager.objects.manifests.restart_rules import read_restart_rules
 
@@ -82,6 +82,7 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
         if not containers:
             raise required("containers")
         init_containers = _containers("initContainers", spec.get("initContainers"), names, claims)
+        ephemeral = _containers("ephemeralContainers", spec.get("ephemeralContainers"), names, ())
         restart_policy = _restart_policy(spec.get("restartPolicy")) or RestartPolicy.ALWAYS
         grace = _grace_period(spec.get("terminationGracePeriodSeconds"))
         resources = spec.get("resources")
@@ -99,6 +100,7 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
         grace,
         bool(resources),
         pod_level,
+        ephemeral_containers=ephemeral,
         **_claims_in_status(manifest.get("status")),
     )
 
@@ -185,20 +187,20 @@ def _containers(
         return ()
     if not isinstance(items, (list, tuple)):
         raise wrong_type(field, "a list", items)
-    is_init = field == "initContainers"
     containers = []
     for index, item in enumerate(items):
         try:
-            containers.append(_container(item, is_init, names, claims))
+            containers.append(_container(item, field, names, claims))
         except FieldError as error:
             raise error.under(f"{field}[{index}]") from None
     return tuple(containers)
 
 
-def _container(item: object, is_init: bool, names: set[str], claims: Collection[str]) -> Container:
+def _container(item: object, field: str, names: set[str], claims: Collection[str]) -> Container:
     if not isinstance(item, Mapping):
         raise wrong_type("", "a mapping", item)
-    check_known(item, CONTAINER)
+    is_init, is_ephemeral = field == "initContainers", field == "ephemeralContainers"
+    check_known(item, EPHEMERAL if is_ephemeral else CONTAINER)
     name = item.get("name")
     if name is None or name == "":
         raise required("name")
@@ -228,6 +230,24 @@ def _container(item: object, is_init: bool, names: set[str], claims: Collection[
         # The rules of init containers are not supported: init containers do not fail here.
         None if is_init else policy,
         () if is_init else read_restart_rules(item.get("restartPolicyRules")),
+        _restarts_on_resize(item.get("resizePolicy")),
+        is_ephemeral,
+    )
+
+
+def _restarts_on_resize(policies: object) -> tuple[str, ...]:
+    """Return the resources whose resize restarts a container."""
+    if not policies:
+        return ()
+    if not isinstance(policies, list | tuple):
+        raise wrong_type("resizePolicy", "a list", policies)
+    for index, policy in enumerate(policies):
+        if not isinstance(policy, Mapping):
+            raise wrong_type(f"resizePolicy[{index}]", "a mapping", policy)
+    return tuple(
+        str(each.get("resourceName"))
+        for each in policies
+        if each.get("restartPolicy") == "RestartContainer"
     )
 
 

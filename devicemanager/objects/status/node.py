@@ -104,12 +104,13 @@ def node_status_object(
     before: Mapping[str, Any] | None = None,
     address: str = "",
     port: int = 0,
+    features: Sequence[str] = (),
 ) -> Object:
     """Return the status of a node at ``now``, in seconds since the epoch.
 
     ``amounts``: capacity and allocatable. ``before``: the last reported status, from which an
     unchanged condition keeps its transition time. ``port``: the port of the kubelet's HTTP
-    server; 0 if there is none.
+    server; 0 if there is none. ``features``: the declared features.
     """
     capacity, allocatable = amounts
     internal = [{"type": "InternalIP", "address": address}] if address else []
@@ -119,6 +120,7 @@ def node_status_object(
         "capacity": dict(capacity),
         "conditions": _conditions(conditions, now, before or {}),
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+        **({"declaredFeatures": list(features)} if features else {}),
         "nodeInfo": info.as_object(),
     }
 

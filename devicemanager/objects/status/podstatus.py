@@ -26,11 +26,13 @@ __all__ = [
     "pod_list",
     "pod_object",
     "status_object",
+    "with_allocated",
 ]
 
 Object = dict[str, Any]
 
 _CPU = "cpu"
+_RESIZED = frozenset({"cpu", "memory"})
 
 
 # -- pods ----------------------------------------------------------------------------------
@@ -135,7 +137,7 @@ def status_object(
         made["startTime"] = timestamp(status.start_time)
     if status.conditions:
         made["conditions"] = [
-            _condition(each, now, since or {}) | observed for each in status.conditions
+            _condition(each, now, since or {}, generation) for each in status.conditions
         ]
     # Only a rejected pod has no conditions, and a rejected pod has no addresses.
     if host_ip and status.conditions:
@@ -146,10 +148,16 @@ def status_object(
         made["initContainerStatuses"] = _entries(uid, status.init_containers, with_resources)
     if status.containers:
         made["containerStatuses"] = _entries(uid, status.containers, with_resources)
+    if status.ephemeral_containers:
+        made["ephemeralContainerStatuses"] = _entries(
+            uid, status.ephemeral_containers, with_resources
+        )
     return made
 
 
-def _condition(condition: Condition, now: float, since: Mapping[str, str]) -> Object:
+def _condition(
+    condition: Condition, now: float, since: Mapping[str, str], generation: int
+) -> Object:
     made: Object = {
         "type": str(condition.type),
         "status": "True" if condition.status else "False",
@@ -161,6 +169,8 @@ def _condition(condition: Condition, now: float, since: Mapping[str, str]) -> Ob
         made["reason"] = condition.reason
     if condition.message:
         made["message"] = condition.message
+    if generation:
+        made["observedGeneration"] = condition.generation or generation
     return made
 
 
@@ -175,11 +185,12 @@ def _entry(uid: PodUid, entry: ContainerEntry, with_resources: bool) -> Object:
         "image": entry.container.image,
         "imageID": "",
         "ready": entry.is_ready,
-        "started": entry.is_started,
         "restartCount": status.restart_count,
         "state": _state(uid, status, status.state, status.restart_count),
         "lastState": {},
     }
+    if not entry.container.is_ephemeral:
+        made["started"] = entry.is_started
     if status.was_started:
         # Containers do not run, so the ID is derived from the image's name.
         made["imageID"] = f"sha256:{hashlib.sha256(entry.container.image.encode()).hexdigest()}"
@@ -187,7 +198,7 @@ def _entry(uid: PodUid, entry: ContainerEntry, with_resources: bool) -> Object:
         # As in the kubelet, only containers that the runtime knows have them
         # (``convertToAPIContainerStatuses``, pkg/kubelet/kubelet_pods.go, v1.37).
         if with_resources:
-            made["resources"] = _resources(entry.container)
+            made["resources"] = _resources(entry.actual or entry.container)
             if entry.container.requests:
                 made["allocatedResources"] = _quantities(entry.container.requests)
     if status.last_termination is not None:
@@ -253,6 +264,7 @@ def container_statuses_of(status: Mapping[str, Any]) -> dict[ContainerName, Cont
     listed = [
         *(status.get("initContainerStatuses") or ()),
         *(status.get("containerStatuses") or ()),
+        *(status.get("ephemeralContainerStatuses") or ()),
     ]
     read = (_read(each) for each in listed)
     return {each.name: each for each in read if each.was_started}
@@ -297,6 +309,44 @@ def allocated_devices(status: Mapping[str, Any]) -> dict[str, dict[str, list[str
             if ids and not str(resource["name"]).startswith("claim:"):
                 found.setdefault(str(container["name"]), {})[str(resource["name"])] = ids
     return found
+
+
+def with_allocated(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a Pod object in which containers have the CPU and memory that their status has.
+
+    They differ from those of the spec while a resize of the pod is not complete.
+    """
+    listed = found["status"].get("containerStatuses") or ()
+    listed = [*listed, *(found["status"].get("initContainerStatuses") or ())]
+    allocated = {each["name"]: each for each in listed if each.get("resources")}
+    if not allocated:
+        return found
+    spec = dict(found["spec"])
+    for field in ("containers", "initContainers"):
+        if field in spec:
+            spec[field] = [_with_status(each, allocated.get(each["name"])) for each in spec[field]]
+    return {**found, "spec": spec}
+
+
+def _with_status(container: Object, status: Mapping[str, Any] | None) -> Object:
+    if status is None:
+        return container
+    given = container.get("resources") or {}
+    limits, requests = status["resources"].get("limits"), status.get("allocatedResources")
+    return {
+        **container,
+        "resources": {
+            **given,
+            "limits": _replaced(given.get("limits"), limits),
+            "requests": _replaced(given.get("requests"), requests),
+        },
+    }
+
+
+def _replaced(given: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> Object:
+    """Return amounts with the CPU and memory of ``found``."""
+    others = {name: each for name, each in (given or {}).items() if name not in _RESIZED}
+    return others | {name: each for name, each in (found or {}).items() if name in _RESIZED}
 
 
 def has_health(status: Mapping[str, Any]) -> bool:

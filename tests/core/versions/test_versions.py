@@ -121,6 +121,23 @@ CHANGES = [
     ("dra_health_forgets", "1.36", "1.37", (False, True)),
     ("dra_counts_claims", "1.33", "1.34", (False, True)),
     ("dra_error_label_inverted", "1.35", "1.36", (True, False)),
+    ("checks_resize_capacity", "1.35", "1.36", (True, False)),
+    (
+        "static_resize",
+        "1.34",
+        "1.35",
+        ("alongside {name} static policy", 'alongside {name} policy "{policy}"'),
+    ),
+    ("resize_events", "1.34", "1.35", (False, True)),
+    (
+        "declared_features",
+        "1.35",
+        "1.36",
+        (
+            (),
+            ("InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"),
+        ),
+    ),
     ("start_removes", "1.32", "1.33", (StartRemoves.ALL_BUT_DIRECTORIES, StartRemoves.SOCKETS)),
     ("deprecation_file", "1.24", "1.25", (True, False)),
     ("register_waits", "1.24", "1.25", (False, True)),
@@ -280,6 +297,7 @@ GATED_CHANGES = [
     ("dra_permanent_errors", "1.34", "1.35", "DRAHandlePermanentDriverFailures"),
     ("container_restart_rules", "1.33", "1.34", "ContainerRestartRules"),
     ("reports_container_resources", "1.26", "1.27", "InPlacePodVerticalScaling"),
+    ("resizes_pods", "1.32", "1.33", "InPlacePodVerticalScaling"),
     ("reports_observed_generation", "1.32", "1.33", "PodObservedGenerationTracking"),
     ("reports_resource_health", "1.30", "1.31", "ResourceHealthStatus"),
 ]

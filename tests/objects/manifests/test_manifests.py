@@ -251,7 +251,7 @@ def test_only_init_containers_can_be_sidecars() -> None:
             {"name": "step", "image": "i"},
         ],
         "containers": [{"name": "main", "image": "i", "restartPolicy": "Always"}],
-        "ephemeralContainers": [MAIN],
+        "ephemeralContainers": [{**MAIN, "name": "debug", "targetContainerName": "main"}],
     }
     pod = parse(manifest(spec=spec))
     assert [(each.name, each.restartable) for each, _ in pod.all_containers()] == [

@@ -1,0 +1,116 @@
+"""In-place resize: changed CPU and memory of a running pod (pkg/kubelet/allocation, v1.37)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from devicemanager.core.ids import ContainerName, ResourceName
+from devicemanager.core.pods import Amounts, Container, Pod
+from devicemanager.core.podstatus.conditions import Condition, ResizeCondition
+
+RESIZABLE = (ResourceName("cpu"), ResourceName("memory"))
+"""The resources that can be resized."""
+DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
+"""Reasons of a pending resize: the resources are in use, or the node can never provide them."""
+
+
+@attrs.frozen
+class PendingResize:
+    """A resize that the node cannot do now."""
+
+    wanted: Pod
+    """The pod with the resources of its spec."""
+    reason: str
+    message: str
+    generation: int
+    """``metadata.generation`` of the pod with this spec."""
+    since: float
+    """Time of the last change of ``reason``, in seconds since the epoch."""
+
+
+@attrs.frozen
+class ResizeInProgress:
+    """A resize whose resources are allocated, while containers still have the earlier ones."""
+
+    before: Pod
+    """The pod with the resources that its containers have."""
+    generation: int
+    since: float
+
+
+@attrs.frozen
+class Resize:
+    """The resizes of one pod that are not complete."""
+
+    pending: PendingResize | None = None
+    in_progress: ResizeInProgress | None = None
+
+    def conditions(self) -> Iterator[Condition]:
+        """Yield the conditions of the pod's status."""
+        if (pending := self.pending) is not None:
+            yield Condition(
+                ResizeCondition.PENDING,
+                True,
+                pending.reason,
+                pending.message,
+                pending.since,
+                pending.generation,
+            )
+        if (progress := self.in_progress) is not None:
+            yield Condition(
+                ResizeCondition.IN_PROGRESS,
+                True,
+                since=progress.since,
+                generation=progress.generation,
+            )
+
+
+def resized(pod: Pod, wanted: Pod) -> Pod:
+    """Return ``pod`` with the CPU and memory of ``wanted``; the same object if nothing changes.
+
+    ``wanted`` is a newer object of the same pod. The API server accepts no other changes.
+    """
+    newer = {container.name: container for container, _ in wanted.all_containers()}
+
+    def changed(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+        return tuple(_resized(each, newer.get(each.name, each)) for each in containers)
+
+    containers, init_containers = changed(pod.containers), changed(pod.init_containers)
+    if (containers, init_containers) == (pod.containers, pod.init_containers):
+        return pod
+    return attrs.evolve(pod, containers=containers, init_containers=init_containers)
+
+
+def _resized(container: Container, newer: Container) -> Container:
+    limits = _amounts(container.limits, newer.limits)
+    requests = _amounts(container.requests, newer.requests)
+    if (limits, requests) == (container.limits, container.requests):
+        return container
+    return attrs.evolve(container, limits=limits, requests=requests)
+
+
+def _amounts(old: Amounts, new: Amounts) -> Amounts:
+    others = {name: amount for name, amount in old.items() if name not in RESIZABLE}
+    return others | {name: new[name] for name in RESIZABLE if name in new}
+
+
+def changed_resources(old: Container, new: Container) -> frozenset[str]:
+    """Return the resources whose request or limit differs between two versions of a container."""
+    return frozenset(
+        name
+        for name in RESIZABLE
+        if (old.limits.get(name), old.requests.get(name))
+        != (new.limits.get(name), new.requests.get(name))
+    )
+
+
+def to_restart(before: Pod, after: Pod) -> list[ContainerName]:
+    """Return the containers whose ``resizePolicy`` restarts them for a resize."""
+    old = {container.name: container for container, _ in before.all_containers()}
+    return [
+        container.name
+        for container, _ in after.all_containers()
+        if changed_resources(old[container.name], container) & set(container.restarts_on_resize)
+    ]
