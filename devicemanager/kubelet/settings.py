@@ -236,7 +236,8 @@ class Settings:
     )
     """Number of registrations that all plugin processes may have together. One process can have at
     most a quarter of those that are free, so that processes that fork leave some to others. None
-    means no limit, as in the real kubelet. Plugins in the kubelet's own process are not counted."""
+    means no limit, as in the real kubelet. Plugins in the kubelet's own process are not counted.
+    DRA drivers are counted apart from plugins, with the same limits."""
     pod_resources_qps: float | None = attrs.field(validator=_number(none=True, above=True))
     """Rate limit of PodResources, and of the Pods API, in requests per second. None means no limit.
     The default is 100 if the version has a limit."""

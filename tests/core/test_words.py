@@ -35,6 +35,8 @@ def test_words_are_the_names_in_lower_case() -> None:
         "QosClass.BEST_EFFORT": "BestEffort",
         "QosClass.BURSTABLE": "Burstable",
         "QosClass.GUARANTEED": "Guaranteed",
+        "ResizeCondition.IN_PROGRESS": "PodResizeInProgress",
+        "ResizeCondition.PENDING": "PodResizePending",
         "RestartPolicy.ALWAYS": "Always",
         "RestartPolicy.NEVER": "Never",
         "RestartPolicy.ON_FAILURE": "OnFailure",

@@ -23,7 +23,7 @@ from devicemanager.kubelet.dra.connection import DriverConnection
 from devicemanager.kubelet.dra.health import HealthSink, HealthStream
 from devicemanager.kubelet.dra.state import DraState
 from devicemanager.kubelet.dra.wiping import Wiper
-from devicemanager.kubelet.registration.registrar import LimitReached
+from devicemanager.kubelet.registration.registrar import check_registrations
 from devicemanager.kubelet.settings import Settings
 
 __all__ = ["Instances"]
@@ -86,8 +86,8 @@ class Instances:
     def register(self, driver: str, endpoint: str, services: tuple[str, ...], pid: int) -> Instance:
         """Register an instance and connect to it in the background.
 
-        Raises DriverRejected with the kubelet's text, and LimitReached if the process has
-        too many registrations.
+        Raises DriverRejected with the kubelet's text, and LimitReached if the process or all
+        processes have too many registrations.
         """
         self._check_limit(pid)
         with self._state.lock:
@@ -108,18 +108,13 @@ class Instances:
         return instance
 
     def _check_limit(self, pid: int) -> None:
-        # Each instance needs a connection and threads, so limit them. Exempt are drivers in the
-        # kubelet's own process, as in tests, and drivers in other PID namespaces.
-        limit = self._settings.max_registrations_per_process
-        if limit is None or pid in (0, os.getpid()):
+        # Each instance needs a connection and threads, so limit them. Drivers in the kubelet's own
+        # process, as in tests, are not limited.
+        if pid == os.getpid():
             return
         with self._lock:
-            count = Counter(each.pid for each in self._open.values())[pid]
-        if count >= limit:
-            raise LimitReached(
-                f"process {pid} already has {count} registrations: the limit is {limit} "
-                "(Settings.max_registrations_per_process)"
-            )
+            processes = Counter(each.pid for each in self._open.values())
+        check_registrations(processes, pid, self._settings)
 
     def _connect(self, instance: Instance, pid: int) -> None:
         def changed(connected: bool) -> None:

@@ -103,6 +103,35 @@ class Texts(NamedTuple):
 _OF_SERVICE = Texts()
 
 
+def check_registrations(
+    processes: Counter[int], pid: int, settings: Settings, *, replaces: bool = False
+) -> None:
+    """Raise LimitReached if a process may not register.
+
+    ``processes``: number of registrations by process ID. ``replaces``: the process has a
+    registration that ends with the new one.
+    """
+    count, per_process = processes[pid], settings.max_registrations_per_process
+    # A process ID of 0 means that the process is in another PID namespace, as all others of this
+    # number may be: they share only the total.
+    if pid and per_process is not None and count >= per_process + replaces:
+        raise LimitReached(
+            f"process {pid} already has {count} registrations: the limit is {per_process} "
+            "(Settings.max_registrations_per_process)"
+        )
+    most = settings.max_registrations
+    if most is None or replaces:
+        return
+    total = processes.total() - processes[os.getpid()]
+    free = most - total
+    # Processes that fork share what is left, and cannot take all of it.
+    if free <= 0 or (pid and count >= -(-free // _SHARES)):
+        raise LimitReached(
+            f"process {pid} has {count} of {total} registrations: it can have no more, "
+            f"because the limit for all processes is {most} (Settings.max_registrations)"
+        )
+
+
 class Registrar:
     """Registrar of plugins: checks registrations, connects to plugins, reads their lists.
 
@@ -290,30 +319,8 @@ class Registrar:
         replaces = self._handler.is_connected(resource, name)
         with self._lock:
             if pid != os.getpid():
-                self._check_slots(pid, replaces)
+                check_registrations(self._processes, pid, self._settings, replaces=replaces)
             self._processes[pid] += 1
-
-    def _check_slots(self, pid: int, replaces: bool) -> None:
-        """Raise LimitReached if a process may not register. Must be called with the lock held."""
-        count, per_process = self._processes[pid], self._settings.max_registrations_per_process
-        # A process ID of 0 means that the process is in another PID namespace, as all others of
-        # this number may be: they share only the total.
-        if pid and per_process is not None and count >= per_process + replaces:
-            raise LimitReached(
-                f"process {pid} already has {count} registrations: the limit is {per_process} "
-                "(Settings.max_registrations_per_process)"
-            )
-        most = self._settings.max_registrations
-        if most is None or replaces:
-            return
-        total = self._processes.total() - self._processes[os.getpid()]
-        free = most - total
-        # Processes that fork share what is left, and cannot take all of it.
-        if free <= 0 or (pid and count >= -(-free // _SHARES)):
-            raise LimitReached(
-                f"process {pid} has {count} of {total} registrations: it can have no more, "
-                f"because the limit for all processes is {most} (Settings.max_registrations)"
-            )
 
     def _free_slot(self, pid: int) -> None:
         with self._lock:

@@ -63,3 +63,19 @@ def test_process_with_too_many_drivers_is_retried_rarely(nodes, monkeypatch):
     assert len(second.sockets.statuses) == 1
     kubelet.wait_for(lambda: node.clock.advance(1) or len(second.sockets.statuses) == 2)
     assert second.sockets.statuses[1] == (True, "")
+
+
+def test_processes_that_fork_share_a_limit(nodes, monkeypatch):
+    processes = iter(range(1, 100))
+
+    async def dial(*_):
+        return next(processes)
+
+    monkeypatch.setattr(Dialer, "dial", dial)
+    node = nodes(max_registrations=1)
+    node.driver()
+    second = SimulatedDriver(NIC, kubelet=node.kubelet)
+    node.stack.callback(second.stop)
+    second.start()
+    rejected = node.kubelet.wait_for_event("registration-rejected", after=0)
+    assert "process 2 has 0 of 1 registrations: it can have no more, " in rejected.message

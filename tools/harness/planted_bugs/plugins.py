@@ -20,7 +20,7 @@ _LONG: Final = 100
 def _registrations() -> None:
     from devicemanager.kubelet.registration import registrar
 
-    replace(registrar.Registrar._check_slots, lambda self, pid, replaces: None)
+    replace(registrar.check_registrations, lambda processes, pid, settings, replaces=False: None)
 
 
 @planted("lists of one length are equal")
