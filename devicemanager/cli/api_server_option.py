@@ -126,8 +126,8 @@ def report(node: ApiNode, path: Path, log: KubeletLog) -> None:
         # The Go client reads the kind.
         log.warn(
             "cel-unavailable",
-            f"the scheduler cannot evaluate the CEL selectors of DeviceClasses and claims: {missing} "
-            "is not installed: pip install 'kubelet-devicemanager[claims]'",
+            "the scheduler cannot evaluate the CEL selectors of DeviceClasses and claims: "
+            f"{missing} is not installed: pip install 'kubelet-devicemanager[claims]'",
         )
 
 
