@@ -341,8 +341,11 @@ def test_waivers_are_read_from_a_file(tmp_path: Path) -> None:
 
 
 def test_text_of_check_explains_warnings(capsys: pytest.CaptureFixture[str]) -> None:
-    _Progress(True).end(report(R01=Outcome.WARN))
+    verdict = Verdict(
+        check_of("R01"), Outcome.WARN, "slow", 1.5, (Line(0.5, "plugin", "x"),), ("printed",), "…"
+    )
+    _Progress(True).end(attrs.evolve(report(), verdicts=(verdict,)))
     text = capsys.readouterr().out
-    assert "\nR01 warn: " in text
+    assert "\nR01 warn: slow\n" in text
     assert "\n  repeat:    …\n  timeline:\n" in text
-    assert "\n  output:\n" in text
+    assert "\n  output:\n    | printed\n" in text
