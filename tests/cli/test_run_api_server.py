@@ -7,9 +7,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 from devicemanager.apiserver import FakeApiServer
-from devicemanager.cli import main
+from devicemanager.cli import api_server_option, main
 from devicemanager.client.api import ApiClient
 from devicemanager.client.credentials import load
 from devicemanager.control import MockKubeletClient
@@ -75,3 +76,16 @@ def test_claims_are_those_of_the_kubeconfig(tmp_path):
 def test_flags_exclude_each_other(capsys):
     assert main(["run", "--api-server", "--kubeconfig", "x"]) == 2
     assert "exclude each other" in capsys.readouterr().err
+
+
+def test_missing_extra_is_a_warning(monkeypatch, tmp_path):
+    monkeypatch.setattr(api_server_option, "_CEL", ("sys", "no_such_module"))
+    warned = []
+    log = SimpleNamespace(say=lambda *_, **__: None, warn=lambda *words: warned.append(words))
+    node = SimpleNamespace(server=SimpleNamespace(url="http://x"))
+    api_server_option.report(node, tmp_path, log)
+    [(kind, text)] = warned
+    assert kind == "cel-unavailable"
+    assert text.endswith(
+        "no_such_module is not installed: pip install 'kubelet-devicemanager[claims]'"
+    )

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import attrs
 import pytest
 
+from devicemanager.cli.check import _Progress
 from devicemanager.conformance import (
     FORMS,
     Check,
@@ -337,3 +338,14 @@ def test_waivers_are_read_from_a_file(tmp_path: Path) -> None:
     path.write_text("- {id: K06, reason: fix in review, expires: 2999-01-01}")
     outcome, _ = Waivers.read(path, ["K06"]).applied("K06", Outcome.FAIL, "no")
     assert outcome is Outcome.WAIVED
+
+
+def test_text_of_check_explains_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+    verdict = Verdict(
+        check_of("R01"), Outcome.WARN, "slow", 1.5, (Line(0.5, "plugin", "x"),), ("printed",), "…"
+    )
+    _Progress(True).end(attrs.evolve(report(), verdicts=(verdict,)))
+    text = capsys.readouterr().out
+    assert "\nR01 warn: slow\n" in text
+    assert "\n  repeat:    …\n  timeline:\n" in text
+    assert "\n  output:\n    | printed\n" in text
