@@ -261,15 +261,19 @@ def test_nothing_is_left_if_any_process_is_killed(backend: str, killed: int) -> 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_shell_has_job_control(backend: str) -> None:
     program = (
-        "import os, sys\n"
+        "import fcntl, os, sys, termios\n"
         "from devicemanager.sandbox import bundle, run\n"
+        "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
         "done = run(bundle({}, ['/bin/sh', '-i']), sys.argv[1])\n"
         "print('status', done.returncode, os.tcgetpgrp(0) == os.getpgrp())\n"
     )
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execv(sys.executable, [sys.executable, "-c", program, backend])
-    with os.fdopen(terminal, "rb+", buffering=0) as shell:
+    terminal, inner = pty.openpty()
+    words = [sys.executable, "-c", program, backend]
+    process = subprocess.Popen(
+        words, stdin=inner, stdout=inner, stderr=inner, start_new_session=True
+    )
+    os.close(inner)
+    with process, os.fdopen(terminal, "rb+", buffering=0) as shell:
         # The quotes distinguish the output from the echo of the input.
         shell.write(b"set -o | grep monitor; sh -c 'echo rea\"\"dy; exec sleep 300'\n")
         assert re.search(rb"monitor\s+on", read_to(shell, b"ready"))
@@ -278,7 +282,6 @@ def test_a_shell_has_job_control(backend: str) -> None:
         shell.write(b"kill %1; exit 3; exit 3\n")
         # The terminal is back in the foreground of the program.
         read_to(shell, b"status 3 True")
-    os.waitpid(pid, 0)
 
 
 def read_to(terminal: RawIOBase, text: bytes) -> bytes:
