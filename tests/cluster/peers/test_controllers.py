@@ -21,7 +21,7 @@ from devicemanager.kubelet.settings import Settings
 GPU = "vendor.com/gpu"
 COMMAND = Path(sys.executable).with_name("devicemanager")
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

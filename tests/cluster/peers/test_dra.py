@@ -5,7 +5,7 @@ import pytest
 from devicemanager.cluster.driver_layouts import simulated_driver
 from devicemanager.cluster.options import NodeOptions
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 RESOURCES = "/apis/resource.k8s.io/v1"
 EXTENDED = "example.com/dra-gpu"

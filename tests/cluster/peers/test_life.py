@@ -13,7 +13,7 @@ from devicemanager.kubelet.settings import Settings
 GPU = "vendor.com/gpu"
 RESULT = ["Failed", "Running"]
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 def options(peer):

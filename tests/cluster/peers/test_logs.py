@@ -12,7 +12,7 @@ import pytest
 
 COMMAND = Path(sys.executable).with_name("devicemanager")
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 
 def free_port():

@@ -33,7 +33,7 @@ TOPOLOGY_GROUP = "topology.node.k8s.io"
 NUMBERS = itertools.count()
 IMPERSONATE = (("", "users", ["impersonate"]), ("", "groups", ["impersonate"]))
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from devicemanager.client.errors import ApiError
 from devicemanager.cluster.options import NodeOptions
 from devicemanager.core.quantity import Quantity
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
