@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from devicemanager.io.parent import end_with_parent
+from devicemanager.plugin.processes.interpreter import why_not_started
 from devicemanager.plugin.processes.namespace import (
     NamespaceError,
     enter_container,
@@ -279,7 +280,8 @@ def _become(
         env = dict(each.split("=", 1) for each in process["env"])
         os.execvpe(process["args"][0], process["args"], env)
     except OSError as error:
-        _fail(f"{process['args'][0]}: cannot be started: {error.strerror}")
+        command = process["args"][0]
+        _fail(f"{command}: cannot be started: {why_not_started(command, error)}")
     except _Failed as error:
         _fail(f"cannot create the container: {error}")
 

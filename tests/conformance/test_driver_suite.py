@@ -214,7 +214,7 @@ def test_driver_of_an_image_has_the_directories_of_a_node(tmp_path: Path) -> Non
     [
         (["--driver", "--resource", "a.b/c"], "--resource is for plugins: omit it for a DRA"),
         (["--driver", "--numa", "0"], "--numa is for plugins"),
-        (["--rootfs", "/nowhere"], "--rootfs: /nowhere is not a directory"),
+        (["--rootfs", "/nowhere"], "--rootfs: /nowhere does not exist"),
         (["--driver", "--kubelet-version", "all"], "--kubelet-version all is for plugins"),
         (["--driver", "--kubelet-version", "1.30"], "kubelet 1.30 has no Dynamic Resource Alloc"),
         (["--only", "DX01"], "unknown check 'DX01': use an ID such as DK01, or a family: DR, DC"),

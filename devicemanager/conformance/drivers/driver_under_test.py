@@ -54,7 +54,8 @@ def _as_directory(path: str | os.PathLike[str] | None) -> Path | None:
     if path is None:
         return None
     if not Path(path).is_dir():
-        raise CheckError(f"--rootfs: {path} is not a directory")
+        problem = "is not a directory" if Path(path).exists() else "does not exist"
+        raise CheckError(f"--rootfs: {path} {problem}")
     # Absolute: a driver has its own working directory.
     return Path(path).resolve()
 

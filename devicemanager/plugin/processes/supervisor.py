@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn, Self
 
+from devicemanager.plugin.processes.interpreter import why_not_started
 from devicemanager.plugin.processes.mount_points import mount_points
 from devicemanager.plugin.processes.namespace import Bind, NamespaceError, enter
 
@@ -206,7 +207,9 @@ def _become(plan: Supervision, mask: set[signal.Signals | int], supervisor: int)
     except NamespaceError as error:
         _print_error(str(error))
     except OSError as error:
-        _print_error(f"{plan.command[0]}: cannot be started: {error.strerror}")
+        is_image = any(str(bind.target) == "/" for bind in plan.binds)
+        reason = why_not_started(plan.command[0], error, is_image=is_image)
+        _print_error(f"{plan.command[0]}: cannot be started: {reason}")
     except ValueError as error:
         _print_error(f"{plan.command[0]!r}: cannot be started: {error}")
     finally:
