@@ -187,14 +187,23 @@ _REPORTS: Iterable[tuple[str, str, Callable[[], Iterator[bytes]], Limits | None]
 )
 
 
-def _report(target: Target, reports: Callable[[], Iterator[bytes]]) -> None:
+_LEAST = {"4mb": 8, "names": 200}
+"""Numbers of reports that exceed the limit of memory if the kubelet stores all of them."""
+_LONGEST = 60.0
+
+
+def _report(target: Target, reports: Callable[[], Iterator[bytes]], least: int = 0) -> None:
     end = time.monotonic() + _SECONDS
 
     def limited() -> Iterator[bytes]:
-        return itertools.takewhile(lambda _: time.monotonic() < end, reports())
+        # On a busy machine, the same reports take more time.
+        for number, report in enumerate(reports()):
+            if number >= least and time.monotonic() > end:
+                return
+            yield report
 
     with _driver(target, reports=limited) as driver:
-        driver.sent.wait(2 * _SECONDS)
+        driver.sent.wait(2 * _SECONDS if not least else _LONGEST)
         time.sleep(1)
 
 
@@ -203,4 +212,5 @@ def _register_reports(name: str, about: str, hostile: Hostile, limits: Limits | 
 
 
 for _name, _about, _reports, _limits in _REPORTS:
-    _register_reports(_name, _about, partial(_report, reports=_reports), _limits)
+    _hostile = partial(_report, reports=_reports, least=_LEAST.get(_name, 0))
+    _register_reports(_name, _about, _hostile, _limits)
