@@ -98,6 +98,25 @@ def test_error_may_end_the_calls_in_another_order(played):
     assert (0, "calls of x", None) in paths(seen, with_calls(*"xc"))
 
 
+def test_panic_of_a_lost_driver_is_a_deviation():
+    claim = {"namespace": "ns", "name": "a", "uid": "1"}
+    state = State((ClaimState("ns", "a", "1", drivers={"x": DriverState()}),))
+    file = {"op": "file", "file": checkpoint.dra.dumps(state).decode()}
+    prepare = {"op": "prepare", "pod": "p"}
+    panic = "runtime error: invalid memory address or nil pointer dereference"
+    wanted = expected_of({"runs": [{"steps": [{}, {}], "panic": panic}]})
+
+    def name(drivers, version=VERSION, last=prepare):
+        results = [{"driver": each} for each in drivers]
+        ops = [file, {"op": "claim", "claim": {**claim, "results": results}}, last]
+        (found,) = compare({"ops": ops}, version, wanted, {"runs": [{"steps": [{}, {}]}]})
+        return found.deviation and found.deviation.name
+
+    assert name([]) == name("y") == "panic of a lost driver"
+    assert name("x") is name("xy") is name([], "1.32.13") is None
+    assert name([], last={"op": "unprepare", "pod": "p"}) is None
+
+
 @pytest.mark.parametrize(
     ("version", "ours", "accepted"),
     [

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
+import checkpoint
+import checkpoint.dra
 from devicemanager.core.versions.quirks import QUIRKS
 from devicemanager.core.versions.version import KubeletVersion
 from tools.differential.deviations import Deviation, Fact
@@ -114,12 +116,49 @@ def _is_panic_of_pod_resources(fact: Fact) -> bool:
     )
 
 
+def _is_panic_of_lost_driver(fact: Fact) -> bool:
+    """True if the mock prepares a claim where the reference panics: the kubelet knows a driver of
+    the claim that is no longer in its allocation."""
+    if minor(fact.version) < 34 or fact.path != "panic" or fact.actual is not None:
+        return False
+    if not str(fact.expected).endswith("nil pointer dereference"):
+        return False
+    known: dict[tuple[str, str], set[str]] = {}
+    allocated: dict[tuple[str, str], set[str]] = {}
+    for op in fact.scenario["ops"][: fact.step + 1]:
+        if (claim := op.get("claim")) is not None:
+            key = claim["namespace"], claim["name"]
+            allocated[key] = {result["driver"] for result in claim.get("results") or ()}
+            known.setdefault(key, set()).update(allocated[key])
+        elif op["op"] == "file":
+            for key, drivers in _drivers_of_file(op["file"]):
+                known.setdefault(key, set()).update(drivers)
+    is_prepare = op["op"] == "prepare" or op.get("do", {}).get("op") == "prepare"
+    return is_prepare and any(known[key] - drivers for key, drivers in allocated.items())
+
+
+def _drivers_of_file(text: str | None) -> Iterator[tuple[tuple[str, str], set[str]]]:
+    try:
+        state = checkpoint.dra.loads((text or "").encode())
+    except checkpoint.CheckpointError:
+        return
+    for claim in state.claims or ():
+        yield (claim.namespace, claim.name), set(claim.drivers)
+
+
 DEVIATIONS: Final[tuple[Deviation, ...]] = (
     Deviation(
         "panic of PodResources",
         "before v1.34, a List call ends the kubelet if a container uses a claim that the pod's "
         "status says is not needed; ours lists no such claim",
         _is_panic_of_pod_resources,
+    ),
+    Deviation(
+        "panic of a lost driver",
+        "since v1.34, the kubelet panics if it prepares a claim whose earlier allocation, in its "
+        "state file or its memory, has a driver that the new one lacks; ours calls the drivers of "
+        "the new allocation",
+        _is_panic_of_lost_driver,
     ),
     Deviation(
         "order of a Go map",
