@@ -91,7 +91,10 @@ def test_nodes_of_all_kinds_have_different_addresses(kinds):
             "kind a: driver 'd': invalid attribute []",
         ),
         ({"name": "a", "drivers": [{"slices": "no.json"}]}, "no.json: No such file"),
-        ({"name": "a", "drivers": [{"name": "d", "devices": 1}] * 2}, "a driver is given twice"),
+        (
+            {"name": "a", "drivers": [{"name": "d", "devices": 1}] * 2},
+            "driver d is given twice: remove one",
+        ),
     ],
 )
 def test_mistake_is_one_line(kinds, kind, message):
