@@ -714,8 +714,8 @@ class MockKubelet:
 
         Take a mark before an action, and pass it as ``since`` to the methods that wait for the
         consequences. A call is recorded when it ends, so a call that began before the mark can be
-        found after it. To exclude such calls, name the RPC that you expect. For example, a
-        plugin's devices can become allocatable before its Register ends.
+        found after it. For example, a plugin's devices can become allocatable before its Register
+        ends. To exclude such calls, name the RPC that you expect.
         """
         return self._waits.mark()
 
