@@ -29,8 +29,9 @@ requires all checks of severity MUST except those of the families K and L. *resi
 every MUST, and *complete* also every SHOULD.
 """
 _DRIVERS = """\
-`devicemanager check` runs these checks on a [DRA driver](conformance-drivers.md). Levels have the \
-same meaning as for plugins. *core* requires all checks of severity MUST except those of DK and DL.
+`devicemanager check` runs these checks on a [DRA driver](conformance-drivers.md). Severities and \
+profiles have the same meaning as for plugins. *core* requires all checks of severity MUST except \
+those of DK and DL.
 """
 
 

@@ -108,8 +108,8 @@ def check_kind(target: Target, body: Object) -> None:
 def typed(target: Target, value: Object, *, strict: bool) -> Object:
     """Return an object without unknown fields. If ``strict`` is True, they are an error.
 
-    Raises StatusError for a value of a wrong type. Of objects of other groups than
-    resource.k8s.io, only the fields that the server or a kubelet of this project reads are checked.
+    Raises StatusError for a value of a wrong type. In objects of resource.k8s.io, all fields are
+    checked. In other objects, only the fields that this project reads are checked.
     """
     kind, api_version = target.kind.name, target.api_version
     try:

@@ -26,13 +26,13 @@ _Convert = Callable[[Object], Object]
 
 
 def to_stored(kind: Kind, api_version: str, value: Object) -> Object:
-    """Convert an object from a version to the stored version."""
+    """Convert an object from ``api_version`` to the version in which objects are stored."""
     change, _ = _CONVERSIONS.get((kind.name, api_version), (dict, dict))
     return {**change(value), "apiVersion": kind.api_version, "kind": kind.name}
 
 
 def from_stored(kind: Kind, api_version: str, value: Object) -> Object:
-    """Convert an object from the stored version to a version."""
+    """Convert an object from the version in which it is stored to ``api_version``."""
     _, change = _CONVERSIONS.get((kind.name, api_version), (dict, dict))
     return {**change(value), "apiVersion": api_version, "kind": kind.name}
 
@@ -89,7 +89,7 @@ def _flat_request(request: Object) -> Object:
 
 
 def path_in(api_version: str, path: str) -> str:
-    """Return the path of a field in a version. ``path``: its path in the stored version."""
+    """Return the path of a field in ``api_version``, given its path in the stored version."""
     if api_version != _BETA1:
         return path
     path = path.replace(".exactly.", ".")

@@ -202,10 +202,12 @@ class Registry:
     ) -> Stored:
         """Replace an object with ``change(copy of the object)``, atomically.
 
-        For the status subresource, only changes of ``status`` are stored; for a Pod or Node, all
-        other changes. Raises the error 409 if ``version`` is not the object's version, or if
-        ``uid`` is not its UID. If ``version`` is None, the version in the result counts. A changed
-        UID is the error 422.
+        If the target is the status subresource, only changes of ``status`` are stored. If the
+        target is a Pod or Node, changes of ``status`` are ignored.
+
+        Raises the error 409 if ``version`` is not the object's version, or if ``uid`` is not its
+        UID. If ``version`` is None, ``metadata.resourceVersion`` of the result is compared.
+        Raises the error 422 if the result has another UID than the object.
         """
         kind = target.kind
         with self.store.lock:

@@ -157,7 +157,7 @@ class Store:
             self.oldest = self.version
 
     def wake(self) -> None:
-        """Make all calls of ``after`` check their condition ``until`` now."""
+        """Make all calls of ``after`` call their function ``until`` immediately."""
         with self.lock:
             self._changed.notify_all()
 

@@ -199,8 +199,9 @@ def _drivers(kind: _Kind) -> tuple[DriverLayout, ...]:
         else:
             raise kind.error(f"invalid driver {_shown(each)}: expected {expected}")
     names = [layout.driver for layout in layouts]
-    if len(names) != len(set(names)):
-        raise kind.error("a driver is given twice: remove one")
+    for name in names:
+        if names.count(name) > 1:
+            raise kind.error(f"driver {name} is given twice: remove one")
     return tuple(layouts)
 
 

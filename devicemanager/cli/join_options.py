@@ -370,7 +370,7 @@ def node_kinds(args: argparse.Namespace, fleet: Fleet | None = None) -> tuple[No
     if fleet is not None:
         raise CommandError("-f and --fleet exclude each other: use one of them")
     if args.full or args.simulate:
-        raise CommandError("-f and --full or --simulate exclude each other: remove the flags")
+        raise CommandError("--full and --simulate cannot be used with -f: remove them")
     from devicemanager.cli.join_kinds import kinds_of
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.kubelet.inmemory.devices import places

@@ -49,7 +49,10 @@ def add(subparsers: Subparsers) -> None:
 
 
 def add_steps(parser: argparse.ArgumentParser, repeat: int) -> None:
-    """Add the options for steps, in ``args.steps``, and for orders. ``repeat`` is a default."""
+    """Add the options for the steps, which are stored in ``args.steps``, and for the orders.
+
+    ``repeat`` is the default of ``--repeat``.
+    """
     steps = parser.add_argument_group("steps")
     _add_step(steps, "--restart", "restart the kubelet", _restart)
     _add_step(steps, "--reboot", "reboot the node", _reboot)

@@ -176,7 +176,7 @@ def builtin(run: CheckFunction) -> Check:
 
 
 def described(table: Path, run: Callable[[Any], str | None]) -> Check:
-    """Return the check of a function, with the texts of its row in the file ``table``."""
+    """Return a check: the function ``run``, and the row of the file ``table`` with its name."""
     # The row is found by the function's name, so that row and function do not repeat each other.
     id_ = run.__name__.upper()
     row = dict(rows(table)[id_])

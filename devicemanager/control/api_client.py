@@ -185,9 +185,12 @@ class ServedApi:
     """Seconds to wait for a response."""
 
     def call(self, operation: Operation[T], *path: str, **fields: Any) -> T:
-        """Call an operation and return its result. ``fields`` are the fields of the request's body.
-        If the body has no fields, they are the parameters of the query, and ``body`` for a text.
-        The value of a field ``timeout`` is added to the timeout of this client."""
+        """Call an operation and return its result. ``path`` are the parameters of its path.
+
+        If the operation's body is a type, ``fields`` are the fields of this type. Otherwise they
+        are the parameters of the query, and a field ``body`` is the text of the body. The value
+        of a field ``timeout`` is added to the timeout of this client.
+        """
         body = fields.pop("body", None)
         if isinstance(operation.body, type):
             body, fields = operation.body(**fields), {}

@@ -7,10 +7,11 @@ limit. An ``HttpService``, created on the loop, responds to the requests. Limits
   later ones from the end of the previous response. A part of a request does not extend the time.
 * A client that reads nothing of a response for ``STALLED_SECONDS`` is disconnected.
 * All listeners together have ``max_connections()`` connections, so that the kubelet always has
-  file descriptors left. Each listener has an equal share of its own. Clients of one listener
-  therefore cannot lock out clients of another, and only their owner can connect to unix sockets.
+  file descriptors left. Each listener has an equal share of these connections. Clients of one
+  listener therefore cannot lock out clients of another.
 * If the share of a listener is used up, a new connection replaces the one that has been idle for
-  longest. An idle connection has no request in progress. Without one, the new connection is closed.
+  longest. An idle connection has no request in progress. If none is idle, the new connection is
+  closed.
 """
 
 from __future__ import annotations

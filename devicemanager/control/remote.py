@@ -283,7 +283,7 @@ class RemoteAdmission:
 
     @property
     def undecided(self) -> bool:
-        """True if the search for the pod's structured claims reached its limits: they may fit."""
+        """True if the search for the pod's structured claims reached its limits. They may fit."""
         return self.shape.undecided
 
     @property

@@ -188,8 +188,8 @@ class Endpoints:
     ) -> tuple[EndpointInfo, tuple[EndpointInfo, ...]]:
         """Add an endpoint for a plugin that has registered; ``name`` identifies its socket.
 
-        Returns the new endpoint and the endpoints of the resource that it replaces: those with the
-        same name (Q2), or all of them without ``several``.
+        Returns the new endpoint, and the endpoints of the resource that it replaces. These are the
+        endpoints with the same name (Q2). Before v1.37, they are all endpoints of the resource.
         """
         self._last_id += 1
         endpoint = EndpointInfo(EndpointId(self._last_id), resource, name, options)

@@ -29,7 +29,8 @@ class Node:
     """Resources of the node, and the requests of all pods that are placed on it.
 
     ``fixed`` has the node's resources other than devices (``cpu`` in milli-CPUs, ``memory``
-    in bytes, ``pods``). Other resources are checked only if they are device resources.
+    in bytes, ``pods``). A request for any other resource is compared with the number of
+    allocatable devices if it is a device resource, and ignored otherwise.
     """
 
     def __init__(

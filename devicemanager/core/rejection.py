@@ -26,7 +26,7 @@ class Rejected(RequestError):
         ``devicemanager.core.versions.behaviour.Behaviour`` that differs. Otherwise empty."""
         self.explanation: AdmissionExplanation | None = None
         self.undecided = False
-        """True if the search for the pod's structured claims reached its limits: they may fit."""
+        """True if the search for the pod's structured claims reached its limits. They may fit."""
         super().__init__(f"{reason}: {message}")
 
 

@@ -19,17 +19,17 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def decode(data: bytes | bytearray | str, kind: type[T]) -> T:
-    """Return the JSON text ``data`` as a value of ``kind``.
+    """Decode the JSON text ``data`` into a value of the type ``kind``.
 
-    Raises ``msgspec.DecodeError`` if it is not JSON, ``msgspec.ValidationError`` if it does not
-    fit, and RecursionError if it is nested too deeply.
+    Raises ``msgspec.DecodeError`` if it is not JSON, ``msgspec.ValidationError`` if it is not a
+    value of this type, and RecursionError if it is nested too deeply.
     """
     value: T = _decoder(kind).decode(data)
     return value
 
 
 def convert(value: object, kind: type[T], *, strict: bool = True) -> T:
-    """Return the Python value ``value`` as one of ``kind``; raises ``msgspec.ValidationError``.
+    """Convert a Python value to the type ``kind``. Raises ``msgspec.ValidationError``.
 
     If ``strict`` is false, text such as ``"8"`` also counts as a number.
     """

@@ -368,15 +368,16 @@ class MockKubelet:
         ``claims`` are the pod's allocated ResourceClaims, which DRA drivers prepare: a dict, YAML
         text, a path, an object of the package ``kubernetes``, or a list of these, in v1, v1beta2 or
         v1beta1. ResourceClaims in the text or file of the manifest are used, too. With ``reserve``,
-        they are reserved for the pod, and those for its templates get the pod as their owner, and
-        the pod gets their names in its status. Without it, claims and pod stay as given. A pod
-        whose claims cannot be prepared is admitted but Pending; the error is that of its
-        containers. The kubelet tries again after a minute of its clock, or in ``resync``.
+        the claims are reserved for the pod. Claims for the pod's templates get the pod as their
+        owner, and the pod's status gets their names. Without ``reserve``, claims and pod are not
+        changed. If the claims cannot be prepared, the pod is admitted and stays Pending, and its
+        containers have the error. The kubelet tries again after a minute of its clock, or in
+        ``resync``.
 
         After ``resource_claims.offer``, claims without an allocation get devices as from the
-        scheduler, and templates become claims. They are released after the pod. An extended
-        resource whose name a DeviceClass has gets a claim, too, while no device plugin has
-        allocatable devices of it.
+        scheduler, and templates become claims. These claims are released when the pod has ended.
+        The pod also gets a claim for each extended resource that a DeviceClass serves, unless a
+        device plugin has allocatable devices of the resource.
 
         A rejection is a result, not an error: ``admitted`` is false, with the kubelet's reason
         and message. Raises ManifestError for a manifest that the API server would not accept,
@@ -736,8 +737,8 @@ class MockKubelet:
 
         Take a mark before an action, and pass it as ``since`` to the methods that wait for the
         consequences. A call is recorded when it ends, so a call that began before the mark can be
-        found after it. To exclude such calls, name the RPC that you expect. For example, a
-        plugin's devices can become allocatable before its Register ends.
+        found after it. For example, a plugin's devices can become allocatable before its Register
+        ends. To exclude such calls, name the RPC that you expect.
         """
         return self._waits.mark()
 

@@ -62,7 +62,7 @@ class LazyResourceClaims:
     def allocation(
         self, node: str, allocatable: Callable[[], Mapping[str, int]]
     ) -> ClaimAllocation:
-        """Return what allocates the claims of pods, created by the first call."""
+        """Return the object that allocates the claims of pods. The first call creates it."""
         from devicemanager.kubelet.dra.allocation import ClaimAllocation
 
         claims = self.in_memory

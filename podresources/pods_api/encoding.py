@@ -1,4 +1,4 @@
-"""Pods between the form of Kubernetes' JSON and core/v1 protobuf bytes."""
+"""Convert pods between the form of Kubernetes' JSON and core/v1 protobuf bytes."""
 
 from __future__ import annotations
 

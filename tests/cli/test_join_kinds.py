@@ -91,7 +91,10 @@ def test_nodes_of_all_kinds_have_different_addresses(kinds):
             "kind a: driver 'd': invalid attribute []",
         ),
         ({"name": "a", "drivers": [{"slices": "no.json"}]}, "no.json: No such file"),
-        ({"name": "a", "drivers": [{"name": "d", "devices": 1}] * 2}, "a driver is given twice"),
+        (
+            {"name": "a", "drivers": [{"name": "d", "devices": 1}] * 2},
+            "driver d is given twice: remove one",
+        ),
     ],
 )
 def test_mistake_is_one_line(kinds, kind, message):
@@ -113,7 +116,7 @@ def test_kinds_have_different_names(kinds):
 
 
 def test_kinds_exclude_flags_for_devices(kinds):
-    with pytest.raises(CommandError, match="-f and --full or --simulate exclude each other"):
+    with pytest.raises(CommandError, match="--full and --simulate cannot be used with -f"):
         kinds(KINDS, "--simulate", "vendor.com/gpu=1")
 
 

@@ -97,7 +97,7 @@ def load(name: str) -> Step:
 
 
 def charged(step: Step) -> Step:
-    """Return a step that costs one unit more."""
+    """Return a step that evaluates ``step`` and costs one unit more than ``step``."""
 
     def run(scope: Scope) -> Value:
         value = step(scope)
@@ -108,7 +108,7 @@ def charged(step: Step) -> Step:
 
 
 def uncharged(step: Step) -> Step:
-    """Return a step that costs one unit less, for a step that reads a variable."""
+    """Return a step that evaluates ``step``, which reads a variable, and costs one unit less."""
 
     def run(scope: Scope) -> Value:
         scope.meter.cost -= 1
@@ -134,7 +134,7 @@ def has(operand: Step, field: str) -> Step:
 
 
 def create_list(parts: Sequence[tuple[Step, bool]]) -> Step:
-    """Evaluate a list literal. ``parts``: an element, and True if it is optional."""
+    """Evaluate a list literal. ``parts``: pairs of an element, and True if it is optional."""
 
     def run(scope: Scope) -> Value:
         found = [(step(scope), is_optional) for step, is_optional in parts]
@@ -145,7 +145,7 @@ def create_list(parts: Sequence[tuple[Step, bool]]) -> Step:
 
 
 def create_map(entries: Sequence[tuple[Step, Step, bool]]) -> Step:
-    """Evaluate a map literal. ``entries``: key, value, and True if the entry is optional."""
+    """Evaluate a map literal. Each of ``entries``: key, value, and True if it is optional."""
 
     def run(scope: Scope) -> Value:
         found = [

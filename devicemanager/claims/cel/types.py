@@ -239,7 +239,7 @@ def _occurs(bindings: Bindings, variable: Type, type_: Type) -> bool:
 
 
 def most_general(one: Type, other: Type) -> Type:
-    """Return that of two assignable types which covers the values of both."""
+    """Return the more general of two types, of which one is assignable to the other."""
     return one if _covers(one, other) else other
 
 

@@ -105,7 +105,10 @@ class Distinct:
 
 
 def are_distinct(values: Values, others: Sequence[Values]) -> bool:
-    """True if ``values`` differ from all others. No values (an unknown type) do not differ."""
+    """True if no value is in one of the ``others``.
+
+    False if ``values`` is empty, because its type is unknown, and there are others.
+    """
     return not others or (bool(values) and all(values.isdisjoint(each) for each in others))
 
 

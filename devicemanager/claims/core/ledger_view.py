@@ -56,7 +56,7 @@ class LedgerView:
         released: Iterable[DeviceKey],
         charges: Mapping[DeviceKey, Amounts],
     ) -> LedgerView:
-        """Return the view after exclusive allocations changed: the cost is that of the change.
+        """Return the view after exclusive allocations changed, without reading the ledger again.
 
         ``charges``: what devices consume of the budgets of their pools while they are in use.
         """

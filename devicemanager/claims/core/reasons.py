@@ -54,9 +54,10 @@ def rejections(
 ) -> tuple[Rejection, ...]:
     """Explain why claims do not fit: return a rejection for each alternative of some requests.
 
-    These are the requests that do not fit even alone, and those that were not examined because
-    the steps ran out. If every request fits alone, they are requests that do not fit together,
-    but would without any one of them. ``fits`` searches for devices for claims, with ``steps``.
+    If a request does not fit even alone, these are all such requests, and the requests that were
+    not examined because the steps ran out. If every request fits alone, these are requests that
+    do not fit together. Without any one of them, the others would fit. ``fits`` searches for
+    devices for claims, with ``steps``.
     """
     call = _Reasons(view, ledger, claims, limits, steps)
     sieved = [[call.sieve(choice) for choice in choices] for choices in _choices(claims)]

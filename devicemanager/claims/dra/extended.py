@@ -97,10 +97,10 @@ def extended_claim(pod: Object, resources: Mapping[str, str]) -> ExtendedClaim:
 def served_by_dra(
     pod: Object, allocatable: Mapping[str, Any], resources: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the extended resources of a pod that DRA serves on a node: names of DeviceClasses by
-    resource.
+    """Return those extended resources in a pod's requests that DRA serves on a node.
 
-    While a device plugin has allocatable devices of a resource, the plugin serves it.
+    The result maps each resource to its DeviceClass. DRA does not serve a resource while a device
+    plugin has allocatable devices of it.
     """
     spec = pod["spec"]
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]

@@ -235,7 +235,7 @@ class DriverRun(SuiteRun):
     # -- claims ------------------------------------------------------------------------
 
     def claims(self, count: int = 1, least: int = 1) -> list[ClaimObject]:
-        """Create up to ``count`` claims, each with one device. Other claims do not count.
+        """Create up to ``count`` claims, each with one device. Devices of other claims can be used.
 
         Raises Skipped if the driver has fewer than ``least`` devices that can be used together.
         """

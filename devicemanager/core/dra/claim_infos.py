@@ -1,6 +1,6 @@
-"""The ResourceClaims of a node, as users see them: those of its pods, and those it can read.
+"""Descriptions of a node's ResourceClaims for users.
 
-In:  the claims that the kubelet can read without a request, those of its pods, and its cache.
+In:  the claims that the kubelet can read without a request, the claims of its pods, its cache.
 Out: for each claim its pods, its devices, and the first thing that it waits for.
 """
 

@@ -120,7 +120,7 @@ class Drivers:
         return next((each for each in self if each.id == instance), None)
 
     def lookup(self, driver: DriverName) -> Instance:
-        """Return the instance to call: the newest connected one, or else the newest (``get``).
+        """Return the instance to call: the newest connected one, or the newest if there is none.
 
         Raises DraError if none is registered.
         """

@@ -12,7 +12,7 @@ from devicemanager.core.dra.rules import DraRules
 
 
 class ClaimName(NamedTuple):
-    """The ResourceClaim for an entry of a pod."""
+    """Name of the ResourceClaim for an entry of a pod's ``spec.resourceClaims``."""
 
     name: str
     owned: bool
@@ -22,10 +22,11 @@ class ClaimName(NamedTuple):
 def claim_name(
     pod: PodClaims, claim: PodClaim, rules: DraRules, wording: str | None = None
 ) -> ClaimName | None:
-    """Return the claim behind an entry of the pod; None if the pod needs no claim for it.
+    """Return the name of the claim for an entry of the pod's ``spec.resourceClaims``.
 
-    Raises DraError if the claim does not exist yet (``resourceclaim.Name``). ``wording`` is the
-    message around the error, with the placeholder ``error``; by default that of prepare.
+    Returns None if the pod needs no claim for the entry. Raises DraError if the claim does not
+    exist yet (``resourceclaim.Name``). ``wording`` is the message around the error, with the
+    placeholder ``error``; by default that of prepare.
     """
     wording = wording or rules.wording.prepare_name
     if claim.claim is not None:

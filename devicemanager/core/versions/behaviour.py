@@ -208,7 +208,7 @@ class Behaviour:
     """True if unprepare takes the names of a pod's claims from the kubelet's cache; otherwise from
     the pod's spec and status."""
     dra_refuses_unpreparing: bool
-    """True if a claim cannot be prepared while it is unprepared."""
+    """True if a claim cannot be prepared while it is being unprepared."""
     dra_unprepares_own: bool
     """True if a pod unprepares only claims that it holds. Otherwise it also unprepares a claim
     that one other pod holds."""
@@ -217,7 +217,8 @@ class Behaviour:
     dra_skips_operations: bool
     """True if the kubelet leaves out calls that the allocation names in ``skipNodeOperations``."""
     dra_knows_skips: bool
-    """True if a pod fails whose claim needs ``skipNodeOperations`` while its gate is off."""
+    """True if a pod fails because its claim has ``skipNodeOperations`` and the feature gate is
+    off."""
     dra_extended: bool
     """True if the kubelet prepares the claim behind a pod's extended resources."""
     dra_all_mappings: bool
@@ -231,8 +232,8 @@ class Behaviour:
     """True if a claim can be owned by and reserved for a PodGroup."""
     dra_claim_per_request: bool
     """True if PodResources lists a claim once per request that the container names, and nothing
-    while a claim of the pod does not exist. False if it lists a claim once, and considers only
-    claims that the container uses."""
+    while a claim of the pod does not exist. Otherwise PodResources lists a claim once, and ignores
+    claims that the container does not use."""
     dra_health: bool
     """True if the kubelet watches the health of DRA devices."""
     dra_health_messages: bool
@@ -244,7 +245,7 @@ class Behaviour:
     """True if a device that the driver no longer reports is forgotten after its timeout;
     otherwise its health becomes unknown."""
     dra_permanent_errors: bool
-    """True if a pod fails whose claim a driver can never prepare (KEP-5322, not released)."""
+    """True if a pod fails because a driver can never prepare its claim (KEP-5322, not released)."""
     dra_counts_claims: bool
     """True if the kubelet has the metric ``dra_resource_claims_in_use``."""
     dra_error_label_inverted: bool

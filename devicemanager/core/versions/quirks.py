@@ -96,8 +96,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             (since("1.20"), since("1.38", value=False, evidence="k/k#137534")),
         ),
         "Q26": Quirk(
-            "in PodResources, a claim's device also has the CDI devices of the claim's earlier "
-            "devices",
+            "in PodResources, a device of a claim also has the CDI devices of the driver's devices "
+            "listed before it",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q27": Quirk(

@@ -57,7 +57,7 @@ class HealthSink(Protocol):
     """Receiver of the reports of health streams."""
 
     def report(self, instance: Instance, devices: tuple[ReportedDevice, ...], ignored: int) -> None:
-        """Store a report of an instance, of which ``ignored`` entries were not read."""
+        """Store a report of an instance. ``ignored`` counts the entries that were not read."""
 
     def stream_ended(self, instance: Instance) -> None:
         """Remove the health of the instance's driver."""

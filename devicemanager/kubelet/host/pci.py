@@ -59,7 +59,7 @@ def _plain(text: str) -> str:
 def resolve(
     settings: ContainerSettings, sysfs: Path = Path("/sys"), in_use: Collection[str] = ()
 ) -> ContainerSettings:
-    """Return the settings with a different free address for every PCI device, lowest first.
+    """Return the settings with a PCI address for every PCI device: the lowest free addresses.
 
     ``in_use`` are the addresses of devices in use by other pods. A device in the settings that
     already has addresses keeps them. Raises ``PciUnavailable`` if too few devices are free.
@@ -77,9 +77,9 @@ def find(settings: ContainerSettings, sysfs: Path = Path("/sys")) -> HostDevices
 def assign(
     settings: ContainerSettings, host: HostDevices, in_use: Collection[str] = ()
 ) -> ContainerSettings:
-    """Return the settings with addresses, as ``resolve`` does, without reading sysfs.
+    """Return the settings with PCI addresses, as ``resolve`` does, without reading sysfs.
 
-    ``host`` is the result of ``find``.
+    ``host`` has the devices that ``find`` has read.
     """
     if not settings.pci_devices:
         return settings

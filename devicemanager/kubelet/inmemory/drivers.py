@@ -61,7 +61,7 @@ class NodeDrivers:
             self._states = {**self._states, driver: change(self.state(driver))}
 
     def fails_now(self, driver: str) -> bool:
-        """True if the NodePrepareResources call that comes now fails; count it."""
+        """Count a NodePrepareResources call of the driver. Return True if the call must fail."""
         with self._lock:
             state = self.state(driver)
             if state.prepare_failures > 0:

@@ -182,7 +182,8 @@ class InMemoryKubelet:
         """Restart the kubelet or reboot the node, with other settings or in another order.
 
         ``order`` has resources of plugins, and UIDs of pods: plugins re-register and pods are
-        admitted again in this order. Those that it lacks follow, pods first.
+        admitted again in this order. Pods that are not in ``order`` follow, and then plugins that
+        are not in it.
         """
         with self._turn:  # no plugin may change between the stop and the start
             self.stop()

@@ -9,10 +9,10 @@ package before a program uses it.
 
 * ``runtime`` has the plugins, and the pods and containers that they know.
 * ``containers`` converts pods and settings to NRI messages, and applies adjustments. Pure.
-* ``connection`` makes and serves calls on a connection; ``frames`` has its bytes. Pure frames.
+* ``connection`` makes and serves calls. ``frames`` encodes and decodes its messages. Pure.
 
 Invariants:
-* A plugin that does not respond in time is disconnected, as in containerd, and the pod goes on.
+* A plugin that does not respond in time is disconnected, as in containerd. The pod continues.
 * An error of CreateContainer fails the start of the container.
 
 Start reading with ``runtime``.

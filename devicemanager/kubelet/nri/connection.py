@@ -41,7 +41,7 @@ _CHANNELS = {"Plugin": PLUGIN, "Runtime": RUNTIME}
 
 
 class CallFailed(Exception):
-    """The other side has responded with an error, which is the text."""
+    """Error of a call to which the other side has responded with an error; has its text."""
 
 
 class Disconnected(Exception):
@@ -52,7 +52,7 @@ class Connection:
     """One side of a connection. Thread-safe.
 
     ``serves`` and ``calls`` are names of services: a runtime serves Runtime and calls Plugin. A
-    method without a function is unimplemented.
+    call of a method that is not in ``handlers`` fails as unimplemented.
     """
 
     def __init__(

@@ -141,9 +141,10 @@ class PluginServer:
             return [each for each in self._plugins if each.wants(event)]
 
     def call(self, plugin: NriPlugin, method: str, request: Any) -> Any:
-        """Return the response; None if the plugin did not respond and was disconnected.
+        """Call a plugin, and return its response.
 
-        Raises AllocationError for an error.
+        Returns None if the plugin did not respond in time; it is then disconnected. Raises
+        AllocationError if the plugin responds with an error.
         """
         try:
             return plugin.call(method, request)

@@ -1,4 +1,4 @@
-"""A pod as the API would have it."""
+"""A pod as the API server would store it."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class NotConnected(RegistrationRejected):
 
 
 class LimitReached(RegistrationRejected):
-    """Error of a process that has too many registrations, which is not an error of a kubelet."""
+    """Error of a process that has too many registrations. A real kubelet has no such limit."""
 
 
 # Not an attrs class: attrs generates its methods at every start.

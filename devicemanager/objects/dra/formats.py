@@ -157,7 +157,7 @@ def short_name(at: str, text: str) -> Errors:
 
 
 def declared_short_name(at: str, text: str) -> Errors:
-    """Check a DNS label in a field with a declared rule, such as a counter name."""
+    """Check a DNS label in a field whose rule the API's types declare, such as a counter name."""
     return declared(invalid(at, text, each) for each in _label_faults(text))
 
 
@@ -167,7 +167,7 @@ def long_name(at: str, text: str) -> Errors:
 
 
 def declared_long_name(at: str, text: str) -> Errors:
-    """Check a DNS subdomain in a field with a declared rule, such as a class name."""
+    """Check a DNS subdomain in a field whose rule the API's types declare, such as a class name."""
     return declared(invalid(at, text, each) for each in _subdomain_faults(text))
 
 
@@ -195,7 +195,7 @@ def driver_name(at: str, text: str) -> Errors:
 
 
 def declared_driver_name(at: str, text: str) -> Errors:
-    """Check a driver name in a field with a declared rule."""
+    """Check a driver name in a field whose rule the API's types declare."""
     if not text:
         yield from declared([required(at)])
         return
@@ -217,7 +217,7 @@ def pool_name(at: str, text: str) -> Errors:
 
 
 def declared_pool_name(at: str, text: str) -> Errors:
-    """Check a pool name in a field with a declared rule."""
+    """Check a pool name in a field whose rule the API's types declare."""
     if not text:
         yield from declared([required(at)])
         return

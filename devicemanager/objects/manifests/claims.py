@@ -21,7 +21,7 @@ _EXTENDED = "extendedResourceClaimStatus"
 def read_pod_claims(
     items: object, check_label: CheckName, check_subdomain: CheckName
 ) -> dict[str, str | None]:
-    """Parse ``spec.resourceClaims``. Return the ResourceClaim names by the pod's entry.
+    """Parse ``spec.resourceClaims``. Return names of ResourceClaims, by their names in the pod.
 
     The name is None for an entry with a template. Raises FieldError with a path below ``spec``.
     """
@@ -140,8 +140,7 @@ def read_extended_resource_claim(status: object) -> ExtendedClaim:
 
 
 def read_claim_statuses(status: object) -> dict[str, str | None]:
-    """Return ``status.resourceClaimStatuses`` as names of ResourceClaims, by the pod's name for the
-    claim.
+    """Return ``status.resourceClaimStatuses``: names of ResourceClaims, by their names in the pod.
 
     Raises FieldError with a path below ``status``.
     """

@@ -60,7 +60,7 @@ def lacking(directory: Path, target: Path, names: Sequence[str]) -> list[str]:
 
 
 def is_mount_point(path: Path) -> bool:
-    """True if ``path`` is an empty file or a directory that this module has created."""
+    """True if this module has created ``path``, which is an empty file or a directory."""
     mode = path.lstat().st_mode
     return not stat.S_ISLNK(mode) and stat.S_IMODE(mode) & 0o777 == 0
 

@@ -28,11 +28,11 @@ _CODES = {go_name(code.name): code for code in grpc.StatusCode}
 class ReplayService(Service):
     """Service that responds as the plugin did after one recorded registration.
 
-    Each ListAndWatch stream sends the lists of the next recorded stream, without the first
-    ``opened`` recorded streams. Further streams send only the last list. ``after`` is the recorded
-    registration that followed. A stream ends at the recorded time if the recorded plugin ended it.
-    The last recorded stream also ends if ``after`` was with the same kubelet. All other streams
-    stay open. ``missed`` is called with each request that was not recorded.
+    The first ``opened`` recorded streams are skipped. Each ListAndWatch stream sends the lists of
+    the next recorded stream; further streams send only the last list. A stream ends at the recorded
+    time if the recorded plugin ended it. ``after`` is the next recorded registration. If it was
+    with the same kubelet, the last recorded stream also ends. All other streams stay open.
+    ``missed`` is called with each request that was not recorded.
     """
 
     def __init__(

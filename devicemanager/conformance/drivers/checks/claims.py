@@ -62,7 +62,10 @@ def dc03(run: DriverRun) -> None:
     [second] = run.prepare(claim)
     run.unprepare(claim)
     if shown(first) != shown(second):
-        raise Failed(f"a repeated call has another response: {shown(second)}, not {shown(first)}")
+        raise Failed(
+            "two NodePrepareResources calls for one claim have different responses: "
+            f"{shown(first)}, then {shown(second)}"
+        )
 
 
 @driver_check
@@ -74,7 +77,10 @@ def dc04(run: DriverRun) -> None:
     run.unprepare(claim)
     left = {*cdi_ids(entry)} - before
     if left & run.cdi.registry().devices.keys():
-        raise Failed("after two NodePrepareResources, one NodeUnprepareResources does not suffice")
+        raise Failed(
+            "after two NodePrepareResources calls, one NodeUnprepareResources call does not "
+            "remove the CDI devices"
+        )
     _check_free(run, claim, "two NodePrepareResources and one NodeUnprepareResources")
 
 
@@ -342,7 +348,10 @@ def dc20(run: DriverRun) -> str:
     run.unprepare(claim)
     run.settle(2 * delay)
     if new := sorted(run.cdi.registry().devices.keys() - before):
-        raise Failed(f"{new[0]} was written after NodeUnprepareResources, by a call given up")
+        raise Failed(
+            f"{new[0]} was written after NodeUnprepareResources, by a NodePrepareResources call "
+            "whose deadline had passed"
+        )
     _check_free(run, claim, "a call that was given up")
     return f"with a deadline of {delay / 2:g} s"
 

@@ -42,7 +42,7 @@ def _check_again(
     """Prepare a claim again. Raises Failed for another response and unresolved CDI devices."""
     [again] = run.prepare(claim)
     if shown(again) != shown(before):
-        raise Failed(f"another response after {after}: {shown(again)}, not {shown(before)}")
+        raise Failed(f"the response after {after} differs: {shown(again)}; before: {shown(before)}")
     run.check_resolved(again, f" after {after}")
 
 

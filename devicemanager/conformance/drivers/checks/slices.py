@@ -80,7 +80,8 @@ def _check_same(run: DriverRun, before: list[tuple[str, str]], after: str) -> No
     if now != before:
         new, gone = sorted({*now} - {*before}), sorted({*before} - {*now})
         raise Failed(
-            f"other devices after {after}: new {', '.join(map('/'.join, new)) or 'none'}, "
+            f"the published devices differ after {after}: "
+            f"new {', '.join(map('/'.join, new)) or 'none'}, "
             f"missing {', '.join(map('/'.join, gone)) or 'none'}"
         )
 
