@@ -45,7 +45,8 @@ def test_failed_check_is_failed_subtest() -> None:
 def test_missing_command_is_named() -> None:
     done = go_test(MODULE, "-run", "TestErrors", DEVICEMANAGER="/nowhere/devicemanager")
     assert done.returncode == 1
-    assert "pip install '.[control]', or '.[control,claims]' for DRA drivers, or name the " in done.stdout
+    wanted = "pip install '.[control]', or '.[control,claims]' for DRA drivers, or name the "
+    assert wanted in done.stdout
 
 
 def test_unknown_option_is_reported() -> None:
