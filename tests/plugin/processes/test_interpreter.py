@@ -61,7 +61,7 @@ def test_missing_file_is_not_found(tmp_path: Path) -> None:
     "content",
     [b"", b"#!", b"#!\n", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 100, b"#!/bin/sh\n"],
 )
-def test_other_files_are_no_reason(tmp_path: Path, content: bytes) -> None:
+def test_other_files_explain_nothing(tmp_path: Path, content: bytes) -> None:
     path = executable(tmp_path / "plugin", content)
     assert why_not_started(str(path), NOT_FOUND) == "No such file or directory"
     assert why_not_started(str(path), PermissionError(13, "Permission denied")) == (
