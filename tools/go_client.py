@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ def _declaration(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     yield from _comment(f"{name}: {schema.get('description', 'see docs/openapi.json.')}", "")
     if schema.get("type") != "object" or "properties" not in schema:
         yield f"type {name} {_type(schema)}"
+        if "enum" in schema:
+            yield from _constants(name, schema["enum"])
         return
     required = set(schema.get("required", ()))
     yield f"type {name} struct {{"
@@ -55,6 +57,18 @@ def _declaration(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
         run.append((cells[0], cells[1], cells[2]))
     yield from _aligned(run)
     yield "}"
+
+
+def _constants(kind: str, values: Sequence[str]) -> Iterator[str]:
+    """Yield a constant for each value of an enumeration, such as ``ClaimStatePrepared``."""
+    names = {kind + _name(each): each for each in values}
+    width = max(map(len, names))
+    yield ""
+    yield f"// The values of {kind}."
+    yield "const ("
+    for name, value in names.items():
+        yield f'\t{name:{width}} {kind} = "{value}"'
+    yield ")"
 
 
 def _aligned(run: list[tuple[str, str, str]]) -> Iterator[str]:

@@ -29,9 +29,11 @@ type Verdict struct {
 	} `json:"timeline"`
 }
 
-// Check certifies a plugin. It runs "devicemanager check" with the options and the plugin's
-// command, and reports each check as a subtest. In the command, {plugin_dir} stands for the
-// directory of kubelet.sock. Checks that do not apply are skipped; warnings are logged.
+// Check certifies a device plugin or a DRA driver. It runs "devicemanager check" with the options
+// and the program's command, and reports each check as a subtest. In the command of a plugin,
+// {plugin_dir} stands for the directory of kubelet.sock. For a driver, use the option --driver; its
+// command has the placeholders {kubeconfig}, {node_name}, {registrar_dir}, {plugins_dir}, {cdi_dir}
+// and {pod_uid}. Checks that do not apply are skipped; warnings are logged.
 func Check(t *testing.T, options []string, plugin ...string) {
 	t.Helper()
 	arguments := append([]string{"check", "-o", "json"}, options...)

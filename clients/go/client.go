@@ -139,6 +139,18 @@ func (c *Client) Delete(ctx context.Context, uids ...string) error {
 	return c.do(ctx, "DELETE", "/pods?"+url.Values{"uid": uids}.Encode(), nil, nil)
 }
 
+// Resync syncs a pod now instead of at its next periodic sync: it retries a failed call of
+// NodePrepareResources or NodeUnprepareResources at once.
+func (c *Client) Resync(ctx context.Context, uid string) error {
+	return c.do(ctx, "POST", "/pods/"+url.PathEscape(uid)+"/resync", nil, nil)
+}
+
+// ExplainClaims explains what each ResourceClaim of a pod waits for, and when the kubelet retries.
+func (c *Client) ExplainClaims(ctx context.Context, uid string) (*ClaimsExplanation, error) {
+	var answer ClaimsExplanation
+	return &answer, c.do(ctx, "GET", "/pods/"+url.PathEscape(uid)+"/claims", nil, &answer)
+}
+
 // Finish lets the pod's app containers terminate with an exit code.
 func (c *Client) Finish(ctx context.Context, uid string, exitCode int) (*Finished, error) {
 	var answer Finished

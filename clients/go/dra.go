@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -50,6 +51,9 @@ const podTimeout = 30 * time.Second
 func StartDRA(t testing.TB, options ...string) *DRA {
 	t.Helper()
 	kubelet := Start(t, append([]string{"--api-server"}, options...)...)
+	if text, ok := kubelet.warnings["cel-unavailable"]; ok {
+		t.Fatalf("mock kubelet: %s", text)
+	}
 	d := &DRA{Kubelet: kubelet, listeners: map[string][]*trackedListener{}}
 	path := filepath.Join(kubelet.Root(), "kubeconfig")
 	config, err := readKubeconfig(path)
@@ -176,9 +180,11 @@ func (d *DRA) CloseSocket(path string) int {
 	return closed
 }
 
-// WaitForDriver waits up to 10 s until the kubelet is connected to an instance of a driver.
-func (d *DRA) WaitForDriver(driver string) {
+// WaitForDriver waits until the kubelet is connected to an instance of a driver, up to a timeout of
+// 10 s or the one given.
+func (d *DRA) WaitForDriver(driver string, timeout ...time.Duration) {
 	d.t.Helper()
+	limit := first(timeout, waitTimeout)
 	connected := func() bool {
 		list := must[*DriverList](d.Kubelet, "Drivers")(d.Client.Drivers(context.Background()))
 		for _, instance := range list.Items {
@@ -188,11 +194,51 @@ func (d *DRA) WaitForDriver(driver string) {
 		}
 		return false
 	}
-	mark := d.Mark()
-	if !connected() {
-		wait := EventWait{Kinds: []string{"driver-connected"}, Resource: &driver, After: &mark}
-		d.WaitForEvent(wait)
+	mark, seconds := d.Mark(), limit.Seconds()
+	if connected() {
+		return
 	}
+	wait := EventWait{
+		Kinds: []string{"driver-connected"}, Resource: &driver, After: &mark, Timeout: &seconds,
+	}
+	_, err := d.Client.WaitForEvent(context.Background(), wait)
+	var late *Error
+	if errors.As(err, &late) && late.Status == http.StatusGatewayTimeout {
+		err = fmt.Errorf("waited %v for DRA driver %s\n%s", limit, driver, d.registered(driver))
+	}
+	d.check("WaitForDriver", err)
+}
+
+// registered describes the drivers of the kubelet and the sockets of drivers, for the error of a
+// wait for a driver.
+func (d *DRA) registered(driver string) string {
+	var text strings.Builder
+	list, err := d.Client.Drivers(context.Background())
+	if err != nil {
+		return fmt.Sprintf("  registered drivers: unknown: %v", err)
+	}
+	others := false
+	for _, each := range list.Items {
+		state := "connected"
+		if !each.Connected {
+			state = "not connected: no process accepts connections on its endpoint"
+		}
+		fmt.Fprintf(&text, "  registered: %s, endpoint %s, %s\n", each.Driver, each.Endpoint, state)
+		others = others || each.Driver != driver
+	}
+	found, err := filepath.Glob(filepath.Join(d.RegistrarDir(), "*"))
+	switch {
+	case others:
+		text.WriteString("  use the name that the driver gives to kubeletplugin.DriverName")
+	case len(list.Items) > 0:
+	case err == nil && len(found) == 0:
+		fmt.Fprintf(&text, "  no driver is registered, and no socket is in %s: start the driver with "+
+			"kubeletplugin.RegistrarDirectoryPath(dra.RegistrarDir()) before the wait", d.RegistrarDir())
+	default:
+		fmt.Fprintf(&text, "  no driver is registered; sockets: %s: the events below say why",
+			strings.Join(found, ", "))
+	}
+	return strings.TrimRight(text.String(), "\n")
 }
 
 // Claim describes a ResourceClaim: its pods, its devices, and why it is not prepared.
@@ -314,47 +360,136 @@ func (d *DRA) request(method, path, kind string, body io.Reader) (*http.Response
 	return nil, &Error{response.StatusCode, fmt.Sprintf("%s: %s", response.Status, text)}
 }
 
-// DeletePod deletes a pod on the API server, and waits up to 30 s until it is gone: its containers
-// have stopped, and the driver has unprepared its claims.
-func (d *DRA) DeletePod(namespace, name string) {
+// ResyncPod syncs a pod of the API server now instead of at its next periodic sync: it retries a
+// failed call of NodePrepareResources or NodeUnprepareResources at once.
+func (d *DRA) ResyncPod(namespace, name string) {
 	d.t.Helper()
-	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/pods/" + url.PathEscape(name)
+	pods, err := d.pods(namespace, name)
+	d.check("ResyncPod", err)
+	if len(pods.Items) == 0 {
+		d.t.Fatalf("ResyncPod: %s", d.noPod(namespace, name))
+	}
+	d.Resync(pods.Items[0].Metadata.UID)
+}
+
+// DeletePod deletes a pod on the API server, and waits until it is gone: its containers have
+// stopped, and the driver has unprepared its claims. The timeout is 30 s or the one given.
+func (d *DRA) DeletePod(namespace, name string, timeout ...time.Duration) {
+	d.t.Helper()
+	path := podsPath(namespace) + "/" + url.PathEscape(name)
 	response, err := d.request("DELETE", path, "", nil)
 	d.check("DeletePod", err)
 	_ = response.Body.Close()
-	d.watchPod(namespace, name, "to be removed", func(event string, _ podStatus) bool {
+	limit := first(timeout, podTimeout)
+	d.watchPod(namespace, name, "to be removed", limit, func(event string, _ podStatus) bool {
 		return event == "DELETED" || event == "NONE"
 	})
 }
 
-// WaitForPod waits up to 30 s until a pod of the API server is in a phase, such as Running.
-func (d *DRA) WaitForPod(namespace, name, phase string) {
+// WaitForPod waits until a pod of the API server is in a phase, such as Running, up to a timeout of
+// 30 s or the one given. The error after the timeout says what the pod waits for.
+func (d *DRA) WaitForPod(namespace, name, phase string, timeout ...time.Duration) {
 	d.t.Helper()
-	d.watchPod(namespace, name, "to be "+phase, func(event string, pod podStatus) bool {
+	limit := first(timeout, podTimeout)
+	d.watchPod(namespace, name, "to be "+phase, limit, func(event string, pod podStatus) bool {
 		return event != "DELETED" && pod.Status.Phase == phase
 	})
 }
 
 type podStatus struct {
-	Status struct{ Phase, Reason, Message string }
+	Metadata struct{ Name, UID string }
+	Spec     struct{ NodeName string }
+	Status   struct {
+		Phase, Reason, Message string
+		Conditions             []struct{ Type, Status, Reason, Message string }
+	}
+}
+
+type podStatuses struct {
+	Metadata struct{ ResourceVersion string }
+	Items    []podStatus
+}
+
+func podsPath(namespace string) string {
+	return "/api/v1/namespaces/" + url.PathEscape(namespace) + "/pods"
+}
+
+// pods lists the pods of a namespace with this name; all of them if it is empty.
+func (d *DRA) pods(namespace, name string) (*podStatuses, error) {
+	query := url.Values{}
+	if name != "" {
+		query.Set("fieldSelector", "metadata.name="+name)
+	}
+	response, err := d.request("GET", podsPath(namespace)+"?"+query.Encode(), "", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var list podStatuses
+	return &list, json.NewDecoder(response.Body).Decode(&list)
+}
+
+// noPod says that a pod does not exist, and names those that do.
+func (d *DRA) noPod(namespace, name string) string {
+	text := fmt.Sprintf("pod %s/%s does not exist", namespace, name)
+	others, err := d.pods(namespace, "")
+	if err != nil || len(others.Items) == 0 {
+		return text + ": create it with Create"
+	}
+	names := make([]string, len(others.Items))
+	for n, each := range others.Items {
+		names[n] = each.Metadata.Name
+	}
+	return text + "; pods in this namespace: " + strings.Join(names, ", ")
+}
+
+// waitsFor describes a pod and what it waits for, for the error of a wait.
+func (d *DRA) waitsFor(namespace, name string, pod podStatus) string {
+	if pod.Metadata.UID == "" {
+		return d.noPod(namespace, name)
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "it is %s", pod.Status.Phase)
+	for _, each := range []string{pod.Status.Reason, pod.Status.Message} {
+		if each != "" {
+			fmt.Fprintf(&text, ": %s", each)
+		}
+	}
+	for _, each := range pod.Status.Conditions {
+		if each.Status != "True" && each.Message != "" {
+			fmt.Fprintf(&text, "\n  %s is %s: %s: %s", each.Type, each.Status, each.Reason, each.Message)
+		}
+	}
+	found, err := d.Client.ExplainClaims(context.Background(), pod.Metadata.UID)
+	if err != nil { // no node has the pod
+		if pod.Spec.NodeName == "" {
+			text.WriteString("\n  the scheduler has not bound it to a node: `devicemanager dra explain " +
+				"--kubeconfig PATH " + namespace + "/" + name + "` shows why, with the path API.Kubeconfig " +
+				"while the test runs")
+		}
+		return text.String()
+	}
+	for _, each := range found.Claims {
+		fmt.Fprintf(&text, "\n  claim %s: %s: %s", each.Entry, each.State, each.Text)
+	}
+	if found.Error != "" {
+		fmt.Fprintf(&text, "\n  last error: %s", found.Error)
+	}
+	if found.RetryIn != nil {
+		fmt.Fprintf(&text, "\n  next try in %.0f s: ResyncPod retries at once", *found.RetryIn)
+	}
+	return text.String()
 }
 
 // watchPod waits until the condition is true for an event of the pod: NONE if it does not exist,
 // ADDED, MODIFIED or DELETED.
-func (d *DRA) watchPod(namespace, name, what string, isDone func(string, podStatus) bool) {
+func (d *DRA) watchPod(
+	namespace, name, what string, limit time.Duration, isDone func(string, podStatus) bool,
+) {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), podTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	query := url.Values{"fieldSelector": {"metadata.name=" + name}}
-	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/pods?"
-	var list struct {
-		Metadata struct{ ResourceVersion string }
-		Items    []podStatus
-	}
-	response, err := d.request("GET", path+query.Encode(), "", nil)
-	d.check("watch pods", err)
-	err = json.NewDecoder(response.Body).Decode(&list)
-	_ = response.Body.Close()
+	list, err := d.pods(namespace, name)
 	d.check("watch pods", err)
 	var last podStatus
 	if len(list.Items) == 0 && isDone("NONE", last) {
@@ -365,9 +500,11 @@ func (d *DRA) watchPod(namespace, name, what string, isDone func(string, podStat
 			return
 		}
 	}
-	query.Set("watch", "1")
-	query.Set("resourceVersion", list.Metadata.ResourceVersion)
-	response, err = d.request("GET", path+query.Encode(), "", nil)
+	query := url.Values{
+		"fieldSelector": {"metadata.name=" + name}, "watch": {"1"},
+		"resourceVersion": {list.Metadata.ResourceVersion},
+	}
+	response, err := d.request("GET", podsPath(namespace)+"?"+query.Encode(), "", nil)
 	d.check("watch pods", err)
 	defer response.Body.Close()
 	// The watch has no end of its own.
@@ -379,9 +516,13 @@ func (d *DRA) watchPod(namespace, name, what string, isDone func(string, podStat
 			Object podStatus
 		}
 		if err := decoder.Decode(&event); err != nil {
-			d.t.Fatalf("waited %v for pod %s/%s %s; it is %+v", podTimeout, namespace, name, what, last.Status)
+			d.t.Fatalf("waited %v for pod %s/%s %s; %s",
+				limit, namespace, name, what, d.waitsFor(namespace, name, last))
 		}
 		last = event.Object
+		if event.Type == "DELETED" {
+			last = podStatus{}
+		}
 		if isDone(event.Type, event.Object) {
 			return
 		}

@@ -2,10 +2,14 @@ package mockkubelet
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 )
 
 const claimedPod = `
@@ -47,8 +51,138 @@ func TestPodWithClaimRunsAndEnds(t *testing.T) {
 		t.Errorf("prepare: %v %+v", err, results)
 	}
 	dra.DeletePod("default", "train")
-	if claim := dra.Claim("default", "gpu"); claim.Held || claim.State != "not-used" {
+	// The claim controller deallocates the claim afterwards.
+	if claim := dra.Claim("default", "gpu"); claim.Held || len(claim.Pods) != 0 {
 		t.Errorf("after the deletion: %+v", claim)
+	}
+}
+
+func TestClaimIsKeptOverARestart(t *testing.T) {
+	dra := StartDRA(t, "--simulate-driver", "gpu.example.com=2")
+	dra.WaitForDriver("gpu.example.com")
+	dra.Create(claimedPod)
+	dra.WaitForPod("default", "train", "Running")
+	dra.Restart()
+	if claim := dra.Claim("default", "gpu"); claim.State != ClaimStatePrepared {
+		t.Errorf("after the restart: %s: %s", claim.State, claim.Text)
+	}
+}
+
+func TestFailedCallIsRetriedByResync(t *testing.T) {
+	dra := StartDRA(t, "--simulate-driver", "gpu.example.com=2")
+	dra.WaitForDriver("gpu.example.com")
+	dra.Fault("fail-call:rpc=NodePrepareResources,when=after,times=1")
+	dra.Create(claimedPod)
+	dra.WaitForEvent(EventWait{Kinds: []string{"prepare-failed"}})
+	dra.ResyncPod("default", "train")
+	dra.WaitForPod("default", "train", "Running", time.Minute)
+}
+
+// recorder is a test that records its failures instead of failing.
+type recorder struct {
+	*testing.T
+	text string
+}
+
+func (r *recorder) Fatalf(format string, values ...any) {
+	r.text = fmt.Sprintf(format, values...)
+	runtime.Goexit()
+}
+
+// failureOf returns the failure of an action of d.
+func failureOf(t *testing.T, d *DRA, act func(*DRA)) string {
+	t.Helper()
+	recorded, done := &recorder{T: t}, make(chan struct{})
+	go func() {
+		defer close(done)
+		kubelet := &Kubelet{Client: d.Client, t: recorded, root: d.root}
+		act(&DRA{Kubelet: kubelet, API: d.API})
+	}()
+	<-done
+	return recorded.text
+}
+
+func TestWaitsSayWhatIsMissing(t *testing.T) {
+	dra := StartDRA(t)
+	noPod := failureOf(t, dra, func(d *DRA) { d.WaitForPod("default", "train", "Running", 0) })
+	noDriver := failureOf(t, dra, func(d *DRA) { d.WaitForDriver("gpu.example.com", 0) })
+	dra.Create(claimedPod)
+	other := failureOf(t, dra, func(d *DRA) { d.WaitForPod("default", "trian", "Running", 0) })
+	dra.watchPod("default", "train", "to have a condition", time.Minute, func(_ string, pod podStatus) bool {
+		return len(pod.Status.Conditions) > 0
+	})
+	noClass := failureOf(t, dra, func(d *DRA) { d.WaitForPod("default", "train", "Running", 0) })
+	resync := failureOf(t, dra, func(d *DRA) { d.ResyncPod("default", "train") })
+	for text, parts := range map[string][]string{
+		noPod:    {"waited 0s for pod default/train to be Running; pod default/train does not exist: create"},
+		noDriver: {"waited 0s for DRA driver gpu.example.com", "no socket is in " + dra.RegistrarDir()},
+		other:    {"pod default/trian does not exist; pods in this namespace: train"},
+		noClass:  {"it is Pending\n  PodScheduled is False: Unschedulable: ", "dra explain --kubeconfig"},
+		resync:   {"no pod has the UID"},
+	} {
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				t.Errorf("no %q in %q", part, text)
+			}
+		}
+	}
+}
+
+func TestWaitsNameOtherDriversAndTheNextTry(t *testing.T) {
+	dra := StartDRA(t, "--simulate-driver", "gpu.example.com=2")
+	dra.WaitForDriver("gpu.example.com")
+	dra.Fault("fail-call:rpc=NodePrepareResources")
+	dra.Create(claimedPod)
+	dra.WaitForEvent(EventWait{Kinds: []string{"prepare-failed"}})
+	typo := failureOf(t, dra, func(d *DRA) { d.WaitForDriver("gpu.exmaple.com", 0) })
+	for _, part := range []string{"registered: gpu.example.com, endpoint ", "kubeletplugin.DriverName"} {
+		if !strings.Contains(typo, part) {
+			t.Errorf("no %q in %q", part, typo)
+		}
+	}
+	pods, err := dra.pods("default", "train")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for { // the kubelet sets the time of the next try after the event
+		found, err := dra.Client.ExplainClaims(context.Background(), pods.Items[0].Metadata.UID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found.RetryIn != nil {
+			break
+		}
+	}
+	failed := failureOf(t, dra, func(d *DRA) { d.WaitForPod("default", "train", "Running", 0) })
+	for _, part := range []string{
+		"claim gpu: not-prepared: ", "last error: prepare dynamic resources: ", "ResyncPod retries at once",
+	} {
+		if !strings.Contains(failed, part) {
+			t.Errorf("no %q in %q", part, failed)
+		}
+	}
+	dra.ClearFaults()
+}
+
+func TestMissingExtraFailsAtOnce(t *testing.T) {
+	command := filepath.Join(t.TempDir(), "devicemanager")
+	script := `#!/bin/sh
+echo '{"kind": "cel-unavailable", "warning": true, "message": "install claims"}'
+echo '{"kind": "ready"}'
+exec sleep 60
+`
+	if err := os.WriteFile(command, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DEVICEMANAGER", command)
+	recorded, done := &recorder{T: t}, make(chan struct{})
+	go func() {
+		defer close(done)
+		StartDRA(recorded)
+	}()
+	<-done
+	if recorded.text != "mock kubelet: install claims" {
+		t.Error(recorded.text)
 	}
 }
 

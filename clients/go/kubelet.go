@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -56,6 +57,10 @@ type Kubelet struct {
 	root string
 	// Number of the event after which WaitForEvent searches by default.
 	mark atomic.Int64
+	// Warnings of the command before it was ready, by kind.
+	warnings map[string]string
+	// True if the error of a wait has shown the latest events.
+	isShown atomic.Bool
 }
 
 // Start runs a mock kubelet until the end of the test, with options of "devicemanager run".
@@ -79,16 +84,17 @@ func Start(t testing.TB, options ...string) *Kubelet {
 	}
 	if err := command.Start(); err != nil {
 		t.Fatalf("mock kubelet: %v: install it in a checkout of kubelet-devicemanager with "+
-			"pip install '.[control]', or name the command in DEVICEMANAGER", err)
+			"pip install '.[control]', or '.[control,claims]' for DRA drivers, or name the "+
+			"command in DEVICEMANAGER", err)
 	}
-	ready, ended := make(chan struct{}), make(chan error, 1)
+	ready, ended := make(chan map[string]string, 1), make(chan error, 1)
 	go func() {
 		read(stdout, ready)
 		ended <- command.Wait()
 	}()
 	isUp := false
 	t.Cleanup(func() {
-		if t.Failed() && isUp {
+		if t.Failed() && isUp && !k.isShown.Load() {
 			t.Log(k.recentEvents())
 		}
 		k.Client.Close()
@@ -102,7 +108,7 @@ func Start(t testing.TB, options ...string) *Kubelet {
 	})
 	limit := startLimit(t)
 	select {
-	case <-ready:
+	case k.warnings = <-ready:
 		isUp = true
 	case err := <-ended:
 		ended <- err
@@ -113,14 +119,24 @@ func Start(t testing.TB, options ...string) *Kubelet {
 	return k
 }
 
-// read reads standard output until its end, and closes ready when the kubelet reports that it is.
-func read(stdout io.Reader, ready chan<- struct{}) {
+// read reads standard output until its end. When the kubelet reports that it is ready, read sends
+// the warnings so far.
+func read(stdout io.Reader, ready chan<- map[string]string) {
+	warnings := map[string]string{}
 	for scanner := bufio.NewReader(stdout); ; {
 		line, err := scanner.ReadBytes('\n')
-		var value struct{ Kind string }
-		if ready != nil && json.Unmarshal(line, &value) == nil && value.Kind == "ready" {
-			close(ready)
-			ready = nil
+		var value struct {
+			Kind, Message string
+			Warning       bool
+		}
+		if warnings != nil && json.Unmarshal(line, &value) == nil {
+			if value.Warning {
+				warnings[value.Kind] = value.Message
+			}
+			if value.Kind == "ready" {
+				ready <- warnings
+				warnings = nil
+			}
 		}
 		if err != nil {
 			return
@@ -215,10 +231,23 @@ func (k *Kubelet) Finish(uid string, exitCode int) *Finished {
 	return must[*Finished](k, "Finish")(k.Client.Finish(context.Background(), uid, exitCode))
 }
 
-// WaitForResource waits up to 10 s until a resource has this number of allocatable devices.
-func (k *Kubelet) WaitForResource(resource string, count int64) {
+// waitTimeout is the time that waits have if the test gives none.
+const waitTimeout = 10 * time.Second
+
+// first returns the only value of an optional argument, or its default.
+func first(given []time.Duration, normal time.Duration) time.Duration {
+	if len(given) > 0 {
+		return given[0]
+	}
+	return normal
+}
+
+// WaitForResource waits until a resource has this number of allocatable devices, up to a timeout of
+// 10 s or the one given.
+func (k *Kubelet) WaitForResource(resource string, count int64, timeout ...time.Duration) {
 	k.t.Helper()
-	wait := ResourceWait{Resource: resource, Count: &count}
+	seconds := first(timeout, waitTimeout).Seconds()
+	wait := ResourceWait{Resource: resource, Count: &count, Timeout: &seconds}
 	k.check("WaitForResource", k.Client.WaitForResource(context.Background(), wait))
 }
 
@@ -234,6 +263,14 @@ func (k *Kubelet) WaitForEvent(wait EventWait) *Event {
 	event := must[*Event](k, "WaitForEvent")(k.Client.WaitForEvent(context.Background(), wait))
 	k.mark.Store(event.Number)
 	return event
+}
+
+// Resync syncs a pod now instead of at its next periodic sync: it retries a failed call of
+// NodePrepareResources or NodeUnprepareResources at once.
+func (k *Kubelet) Resync(uid string) {
+	k.t.Helper()
+	k.act()
+	k.check("Resync", k.Client.Resync(context.Background(), uid))
 }
 
 // Restart restarts the kubelet.
@@ -290,9 +327,14 @@ func (k *Kubelet) Events(since int64) []Event {
 
 func (k *Kubelet) check(what string, err error) {
 	k.t.Helper()
-	if err != nil {
-		k.t.Fatalf("%s: %v", what, err)
+	if err == nil {
+		return
 	}
+	var report *Error
+	if errors.As(err, &report) && strings.Contains(report.Detail, "\n") {
+		k.isShown.Store(true) // the error of a wait has the events
+	}
+	k.t.Fatalf("%s: %v", what, err)
 }
 
 // must returns a function that returns its first argument, or fails the test if there is an error.

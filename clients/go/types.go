@@ -143,6 +143,23 @@ type ClaimResults struct {
 // ClaimState: State of a claim: the first thing that is missing before it is prepared.
 type ClaimState string
 
+// The values of ClaimState.
+const (
+	ClaimStateNoDriver     ClaimState = "no-driver"
+	ClaimStateNotAllocated ClaimState = "not-allocated"
+	ClaimStateNotConnected ClaimState = "not-connected"
+	ClaimStateNotCreated   ClaimState = "not-created"
+	ClaimStateNotFound     ClaimState = "not-found"
+	ClaimStateNotNeeded    ClaimState = "not-needed"
+	ClaimStateNotOwned     ClaimState = "not-owned"
+	ClaimStateNotPrepared  ClaimState = "not-prepared"
+	ClaimStateNotReserved  ClaimState = "not-reserved"
+	ClaimStateNotUsed      ClaimState = "not-used"
+	ClaimStateOtherUID     ClaimState = "other-uid"
+	ClaimStatePrepared     ClaimState = "prepared"
+	ClaimStateUnpreparing  ClaimState = "unpreparing"
+)
+
 // ClaimsExplanation: Explanation why a pod has no sandbox, or cannot terminate.
 type ClaimsExplanation struct {
 	// `namespace/name`.
@@ -229,6 +246,13 @@ type ContainerInfo struct {
 
 // ContainerKind: The role of a container in its pod.
 type ContainerKind string
+
+// The values of ContainerKind.
+const (
+	ContainerKindApp     ContainerKind = "app"
+	ContainerKindInit    ContainerKind = "init"
+	ContainerKindSidecar ContainerKind = "sidecar"
+)
 
 // ContainerOutcome: A container of an admitted pod: its devices and its settings, if they are valid.
 type ContainerOutcome struct {
@@ -471,6 +495,13 @@ type GetPreferred struct {
 // Health: Health of a device (`ResourceHealthStatus` in the Kubernetes API).
 type Health string
 
+// The values of Health.
+const (
+	HealthHealthy   Health = "Healthy"
+	HealthUnhealthy Health = "Unhealthy"
+	HealthUnknown   Health = "Unknown"
+)
+
 // Mark: A moment in the history of a kubelet; waits and searches accept it as `since`.
 type Mark struct {
 	Event int64 `json:"event"`
@@ -553,6 +584,15 @@ type PendingCallList struct {
 
 // Phase: Phase of a pod (`status.phase`).
 type Phase string
+
+// The values of Phase.
+const (
+	PhaseFailed    Phase = "Failed"
+	PhasePending   Phase = "Pending"
+	PhaseRunning   Phase = "Running"
+	PhaseSucceeded Phase = "Succeeded"
+	PhaseUnknown   Phase = "Unknown"
+)
 
 // PluginList: The plugin of each known resource, sorted by resource.
 type PluginList struct {
@@ -693,7 +733,7 @@ type ResourceClaimInfo struct {
 	Pods []string `json:"pods"`
 	// True if it is in the kubelet's state: a pod has it, or had it.
 	Held bool `json:"held"`
-	// True if all drivers have prepared the claim since the kubelet started.
+	// True if all drivers have prepared the claim since the kubelet started. False after a restart, because the kubelet does not store it; `state` is `prepared` for pods that still run.
 	Prepared    bool `json:"prepared"`
 	Unpreparing bool `json:"unpreparing"`
 	// The drivers of its devices, sorted.
@@ -760,6 +800,13 @@ type ResourceWait struct {
 
 // RestartPolicy: Restart policy of a pod: which containers the kubelet restarts (`spec.restartPolicy`).
 type RestartPolicy string
+
+// The values of RestartPolicy.
+const (
+	RestartPolicyAlways    RestartPolicy = "Always"
+	RestartPolicyNever     RestartPolicy = "Never"
+	RestartPolicyOnfailure RestartPolicy = "OnFailure"
+)
 
 // RpcStatus: The gRPC status that a plugin returned, or that the kubelet set because there was no
 // response.

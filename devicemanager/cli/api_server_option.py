@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,3 +121,15 @@ def report(node: ApiNode, path: Path, log: KubeletLog) -> None:
     """Print the address of the API server, and the path of its kubeconfig."""
     log.say("api-server", f"api server: {node.server.url}", url=node.server.url)
     log.say(_NAME, f"kubeconfig: {path}", path=str(path))
+    missing = next((each for each in _CEL if importlib.util.find_spec(each) is None), None)
+    if missing is not None:
+        # The Go client reads the kind.
+        log.warn(
+            "cel-unavailable",
+            "the scheduler cannot evaluate the CEL selectors of DeviceClasses and claims: "
+            f"{missing} is not installed: pip install 'kubelet-devicemanager[claims]'",
+        )
+
+
+_CEL = ("cel_expr_python", "re2")
+"""Modules of the extra ``claims``."""

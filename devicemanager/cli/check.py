@@ -258,7 +258,10 @@ def _run(args: argparse.Namespace) -> int:
     if args.list:
         return list_checks(args, chosen)
     if not args.command:
-        raise CommandError("the plugin's command is missing: use `devicemanager check -- COMMAND`")
+        of, option = ("driver", " --driver") if args.driver else ("plugin", "")
+        raise CommandError(
+            f"the {of}'s command is missing: use `devicemanager check{option} -- COMMAND`"
+        )
     # Checked before the conformance checks run, which takes minutes.
     for form, path in args.report:
         check_place(form, Path(path))
@@ -398,9 +401,10 @@ class _Progress:
             print_verdict(verdict, work)
 
     def end(self, report: Report) -> None:
+        from devicemanager.conformance import Outcome
         from devicemanager.conformance.reports.text import explain, name_cause
 
-        for verdict in report.failed():
+        for verdict in (*report.of(Outcome.WARN), *report.failed()):
             print(f"\n{explain(verdict)}")
         if report.causes:
             print("\ncauses of the failures, the most severe first:")

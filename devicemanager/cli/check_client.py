@@ -43,6 +43,7 @@ def run_client(args: argparse.Namespace) -> int:
     )
     from devicemanager.conformance.clients.client_report import check_form
     from devicemanager.conformance.limit_values import overridden
+    from devicemanager.conformance.outcomes import Outcome
     from devicemanager.conformance.reports import check_place
     from devicemanager.conformance.reports.text import explain
     from devicemanager.observe.terminal.progress import Work
@@ -103,7 +104,8 @@ def run_client(args: argparse.Namespace) -> int:
     if args.output == "json":
         print(json.dumps(report.data(), indent=2))
     else:
-        for verdict in report.failed():
+        warned = [each for each in report.verdicts if each.outcome is Outcome.WARN]
+        for verdict in (*warned, *report.failed()):
             print(f"\n{explain(verdict)}")
         print(f"\n{report.summary}")
     return report.exit_status(should=should)

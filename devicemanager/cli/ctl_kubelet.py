@@ -119,6 +119,7 @@ def add(subparsers: Subparsers) -> None:
             ],
             run=_finish,
         ),
+        Action("resync", "resyncPod", done="pod {pod} synced"),
         Action("container-options", "getContainerOptions", formats=ONE),
         Action("start-container", "startContainer", formats=ONE),
         Action("restart-container", "restartContainer", formats=ONE),

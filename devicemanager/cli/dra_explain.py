@@ -75,7 +75,14 @@ def _run_on_kubelet(args: argparse.Namespace) -> int:
         from devicemanager.cli.ctl_client import connected, pods_named
 
     with connected(args) as kubelet:
-        [pod] = pods_named(kubelet, [args.pod])
+        try:
+            [pod] = pods_named(kubelet, [args.pod])
+        except CommandError as error:
+            # The scheduler has not bound it to the node, so only the API server has it.
+            raise CommandError(
+                f"{error}. A pod that is not bound to a node is only on the API server: use "
+                "--kubeconfig FILE, for `run --api-server` the file kubeconfig in its --root"
+            ) from None
         found = kubelet.explain_claims(pod.uid)
     if args.output == "json":
         import attrs

@@ -7,12 +7,18 @@ import shlex
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import attrs
 
 from devicemanager.conformance.hardware import Hardware
 from devicemanager.conformance.outcomes import CheckError, Failed
+from devicemanager.conformance.placeholders import (
+    OF_DRIVERS,
+    OF_HOOKS,
+    OF_PLUGINS,
+    check_placeholders,
+)
 from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.printable import printable
 
@@ -39,7 +45,7 @@ The placeholders are ``id``, ``pid``, ``plugin_dir`` and ``root``.
 """
 
 _HOOK_SECONDS = 30.0
-_PLACEHOLDERS = ("{plugin_dir}", "{kubelet_socket}", "{root}")
+_PLACEHOLDERS = tuple(f"{{{each}}}" for each in OF_PLUGINS)
 """Placeholders for the kubelet's paths in the plugin's command and environment variables."""
 
 
@@ -47,7 +53,7 @@ def _as_command(command: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     if isinstance(command, str):
         raise CheckError(f"invalid command {command!r}: expected a list of words")
     if not command:
-        raise CheckError("the plugin's command is missing: add it after --")
+        raise CheckError("the command is missing: add it after --")
     return tuple(os.fspath(word) for word in command)
 
 
@@ -91,6 +97,18 @@ class PluginUnderTest:
     resources: tuple[str, ...] = attrs.field(default=(), converter=_as_names)
     """Names of the plugin's resources. If it is empty, the suite uses the resources that the plugin
     registers. It waits until no new resource has been registered for ``Limits.settle_seconds``."""
+
+    kind: ClassVar[str] = "plugin"
+    """The kind of program, in texts of the suite."""
+
+    def __attrs_post_init__(self) -> None:
+        # A driver has all placeholders. The suite recognizes it by those of drivers.
+        names = (*OF_PLUGINS, *OF_DRIVERS)
+        check_placeholders(self.command, names, "the command")
+        check_placeholders(self.env.values(), names, "--env")
+        for name, hook in self.hooks.items():
+            if isinstance(hook, str):
+                check_placeholders([hook], OF_HOOKS, f"the hook {name}")
 
     def has_option(self, name: str) -> bool:
         """True if the option with this name, which some checks require, is set."""

@@ -56,7 +56,7 @@ def pytest_checks(
         if error_of_all:
             raise CheckError(error_of_all)
         if not registers and check.needs_registration:
-            pytest.skip(f"the plugin does not register: see check {suite.first}")
+            pytest.skip(f"the {plugin.kind} does not register: see check {suite.first}")
         known = attrs.evolve(plugin, resources=resources)
         try:
             report = run(

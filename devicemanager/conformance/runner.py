@@ -282,10 +282,10 @@ class _Runner:
         ``unregistered``: R01 has failed. ``silent``: the plugin has not called Register at all.
         """
         if unregistered and check.needs_registration:
-            return f"the plugin does not register: see check {self.suite.first}"
+            return f"the {self.plugin.kind} does not register: see check {self.suite.first}"
         # Checks of scene OWN would wait again; the others read what R01 has seen.
         if silent and check.family == self.suite.registration and check.scene is Scene.OWN:
-            return f"the plugin did not call Register: see check {self.suite.first}"
+            return f"the {self.plugin.kind} did not try to register: see check {self.suite.first}"
         # Checked last: a hook would not help if the plugin does not register.
         missing = self._missing(check)
         return f"needs the {' and the '.join(missing)}" if missing else ""
@@ -317,7 +317,7 @@ class _Runner:
         verdict = self._verdict(first, failure)
         if verdict.outcome is not Outcome.FAIL:
             return [verdict, *(self._verdict(each, failure) for each in others)]
-        reason = f"the plugin does not register: see check {first.id}"
+        reason = f"the {self.plugin.kind} does not register: see check {first.id}"
         return [verdict, *(self._skipped(each, reason, first.id) for each in others)]
 
     def _cause(self, check: Check) -> str:
@@ -414,8 +414,8 @@ class _Runner:
         if result.outcome not in (Outcome.PASS, Outcome.SKIP) or not shared.crash:
             return result
         seen = (
-            "passes alone, but the plugin exited after other checks on the same kubelet: "
-            f"{shared.crash}"
+            f"passes alone, but the {self.plugin.kind} exited after other checks on the same "
+            f"kubelet: {shared.crash}"
         )
         return attrs.evolve(shared, outcome=Outcome.WARN, seen=seen)
 
@@ -522,14 +522,14 @@ class _Runner:
         except CallFailed as failed:
             outcome, seen = _failure(check), f"a call that should succeed: {failed}"
         except ProcessEnded:
-            outcome, seen = _failure(check), f"the plugin exited: {run.plugin.exit_text()}"
+            outcome, seen = _failure(check), f"the {run.kind} exited: {run.plugin.exit_text()}"
         except Exception as error:
             outcome, seen = Outcome.ERROR, f"{type(error).__name__}: {error}"
         # Checks of other scenes may stop the plugin themselves.
         is_shared = check.scene is Scene.REGISTERED and check.needs_registration
         if is_shared and outcome in (Outcome.PASS, Outcome.SKIP) and run.plugin.has_crashed:
             how = run.plugin.exit_text()
-            outcome, seen = _failure(check), f"the plugin exited during the check: {how}"
+            outcome, seen = _failure(check), f"the {run.kind} exited during the check: {how}"
         return _result(outcome, seen, run, is_lost=is_lost)
 
     def _verdict(self, check: Check, result: _Result) -> Verdict:
@@ -630,16 +630,19 @@ def _failure(check: Check) -> Outcome:
 def why_unregistered(run: SuiteRun) -> str:
     """Return a text that says why the plugin did not register after its start, with its last
     output."""
-    printed = printable("; ".join(run.process.output()[-3:])) or "nothing"
+    printed = run.last_output
     # The most specific reason first.
     if rejected := run.rejection():
-        return f"the kubelet rejected the plugin: {rejected}. It printed: {printed}"
+        return f"the kubelet rejected the {run.kind}: {rejected}. It printed: {printed}"
+    # A program can also exit with this status itself. The text is that of ``plugin.processes``.
+    if run.plugin.could_not_start and ": cannot be started: " in printed:
+        return f"the {run.kind}'s command does not exist: {printed}"
     if not run.process.is_running:
         return (
-            f"the plugin exited before it registered: {run.plugin.exit_text()}. "
+            f"the {run.kind} exited before it registered: {run.plugin.exit_text()}. "
             f"It printed: {printed}"
         )
     return (
-        f"the plugin did not register within {run.limits.start_seconds:g} s "
+        f"the {run.kind} did not register within {run.limits.start_seconds:g} s "
         f"(limit start_seconds): {run.silence}. It printed: {printed}"
     )

@@ -134,7 +134,7 @@ class RunningPlugin:
         crash if it has printed one."""
         status = self.process.exit_status
         if status is None:
-            return "the plugin is still running"
+            return f"the {self.under_test.kind} is still running"
         text = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
         crash = crash_line(self.process.output())
         return f"{text}: {printable(crash)}" if crash else text

@@ -19,6 +19,7 @@ from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.observations import Timeline
 from devicemanager.conformance.outcomes import Failed, Warned
 from devicemanager.conformance.stage import Stage
+from devicemanager.core.printable import printable
 from devicemanager.events.calls import Mark
 from devicemanager.testing.processes import PluginProcess
 
@@ -60,6 +61,16 @@ class SuiteRun(ABC):
     def process(self) -> PluginProcess:
         """Process of the plugin instance that was started last."""
         return self.plugin.process
+
+    @property
+    def kind(self) -> str:
+        """The kind of program, in texts: plugin or driver."""
+        return self.plugin.under_test.kind
+
+    @property
+    def last_output(self) -> str:
+        """The last lines that the latest instance has printed, as one line."""
+        return printable("; ".join(self.process.output()[-3:])) or "nothing"
 
     def step(self, text: str) -> None:
         """Add a line to the timeline about what the suite does."""
@@ -125,7 +136,7 @@ class SuiteRun(ABC):
         """Start an instance of the plugin and return without waiting. ``before`` are words to put
         before its command. ``hook`` is the name of a hook to run first."""
         self._registered_before = False
-        self.step(f"start the plugin after the hook {hook}" if hook else "start the plugin")
+        self.step(f"start the {self.kind}" + (f" after the hook {hook}" if hook else ""))
         return self.plugin.launch(*before, hook=hook)
 
     def hook(self, name: str, id_: str = "") -> None:
@@ -246,7 +257,7 @@ class SuiteRun(ABC):
             is_known = has_advised or self.has_tried_to_register
             has_advised = True
             self.stage.on_wait(
-                f"{passed:.0f} of {seconds:g} s: the plugin has not registered at "
+                f"{passed:.0f} of {seconds:g} s: the {self.kind} has not registered at "
                 f"{self.registration_place}"
                 + ("" if is_known else f"; {self.plugin.under_test.advice}")
             )

@@ -244,6 +244,11 @@ class MockKubeletClient:
         codes = exit_codes if isinstance(exit_codes, int) else dict(exit_codes)
         return self._api.call(operations.finish_pod, uid, exit_codes=codes).phase
 
+    def resync(self, uid: str) -> None:
+        """Sync a pod now instead of at the kubelet's next periodic sync, to retry a failed prepare
+        or unprepare of its claims."""
+        self._api.call(operations.resync_pod, uid)
+
     def start_container(self, uid: str, container: str) -> RunOptions:
         """Start a container of an admitted pod, and return its settings."""
         return self._api.call(operations.start_container, uid, container)

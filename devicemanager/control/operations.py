@@ -284,6 +284,12 @@ def finish_pod(kubelet: MockKubelet, uid: str, body: shapes.Finish) -> shapes.Fi
     return shapes.Finished(phase=kubelet.finish(uid, body.exit_codes))
 
 
+@TABLE.post(_POD + "/resync", "resync", lane=Lane.LONG)
+def resync_pod(kubelet: MockKubelet, uid: str) -> None:
+    """Sync a pod now instead of at its next periodic sync: retry a failed prepare or unprepare."""
+    kubelet.resync(uid)
+
+
 @TABLE.get(_POD + "/claims", "explain_claims")
 def explain_pod_claims(kubelet: MockKubelet, uid: str) -> ClaimsExplanation:
     """Explain what each ResourceClaim of a pod waits for."""

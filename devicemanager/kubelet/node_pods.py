@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from devicemanager.core.podstatus.containers import ContainerStatus
     from devicemanager.core.podstatus.status import PodStatus
     from devicemanager.core.status import ResourceStatus
+    from devicemanager.kubelet.dra.pod_claims import ClaimUser
     from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
     from devicemanager.kubelet.pods.admission import Admission
     from devicemanager.kubelet.pods.pod_info import PodClaims, PodInfo
@@ -117,9 +118,16 @@ class NodePods:
         check_exit_codes(exit_codes.values())
         return workers.finish(uid, exit_codes)
 
-    def dra_pods(self) -> list[tuple[Pod, str]]:
-        """Return the pods whose claims DRA drivers prepare, and the last error of each."""
-        return [(each.pod, each.sync_error) for each in self._store.records() if each.uses_dra]
+    def dra_pods(self) -> list[ClaimUser]:
+        """Return the pods whose claims DRA drivers prepare."""
+        # Imported here, because most nodes have no DRA driver.
+        from devicemanager.kubelet.dra.pod_claims import ClaimUser
+
+        return [
+            ClaimUser(each.pod, each.sync_error, each.has_sandbox)
+            for each in self._store.records()
+            if each.uses_dra
+        ]
 
     def stop_pod(
         self, uid: str, exit_code: int, reason: str, message: str, disruption: str

@@ -267,7 +267,9 @@ class Waits:
         lines += [f"  not answered yet: {call}" for call in self._calls.unanswered()]
         with contextlib.suppress(DeviceManagerError):  # the kubelet is stopped
             allocatable = dict(self._life.serving().manager.capacity().allocatable)
-            lines.append(printable(f"  allocatable now: {allocatable}"))
+            # A node for DRA drivers has no such resource.
+            if allocatable:
+                lines.append(printable(f"  allocatable now: {allocatable}"))
         return "\n".join(lines)
 
 

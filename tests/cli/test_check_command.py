@@ -71,7 +71,17 @@ def test_program_that_is_recognized_as_a_plugin_is_checked(
 ) -> None:
     """Without ``--only``, the program is started once to see what it registers."""
     assert main(["check", "--limit", "start_seconds=2", "--", "./nowhere"]) == 2
-    assert "exited before it registered" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert (
+        "error: the plugin's command does not exist: devicemanager: ./nowhere: cannot be started: "
+        in error
+    )
+    assert "No such file or directory" in error
+    assert main(["check", "--driver", "--only", "DR01", "--", "./nowhere"]) == 2
+    assert (
+        "error: the driver's command does not exist: devicemanager: ./nowhere: "
+        in capsys.readouterr().err
+    )
 
 
 def test_hook_that_no_check_uses_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,6 +130,8 @@ def test_repeating_command_has_every_option() -> None:
     ("words", "message"),
     [
         (["check"], "the plugin's command is missing"),
+        (["check", "--driver"], "the driver's command is missing"),
+        (["check", "--driver", "--", "x", "{kubeconf}"], "did you mean {kubeconfig}?"),
         (["check", "--only", "Z", "--", "x"], "unknown check 'Z'"),
         (["check", "--report", "pdf=x", "--", "x"], "unknown report format 'pdf'"),
         (["check", "--report", "json=/nowhere/x", "--", "x"], "cannot write report /nowhere/x"),

@@ -159,3 +159,10 @@ def test_ctl_admit_of_a_pending_pod_names_dra_explain(kubelet, capsys, tmp_path)
         "registered",
         "  run `devicemanager dra explain default/train` to see what its claims wait for",
     ]
+
+
+def test_pod_that_is_not_bound_to_the_node(kubelet, capsys):
+    assert main(["dra", "explain", "train"]) != 0
+    error = capsys.readouterr().err
+    assert "unknown pod 'train'" in error
+    assert "use --kubeconfig FILE" in error

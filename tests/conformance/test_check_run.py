@@ -51,7 +51,7 @@ class Run(CheckRun):
             has_exited=False,
             forget_exits=lambda: None,
             exit_text=lambda: "exit status 1",
-            under_test=SimpleNamespace(advice="advice"),
+            under_test=SimpleNamespace(advice="advice", kind="plugin"),
         )
 
 

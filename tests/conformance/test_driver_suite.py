@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,9 @@ from devicemanager.conformance.drivers import (
 from devicemanager.conformance.drivers.claims import allocate, published
 from devicemanager.conformance.drivers.run import DriverRun
 from devicemanager.conformance.drivers.stage import DriverStage
+from devicemanager.conformance.outcomes import Failed
 from devicemanager.conformance.registry import selected
+from devicemanager.conformance.reports.text import explain
 from devicemanager.events.calls import Mark
 from devicemanager.kubelet.settings import Settings
 from tests.conformance import driver_matrix, matrix
@@ -69,6 +72,56 @@ def test_program_with_resources_or_hardware_is_a_plugin(tmp_path: Path) -> None:
     for options in ({"resources": ["a.b/c"]}, {"hardware": Hardware(dev=tmp_path)}):
         program = PluginUnderTest(command=["/nowhere"], **options)  # type: ignore[arg-type]
         assert not is_driver(program, limits=_LIMITS, settings=_SETTINGS)
+
+
+_DIRECTORY = 'test -d "$1" || { echo "$1 must exist"; exit 1; }; sleep 100'
+
+
+@pytest.mark.parametrize(
+    ("shell", "outcome", "seen"),
+    [
+        # kubeletplugin exits without the directory, which exists on a node.
+        (_DIRECTORY, Outcome.FAIL, "d.v.com is not registered 0.2 s after the start of the API "),
+        (
+            "echo no server; exit 3",
+            Outcome.WARN,
+            "the driver exited without an API server: exit status 3. It printed: no server",
+        ),
+    ],
+)
+def test_driver_without_an_api_server(shell: str, outcome: Outcome, seen: str) -> None:
+    driver = DriverUnderTest(
+        command=["sh", "-c", shell, "sh", "{registrar_dir}"], resources=("d.v.com",)
+    )
+    limits = attrs.evolve(_LIMITS, away_seconds=5.0, recover_seconds=0.2)
+    checks = selected(DRIVERS.checks(), DRIVERS.families, ["DR06"], [])
+    [verdict] = run(driver, checks, limits=limits, settings=_SETTINGS, suite=DRIVERS).verdicts
+    assert verdict.outcome is outcome, verdict.seen
+    assert verdict.seen.startswith(seen)
+    assert any(line.text == "start the driver" for line in verdict.timeline)
+    assert f"{outcome.value}: {seen}" in explain(verdict)
+    assert not re.search(r"(?<!device-)plugin(?!s)", explain(verdict))
+
+
+def test_driver_that_does_not_come_back() -> None:
+    driver = DriverUnderTest(command=_SLEEPING, resources=("d.v.com",))
+    stage = DriverStage(driver, _LIMITS, _SETTINGS)
+    try:
+        found = DriverRun(stage, ("d.v.com",), "seed")
+        found.start_kubelet()
+        since = found.kubelet.mark()
+        found.launch()
+        with pytest.raises(Failed, match="the variables KUBECONFIG"):
+            found.wait_registered(since, 0.0, "its start")
+        found._registered_before = True
+        with pytest.raises(
+            Failed,
+            match=r"^d\.v\.com is not registered 0 s after the removal: "
+            r"it has not created its socket in /.*/plugins_registry again$",
+        ):
+            found.wait_registered(since, 0.0, "the removal")
+    finally:
+        stage.close()
 
 
 def test_program_that_registers_nothing_gets_advice() -> None:

@@ -56,6 +56,38 @@ def test_claim_from_its_creation_to_its_end(kubelet, mock_kubelet, simulated_dri
         kubelet.claim_info("default", "gpu")
 
 
+def test_running_pod_keeps_its_claim_over_a_restart(kubelet, mock_kubelet, simulated_driver):
+    driver = simulated_driver()
+    kubelet.resource_claims.load(claim("gpu", "gpu-0"))
+    mock_kubelet.resource_claims.reserve("default", "gpu", "uid-train")
+    kubelet.admit(pod())
+    driver.stop()
+    kubelet.restart()
+    kept = kubelet.claim_info("default", "gpu")
+    # The kubelet forgets that the claim is prepared, but the pod needs no driver to run.
+    assert (kept.state, kept.prepared) == (ClaimState.PREPARED, False)
+    assert kept.text.startswith("prepared before the kubelet restarted")
+    assert kubelet.dra_status().claims == (kept,)
+    (explained,) = kubelet.explain_claims("uid-train").claims
+    assert (explained.state, explained.text) == (kept.state, kept.text)
+    # After a reboot, the pod needs a new sandbox, and therefore NodePrepareResources.
+    kubelet.reboot()
+    assert kubelet.claim_info("default", "gpu").state is ClaimState.NO_DRIVER
+    (explained,) = kubelet.explain_claims("uid-train").claims
+    assert explained.state is ClaimState.NO_DRIVER
+
+
+def test_resync_retries_at_once(kubelet, mock_kubelet, simulated_driver):
+    kubelet.resource_claims.load(claim("gpu", "gpu-0"))
+    mock_kubelet.resource_claims.reserve("default", "gpu", "uid-train")
+    kubelet.admit(pod())
+    simulated_driver()
+    kubelet.resync("uid-train")
+    assert kubelet.claim_info("default", "gpu").state is ClaimState.PREPARED
+    with pytest.raises(RequestError, match="no pod has the UID"):
+        kubelet.resync("uid-other")
+
+
 def test_claim_that_does_not_exist_is_listed_with_its_pod(kubelet, mock_kubelet, simulated_driver):
     simulated_driver()
     mock_kubelet.resource_claims.load(claim("other", "gpu-1"))

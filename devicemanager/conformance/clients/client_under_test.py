@@ -9,6 +9,7 @@ from pathlib import Path
 import attrs
 
 from devicemanager.conformance.outcomes import CheckError
+from devicemanager.conformance.placeholders import OF_CLIENTS, check_placeholders
 from devicemanager.core.api.names import is_extended_resource_name
 
 __all__ = ["PLACEHOLDERS", "ClientUnderTest"]
@@ -60,6 +61,12 @@ class ClientUnderTest:
     """URL of the client's Prometheus metrics, with the placeholders of ``command``."""
     resources: tuple[str, ...] = attrs.field(default=(), converter=_as_resources)
     """Names of the resources in the scripted responses, for clients that ignore others."""
+
+    def __attrs_post_init__(self) -> None:
+        check_placeholders(self.command, OF_CLIENTS, "the command")
+        check_placeholders(self.env.values(), OF_CLIENTS, "--env")
+        if self.metrics is not None:
+            check_placeholders([self.metrics], OF_CLIENTS, "--metrics")
 
     @property
     def name(self) -> str:

@@ -6,26 +6,19 @@ import os
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import attrs
 
 from devicemanager.conformance.outcomes import CheckError
+from devicemanager.conformance.placeholders import OF_DRIVERS
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
 from devicemanager.driver.paths import check_driver_name
 from devicemanager.plugin.errors import ConfigurationError
 
 __all__ = ["PLACEHOLDERS", "VARIABLES", "DriverUnderTest"]
 
-PLACEHOLDERS: Final = {
-    "kubeconfig": "file for the API server",
-    "node_name": "name of the Node",
-    "registrar_dir": "the kubelet's directory plugins_registry",
-    "plugins_dir": "the kubelet's directory plugins",
-    "cdi_dir": "directory of CDI files",
-    "pod_uid": "UID of the driver's pod",
-    "nri_socket": "socket of the NRI runtime, with the option --nri",
-}
+PLACEHOLDERS: Final = OF_DRIVERS
 """Placeholders in the driver's command and environment variables, beside ``root``."""
 
 VARIABLES: Final = {
@@ -82,6 +75,7 @@ class DriverUnderTest(PluginUnderTest):
     rootfs: Path | None = attrs.field(default=None, converter=_as_directory)
     """Directory with the file system of the driver's container image, in which the driver runs in a
     private mount namespace; None for the file system of this host."""
+    kind: ClassVar[str] = "driver"
     reboot: bool = False
     """True if the checks may simulate a reboot, with another boot ID."""
     nri: bool = False

@@ -106,19 +106,23 @@ class DriverRun(SuiteRun):
         if self.plugin.has_exited:
             raise Lost(f"the driver exited after {after}: {self.plugin.exit_text()}")
         if took is None:
-            raise Lost(f"{self._why_lost()}, {seconds:g} s after {after}")
+            raise Lost(self._why_lost(f"{seconds:g} s after {after}"))
         self._registered_before = True
         self.plugin.forget_exits()
         self.step(f"registered {took:.2f} s after {after}")
         return took
 
-    def _why_lost(self) -> str:
+    def _why_lost(self, when: str) -> str:
         if error := self.rejection():
-            return f"the kubelet rejected {self.driver}: {error}"
+            return f"the kubelet rejected {self.driver} {when}: {error}"
         sockets = [each.name for each in self.registration_sockets()]
+        text = f"{self.driver} is not registered {when}"
         if sockets:
-            return f"{self.driver} is not registered, although {', '.join(sockets)} exists"
-        return f"{self.driver} is not registered: {self.silence}"
+            return f"{text}, although {', '.join(sockets)} exists"
+        # A driver that was registered before has found the directory.
+        if self._registered_before or self.has_tried_to_register:
+            return f"{text}: it has not created its socket in {self.registry} again"
+        return f"{text}: {self.silence}"
 
     def instances(self) -> list[DriverInstance]:
         """Return the registered instances of the driver, the oldest first."""

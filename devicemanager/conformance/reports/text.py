@@ -39,7 +39,7 @@ def explain(verdict: Verdict) -> str:
         lines.append("  timeline:")
         lines += [f"    {line}" for line in timeline_lines(verdict.timeline)]
     if verdict.output:
-        lines.append("  output of the plugin:")
+        lines.append("  output:")
         lines += [f"    | {line}" for line in fold(verdict.output)]
     return "\n".join(lines)
 

@@ -6,14 +6,14 @@ Out: for each claim its pods, its devices, and the first thing that it waits for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
 from devicemanager.core.dra.cache import ClaimCache
 from devicemanager.core.dra.drivers import Drivers
 from devicemanager.core.dra.errors import DraError
-from devicemanager.core.dra.explanation import state_of
+from devicemanager.core.dra.explanation import KEPT, is_kept, state_of
 from devicemanager.core.dra.model import (
     ClaimInfo,
     ClaimKey,
@@ -40,6 +40,8 @@ class Node:
     cache: ClaimCache
     drivers: Drivers
     rules: DraRules
+    sandboxes: Collection[str]
+    """The UIDs of the pods that have a sandbox."""
     absent: Mapping[str, str]
     """Times since which drivers are not registered, by driver."""
 
@@ -109,7 +111,9 @@ def _state(
     waiting = (each for each in found if each[0] is not ClaimState.PREPARED)
     if (state := next(waiting, None)) is not None:
         return state
-    if found or (held is not None and held.prepared):
+    if found:
+        return found[0]
+    if held is not None and held.prepared:
         return ClaimState.PREPARED, "prepared"
     if held is not None:
         return ClaimState.NOT_PREPARED, "the node holds the claim for pods that it does not know"
@@ -121,12 +125,17 @@ def _state(
 def _of_pod(
     node: Node, claim: ResourceClaim | None, held: ClaimInfo | None, use: _Use
 ) -> tuple[ClaimState, str]:
+    has_sandbox = use.pod.uid in node.sandboxes
     if claim is not None:
         owner = use.pod.uid if use.owned else None
-        return state_of(claim, owner, use.pod, node.cache, node.drivers, node.absent)
+        return state_of(
+            claim, owner, use.pod, node.cache, node.drivers, node.absent, has_sandbox=has_sandbox
+        )
     # Without a request to the API server, only the cache says something about the claim.
     if held is not None and held.prepared:
         return ClaimState.PREPARED, "prepared"
+    if has_sandbox and held is not None and is_kept(held, use.pod.uid):
+        return ClaimState.PREPARED, KEPT
     return ClaimState.NOT_PREPARED, "`devicemanager dra explain` shows what the claim waits for"
 
 

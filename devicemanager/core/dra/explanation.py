@@ -28,12 +28,17 @@ def explain(
     drivers: Drivers,
     rules: DraRules,
     absent: Mapping[str, str],
+    has_sandbox: bool,
 ) -> tuple[ClaimExplanation, ...]:
     """Return the state of each claim of a pod.
 
     ``fetch`` returns the ResourceClaim with a name in the pod's namespace. ``absent`` has a text
     for each driver that deregistered, such as ``it deregistered 5 s ago``.
     """
+
+    def state(claim: str, owner: str | None) -> tuple[ClaimState, str]:
+        fetched = fetch(claim)
+        return state_of(fetched, owner, pod, cache, drivers, absent, has_sandbox=has_sandbox)
 
     def entries() -> Iterator[ClaimExplanation]:
         for entry in pod.claims:
@@ -47,12 +52,10 @@ def explain(
                 yield _made(entry.name, None, ClaimState.NOT_NEEDED, "no claim is needed")
                 continue
             owner = pod.uid if name.owned else None
-            state, text = state_of(fetch(name.name), owner, pod, cache, drivers, absent)
-            yield _made(entry.name, name.name, state, text)
+            yield _made(entry.name, name.name, *state(name.name, owner))
         if pod.extended is not None:
             claim = pod.extended.claim
-            state, text = state_of(fetch(claim), None, pod, cache, drivers, absent)
-            yield _made("", claim, state, text)
+            yield _made("", claim, *state(claim, None))
 
     return tuple(entries())
 
@@ -68,9 +71,11 @@ def state_of(
     cache: ClaimCache,
     drivers: Drivers,
     absent: Mapping[str, str],
+    *,
+    has_sandbox: bool,
 ) -> tuple[ClaimState, str]:
     """Return what a claim of a pod waits for, and a line of text. ``owner`` is the UID of the pod
-    that must own it; None for any."""
+    that must own it; None for any. ``has_sandbox`` is true if the pod has a sandbox."""
     if isinstance(claim, str):
         return ClaimState.NOT_FOUND, claim
     if owner is not None and claim.owner != owner:
@@ -86,6 +91,9 @@ def state_of(
             "the claim is not reserved for the pod: the scheduler adds the pod's UID "
             f"{pod.uid} to status.reservedFor",
         )
+    held = cache.get(ClaimKey(claim.namespace, claim.name))
+    if has_sandbox and held is not None and held.uid == claim.uid and is_kept(held, pod.uid):
+        return ClaimState.PREPARED, KEPT
     for driver in sorted({each.driver for each in claim.results}):
         try:
             instance = drivers.lookup(driver)
@@ -94,7 +102,23 @@ def state_of(
         if not instance.connected:
             text = f"DRA driver {driver} does not accept connections on {instance.endpoint}"
             return ClaimState.NOT_CONNECTED, text
-    return _held(cache.get(ClaimKey(claim.namespace, claim.name)), claim)
+    return _held(held, claim)
+
+
+KEPT = (
+    "prepared before the kubelet restarted: the kubelet calls NodePrepareResources again only for "
+    "a new sandbox"
+)
+
+
+def is_kept(held: ClaimInfo, uid: str) -> bool:
+    """True if a claim was prepared for a pod before the kubelet restarted.
+
+    The state file does not say that a claim is prepared. A pod with a sandbox needs no
+    NodePrepareResources, because the kubelet calls it before it creates a sandbox (``SyncPod``,
+    pkg/kubelet/kuberuntime, v1.34). So the pod keeps the devices of the state file.
+    """
+    return uid in held.pods and not held.prepared and not held.unpreparing
 
 
 _NEVER = "it has not registered since the kubelet started"

@@ -31,6 +31,7 @@ class ClaimState(StrEnum):
     """State of a claim: the first thing that is missing before it is prepared."""
 
     PREPARED = "prepared"
+    """The drivers have prepared the claim. A pod that runs when the kubelet restarts keeps it."""
     NOT_NEEDED = "not-needed"
     """The pod needs no claim for this entry."""
     NOT_CREATED = "not-created"
@@ -137,7 +138,8 @@ class ResourceClaimInfo:
     held: bool
     """True if it is in the kubelet's state: a pod has it, or had it."""
     prepared: bool
-    """True if all drivers have prepared the claim since the kubelet started."""
+    """True if all drivers have prepared the claim since the kubelet started. False after a restart,
+    because the kubelet does not store it; ``state`` is ``prepared`` for pods that still run."""
     unpreparing: bool
     drivers: tuple[str, ...]
     """The drivers of its devices, sorted."""

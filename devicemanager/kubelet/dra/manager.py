@@ -82,7 +82,7 @@ from devicemanager.kubelet.checkpoint_faults import FaultyFiles
 from devicemanager.kubelet.dra.claim_source import ClaimSource, claim_of
 from devicemanager.kubelet.dra.health import Devices, HealthFile
 from devicemanager.kubelet.dra.instances import Instances
-from devicemanager.kubelet.dra.pod_claims import pod_claims
+from devicemanager.kubelet.dra.pod_claims import ClaimUser, pod_claims
 from devicemanager.kubelet.dra.state import DraState
 from devicemanager.kubelet.dra.state_file import StateFile
 from devicemanager.kubelet.dra.wiping import Wiper
@@ -262,7 +262,7 @@ class DraManager:
 
     # -- reports ---------------------------------------------------------------------
 
-    def explain(self, pod: Pod) -> tuple[ClaimExplanation, ...]:
+    def explain(self, pod: Pod, has_sandbox: bool) -> tuple[ClaimExplanation, ...]:
         """Return the state of each claim of a pod: what it waits for."""
         claims = pod_claims(pod)
         names = {*pod.resource_claims.values(), *pod.claim_statuses.values(), pod.extended_claim}
@@ -270,7 +270,13 @@ class DraManager:
         state, absent = self._state, self.instances.absent()
         with state.lock:
             return explain(
-                claims, fetched.__getitem__, state.cache, state.drivers, self._rules, absent
+                claims,
+                fetched.__getitem__,
+                state.cache,
+                state.drivers,
+                self._rules,
+                absent,
+                has_sandbox,
             )
 
     def _fetched(self, namespace: str, name: str) -> Fetched:
@@ -279,10 +285,10 @@ class DraManager:
         except ClaimFetchError as error:
             return str(error)
 
-    def status(self, pods: Collection[tuple[Pod, str]] = ()) -> DraStatus:
+    def status(self, pods: Collection[ClaimUser] = ()) -> DraStatus:
         """Return the registered drivers, the claims of the node, and the slices in memory.
 
-        ``pods`` are the pods that use DRA, with the error of the last attempt for each.
+        ``pods`` are the pods that use DRA.
         """
         claims = self.claim_infos(pods)
         slices = map(slice_info, self._claims.known("ResourceSlice"))
@@ -301,7 +307,7 @@ class DraManager:
         )
 
     def claim_infos(
-        self, pods: Collection[tuple[Pod, str]], *fetched: tuple[str, str]
+        self, pods: Collection[ClaimUser], *fetched: tuple[str, str]
     ) -> tuple[ResourceClaimInfo, ...]:
         """Return the claims of the node, sorted by namespace and name.
 
@@ -314,11 +320,12 @@ class DraManager:
         with self._state.lock:
             node = Node(
                 known,
-                [pod_claims(pod) for pod, _ in pods],
-                {str(pod.uid): error for pod, error in pods},
+                [pod_claims(each.pod) for each in pods],
+                {str(each.pod.uid): each.error for each in pods},
                 self._state.cache,
                 self._state.drivers,
                 self._rules,
+                {str(each.pod.uid) for each in pods if each.has_sandbox},
                 absent,
             )
             return tuple(claim_infos(node))

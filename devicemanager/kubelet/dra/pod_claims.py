@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from devicemanager.core.dra.model import (
     ContainerClaim,
     ContainerClaims,
@@ -12,7 +14,17 @@ from devicemanager.core.dra.model import (
 )
 from devicemanager.core.pods import Container, Pod
 
-__all__ = ["pod_claims"]
+__all__ = ["ClaimUser", "pod_claims"]
+
+
+@attrs.frozen
+class ClaimUser:
+    """A pod whose claims DRA drivers prepare."""
+
+    pod: Pod
+    error: str
+    """Error of the last attempt to prepare or unprepare its claims; empty if none failed."""
+    has_sandbox: bool
 
 
 def pod_claims(pod: Pod) -> PodClaims:

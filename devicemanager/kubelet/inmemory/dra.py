@@ -359,7 +359,7 @@ class InMemoryDra:
         """Return nothing: an in-memory kubelet has no PodResources API."""
         return ()
 
-    def explain(self, pod: Pod) -> tuple[Any, ...]:
+    def explain(self, pod: Pod, has_sandbox: bool) -> tuple[Any, ...]:
         """Return nothing: the events of the pod have the reasons."""
         return ()
 

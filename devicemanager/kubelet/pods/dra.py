@@ -39,7 +39,7 @@ class PodDra(Protocol):
     @property
     def version(self) -> int: ...
     def pod_version(self, pod: str) -> int: ...
-    def explain(self, pod: Pod) -> tuple[ClaimExplanation, ...]: ...
+    def explain(self, pod: Pod, has_sandbox: bool) -> tuple[ClaimExplanation, ...]: ...
     def close(self) -> None: ...
 
 
@@ -127,8 +127,8 @@ class LazyDra(Generic[Manager_co]):
             return ()
         return self._manager.dynamic_resources(pod, container)
 
-    def explain(self, pod: Pod) -> tuple[ClaimExplanation, ...]:
-        return () if self._manager is None else self._manager.explain(pod)
+    def explain(self, pod: Pod, has_sandbox: bool) -> tuple[ClaimExplanation, ...]:
+        return () if self._manager is None else self._manager.explain(pod, has_sandbox)
 
     @property
     def if_used(self) -> Manager_co | None:

@@ -600,7 +600,7 @@ class PodWorkers:
         from devicemanager.core.dra.report import ClaimsExplanation
 
         record = self._store.known(uid)
-        claims = self._dra.explain(record.pod) if record.uses_dra else ()
+        claims = self._dra.explain(record.pod, record.has_sandbox) if record.uses_dra else ()
         at = record.sync_at
         return ClaimsExplanation(
             pod=title(record.pod),

@@ -40,7 +40,15 @@ def dl02(run: DriverRun) -> None:
 
 def _check_no_sockets(run: DriverRun, after: str) -> None:
     if left := run.registration_sockets():
-        raise Failed(f"{left[0].name} is still in plugins_registry after {after}")
+        hint = _GO_HINT if run.process.exit_status == 1 else ""
+        raise Failed(f"{left[0].name} is still in plugins_registry after {after}{hint}")
+
+
+# log.Fatal exits with status 1.
+_GO_HINT = (
+    ": exit status 1; a driver in Go must call Helper.Stop before it exits, because log.Fatal and "
+    "os.Exit skip deferred calls"
+)
 
 
 @driver_check

@@ -94,6 +94,9 @@ def dr06(run: DriverRun) -> str:
     api = run.api
     api.stop()
     run.step("stop the API server")
+    # On a node, an earlier start of the kubelet has created them.
+    for directory in (run.registry, run.kubelet.root / "plugins"):
+        directory.mkdir(parents=True, exist_ok=True)
     process = run.launch()
     run.until(lambda: run.plugin.has_exited, run.limits.away_seconds)
     api.start()
@@ -101,7 +104,10 @@ def dr06(run: DriverRun) -> str:
     if run.plugin.has_exited:
         if process.exit_status == 0:
             raise Failed("the driver exited with status 0 without an API server")
-        raise Warned(f"the driver exited without an API server: {run.plugin.exit_text()}")
+        raise Warned(
+            f"the driver exited without an API server: {run.plugin.exit_text()}. "
+            f"It printed: {run.last_output}"
+        )
     since = run.kubelet.mark()
     run.start_kubelet()
     run.wait_registered(since, run.limits.recover_seconds, "the start of the API server")

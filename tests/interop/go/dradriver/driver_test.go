@@ -79,10 +79,20 @@ func TestPodGetsADevice(t *testing.T) {
 	dra.Create(objects)
 	dra.WaitForPod("default", "train", "Running")
 	claim := dra.Claim("default", "gpu")
-	if claim.State != "prepared" || claim.Devices[0].Device != "gpu-0" {
-		t.Errorf("%s: %s", claim.State, claim.Error)
+	if claim.State != mockkubelet.ClaimStatePrepared || claim.Devices[0].Device != "gpu-0" {
+		t.Errorf("%s: %s", claim.State, claim.Text)
 	}
 	dra.DeletePod("default", "train")
+}
+
+func TestFailedCallIsRetried(t *testing.T) {
+	dra := mockkubelet.StartDRA(t)
+	start(t, dra)
+	dra.Fault("fail-call:rpc=NodePrepareResources,when=after,times=1")
+	dra.Create(objects)
+	dra.WaitForEvent(mockkubelet.EventWait{Kinds: []string{"prepare-failed"}})
+	dra.ResyncPod("default", "train")
+	dra.WaitForPod("default", "train", "Running")
 }
 
 func TestClaimIsTheOneOfTheAPIServer(t *testing.T) {
