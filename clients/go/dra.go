@@ -469,10 +469,12 @@ func (d *DRA) waitsFor(namespace, name string, pod podStatus) string {
 		}
 		return text.String()
 	}
+	shown := false // the text of a claim can have the error
 	for _, each := range found.Claims {
 		fmt.Fprintf(&text, "\n  claim %s: %s: %s", each.Entry, each.State, each.Text)
+		shown = shown || strings.Contains(each.Text, found.Error)
 	}
-	if found.Error != "" {
+	if !shown {
 		fmt.Fprintf(&text, "\n  last error: %s", found.Error)
 	}
 	if found.RetryIn != nil {

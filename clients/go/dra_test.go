@@ -155,7 +155,7 @@ func TestWaitsNameOtherDriversAndTheNextTry(t *testing.T) {
 	}
 	failed := failureOf(t, dra, func(d *DRA) { d.WaitForPod("default", "train", "Running", 0) })
 	for _, part := range []string{
-		"claim gpu: not-prepared: ", "last error: prepare dynamic resources: ", "ResyncPod retries at once",
+		"claim gpu: prepare-failed: ", "failed: prepare dynamic resources: ", "ResyncPod retries at once",
 	} {
 		if !strings.Contains(failed, part) {
 			t.Errorf("no %q in %q", part, failed)

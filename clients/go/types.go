@@ -145,19 +145,20 @@ type ClaimState string
 
 // The values of ClaimState.
 const (
-	ClaimStateNoDriver     ClaimState = "no-driver"
-	ClaimStateNotAllocated ClaimState = "not-allocated"
-	ClaimStateNotConnected ClaimState = "not-connected"
-	ClaimStateNotCreated   ClaimState = "not-created"
-	ClaimStateNotFound     ClaimState = "not-found"
-	ClaimStateNotNeeded    ClaimState = "not-needed"
-	ClaimStateNotOwned     ClaimState = "not-owned"
-	ClaimStateNotPrepared  ClaimState = "not-prepared"
-	ClaimStateNotReserved  ClaimState = "not-reserved"
-	ClaimStateNotUsed      ClaimState = "not-used"
-	ClaimStateOtherUID     ClaimState = "other-uid"
-	ClaimStatePrepared     ClaimState = "prepared"
-	ClaimStateUnpreparing  ClaimState = "unpreparing"
+	ClaimStateNoDriver      ClaimState = "no-driver"
+	ClaimStateNotAllocated  ClaimState = "not-allocated"
+	ClaimStateNotConnected  ClaimState = "not-connected"
+	ClaimStateNotCreated    ClaimState = "not-created"
+	ClaimStateNotFound      ClaimState = "not-found"
+	ClaimStateNotNeeded     ClaimState = "not-needed"
+	ClaimStateNotOwned      ClaimState = "not-owned"
+	ClaimStateNotPrepared   ClaimState = "not-prepared"
+	ClaimStateNotReserved   ClaimState = "not-reserved"
+	ClaimStateNotUsed       ClaimState = "not-used"
+	ClaimStateOtherUID      ClaimState = "other-uid"
+	ClaimStatePrepareFailed ClaimState = "prepare-failed"
+	ClaimStatePrepared      ClaimState = "prepared"
+	ClaimStateUnpreparing   ClaimState = "unpreparing"
 )
 
 // ClaimsExplanation: Explanation why a pod has no sandbox, or cannot terminate.

@@ -211,7 +211,7 @@ def claims(client: MockKubeletClient, args: argparse.Namespace) -> int:
             ("PODS", users),
             ("DEVICES", lambda claim: ids_text([f"{d.pool}/{d.device}" for d in claim.devices])),
         ],
-        [("UID", lambda claim: claim.uid), ("TEXT", lambda claim: claim.error or claim.text)],
+        [("UID", lambda claim: claim.uid), ("TEXT", lambda claim: claim.details)],
     )
     return _show(client, args, listing, lambda: client.ask("listResourceClaims"))
 

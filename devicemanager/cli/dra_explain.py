@@ -99,13 +99,19 @@ def _lines(found: ClaimsExplanation) -> Iterator[str]:
         yield f"pod {found.pod} ends when its claims are unprepared"
     elif found.sandbox:
         yield f"pod {found.pod} is {found.phase}: its claims were prepared"
-    else:
+    elif found.phase == "Pending":
         yield f"pod {found.pod} is {found.phase}: its sandbox was not created"
+    else:
+        yield (
+            f"pod {found.pod} is {found.phase}, but it lost its sandbox, for example in a reboot: "
+            "the kubelet creates a new one before it starts a container"
+        )
     for claim in found.claims:
         name = f"claim {claim.entry}" if claim.entry else "claim of extended resources"
         of = "" if claim.claim is None else f" (ResourceClaim {claim.claim})"
         yield f"{name}{of}: {claim.state}: {claim.text}"
-    if found.error:
+    # The line of a claim can have the error.
+    if found.error and not any(found.error in each.text for each in found.claims):
         yield f"last error: {found.error}"
     if found.retry_in is not None:
         yield f"next try in {found.retry_in:.0f} s"

@@ -123,8 +123,9 @@ class NodePods:
         # Imported here, because most nodes have no DRA driver.
         from devicemanager.kubelet.dra.pod_claims import ClaimUser
 
+        workers = self.workers
         return [
-            ClaimUser(each.pod, each.sync_error, each.has_sandbox)
+            ClaimUser(each.pod, workers.attempt(each))
             for each in self._store.records()
             if each.uses_dra
         ]

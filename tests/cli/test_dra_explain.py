@@ -103,10 +103,16 @@ def test_driver_that_fails_and_a_pod_that_runs_and_ends(kubelet, driver, capsys)
     driver.faults.entry_error = "no link"
     kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
     _, lines = explained(capsys)
-    assert lines[1] == line(
-        "not-prepared", "nothing is missing, but no driver has prepared the claim yet"
-    )
-    assert lines[2].endswith("NodePrepareResources failed for ResourceClaim gpu: no link")
+    # The clock of the kubelet shows 50 s.
+    assert lines[1:] == [
+        line(
+            "prepare-failed",
+            "the last attempt to prepare the pod's claims failed: prepare dynamic resources: "
+            "NodePrepareResources failed for ResourceClaim gpu: no link: the kubelet tries again "
+            "at 00:01:50 UTC, or at once with `devicemanager ctl resync`",
+        ),
+        "next try in 60 s",
+    ]
     driver.faults.entry_error = ""
     kubelet.resync("uid-train")
     assert explained(capsys) == (
@@ -121,6 +127,30 @@ def test_driver_that_fails_and_a_pod_that_runs_and_ends(kubelet, driver, capsys)
     status, lines = explained(capsys)
     assert (status, lines[0]) == (1, "pod default/train ends when its claims are unprepared")
     assert lines[-1] == "next try in 10 s"
+
+
+def test_response_that_is_lost(kubelet, driver, capsys):
+    kubelet.faults.set("fail-call", rpc="NodePrepareResources", when="after", times=1)
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    _, lines = explained(capsys)
+    failed = "the last attempt to prepare the pod's claims failed: prepare dynamic resources: "
+    assert lines[1].startswith(line("prepare-failed", failed))
+    assert "Unavailable" in lines[1]
+    assert main(["ctl", "claims", "-o", "wide"]) == 0
+    shown = capsys.readouterr().out
+    assert "prepare-failed" in shown
+    assert failed in shown
+
+
+def test_pod_that_lost_its_sandbox(kubelet, driver, capsys):
+    kubelet.admit(pod(), claims=claim("gpu", "gpu-0"))
+    driver.faults.entry_error = "busy"
+    kubelet.reboot()
+    _, lines = explained(capsys)
+    assert lines[0] == (
+        "pod default/train is Running, but it lost its sandbox, for example in a reboot: "
+        "the kubelet creates a new one before it starts a container"
+    )
 
 
 def test_json(kubelet, driver, capsys):

@@ -94,7 +94,8 @@ def test_claim_that_does_not_exist_is_listed_with_its_pod(kubelet, mock_kubelet,
     kubelet.admit(pod())
     (found, _) = kubelet.dra_status().claims
     assert (found.name, found.uid, found.pods) == ("gpu", "", ("uid-train",))
-    assert found.state is ClaimState.NOT_PREPARED
+    assert found.state is ClaimState.PREPARE_FAILED
+    assert found.error in found.text
     assert 'resourceclaims.resource.k8s.io "gpu" not found' in found.error
 
 

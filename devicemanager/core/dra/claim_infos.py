@@ -6,14 +6,21 @@ Out: for each claim its pods, its devices, and the first thing that it waits for
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
 from devicemanager.core.dra.cache import ClaimCache
 from devicemanager.core.dra.drivers import Drivers
 from devicemanager.core.dra.errors import DraError
-from devicemanager.core.dra.explanation import KEPT, is_kept, state_of
+from devicemanager.core.dra.explanation import (
+    KEPT,
+    NOT_ALLOCATED,
+    Attempt,
+    is_kept,
+    not_prepared,
+    state_of,
+)
 from devicemanager.core.dra.model import (
     ClaimInfo,
     ClaimKey,
@@ -35,13 +42,11 @@ class Node:
     claims: Mapping[ClaimKey, ResourceClaim]
     """The claims that the kubelet can read without a request, by key."""
     pods: Sequence[PodClaims]
-    errors: Mapping[str, str]
-    """The error of the last attempt, by the UID of the pod."""
+    attempts: Mapping[str, Attempt]
+    """The last attempt to prepare or unprepare claims, by the UID of each pod in ``pods``."""
     cache: ClaimCache
     drivers: Drivers
     rules: DraRules
-    sandboxes: Collection[str]
-    """The UIDs of the pods that have a sandbox."""
     absent: Mapping[str, str]
     """Times since which drivers are not registered, by driver."""
 
@@ -82,6 +87,7 @@ def _info(node: Node, key: ClaimKey, uses: Sequence[_Use]) -> ResourceClaimInfo:
     claim, held = node.claims.get(key), node.cache.get(key)
     pods = {each.pod.uid for each in uses} | (set() if held is None else held.pods)
     state, text = _state(node, claim, held, uses)
+    errors = (each.error for uid in sorted(pods) if (each := node.attempts.get(uid)) is not None)
     devices = tuple(_devices(claim, held))
     return ResourceClaimInfo(
         namespace=key.namespace,
@@ -89,7 +95,7 @@ def _info(node: Node, key: ClaimKey, uses: Sequence[_Use]) -> ResourceClaimInfo:
         uid=claim.uid if claim is not None else held.uid if held is not None else "",
         state=state,
         text=text,
-        error=next(filter(None, (node.errors.get(uid) for uid in sorted(pods))), ""),
+        error=next(filter(None, errors), ""),
         pods=tuple(sorted(pods)),
         held=held is not None,
         prepared=held is not None and held.prepared,
@@ -118,25 +124,23 @@ def _state(
     if held is not None:
         return ClaimState.NOT_PREPARED, "the node holds the claim for pods that it does not know"
     if claim is not None and claim.results is None:
-        return ClaimState.NOT_ALLOCATED, "the claim is not allocated"
+        return ClaimState.NOT_ALLOCATED, NOT_ALLOCATED
     return ClaimState.NOT_USED, "no pod of the node uses the claim"
 
 
 def _of_pod(
     node: Node, claim: ResourceClaim | None, held: ClaimInfo | None, use: _Use
 ) -> tuple[ClaimState, str]:
-    has_sandbox = use.pod.uid in node.sandboxes
+    attempt = node.attempts[use.pod.uid]
     if claim is not None:
         owner = use.pod.uid if use.owned else None
-        return state_of(
-            claim, owner, use.pod, node.cache, node.drivers, node.absent, has_sandbox=has_sandbox
-        )
+        return state_of(claim, owner, use.pod, node.cache, node.drivers, node.absent, attempt)
     # Without a request to the API server, only the cache says something about the claim.
     if held is not None and held.prepared:
         return ClaimState.PREPARED, "prepared"
-    if has_sandbox and held is not None and is_kept(held, use.pod.uid):
+    if attempt.has_sandbox and held is not None and is_kept(held, use.pod.uid):
         return ClaimState.PREPARED, KEPT
-    return ClaimState.NOT_PREPARED, "`devicemanager dra explain` shows what the claim waits for"
+    return not_prepared(attempt, "`devicemanager dra explain` shows what the claim waits for")
 
 
 def _devices(claim: ResourceClaim | None, held: ClaimInfo | None) -> Iterator[ClaimDevice]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+import attrs
+
 from devicemanager.core.dra.cache import ClaimCache
 from devicemanager.core.dra.drivers import Drivers
 from devicemanager.core.dra.errors import DraError
@@ -15,10 +17,23 @@ from devicemanager.core.dra.names import claim_name
 from devicemanager.core.dra.report import ClaimExplanation, ClaimState
 from devicemanager.core.dra.rules import DraRules
 
-__all__ = ["Fetched", "explain", "state_of"]
+__all__ = ["Attempt", "Fetched", "explain", "not_prepared", "state_of"]
 
 Fetched = ResourceClaim | str
 """ResourceClaim, or the API server's error."""
+
+
+@attrs.frozen
+class Attempt:
+    """The last attempt to create or remove the sandbox of a pod."""
+
+    has_sandbox: bool
+    error: str = ""
+    """Error of the attempt; empty if none failed."""
+    retry_at: str = ""
+    """Time of the next attempt, for users; empty if there is none."""
+    ending: bool = False
+    """True if the pod ends, so that the attempt was to unprepare its claims."""
 
 
 def explain(
@@ -28,7 +43,7 @@ def explain(
     drivers: Drivers,
     rules: DraRules,
     absent: Mapping[str, str],
-    has_sandbox: bool,
+    attempt: Attempt,
 ) -> tuple[ClaimExplanation, ...]:
     """Return the state of each claim of a pod.
 
@@ -38,7 +53,7 @@ def explain(
 
     def state(claim: str, owner: str | None) -> tuple[ClaimState, str]:
         fetched = fetch(claim)
-        return state_of(fetched, owner, pod, cache, drivers, absent, has_sandbox=has_sandbox)
+        return state_of(fetched, owner, pod, cache, drivers, absent, attempt)
 
     def entries() -> Iterator[ClaimExplanation]:
         for entry in pod.claims:
@@ -71,11 +86,10 @@ def state_of(
     cache: ClaimCache,
     drivers: Drivers,
     absent: Mapping[str, str],
-    *,
-    has_sandbox: bool,
+    attempt: Attempt,
 ) -> tuple[ClaimState, str]:
     """Return what a claim of a pod waits for, and a line of text. ``owner`` is the UID of the pod
-    that must own it; None for any. ``has_sandbox`` is true if the pod has a sandbox."""
+    that must own it; None for any."""
     if isinstance(claim, str):
         return ClaimState.NOT_FOUND, claim
     if owner is not None and claim.owner != owner:
@@ -83,7 +97,7 @@ def state_of(
     if claim.results is None:
         return (
             ClaimState.NOT_ALLOCATED,
-            "the claim is not allocated: `devicemanager dra allocate` shows why it does not fit",
+            NOT_ALLOCATED,
         )
     if pod.uid not in claim.reserved:
         return (
@@ -92,7 +106,12 @@ def state_of(
             f"{pod.uid} to status.reservedFor",
         )
     held = cache.get(ClaimKey(claim.namespace, claim.name))
-    if has_sandbox and held is not None and held.uid == claim.uid and is_kept(held, pod.uid):
+    if (
+        attempt.has_sandbox
+        and held is not None
+        and held.uid == claim.uid
+        and is_kept(held, pod.uid)
+    ):
         return ClaimState.PREPARED, KEPT
     for driver in sorted({each.driver for each in claim.results}):
         try:
@@ -102,9 +121,14 @@ def state_of(
         if not instance.connected:
             text = f"DRA driver {driver} does not accept connections on {instance.endpoint}"
             return ClaimState.NOT_CONNECTED, text
-    return _held(held, claim)
+    return _held(held, claim, attempt)
 
 
+NOT_ALLOCATED = (
+    "the claim is not allocated: the scheduler allocates it, and then reserves it for the pod; "
+    "`devicemanager dra allocate --control DIR`, with the kubelet's --root as DIR, shows why it "
+    "does not fit"
+)
 KEPT = (
     "prepared before the kubelet restarted: the kubelet calls NodePrepareResources again only for "
     "a new sandbox"
@@ -124,7 +148,7 @@ def is_kept(held: ClaimInfo, uid: str) -> bool:
 _NEVER = "it has not registered since the kubelet started"
 
 
-def _held(held: ClaimInfo | None, claim: ResourceClaim) -> tuple[ClaimState, str]:
+def _held(held: ClaimInfo | None, claim: ResourceClaim, attempt: Attempt) -> tuple[ClaimState, str]:
     if held is not None and held.uid != claim.uid:
         return (
             ClaimState.OTHER_UID,
@@ -135,4 +159,26 @@ def _held(held: ClaimInfo | None, claim: ResourceClaim) -> tuple[ClaimState, str
         return ClaimState.UNPREPARING, "a driver still unprepares the claim for another pod"
     if held is not None and held.prepared:
         return ClaimState.PREPARED, "prepared"
-    return ClaimState.NOT_PREPARED, "nothing is missing, but no driver has prepared the claim yet"
+    return not_prepared(attempt, _NOT_CALLED)
+
+
+_NOT_CALLED = (
+    "nothing is missing: the kubelet calls NodePrepareResources before it starts a container of "
+    "the pod"
+)
+
+
+def not_prepared(attempt: Attempt, text: str) -> tuple[ClaimState, str]:
+    """Return the state of a claim that no driver has prepared: the failure of the last attempt, or
+    ``text``.
+
+    The kubelet prepares all claims of a pod together, so a failure is one of all its claims. Even
+    then, a driver can have prepared the claim: its response can be lost.
+    """
+    if not attempt.error or attempt.ending:
+        return ClaimState.NOT_PREPARED, text
+    failed = f"the last attempt to prepare the pod's claims failed: {attempt.error}"
+    if attempt.retry_at:
+        at = attempt.retry_at
+        failed += f": the kubelet tries again at {at}, or at once with `devicemanager ctl resync`"
+    return ClaimState.PREPARE_FAILED, failed

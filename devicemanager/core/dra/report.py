@@ -51,7 +51,9 @@ class ClaimState(StrEnum):
     UNPREPARING = "unpreparing"
     """A driver still unprepares the claim for another pod."""
     NOT_PREPARED = "not-prepared"
-    """Nothing is missing, but a driver failed or was not called yet."""
+    """Nothing is missing, but no driver was called yet."""
+    PREPARE_FAILED = "prepare-failed"
+    """Nothing is missing, but the last attempt failed. The kubelet tries again."""
     NOT_USED = "not-used"
     """No pod of the node uses the claim."""
 
@@ -150,6 +152,11 @@ class ResourceClaimInfo:
     def title(self) -> str:
         """The claim's ``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def details(self) -> str:
+        """``text``; or ``error``, if the text does not contain it."""
+        return self.text if self.error in self.text else self.error
 
 
 @attrs.frozen(kw_only=True, slots=False)

@@ -45,7 +45,7 @@ from devicemanager.core.dra.effects import (
     WriteState,
 )
 from devicemanager.core.dra.errors import ClaimFetchError, DraError, StateWriteError
-from devicemanager.core.dra.explanation import Fetched, explain
+from devicemanager.core.dra.explanation import Attempt, Fetched, explain
 from devicemanager.core.dra.health import HealthCache, ReportedDevice, holders
 from devicemanager.core.dra.model import (
     ClaimInfo,
@@ -262,7 +262,7 @@ class DraManager:
 
     # -- reports ---------------------------------------------------------------------
 
-    def explain(self, pod: Pod, has_sandbox: bool) -> tuple[ClaimExplanation, ...]:
+    def explain(self, pod: Pod, attempt: Attempt) -> tuple[ClaimExplanation, ...]:
         """Return the state of each claim of a pod: what it waits for."""
         claims = pod_claims(pod)
         names = {*pod.resource_claims.values(), *pod.claim_statuses.values(), pod.extended_claim}
@@ -276,7 +276,7 @@ class DraManager:
                 state.drivers,
                 self._rules,
                 absent,
-                has_sandbox,
+                attempt,
             )
 
     def _fetched(self, namespace: str, name: str) -> Fetched:
@@ -321,11 +321,10 @@ class DraManager:
             node = Node(
                 known,
                 [pod_claims(each.pod) for each in pods],
-                {str(each.pod.uid): each.error for each in pods},
+                {str(each.pod.uid): each.attempt for each in pods},
                 self._state.cache,
                 self._state.drivers,
                 self._rules,
-                {str(each.pod.uid) for each in pods if each.has_sandbox},
                 absent,
             )
             return tuple(claim_infos(node))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from devicemanager.core.dra.explanation import Attempt
 from devicemanager.core.dra.model import (
     ContainerClaim,
     ContainerClaims,
@@ -22,9 +23,7 @@ class ClaimUser:
     """A pod whose claims DRA drivers prepare."""
 
     pod: Pod
-    error: str
-    """Error of the last attempt to prepare or unprepare its claims; empty if none failed."""
-    has_sandbox: bool
+    attempt: Attempt
 
 
 def pod_claims(pod: Pod) -> PodClaims:

@@ -61,6 +61,7 @@ from devicemanager.kubelet.pods.sandboxes import SandboxLater
 from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
+    from devicemanager.core.dra.explanation import Attempt
     from podresources import DynamicResource
 
 __all__ = ["ClaimFetcher", "InMemoryDra"]
@@ -359,7 +360,7 @@ class InMemoryDra:
         """Return nothing: an in-memory kubelet has no PodResources API."""
         return ()
 
-    def explain(self, pod: Pod, has_sandbox: bool) -> tuple[Any, ...]:
+    def explain(self, pod: Pod, attempt: Attempt) -> tuple[Any, ...]:
         """Return nothing: the events of the pod have the reasons."""
         return ()
 

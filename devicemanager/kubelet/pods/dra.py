@@ -13,6 +13,7 @@ from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Pod
 
 if TYPE_CHECKING:
+    from devicemanager.core.dra.explanation import Attempt
     from devicemanager.core.dra.report import ClaimExplanation
     from devicemanager.core.status import ResourceStatus
     from podresources import DynamicResource
@@ -39,7 +40,7 @@ class PodDra(Protocol):
     @property
     def version(self) -> int: ...
     def pod_version(self, pod: str) -> int: ...
-    def explain(self, pod: Pod, has_sandbox: bool) -> tuple[ClaimExplanation, ...]: ...
+    def explain(self, pod: Pod, attempt: Attempt) -> tuple[ClaimExplanation, ...]: ...
     def close(self) -> None: ...
 
 
@@ -127,8 +128,8 @@ class LazyDra(Generic[Manager_co]):
             return ()
         return self._manager.dynamic_resources(pod, container)
 
-    def explain(self, pod: Pod, has_sandbox: bool) -> tuple[ClaimExplanation, ...]:
-        return () if self._manager is None else self._manager.explain(pod, has_sandbox)
+    def explain(self, pod: Pod, attempt: Attempt) -> tuple[ClaimExplanation, ...]:
+        return () if self._manager is None else self._manager.explain(pod, attempt)
 
     @property
     def if_used(self) -> Manager_co | None:

@@ -55,6 +55,7 @@ from devicemanager.kubelet.pods.timers import Timers
 from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
+    from devicemanager.core.dra.explanation import Attempt
     from devicemanager.core.dra.report import ClaimsExplanation
     from devicemanager.core.explanation.model import AdmissionExplanation
     from devicemanager.core.runoptions import RunOptions
@@ -600,7 +601,7 @@ class PodWorkers:
         from devicemanager.core.dra.report import ClaimsExplanation
 
         record = self._store.known(uid)
-        claims = self._dra.explain(record.pod, record.has_sandbox) if record.uses_dra else ()
+        claims = self._dra.explain(record.pod, self.attempt(record)) if record.uses_dra else ()
         at = record.sync_at
         return ClaimsExplanation(
             pod=title(record.pod),
@@ -610,6 +611,22 @@ class PodWorkers:
             error=record.sync_error,
             retry_in=None if at is None else max(0.0, at - self._manager.clock.monotonic()),
             claims=claims,
+        )
+
+    def attempt(self, record: PodRecord) -> Attempt:
+        """Return the last attempt to prepare or unprepare the claims of a pod."""
+        from devicemanager.core.dra.explanation import Attempt
+
+        at, clock, retry_at = record.sync_at, self._manager.clock, ""
+        if at is not None:
+            # Not the seconds until then: views must not change with every look.
+            when = clock.time() + at - clock.monotonic()
+            retry_at = time.strftime("%H:%M:%S UTC", time.gmtime(when))
+        return Attempt(
+            record.has_sandbox,
+            record.sync_error,
+            retry_at,
+            record.ending is not None or record.deletion_grace is not None,
         )
 
     def claim_devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:

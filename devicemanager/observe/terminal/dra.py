@@ -102,12 +102,12 @@ def _claim_line(row: _ClaimRow, titles: dict[str, str], glyphs: Glyphs, width: i
     is_done = row.state in _STATES
     text = ", ".join(f"{each.pool}/{each.device}" for each in row.devices)
     pods = ", ".join(titles.get(uid, uid) for uid in row.pods)
-    details = f"{pods or 'no pod'}  {text}" if is_done else row.error or row.text
+    details = f"{pods or 'no pod'}  {text}" if is_done else row.details
     return joined(
         [
             column(row.title, name, "bold", glyphs),
             " ",
-            column(row.state.value, 13, _STATES.get(row.state, "yellow"), glyphs),
+            column(row.state.value, 14, _STATES.get(row.state, "yellow"), glyphs),
             " ",
             Text(safe(details), "" if is_done else "red"),
         ],

@@ -90,7 +90,7 @@ export function claimFacts(claim, key, podButton) {
     ["pods", pods.length ? make("ul", {}, ...pods) : "none"],
     ["devices", claim.devices.length ? make("ul", {}, ...claim.devices.slice(0, MOST).map(device)) : "not allocated"],
   ];
-  if (claim.error) facts.splice(2, 0, ["last error", saidWhole(claim.error)]);
+  if (claim.error && !claim.text.includes(claim.error)) facts.splice(2, 0, ["last error", saidWhole(claim.error)]);
   if (claim.unpreparing) facts.splice(1, 0, ["unpreparing", "a driver unprepares the claim"]);
   return { title, facts };
 }
