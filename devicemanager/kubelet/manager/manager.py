@@ -54,7 +54,6 @@ from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import AllocatedByContainer
 from devicemanager.core.pods import Container, Pod
-from devicemanager.core.podstatus.resize import changed_resources
 from devicemanager.core.providers.provider import CPU, MEMORY, HintProvider, is_guaranteed
 from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import TopologyPolicy
@@ -254,6 +253,9 @@ class DeviceManager:
 
         A Guaranteed pod has exclusive CPUs or memory, which cannot be resized.
         """
+        # Imported here: only a resize needs it, and a start does not load it.
+        from devicemanager.core.podstatus.resize import changed_resources
+
         if not is_guaranteed(after):
             return None
         changed = {

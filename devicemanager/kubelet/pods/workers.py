@@ -48,7 +48,6 @@ from devicemanager.kubelet.pods.containers import Containers
 from devicemanager.kubelet.pods.dra import LazyDra, PodDra
 from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.pods.records import Phase, PodRecord, PodStore, pod_uid, title
-from devicemanager.kubelet.pods.resizes import Resizes
 from devicemanager.kubelet.pods.runtime import ContainerRuntime, NoRuntime
 from devicemanager.kubelet.pods.sandboxes import Sandboxes
 from devicemanager.kubelet.pods.timers import Timers
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from devicemanager.core.runoptions import RunOptions
     from devicemanager.core.status import ResourceStatus
     from devicemanager.kubelet.pods.admission import Admission
+    from devicemanager.kubelet.pods.resizes import Resizes
 
 
 class PodWorkers:
@@ -103,7 +103,8 @@ class PodWorkers:
             self._runtime,
             self._cdi,
         )
-        self._resizes = Resizes(store, manager, self._containers, events, settings)
+        self._resizes: Resizes | None = None
+        """None before the first update of a pod."""
         self.life = ContainerLifecycle(
             store, self._containers, manager.clock, events, self._finish, self._delete
         )
@@ -184,11 +185,27 @@ class PodWorkers:
         """Apply a newer object of a pod, as ``MockKubelet.update_pod`` does."""
         record = self._store.known(pod.uid)
         if record.is_active and record.admitted and record.ending is None:
-            self._resizes.update(record, self._drop_unknown_fields(pod), generation)
+            changed = self._drop_unknown_fields(pod)
+            self._loaded_resizes().update(record, changed, generation)
 
     def complete_resize(self, uid: str) -> None:
         """Complete the resize of a pod, as ``MockKubelet.complete_resize`` does."""
-        self._resizes.complete(self._store.known(uid))
+        self._loaded_resizes().complete(self._store.known(uid))
+
+    def _loaded_resizes(self) -> Resizes:
+        # Imported here: most pods are never updated, and a start does not load it.
+        from devicemanager.kubelet.pods.resizes import Resizes
+
+        with self._store.lock:
+            if self._resizes is None:
+                self._resizes = Resizes(
+                    self._store, self._manager, self._containers, self._events, self._settings
+                )
+            return self._resizes
+
+    def _retry_resizes(self) -> None:
+        if self._resizes is not None:
+            self._resizes.retry()
 
     def _is_restored(self, uid: PodUid) -> bool:
         """True if the pod has stored devices or claims, and not all stored pods are known yet."""
@@ -506,7 +523,7 @@ class PodWorkers:
         self._claims.flush()
         self.life.forget(record)
         self._events.publish(EventKind.FINISHED, f"pod {title(pod)} {phase}", pod=pod.uid)
-        self._resizes.retry()
+        self._retry_resizes()
 
     def _fail(self, record: PodRecord, error: PermanentError) -> None:
         """Fail a pod whose claims can never be prepared (KEP-5322)."""
@@ -556,7 +573,7 @@ class PodWorkers:
             self._events.publish(
                 EventKind.TERMINATED, f"pod {title(record.pod)} terminated", pod=record.pod.uid
             )
-        self._resizes.retry()
+        self._retry_resizes()
 
     # -- sandboxes -------------------------------------------------------------------
 
