@@ -41,7 +41,8 @@ class ClaimContents(Inspected["dra.Inspection"]):
 
     def lines(self, names: Names) -> Iterator[str]:
         if not self._claims:
-            yield "no claims are prepared"
+            # Nothing is known about the claims of a damaged file.
+            yield "no claims are readable" if self.problems else "no claims are prepared"
         for claim in self._claims:
             yield f"claim {_title(claim)} (UID {clean(claim.uid)})"
             yield f"  pods: {', '.join(_pod(uid, names) for uid in sorted(claim.pods)) or 'none'}"

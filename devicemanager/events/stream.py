@@ -151,6 +151,8 @@ class EventKind(StrEnum):
     """The file ``dra_manager_state`` or ``dra_health_state`` could not be written."""
     DRA_STATE_SET_ASIDE = "dra-state-set-aside"
     """A corrupt file ``dra_manager_state`` was renamed, and the kubelet starts without one."""
+    POD_UNSCHEDULABLE = "pod-unschedulable"
+    """The scheduler of an ``ApiNode`` finds no node for a pod."""
     DRA_OBJECTS_CHANGED = "dra-objects-changed"
     """A ResourceClaim, ResourceSlice, DeviceClass or template in memory was changed."""
     WATCH_DROPPED = "watch-dropped"
@@ -193,6 +195,7 @@ _WARNINGS = frozenset(
         EventKind.UNPREPARE_FAILED,
         EventKind.DRA_STATE_FAILED,
         EventKind.DRA_STATE_SET_ASIDE,
+        EventKind.POD_UNSCHEDULABLE,
         EventKind.WATCH_DROPPED,
         EventKind.SERVER_ERROR,
     }

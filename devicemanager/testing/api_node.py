@@ -5,6 +5,7 @@ creates, allocates, reserves and releases their ResourceClaims. A thread compare
 bound to the node with those of the kubelet, after each change on the server and each event of the
 kubelet:
 
+* a pod that the scheduler cannot bind is an event of the kubelet;
 * a pod that the kubelet does not know is admitted, and its containers start;
 * a pod that is being deleted is terminated, and then removed from the server;
 * the status of a pod, and the devices of the node, are written to the server when they have
@@ -28,6 +29,7 @@ import attrs
 from devicemanager.apiserver import Controllers, FakeApiServer, StatusError
 from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.ids import PodUid
+from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.settings import Settings
 from devicemanager.objects.status.podstatus import status_object
 
@@ -59,6 +61,8 @@ class ApiNode:
         self._statuses: dict[str, Mapping[str, Any]] = {}
         """The last status of each pod that was admitted, by UID."""
         self._reported: Mapping[str, Any] = {}
+        self._unschedulable: dict[str, str] = {}
+        """The scheduler's message about each pod that it cannot bind, by UID."""
 
     def start(self) -> None:
         """Start the API server with its controllers, and create the Node object."""
@@ -110,8 +114,24 @@ class ApiNode:
             # A kubelet that is stopped admits nothing; its next start is an event.
             if not self._stopping.is_set() and kubelet.is_serving:
                 with suppress(RequestError):  # the kubelet was stopped meanwhile
+                    self._tell(kubelet)
                     self._report(kubelet)
                     self._sync(kubelet)
+
+    def _tell(self, kubelet: MockKubelet) -> None:
+        """Publish why the scheduler cannot bind pods, so that a wait for a pod shows the reason."""
+        found, last = dict[str, str](), self._unschedulable
+        for pod in self.server.all("pods"):
+            metadata = pod["metadata"]
+            for each in pod["status"].get("conditions") or ():
+                if each.get("reason") == "Unschedulable" and not pod["spec"].get("nodeName"):
+                    found[metadata["uid"]] = text = str(each.get("message", ""))
+                    if last.get(metadata["uid"]) != text:
+                        name = f"{metadata['namespace']}/{metadata['name']}"
+                        kubelet.events.publish(
+                            EventKind.POD_UNSCHEDULABLE, f"pod {name} is unschedulable: {text}"
+                        )
+        self._unschedulable = found
 
     def _report(self, kubelet: MockKubelet) -> None:
         """Write the devices of device plugins to the Node object: they decide which extended

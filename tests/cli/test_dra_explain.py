@@ -175,6 +175,13 @@ def test_state_is_a_table_of_drivers_and_claims(kubelet, driver, capsys):
     assert rows[-1] == ["default", "gpu", "prepared", "uid-train", "gpu.example.com/mock/gpu-0"]
 
 
+def test_state_of_an_unreadable_file(capsys, tmp_path):
+    path = tmp_path / "dra_manager_state"
+    path.write_text("garbage")
+    assert main(["dra", "state", str(path)]) == 1
+    assert capsys.readouterr().out == "no claims are readable\n"
+
+
 def test_state_without_drivers(kubelet, capsys):
     main(["dra", "state"])
     assert "gpu" not in capsys.readouterr().out

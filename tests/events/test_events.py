@@ -212,6 +212,7 @@ KINDS = [
     "dra-state-loaded",
     "dra-state-failed!",
     "dra-state-set-aside!",
+    "pod-unschedulable!",
     "dra-objects-changed",
     "watch-dropped!",
     "fault",

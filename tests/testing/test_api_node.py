@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from devicemanager import ManualClock, MockKubelet, Settings
+from devicemanager import ManualClock, MockKubelet, Settings, WaitTimeout
+from devicemanager.claims.dra.allocation import Allocator
+from devicemanager.claims.errors import ClaimsUnavailable
 from devicemanager.testing import ApiNode, device_class, pod_manifest
 from tests.claims.dra.objects import claim, exactly, slice_
 from tests.kubelet.dra.objects import DRIVER, pod
@@ -83,6 +85,24 @@ def test_pod_waits_for_its_driver_and_is_explained(api, kubelet):
     found = kubelet.claim_info("default", "gpu")
     assert (found.state, found.pods) == ("no-driver", (uid,))
     wait_until(api, lambda: phase(api) == "Pending")
+
+
+def test_reason_of_the_scheduler_is_an_event_once(api, kubelet, monkeypatch):
+    def missing(*_):
+        raise ClaimsUnavailable("install the extra claims")
+
+    monkeypatch.setattr(Allocator, "allocate", missing)
+    created(api)
+    text = "pod default/train is unschedulable: 0/1 nodes are available; install the extra claims"
+    found = kubelet.wait_for_event("pod-unschedulable", after=0)
+    assert (found.message, found.is_warning) == (text, True)
+    with pytest.raises(WaitTimeout, match=text):
+        kubelet.wait_for_event("container-started", timeout=0)
+    # The node looks at its pods after each event.
+    mark = kubelet.mark()
+    api.create("pods", {**pod(claims={}), "metadata": {"name": "other"}})
+    kubelet.wait_for_event("container-started", since=mark)
+    assert len(kubelet.events.recent("pod-unschedulable")) == 1
 
 
 def test_rejected_pod_fails(api, kubelet, simulated_plugin):
