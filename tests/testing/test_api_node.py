@@ -98,7 +98,7 @@ def test_reason_of_the_scheduler_is_an_event_once(api, kubelet, monkeypatch):
     assert (found.message, found.is_warning) == (text, True)
     with pytest.raises(WaitTimeout, match=text):
         kubelet.wait_for_event("container-started", timeout=0)
-    # The node looks at its pods after each event.
+    # The node compares its pods after each event.
     mark = kubelet.mark()
     api.create("pods", {**pod(claims={}), "metadata": {"name": "other"}})
     kubelet.wait_for_event("container-started", since=mark)
