@@ -185,7 +185,7 @@ def test_chart_has_only_sizes_with_equal_pods_and_devices():
 
 def test_command_prints_writes_and_compares(tmp_path, capsys):
     json_file, svg = tmp_path / "r.json", tmp_path / "r.svg"
-    arguments = ["--scale", "tiny", "--only", "admission-", "--json", str(json_file)]
+    arguments = ["--scale", "tiny", "--only", "admission-2x2", "--json", str(json_file)]
     assert main([*arguments, "--svg", str(svg)]) == 0
     assert "Allocate + durable write" in capsys.readouterr().out
     assert "<polyline" in svg.read_text()
