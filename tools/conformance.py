@@ -221,7 +221,9 @@ def _good(programs: _Matrix, job: _Job) -> _Result:
 def _correct(programs: _Matrix, job: _Job) -> _Result:
     """Check a correct program of another kind."""
     subject = programs.subjects[job.name]
-    report = _report(programs, subject, job.own)
+    program = attrs.evolve(programs.program(*subject.switches), restart=subject.restart)
+    checks = programs.select(subject.checks if job.own else ())
+    report = programs.run(program, checks, programs.limits(subject))
     wrong = [each for each in report.of(*_BAD) if each.check.id not in subject.waived]
     lines = [f"correct {programs.kind}, {job.name}:\n{_explained(each)}" for each in wrong]
     lines.append(f"correct {programs.kind}, {job.name}: {report.summary}")
@@ -271,12 +273,6 @@ def _compare_times(programs: _Matrix, results: Sequence[_Result]) -> None:
         if each.job.role == "broken" and each.seconds > longest:
             ratio = each.seconds / usual
             print(f"slow: {each.job.name} takes {ratio:.1f} times as long as the good program")
-
-
-def _report(programs: _Matrix, subject: Subject, own: bool = False) -> Report:
-    checks = programs.select(subject.checks if own else ())
-    checked = attrs.evolve(programs.program(*subject.switches), restart=subject.restart)
-    return programs.run(checked, checks, programs.limits(subject))
 
 
 def _explained(verdict: Verdict) -> str:

@@ -215,13 +215,14 @@ class _Runner:
         lanes = list(self._lanes(rest, stage, jobs))
         taking = threading.Lock()
 
+        def take() -> Lane | None:
+            with taking:
+                return take_lane(lanes, self._is_decided) if lanes else None
+
         def work(_worker: int) -> list[Verdict]:
             found: list[Verdict] = []
-            while lanes:
-                with taking:
-                    lane = take_lane(lanes, self._is_decided) if lanes else None
-                if lane is not None:
-                    found += lane.run()
+            while (lane := take()) is not None:
+                found += lane.run()
             return found
 
         # Threads are enough: checks mostly wait. They also share the lock of `on_verdict`.

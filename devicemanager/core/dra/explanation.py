@@ -17,7 +17,16 @@ from devicemanager.core.dra.names import claim_name
 from devicemanager.core.dra.report import ClaimExplanation, ClaimState
 from devicemanager.core.dra.rules import DraRules
 
-__all__ = ["Attempt", "Fetched", "explain", "not_prepared", "state_of"]
+__all__ = [
+    "KEPT",
+    "NOT_ALLOCATED",
+    "Attempt",
+    "Fetched",
+    "explain",
+    "is_kept",
+    "not_prepared",
+    "state_of",
+]
 
 Fetched = ResourceClaim | str
 """ResourceClaim, or the API server's error."""

@@ -117,8 +117,10 @@ def _is_panic_of_pod_resources(fact: Fact) -> bool:
 
 
 def _is_panic_of_lost_driver(fact: Fact) -> bool:
-    """True if the mock prepares a claim where the reference panics: the kubelet knows a driver of
-    the claim that is no longer in its allocation."""
+    """True if the mock prepares a claim where the reference panics.
+
+    The kubelet panics if an earlier allocation of the claim had a driver that the new one lacks.
+    """
     if minor(fact.version) < 34 or fact.path != "panic" or fact.actual is not None:
         return False
     if not str(fact.expected).endswith("nil pointer dereference"):
