@@ -637,7 +637,7 @@ def why_unregistered(run: SuiteRun) -> str:
         return f"the kubelet rejected the {run.kind}: {rejected}. It printed: {printed}"
     # A program can also exit with this status itself. The text is that of ``plugin.processes``.
     if run.plugin.could_not_start and ": cannot be started: " in printed:
-        return f"the {run.kind}'s command does not exist: {printed}"
+        return f"the {run.kind} did not start: {printed.removeprefix('devicemanager: ')}"
     if not run.process.is_running:
         return (
             f"the {run.kind} exited before it registered: {run.plugin.exit_text()}. "

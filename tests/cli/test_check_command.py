@@ -72,16 +72,10 @@ def test_program_that_is_recognized_as_a_plugin_is_checked(
     """Without ``--only``, the program is started once to see what it registers."""
     assert main(["check", "--limit", "start_seconds=2", "--", "./nowhere"]) == 2
     error = capsys.readouterr().err
-    assert (
-        "error: the plugin's command does not exist: devicemanager: ./nowhere: cannot be started: "
-        in error
-    )
+    assert "error: the plugin did not start: ./nowhere: cannot be started: " in error
     assert "No such file or directory" in error
     assert main(["check", "--driver", "--only", "DR01", "--", "./nowhere"]) == 2
-    assert (
-        "error: the driver's command does not exist: devicemanager: ./nowhere: "
-        in capsys.readouterr().err
-    )
+    assert "error: the driver did not start: ./nowhere: " in capsys.readouterr().err
 
 
 def test_hook_that_no_check_uses_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

@@ -368,7 +368,7 @@ def test_missing_command_ends_every_run(
     absent = PluginUnderTest(command=["/nowhere/plugin"], resources=(RESOURCE,), restart=restart)
     with pytest.raises(
         CheckError,
-        match=r"^the plugin's command does not exist: devicemanager: /nowhere/plugin:",
+        match=r"^the plugin did not start: /nowhere/plugin: cannot be started: ",
     ):
         run(absent, select(only), settings=SETTINGS)
 
