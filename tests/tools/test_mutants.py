@@ -9,7 +9,7 @@ import pytest
 
 from tests.paths import ROOT
 from tools.mutants import report, running
-from tools.mutants.__main__ import spread
+from tools.mutants.__main__ import WINGS, spread
 from tools.mutants.mutations import mutants_of
 from tools.mutants.selection import LONGEST, NEARBY, CannotMeasure, Selection, wing_of
 
@@ -136,6 +136,11 @@ def test_selection_can_be_limited_to_the_wing_and_a_duration():
 )
 def test_wing_of_a_source_file(file, wing):
     assert wing_of(file) == wing
+
+
+def test_every_package_has_a_sample():
+    packages = {path.parent.name for path in ROOT.glob("devicemanager/*/__init__.py")}
+    assert set(WINGS) == packages | {"checkpoint", "podresources"}
 
 
 def test_sample_has_the_same_number_of_each_wing_as_far_as_possible():

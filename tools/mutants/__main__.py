@@ -27,12 +27,14 @@ from tools.mutants.selection import LONGEST, CannotMeasure, wing_of
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "mutants"
 MODULES = ("checkpoint", "devicemanager/core", "devicemanager/kubelet")
-# The wing "faults", for example, is devicemanager/faults with its tests in tests/faults.
-WINGS = (
-    "core", "kubelet", "plugin", "claims", "objects", "events", "faults", "io", "control",
-    "observe", "snapshot", "testing", "conformance", "cluster", "cli", "checkpoint",
-    "podresources",
-)  # fmt: skip
+# The wings are the packages that have a directory of tests with the same name. The wing "faults",
+# for example, is devicemanager/faults with its tests in tests/faults.
+WINGS = sorted(
+    init.parent.name
+    for pattern in ("checkpoint", "podresources", "devicemanager/*")
+    for init in ROOT.glob(f"{pattern}/__init__.py")
+    if (ROOT / "tests" / init.parent.name).is_dir()
+)
 # Interop tests are left out: they run Go and Rust processes, which coverage does not measure.
 TESTS = ("-n", "2", "-m", "not interop")
 
