@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Rebuild the node of a snapshot in memory, run the steps in the order of the command line, and show
 which pods stay and which the kubelet rejects. Changes of version and topology apply from the next
-restart or reboot on; if none follows, the kubelet restarts. The exit status is 1 if a pod would be
-lost or lose its devices, or if the kubelet would not start, else 0.
+restart or reboot on; if none follows, the kubelet restarts directly after the last change. The exit
+status is 1 if a pod would be lost or be without its devices, or if the kubelet would not start,
+else 0.
 """
 _EPILOG = """\
 examples:

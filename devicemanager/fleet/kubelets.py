@@ -45,7 +45,7 @@ class KubeletOfNode:
 
         Raises FleetError if the kubelet would not start.
         """
-        plan = Plan(self.node, (), (), loses_checkpoint=False)
+        plan = Plan(self.node, (), (), lost_checkpoint=None)
         try:
             present = Configure(kubelet_version=self.version)
             base = plan.settings(present if changes is None else present.then(changes))

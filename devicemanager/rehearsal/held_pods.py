@@ -8,11 +8,12 @@ only containers that can still run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 
 from checkpoint import PodDevicesEntry, dra
+from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.rehearsal.result import Devices
@@ -30,7 +31,7 @@ They make the pod Guaranteed. Without a whole CPU, the container gets no exclusi
 
 @attrs.frozen
 class HeldPod:
-    """A pod with devices, exclusive CPUs, exclusive memory or ResourceClaims."""
+    """A pod with devices, exclusive CPUs, exclusive memory or ResourceClaims, or a new pod."""
 
     pod: Pod
     name: str
@@ -41,6 +42,38 @@ class HeldPod:
     """The claims that are prepared for the pod."""
     has_cpus_or_memory: bool = False
     """True if the pod has exclusive CPUs or exclusive memory."""
+
+    @classmethod
+    def new(cls, pod: Pod) -> HeldPod:
+        """Return a pod that a step admits: it has no devices yet."""
+        return cls(pod, f"{pod.namespace}/{pod.name}", {})
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The extended resources that the pod requests, sorted."""
+        containers = (each for each, _ in self.pod.all_containers())
+        return tuple(sorted({str(name) for each in containers for name in _devices_of(each)}))
+
+    def missing(self, devices: Mapping[str, Mapping[str, Collection[str]]]) -> set[str]:
+        """Return the resources of which a container that runs until the pod ends has no device.
+
+        ``devices`` are the pod's devices by container and resource.
+        """
+        return {
+            str(name)
+            for each, is_init in self.pod.all_containers()
+            if each.restartable or not is_init
+            for name in _devices_of(each)
+            if not devices.get(each.name, {}).get(name) and (each.name, name) not in self.pod.backed
+        }
+
+
+def _devices_of(container: Container) -> Iterator[ResourceName]:
+    return (
+        name
+        for name, count in container.limits.items()
+        if count and is_extended_resource_name(name)
+    )
 
 
 def held_pods(node: SnapshotNode) -> tuple[HeldPod, ...]:

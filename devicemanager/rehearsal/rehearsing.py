@@ -13,9 +13,9 @@ from devicemanager.rehearsal.orders import PERMUTED, is_complete, orders
 from devicemanager.rehearsal.result import Outcome, PodResult, Rehearsal
 from devicemanager.rehearsal.runs import Plan, all_lost, check_resources, run
 from devicemanager.rehearsal.snapshot_node import SnapshotNode
-from devicemanager.rehearsal.start_problems import KubeletFails
+from devicemanager.rehearsal.start_problems import KubeletFails, lost_checkpoint
 from devicemanager.rehearsal.statements import Ran, does_not_start, statements
-from devicemanager.rehearsal.steps import Admit, Configure, Reboot, Restart, Step, with_starts
+from devicemanager.rehearsal.steps import Configure, Step, with_starts
 from devicemanager.rehearsal.titles import title
 from devicemanager.snapshot import Node, Snapshot
 
@@ -34,20 +34,19 @@ def rehearse(
 
     All orders of up to ``permuted`` plugins and pods are tried. Otherwise ``repeat`` is the number
     of orders in a sample, and ``seed`` selects these orders. If no start follows the last change of
-    the configuration, the kubelet restarts at the end. Raises RehearsalError for a resource that
-    the node does not have.
+    the configuration, the kubelet restarts directly after this change. Raises RehearsalError for a
+    resource that the node does not have.
     """
     facts = Node(snapshot)
     node = SnapshotNode.of(facts)
     done = with_starts(steps)
     check_resources(node, done)
     pods = held_pods(node)
-    is_damaged = facts.saved is not None and bool(facts.saved.problems)
-    plan = Plan(node, pods, done, is_damaged)
-    plugins = _plugins(pods)
-    uids = [held.pod.uid for held in pods]
-    has_start = any(isinstance(step, Restart | Reboot) for step in done)
-    tried = orders(plugins, uids, repeat, seed, permuted) if has_start else [()]
+    plan = Plan(node, pods, done, lost_checkpoint(facts))
+    again = plan.started_again
+    plugins = _plugins(again)
+    uids = [held.pod.uid for held in again]
+    tried = orders(plugins, uids, repeat, seed, permuted)
     version = _version(done)
     starts = True
     try:
@@ -63,9 +62,9 @@ def rehearse(
         steps=tuple(map(title, done)),
         pods=_results(plan, ran),
         orders=len(ran),
-        bad_orders=sum(each.loses_pods or not starts for each in ran),
+        bad_orders=sum(each.is_bad or not starts for each in ran),
         kubelet_starts=starts,
-        all_orders=not has_start or is_complete(plugins, uids, permuted),
+        all_orders=is_complete(plugins, uids, permuted),
         statements=tuple(said),
         assumptions=assumptions(node, done, version),
     )
@@ -73,7 +72,7 @@ def rehearse(
 
 def _plugins(pods: Sequence[HeldPod]) -> list[str]:
     """Return the resources of plugins that can affect an outcome: those that pods use."""
-    return sorted({resource for held in pods for resource in held.devices})
+    return sorted({resource for held in pods for resource in held.resources})
 
 
 def _version(steps: Sequence[Step]) -> KubeletVersion:
@@ -84,16 +83,11 @@ def _version(steps: Sequence[Step]) -> KubeletVersion:
 
 
 def _results(plan: Plan, ran: Sequence[Ran]) -> tuple[PodResult, ...]:
-    known = [
+    return tuple(
         PodResult(uid, held.name, held.devices, _counted(uid, ran), devices_of(held.claims))
-        for held in plan.pods
+        for held in plan.all_pods
         for uid in (held.pod.uid,)
-    ]
-    new = [
-        PodResult(pod.uid, f"{pod.namespace}/{pod.name}", {}, _counted(pod.uid, ran))
-        for pod in (step.pod for step in plan.steps if isinstance(step, Admit))
-    ]
-    return (*known, *new)
+    )
 
 
 def _counted(uid: str, ran: Sequence[Ran]) -> Mapping[Outcome, int]:

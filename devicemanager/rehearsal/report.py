@@ -16,15 +16,19 @@ def summary(result: Rehearsal) -> str:
     """Return one line that says whether pods would be lost."""
     if not result.kubelet_starts:
         return f"the kubelet does not start: {len(result.pods)} pods would be lost"
-    lost = sum(pod.can_be_lost for pod in result.pods)
+    pods, lost = len(result.pods), sum(pod.can_be_lost for pod in result.pods)
+    without = sum(pod.without_devices > 0 and not pod.can_be_lost for pod in result.pods)
     certain = sum(pod.is_always_lost for pod in result.pods)
-    if not lost:
-        without = sum(pod.without_devices > 0 for pod in result.pods)
-        more = f", but {without} can lose their devices" if without else ""
-        return f"{len(result.pods)} pods, none would be lost{more}"
-    text = f"{lost} of {len(result.pods)} pods can be lost, {certain} of them in every order"
-    if result.orders == 1:
-        return f"{lost} of {len(result.pods)} pods would be lost"
+    verb = "would" if result.orders == 1 else "can"
+    if lost:
+        text = f"{lost} of {pods} pods {verb} be lost"
+        text += "" if result.orders == 1 else f", {certain} of them in every order"
+        text += f", and {without} more {verb} be without their devices" if without else ""
+    else:
+        text = f"{pods} pods, none would be lost"
+        text += f", but {without} {verb} be without their devices" if without else ""
+    if result.orders == 1 or not result.bad_orders:
+        return text
     kind = "all" if result.all_orders else "a sample of"
     return f"{text}; {result.bad_orders} of {kind} {result.orders} orders are bad"
 
@@ -93,6 +97,7 @@ def _pod_data(pod: PodResult) -> dict[str, Any]:
                 "reason": outcome.reason,
                 "message": outcome.message,
                 "devices": _plain(outcome.devices),
+                "missing": list(outcome.missing),
                 "orders": number,
             }
             for outcome, number in pod.outcomes.items()

@@ -38,11 +38,19 @@ class Outcome:
     message: str = ""
     devices: Devices = attrs.field(factory=dict, hash=False)
     """The pod's devices after all steps."""
+    missing: tuple[str, ...] = ()
+    """Resources and DRA drivers that the pod uses, but of which it has no devices any more, or
+    gets none at its next start. Empty for a pod that is lost or deleted."""
 
     @property
     def is_lost(self) -> bool:
         """True if the pod does not run and no step deleted it."""
         return self.fate in (Fate.REJECTED, Fate.WAITS)
+
+    @property
+    def is_bad(self) -> bool:
+        """True if the pod is lost, or runs without its devices."""
+        return self.is_lost or bool(self.missing)
 
 
 @attrs.frozen
@@ -66,12 +74,8 @@ class PodResult:
 
     @property
     def without_devices(self) -> int:
-        """Number of orders in which the pod stays, but no longer has all its resources."""
-        return sum(
-            number
-            for outcome, number in self.outcomes.items()
-            if outcome.fate is Fate.STAYS and not self.before.keys() <= outcome.devices.keys()
-        )
+        """Number of orders in which the pod runs without its devices."""
+        return sum(number for outcome, number in self.outcomes.items() if outcome.missing)
 
     @property
     def is_always_lost(self) -> bool:
@@ -100,7 +104,7 @@ class Rehearsal:
     orders: int
     """Number of orders tried."""
     bad_orders: int
-    """Number of tried orders in which at least one pod is lost."""
+    """Number of tried orders in which at least one pod is lost or runs without its devices."""
     all_orders: bool
     """True if all possible orders were tried; False if they are a sample."""
     kubelet_starts: bool
@@ -112,8 +116,8 @@ class Rehearsal:
     def loses_pods(self) -> bool:
         """True if a pod or its devices are lost in at least one order, or if the kubelet does not
         start."""
-        lost = any(pod.can_be_lost or pod.without_devices for pod in self.pods)
-        return lost or not self.kubelet_starts
+        is_bad = any(outcome.is_bad for pod in self.pods for outcome in pod.outcomes)
+        return is_bad or not self.kubelet_starts
 
     @property
     def moved(self) -> Mapping[tuple[str, str], tuple[str, str]]:

@@ -10,7 +10,6 @@ from devicemanager.core import messages
 from devicemanager.core.devices import Device
 from devicemanager.core.errors import KubeletPanic
 from devicemanager.core.ids import DeviceId
-from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.topology import TopologyConfigError
 from devicemanager.core.versions.gates import GATES, accepts
@@ -21,12 +20,12 @@ from devicemanager.kubelet.inmemory.devices import numbered, places
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.rehearsal.errors import RehearsalError
-from devicemanager.rehearsal.held_claims import HeldClaims
+from devicemanager.rehearsal.held_claims import HeldClaims, devices_of
 from devicemanager.rehearsal.held_pods import HeldPod
 from devicemanager.rehearsal.orders import Order
 from devicemanager.rehearsal.result import Devices, Fate, Outcome
 from devicemanager.rehearsal.snapshot_node import SnapshotNode
-from devicemanager.rehearsal.start_problems import KubeletFails, check_start
+from devicemanager.rehearsal.start_problems import KubeletFails, LostCheckpoint, check_start
 from devicemanager.rehearsal.steps import (
     Admit,
     Configure,
@@ -51,15 +50,39 @@ class Plan:
 
     node: SnapshotNode
     pods: tuple[HeldPod, ...]
+    """The pods of the snapshot."""
     steps: tuple[Step, ...]
-    loses_checkpoint: bool
-    """True if the kubelet cannot read the checkpoint at its next start."""
+    lost_checkpoint: LostCheckpoint | None
+    """Why the next start loads no allocations; None if it loads the checkpoint."""
     claims: HeldClaims = attrs.field(init=False)
+    new: tuple[HeldPod, ...] = attrs.field(init=False)
+    """The pods that steps admit."""
     _settings: dict[str, Settings] = attrs.field(factory=dict, init=False)
+
+    @new.default
+    def _new(self) -> tuple[HeldPod, ...]:
+        return tuple(HeldPod.new(step.pod) for step in self.steps if isinstance(step, Admit))
 
     @claims.default
     def _claims(self) -> HeldClaims:
         return HeldClaims(self.node.claims)
+
+    @property
+    def all_pods(self) -> tuple[HeldPod, ...]:
+        """The pods of the snapshot and then the new ones."""
+        return (*self.pods, *self.new)
+
+    @property
+    def started_again(self) -> tuple[HeldPod, ...]:
+        """The pods that a start admits again: those of the snapshot and those that a step admits
+        before the last start. Empty if there is no start."""
+        found: tuple[HeldPod, ...] = ()
+        admitted = 0
+        for step in self.steps:
+            admitted += isinstance(step, Admit)
+            if isinstance(step, Restart | Reboot):
+                found = (*self.pods, *self.new[:admitted])
+        return found
 
     def settings(self, changes: Configure) -> Settings:
         """Return the settings of the node's kubelet, with changes. Raises KubeletFails."""
@@ -123,8 +146,7 @@ def run(plan: Plan, order: Order) -> Mapping[str, Outcome]:
 def all_lost(plan: Plan, reason: str, message: str) -> Mapping[str, Outcome]:
     """Return the outcomes by pod if the kubelet does not run: all pods are lost."""
     lost = Outcome(Fate.REJECTED, reason, message)
-    new = [step.pod.uid for step in plan.steps if isinstance(step, Admit)]
-    return dict.fromkeys((*(held.pod.uid for held in plan.pods), *new), lost)
+    return {held.pod.uid: lost for held in plan.all_pods}
 
 
 class _RunningNode:
@@ -135,8 +157,8 @@ class _RunningNode:
         self._order = order
         self._changes = Configure()
         self._drained: set[str] = set()
-        self._admitted: dict[str, None] = {}
-        self._loses_checkpoint = plan.loses_checkpoint
+        self._admitted: set[str] = set()
+        self._loses_checkpoint = plan.lost_checkpoint is not None
         simulated = {
             str(name): tuple(each.values()) for name, each in plan.node.inventory().items()
         }
@@ -169,8 +191,8 @@ class _RunningNode:
             case Drain():
                 self._drain()
             case Admit(pod):
-                self._kubelet.admit(pod, start=False)
-                self._admitted[pod.uid] = None
+                self._kubelet.admit(pod)
+                self._admitted.add(pod.uid)
 
     def _start(self, step: Restart | Reboot) -> None:
         if self._loses_checkpoint:
@@ -202,10 +224,10 @@ class _RunningNode:
     # -- outcomes --------------------------------------------------------------------
 
     def outcomes(self) -> Mapping[str, Outcome]:
-        uids = [*(held.pod.uid for held in self._plan.pods), *self._admitted]
-        return {uid: self._outcome(uid) for uid in uids}
+        return {held.pod.uid: self._outcome(held) for held in self._plan.all_pods}
 
-    def _outcome(self, uid: str) -> Outcome:
+    def _outcome(self, held: HeldPod) -> Outcome:
+        uid = held.pod.uid
         if uid in self._drained and not self._kubelet.has_pod(uid):
             return Outcome(Fate.DRAINED)
         pod = self._kubelet.pod(uid)
@@ -214,14 +236,19 @@ class _RunningNode:
         if error := self._kubelet.pod_store.known(uid).sync_error:
             return _waiting(error, is_deleted=pod.deleting)
         fate = Fate.ADMITTED if uid in self._admitted else Fate.STAYS
-        return Outcome(fate, devices=self._held(uid))
+        devices = self._kubelet.devices(uid)
+        missing = held.missing(devices)
+        if not self._plan.prepares_claims:
+            missing.update(devices_of(held.claims))
+        return Outcome(fate, devices=_by_resource(devices), missing=tuple(sorted(missing)))
 
-    def _held(self, uid: str) -> Devices:
-        found: dict[str, set[str]] = {}
-        for by_resource in self._kubelet.devices(uid).values():
-            for resource, ids in by_resource.items():
-                found.setdefault(resource, set()).update(ids)
-        return {resource: tuple(sorted(ids)) for resource, ids in sorted(found.items())}
+
+def _by_resource(devices: Mapping[str, Mapping[str, Sequence[str]]]) -> Devices:
+    found: dict[str, set[str]] = {}
+    for by_resource in devices.values():
+        for resource, ids in by_resource.items():
+            found.setdefault(resource, set()).update(ids)
+    return {resource: tuple(sorted(ids)) for resource, ids in sorted(found.items())}
 
 
 def _waiting(error: str, *, is_deleted: bool) -> Outcome:
@@ -239,13 +266,13 @@ def check_resources(node: SnapshotNode, steps: Sequence[Step]) -> None:
     known = {str(resource) for resource in node.inventory()}
     known.update(driver for claim in node.claims for driver in claim.drivers)
     # A new resource has an effect only on pods that request it. Any other is a typing error.
-    wanted = {each for step in steps if isinstance(step, Admit) for each in _requested(step.pod)}
+    wanted = {
+        each
+        for step in steps
+        if isinstance(step, Admit)
+        for each in HeldPod.new(step.pod).resources
+    }
     for step in steps:
         if isinstance(step, SetDevices | WithoutPlugin) and step.resource not in known | wanted:
             names = ", ".join(sorted(known)) or "no resource"
             raise RehearsalError(f"unknown resource {step.resource}: the node has {names}")
-
-
-def _requested(pod: Pod) -> set[str]:
-    containers = (*pod.init_containers, *pod.containers)
-    return {str(resource) for each in containers for resource in each.limits}

@@ -83,8 +83,8 @@ class SnapshotNode:
         )
         names = dict(node.names)
         if node.saved is None or saved is not node.saved.checkpoint:
-            # PodResources has no UIDs, so a pod's name is used as its UID.
-            names |= {entry.pod_uid: entry.pod_uid for entry in saved.entries or ()}
+            uids = {entry.pod_uid for entry in saved.entries or ()}
+            names |= {uid: uid for uid in uids if uid not in names}
         remaining = checkpoint.without_pods(saved, gone)
         return cls(node, remaining, names, node.alignment, gone, notes)
 
@@ -234,12 +234,18 @@ def _allocations(node: Node) -> tuple[Checkpoint, tuple[str, ...]]:
 
 
 def _from_pod_resources(node: Node) -> Checkpoint:
-    """Return a checkpoint with the allocations in PodResources. A pod's name is used as its UID."""
+    """Return a checkpoint with the allocations in PodResources.
+
+    PodResources has no UIDs. If no other part of the snapshot shows a pod's UID, the pod's name is
+    used.
+    """
+    uids = _uids_here(node)
     entries: dict[tuple[str, str, str], dict[int, dict[str, None]]] = {}
     for pod in node.snapshot.pods or ():
         for container in pod.containers:
             for devices in container.devices:
-                holder = (f"{pod.namespace}/{pod.name}", container.name, devices.resource_name)
+                name = f"{pod.namespace}/{pod.name}"
+                holder = (uids.get(name, name), container.name, devices.resource_name)
                 nodes = entries.setdefault(holder, {})
                 for number in devices.nodes or (WITHOUT_TOPOLOGY,):
                     nodes.setdefault(number, {}).update(dict.fromkeys(devices.device_ids))
@@ -249,6 +255,17 @@ def _from_pod_resources(node: Node) -> Checkpoint:
     )
     registered = {name: tuple(sorted(ids)) for name, ids in node.registered.items()}
     return Checkpoint(made or None, registered)
+
+
+def _uids_here(node: Node) -> Mapping[str, str]:
+    """Return the UIDs of the pods on the node by name, except names of several pods."""
+    directories = node.snapshot.directories
+    known = None if directories is None else directories.uids
+    found: dict[str, list[str]] = {}
+    for uid, name in node.names.items():
+        if uid not in node.gone and (known is None or uid in known):
+            found.setdefault(name, []).append(uid)
+    return {name: uids[0] for name, uids in found.items() if len(uids) == 1}
 
 
 def _allocatable(

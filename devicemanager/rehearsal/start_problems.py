@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
+
 from checkpoint import dra
 from devicemanager.core.dra.messages import WORDINGS, start_error
 from devicemanager.core.versions.behaviour import Behaviour
@@ -11,12 +13,37 @@ from devicemanager.core.versions.changelog import basis, dra_basis, read_basis
 from devicemanager.core.versions.version import KubeletVersion
 from devicemanager.snapshot import Node
 from devicemanager.snapshot.rules.alignment import NO_START, cpus, memory
-from devicemanager.snapshot.rules.finding import ADVICE
+from devicemanager.snapshot.rules.checkpoints import missing
+from devicemanager.snapshot.rules.finding import ADVICE, Kind
 
-__all__ = ["REPAIR", "KubeletFails", "check_start"]
+__all__ = ["KubeletFails", "LostCheckpoint", "check_start", "lost_checkpoint"]
 
-REPAIR = "repair the file first: devicemanager checkpoint repair"
+_REPAIR = "repair the file first: devicemanager checkpoint repair"
 _CONFIGURATION = "keep the present configuration, or use a value that this version accepts"
+
+
+@attrs.frozen
+class LostCheckpoint:
+    """Why the kubelet loads no allocations at its next start, and what to do first."""
+
+    text: str
+    advice: str
+
+
+def lost_checkpoint(node: Node) -> LostCheckpoint | None:
+    """Return why the next start loads no allocations; None if the checkpoint is readable, or if the
+    node has no allocations."""
+    if node.saved is not None and node.saved.problems:
+        return LostCheckpoint(
+            "the kubelet cannot read the checkpoint, and starts without any allocation",
+            "; ".join(ADVICE[Kind.CHECKPOINT_DAMAGED].steps[1:]),
+        )
+    if any(missing(node)):
+        return LostCheckpoint(
+            "there is no checkpoint, and the kubelet starts without any allocation",
+            "; ".join(ADVICE[Kind.CHECKPOINT_MISSING].steps[1:]),
+        )
+    return None
 
 
 class KubeletFails(Exception):
@@ -44,4 +71,4 @@ def check_start(node: Node, behaviour: Behaviour) -> None:
         return
     if (problem := dra.kubelet_error(state_file)) is not None:
         text = start_error(*problem, WORDINGS[behaviour.dra_wording])
-        raise KubeletFails(text, REPAIR, dra_basis)
+        raise KubeletFails(text, _REPAIR, dra_basis)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
@@ -12,12 +13,15 @@ from devicemanager.rehearsal.held_pods import HeldPod
 from devicemanager.rehearsal.orders import Order
 from devicemanager.rehearsal.result import Fate, Outcome, Statement
 from devicemanager.rehearsal.runs import PANIC, Plan
-from devicemanager.rehearsal.start_problems import REPAIR, KubeletFails
-from devicemanager.rehearsal.steps import Reboot, Restart
+from devicemanager.rehearsal.start_problems import KubeletFails
+from devicemanager.rehearsal.steps import Reboot
 
 __all__ = ["Ran", "does_not_start", "statements"]
 
 _DRAIN = "drain the node first, or delete the pod and let its controller create it elsewhere"
+_ELSEWHERE = "free what the pod needs first, or run the pod on another node"
+_CHECKPOINT = "let the kubelet write its checkpoint first, or repair it"
+_NO_PLUGIN = "start the plugin of {resource} on the node first, or correct the resource's name"
 _WAIT = (
     "start the plugin of {resource} before the kubelet admits pods, or drain the node first; a "
     "rejected pod stays Failed (k/k#125579)"
@@ -35,9 +39,9 @@ class Ran:
     outcomes: Mapping[str, Outcome]
 
     @property
-    def loses_pods(self) -> bool:
-        """True if a pod is lost."""
-        return any(outcome.is_lost for outcome in self.outcomes.values())
+    def is_bad(self) -> bool:
+        """True if a pod is lost or runs without its devices."""
+        return any(outcome.is_bad for outcome in self.outcomes.values())
 
     @property
     def panic(self) -> Outcome | None:
@@ -60,26 +64,29 @@ def _of_claims(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> Itera
 
     The order of drivers and pods does not matter: the kubelet tries to prepare claims again.
     """
-    starts = [step for step in plan.steps if isinstance(step, Restart | Reboot)]
-    holders = [held for held in plan.pods if held.claims]
-    if not starts or not holders:
-        return
     evidence = dra_basis(version)
-    if not plan.prepares_claims:
-        names = ", ".join(held.name for held in holders)
-        text = f"the kubelet prepares no ResourceClaims: {names} get no devices of their claims"
-        yield Statement(f"{text} at their next start", evidence, _NO_DRA)
-        return
     waiting = {
         held.name: outcome
-        for held in holders
+        for held in plan.all_pods
         for each in ran
         if (outcome := each.outcomes[held.pod.uid]).fate is Fate.WAITS
     }
     for name, outcome in waiting.items():
         text = f"pod {name} waits: {outcome.reason}: {outcome.message}"
         yield Statement(text, evidence, _DRIVER)
-    if any(isinstance(step, Reboot) for step in starts):
+    holders = [held for held in plan.pods if held.claims]
+    if not plan.prepares_claims:
+        drivers = {driver for held in holders for claim in held.claims for driver in claim.drivers}
+        without = [
+            held.name
+            for held in holders
+            if any(drivers.intersection(each.outcomes[held.pod.uid].missing) for each in ran)
+        ]
+        if without:
+            text = "the kubelet prepares no ResourceClaims"
+            text = f"{text}: {', '.join(without)} get no devices of their claims"
+            yield Statement(f"{text} at their next start", evidence, _NO_DRA)
+    elif any(isinstance(step, Reboot) for step in plan.steps):
         for driver in sorted(plan.claims.drivers):
             used = sorted({e.name for h in holders for e in h.claims if driver in e.drivers})
             pods = [h.name for h in holders if any(driver in e.drivers for e in h.claims)]
@@ -88,51 +95,58 @@ def _of_claims(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> Itera
                 yield Statement(f"{text} until it has registered", evidence, _CDI)
 
 
-def _of_plugins(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> list[Statement]:
-    found = []
+def _of_plugins(plan: Plan, ran: Sequence[Ran], version: KubeletVersion) -> Iterator[Statement]:
     evidence = basis(version)
-    if plan.loses_checkpoint and any(isinstance(step, Restart | Reboot) for step in plan.steps):
-        text = "the kubelet cannot read the checkpoint, and starts without any allocation"
-        found.append(Statement(text, evidence, REPAIR))
-        found += [Statement(text, evidence, REPAIR) for text in _without_devices(plan, ran)]
+    if plan.lost_checkpoint is not None and plan.started_again:
+        yield Statement(plan.lost_checkpoint.text, evidence, plan.lost_checkpoint.advice)
     panics = [outcome for each in ran if (outcome := each.panic) is not None]
     if panics:
         share = f"{len(panics)} of {len(ran)} orders of plugins and pods"
-        found.append(
-            Statement(f"the kubelet panics in {share}: {panics[0].message}", evidence, _DRAIN)
-        )
+        text = f"the kubelet panics in {share}, and all pods are lost: {panics[0].message}"
+        yield Statement(text, evidence, _DRAIN)
     # A panic affects all pods for one reason.
     ran = [each for each in ran if each.panic is None]
-    for held in plan.pods:
+    for held in plan.all_pods:
         of_pod = f"{evidence}; CPUs and memory only read" if held.has_cpus_or_memory else evidence
-        found += [Statement(text, of_pod, advice) for text, advice in _of_pod(held, ran)]
-    return found
+        for text, advice in (*_missing(plan, held, ran), *_rejected(plan, held, ran)):
+            yield Statement(text, of_pod, advice)
 
 
-def _without_devices(plan: Plan, ran: Sequence[Ran]) -> Iterator[str]:
-    for held in plan.pods:
-        outcomes = [each.outcomes[held.pod.uid] for each in ran]
-        count = sum(each.fate is Fate.STAYS and not each.devices for each in outcomes)
-        if held.devices and count:
-            share = f"in {count} of {len(ran)} orders of plugins and pods"
-            yield f"pod {held.name} stays, but no devices are allocated to it, {share}"
+def _missing(plan: Plan, held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str]]:
+    """Yield a statement about each resource of which the pod has no devices."""
+    lacking = Counter(
+        name
+        for each in ran
+        for name in each.outcomes[held.pod.uid].missing
+        if name in held.resources
+    )
+    fate = "stays" if held in plan.pods else "is admitted"
+    advice = _NO_PLUGIN if plan.lost_checkpoint is None or held in plan.new else _CHECKPOINT
+    for resource, count in sorted(lacking.items()):
+        text = f"pod {held.name} {fate}, but no devices of {resource} are allocated to it"
+        yield f"{text}{_share(count, ran)}", advice.format(resource=resource)
 
 
-def _of_pod(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str]]:
+def _rejected(plan: Plan, held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str]]:
     outcomes = [each.outcomes[held.pod.uid] for each in ran]
     lost = [outcome for outcome in outcomes if outcome.fate is Fate.REJECTED]
     if not lost:
         return
-    if len(lost) == len(outcomes):
-        yield f"pod {held.name} is rejected: {lost[0].reason}: {lost[0].message}", _DRAIN
-        return
-    deciding = list(_deciding(held, ran))
+    # No order contains a pod that is admitted after the last start.
+    is_ordered = held in plan.started_again and len(lost) < len(outcomes)
+    deciding = list(_deciding(held, ran)) if is_ordered else []
     for when, resource, advice in deciding:
         text = f"pod {held.name} is rejected if it is admitted {when} the plugin of {resource}"
         yield f"{text} has registered", advice
     if not deciding:
-        share = f"{len(lost)} of {len(outcomes)} orders of plugins and pods"
-        yield f"pod {held.name} is rejected in {share}", _DRAIN
+        reason = f"{lost[0].reason}: {lost[0].message}"
+        advice = _DRAIN if held in plan.pods else _ELSEWHERE
+        yield f"pod {held.name} is rejected{_share(len(lost), ran)}: {reason}", advice
+
+
+def _share(count: int, ran: Sequence[Ran]) -> str:
+    """Return the share of orders as text; empty for all of them."""
+    return "" if count == len(ran) else f" in {count} of {len(ran)} orders of plugins and pods"
 
 
 def _deciding(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str, str]]:
@@ -141,7 +155,7 @@ def _deciding(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str, str
     Of each: "before" or "after" (when an admission loses the pod), the resource, and advice.
     """
     uid = held.pod.uid
-    for resource in held.devices:
+    for resource in held.resources:
         before: list[bool] = []
         after: list[bool] = []
         for each in ran:

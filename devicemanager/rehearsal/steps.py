@@ -93,9 +93,10 @@ Step: TypeAlias = Restart | Reboot | Configure | WithoutPlugin | SetDevices | Ad
 
 
 def with_starts(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps. If no start follows the last change of the configuration, add a restart."""
+    """Return the steps. If no start follows the last change of the configuration, add a restart
+    directly after this change."""
     starts = [number for number, step in enumerate(steps) if isinstance(step, Restart | Reboot)]
     changes = [number for number, step in enumerate(steps) if isinstance(step, Configure)]
     if changes and (not starts or starts[-1] < changes[-1]):
-        return (*steps, Restart())
+        return (*steps[: changes[-1] + 1], Restart(), *steps[changes[-1] + 1 :])
     return tuple(steps)

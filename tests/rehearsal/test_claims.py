@@ -86,6 +86,7 @@ def test_drain_without_the_driver_leaves_pods_terminating() -> None:
     (outcome,) = result.pods[0].outcomes
     assert outcome.reason == "Terminating"
     assert outcome.message == f"unprepare dynamic resources: {MISSING}"
+    assert texts(result)[0] == f"pod u-a waits: Terminating: unprepare dynamic resources: {MISSING}"
 
 
 def test_kubelet_without_dra_gives_no_devices() -> None:
@@ -96,6 +97,9 @@ def test_kubelet_without_dra_gives_no_devices() -> None:
         "the kubelet prepares no ResourceClaims: u-a, u-b get no devices of their claims at their "
         "next start"
     ]
+    assert result.loses_pods
+    # Drained pods do not start again.
+    assert not done(Drain(), Configure(kubelet_version="1.33")).loses_pods
 
 
 def test_feature_gates_of_the_node_are_used() -> None:
@@ -118,7 +122,8 @@ def test_kubelet_does_not_start_with_a_damaged_state_file() -> None:
     assert statement.basis == "1.37, DRA compared with 1.37.2"
     assert statement.advice == "repair the file first: devicemanager checkpoint repair"
     # A kubelet without DRA does not read the file.
-    assert not done(Configure(kubelet_version="1.31"), Restart(), snapshot=damaged).loses_pods
+    old = done(Configure(kubelet_version="1.31"), Restart(), snapshot=damaged)
+    assert old.kubelet_starts
 
 
 def test_start_fails_without_a_readable_pod_too() -> None:

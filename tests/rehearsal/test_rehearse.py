@@ -27,6 +27,9 @@ from devicemanager.rehearsal.orders import orders
 from devicemanager.rehearsal.steps import Step
 from devicemanager.snapshot import Snapshot, layout
 from devicemanager.snapshot.model import KubeletConfig, PodDirectories
+from podresources import Allocatable, ContainerDevices
+from podresources import Container as ListedContainer
+from podresources import Pod as ListedPod
 from tests.snapshot import made_up
 from tests.snapshot.made_up import (
     GPU,
@@ -99,7 +102,9 @@ def test_panic_of_the_kubelet_is_one_cause() -> None:
     result = rehearse(WHOLE, [SetDevices(GPU, 2), Restart()])
     assert fates(result) == {name: {"stays", "rejected"} for name in ("ml/infer", "ml/train")}
     (text,) = texts(result)
-    assert text.startswith("the kubelet panics in 3 of 6 orders of plugins and pods: ")
+    assert text.startswith(
+        "the kubelet panics in 3 of 6 orders of plugins and pods, and all pods are lost: "
+    )
 
 
 def test_plugin_that_returns_without_a_device_is_named() -> None:
@@ -137,22 +142,31 @@ def test_new_pod_is_rejected_if_it_does_not_fit() -> None:
     (new,) = (each for each in result.pods if each.uid == "u-new")
     ((outcome, orders_),) = new.outcomes.items()
     assert (outcome.fate, orders_, result.orders) == (Fate.REJECTED, 1, 1)
+    assert texts(result) == [f"pod ml/new is rejected: {outcome.reason}: {outcome.message}"]
     assert result.loses_pods
 
 
 def test_configuration_applies_at_the_next_start() -> None:
     wide = new_pod(2)
     free = [Drain(), SetDevices(GPU, "1@0,1@1")]
-    strict: list[Step] = [Configure(policy="single-numa-node"), *free, Admit(wide)]
-    # Admitted before the start that makes the policy effective.
-    assert fates(rehearse(WHOLE, strict))["ml/new"] == {"rejected"}  # restricted in the snapshot
-    loose: list[Step] = [Configure(policy="none"), Restart(), *free, Admit(wide)]
-    assert fates(rehearse(WHOLE, loose))["ml/new"] == {"admitted"}
+    strict = Configure(policy="single-numa-node")
+    # The policy of the snapshot is restricted, under which two devices fit on two NUMA nodes.
+    before: list[Step] = [*free, Admit(wide), strict, Restart()]
+    assert fates(rehearse(WHOLE, before))["ml/new"] == {"admitted", "rejected"}
+    after: list[Step] = [*free, strict, Restart(), Admit(wide)]
+    assert fates(rehearse(WHOLE, after))["ml/new"] == {"rejected"}
 
 
 def test_last_change_without_a_start_restarts_the_kubelet() -> None:
-    result = rehearse(WHOLE, [Configure(kubelet_version="1.38")])
-    assert result.steps == ("configure the kubelet: version 1.38", "restart the kubelet")
+    steps = [Restart(), Configure(policy="none"), Configure(kubelet_version="1.38"), Drain()]
+    result = rehearse(WHOLE, steps)
+    assert result.steps == (
+        "restart the kubelet",
+        "configure the kubelet: policy none",
+        "configure the kubelet: version 1.38",
+        "restart the kubelet",
+        "drain the node",
+    )
     assert any("1.38" in text for text in result.assumptions)
 
 
@@ -191,13 +205,62 @@ def test_damaged_checkpoint_frees_all_devices() -> None:
     assert texts(result)[0].startswith("the kubelet cannot read the checkpoint")
     assert "checkpoint repair" in result.statements[0].advice
     assert texts(result)[1:] == [
-        f"pod {name} stays, but no devices are allocated to it, in 6 of 6 orders of plugins and "
-        "pods"
+        f"pod {name} stays, but no devices of {GPU} are allocated to it"
         for name in ("ml/infer", "ml/train")
     ]
     assert result.loses_pods
-    assert report.summary(result) == "2 pods, none would be lost, but 2 can lose their devices"
+    assert report.summary(result) == (
+        "2 pods, none would be lost, but 2 can be without their devices; 6 of all 6 orders are bad"
+    )
     assert next(report.rows(result))[2] == "vendor.com/gpu: g2 -> none"
+
+
+def test_pod_that_keeps_only_some_resources_is_named() -> None:
+    shown = ContainerDevices(GPU, ("g0",), (0,)), ContainerDevices(NIC, ("n0",), (0,))
+    node = attrs.evolve(
+        WHOLE,
+        checkpoint=b"{",
+        pods=(ListedPod("train", "ml", (ListedContainer("main", shown),)),),
+        allocatable=Allocatable(shown),
+        config=KubeletConfig("c", {"topologyManagerPolicy": "none"}),
+    )
+    result = rehearse(node, [WithoutPlugin(NIC), Reboot()])
+    (pod_,) = result.pods
+    assert pod_.uid == "u-train"
+    assert {(*outcome.devices,) for outcome in pod_.outcomes} == {(), (GPU,)}
+    assert texts(result)[1:] == [
+        f"pod ml/train stays, but no devices of {GPU} are allocated to it in 3 of 6 orders of "
+        "plugins and pods",
+        f"pod ml/train stays, but no devices of {NIC} are allocated to it",
+    ]
+    assert (result.loses_pods, result.bad_orders) == (True, 6)
+
+
+def test_missing_checkpoint_frees_all_devices() -> None:
+    node = without(WHOLE, layout.CHECKPOINT, "no such file", absent=True)
+    result = rehearse(node, [Restart()])
+    assert (
+        texts(result)[0] == "there is no checkpoint, and the kubelet starts without any allocation"
+    )
+    assert "restart a plugin's pod" in result.statements[0].advice
+    assert result.loses_pods
+    # Without permission to read the file, nothing is known about it.
+    assert not rehearse(without(WHOLE, layout.CHECKPOINT, "denied"), [Restart()]).loses_pods
+
+
+def test_new_pod_is_admitted_again_by_a_later_start() -> None:
+    empty = attrs.evolve(WHOLE, pods=(), checkpoint=saved(), directories=PodDirectories(()))
+    result = rehearse(empty, [Admit(new_pod(1)), Reboot()])
+    assert fates(result) == {"ml/new": {"admitted", "rejected"}}
+    assert texts(result) == [
+        f"pod ml/new is rejected if it is admitted before the plugin of {GPU} has registered"
+    ]
+
+
+def test_new_pod_with_an_unknown_resource_is_without_devices() -> None:
+    result = rehearse(WHOLE, [Admit(new_pod(1, NIC))])
+    assert texts(result) == [f"pod ml/new is admitted, but no devices of {NIC} are allocated to it"]
+    assert result.loses_pods
 
 
 def test_version_without_a_comparison_is_named_as_read() -> None:
