@@ -136,6 +136,7 @@ class Reflector:
                 elif self._failures and not self._is_same():
                     # A server on a new etcd counts versions from 1. It would accept a watch from
                     # our version, which is higher, and send no events.
+                    self._version = None
                     self._version = self._list()
                 self._watch(self._version)
             except ClientClosing:

@@ -187,32 +187,22 @@ class NodeInformer:
         # in order.
         self._lock = threading.Lock()
         self._nodes: dict[str, NodeHandler] = {}
-        self._uids: dict[str, str] = {}
         self._before_list: set[str] = set()
 
     def add_handler(self, name: str, node: NodeHandler) -> None:
         """Pass the events of the Node object ``name`` to the handler ``node``."""
         with self._lock:
             self._nodes[name] = node
-            self._uids[name] = node.uid
 
     def drop(self, name: str) -> None:
         """Stop delivering events to a node."""
         with self._lock:
             self._nodes.pop(name, None)
-            self._uids.pop(name, None)
 
     def any(self) -> tuple[str, str] | None:
-        """Return name and UID of one node, to check whether the server still has its data.
-
-        Returns None if no node has joined. A node can have re-registered because the server lost
-        its data. Therefore prefer a node that has not re-registered. If all have, return the UID
-        that a node had before it re-registered.
-        """
+        """Return name and UID of one node; None if no node has joined."""
         with self._lock:
-            joined = list(self._uids.items())
-            same = (each for each in joined if self._nodes[each[0]].uid == each[1])
-            return next(same, joined[0] if joined else None)
+            return next(((name, node.uid) for name, node in self._nodes.items()), None)
 
     def begin_list(self) -> None:
         """Record which nodes have joined before a LIST starts."""

@@ -43,6 +43,8 @@ class SharedWatches:
         self._api = api
         self._pods = PodInformer()
         self._nodes = NodeInformer()
+        # One for each watch, because the watches fail and relist at different times.
+        self._witnesses = tuple(_Witness(api, self._nodes) for _ in range(2))
         self._reflectors = (
             Reflector(
                 api,
@@ -51,7 +53,7 @@ class SharedWatches:
                 # Only bound pods, because pending pods belong to no node and can be thousands.
                 query={"fieldSelector": "spec.nodeName!="},
                 wants=pods_on(self._pods.names),
-                is_same=self._is_same,
+                is_same=self._witnesses[0].exists,
                 warn=warn,
             ),
             Reflector(
@@ -59,7 +61,7 @@ class SharedWatches:
                 _NODES,
                 self._nodes,
                 query={"labelSelector": node_selector},
-                is_same=self._is_same,
+                is_same=self._witnesses[1].exists,
                 warn=warn,
             ),
         )
@@ -86,20 +88,14 @@ class SharedWatches:
             for reflector in self._reflectors[len(self._threads) :]:
                 self._threads.append(reflector.start())
 
-    def _is_same(self) -> bool:
-        """True if the API server still has one of our Nodes; False if it has lost its data."""
-        chosen = self._nodes.any()
-        if chosen is None:
-            return True
-        name, uid = chosen
-        return _exists(self._api.attempt, name, uid)
-
     def add_handlers(self, name: str, node: NodeHandler, pods: PodHandler) -> None:
         """Deliver the Node object and the pods of a node that has joined.
 
         Raises ApiError if a LIST of its pods fails.
         """
         self._nodes.add_handler(name, node)
+        for witness in self._witnesses:
+            witness.offer(name, node.uid)
         self._pods.add_handler(name, pods)
         with self._lock:
             is_late = name in self._late
@@ -121,6 +117,31 @@ class SharedWatches:
         """Wait up to ``seconds`` until the watches have ended. The caller must close the client
         first."""
         join_threads(self._threads, seconds)
+
+
+class _Witness:
+    """A Node of this process whose absence shows that the API server may have lost its data.
+
+    It stays the same until it is missing, even if the node has left or re-registered. Otherwise, a
+    Node that this process created on the empty server could hide the loss.
+    """
+
+    def __init__(self, api: ApiClient, nodes: NodeInformer) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._node: tuple[str, str] | None = None
+
+    def offer(self, name: str, uid: str) -> None:
+        """Use this Node, unless there is one already."""
+        if self._node is None:
+            self._node = name, uid
+
+    def exists(self) -> bool:
+        """True if the API server still has the Node. Otherwise another one is used from now on."""
+        if self._node is None or _exists(self._api.attempt, *self._node):
+            return True
+        self._node = self._nodes.any()
+        return False
 
 
 class PerNodeWatches:

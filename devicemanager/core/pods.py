@@ -29,6 +29,8 @@ class RestartRule(NamedTuple):
     exit_codes: frozenset[int]
     is_in: bool = True
     """True if the exit code must be one of these; False if it must be another one."""
+    restarts_all: bool = False
+    """True if the rule restarts all containers of the pod (the action RestartAllContainers)."""
 
     def matches(self, exit_code: int) -> bool:
         """True if a container that exited with this code is restarted."""
@@ -117,6 +119,33 @@ class Pod:
         return policy is RestartPolicy.ALWAYS or (
             policy is RestartPolicy.ON_FAILURE and exit_code != 0
         )
+
+    def restarts_all(self, container: Container, exit_code: int) -> bool:
+        """True if the kubelet restarts all containers after one has exited with this code
+        (``FindMatchingContainerRestartRule``, pkg/api/v1/pod/util.go, v1.37)."""
+        for rule in container.restart_rules:
+            if rule.matches(exit_code):
+                return rule.restarts_all
+        return False
+
+    @property
+    def can_restart_all(self) -> bool:
+        """True if a rule of a container restarts all containers."""
+        return any(rule.restarts_all for each in self.containers for rule in each.restart_rules)
+
+    def without_restart_all(self) -> Pod:
+        """Return the pod without rules that restart all containers, for a kubelet that does not
+        support them."""
+        if not self.can_restart_all:
+            return self
+        containers = (
+            attrs.evolve(
+                each,
+                restart_rules=tuple(rule for rule in each.restart_rules if not rule.restarts_all),
+            )
+            for each in self.containers
+        )
+        return attrs.evolve(self, containers=tuple(containers))
 
     def without_restart_rules(self) -> Pod:
         """Return the pod without restart policies and rules of its containers, for a kubelet that

@@ -166,6 +166,15 @@ def test_server_that_lost_its_data_is_relisted():
     assert versions(source) == ["80", "4"]
 
 
+def test_failed_list_after_a_loss_is_repeated():
+    answers = iter([False])
+    cut = [event("ADDED", "a", "90"), Unavailable("cut")]
+    source, _, _ = run(
+        page("80"), cut, Unavailable("down"), page("4"), [], is_same=lambda: next(answers)
+    )
+    assert versions(source) == ["80", "4"]
+
+
 def test_other_error_event_does_not_relist():
     error = {"type": "ERROR", "object": {"code": 500, "message": "m"}}
     source, _, warnings = run(page("1"), [error], [])

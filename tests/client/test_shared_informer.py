@@ -152,18 +152,13 @@ def test_nodes_missing_from_a_list_are_deleted_unless_they_just_joined():
     assert calls == [("MODIFIED", "a", "v"), ("DELETED", "b", "u"), ("DELETED", "a", "v")]
 
 
-def test_any_prefers_a_node_that_did_not_register_again():
-    nodes, first, second = NodeInformer(), Node([]), Node([])
+def test_any_returns_a_node_with_its_current_uid():
+    nodes, first = NodeInformer(), Node([])
     assert nodes.any() is None
-    first.uid, second.uid = "1", "2"
+    first.uid = "1"
     nodes.add_handler("a", first)
-    nodes.add_handler("b", second)
     assert nodes.any() == ("a", "1")
-    first.uid = "again 1"
-    assert nodes.any() == ("b", "2")
-    second.uid = "again 2"
-    assert nodes.any() == ("a", "1")  # its first UID: an empty server does not have it
+    first.uid = "2"
+    assert nodes.any() == ("a", "2")
     nodes.drop("a")
-    assert nodes.any() == ("b", "2")
-    nodes.drop("b")
     assert nodes.any() is None

@@ -34,3 +34,34 @@ def test_node_expected_while_the_first_list_ends_gets_its_pods(api, apiserver, m
     watches.expect(["n"])
     watches.add_handlers("n", handler, handler)
     assert handler.lists == [["a"]]
+
+
+def joined(watches, apiserver, name):
+    handler = RecordingHandler()
+    handler.uid = apiserver.create("nodes", {"metadata": {"name": name}})["metadata"]["uid"]
+    watches.add_handlers(name, handler, handler)
+
+
+def test_each_watch_finds_that_the_server_lost_its_data(api, apiserver):
+    """One watch finds it first. Then the nodes leave, and others join before the next check."""
+    watches = SharedWatches(api, "k=v", print)
+    joined(watches, apiserver, "a")
+    pods, nodes = (each.exists for each in watches._witnesses)
+    assert pods() and nodes()
+    apiserver.wipe()
+    assert not nodes()
+    watches.drop("a")
+    joined(watches, apiserver, "a")
+    assert not pods(), "the new Node of the same name does not hide the loss"
+    assert pods()
+
+
+def test_node_that_has_left_is_replaced(api, apiserver):
+    watches = SharedWatches(api, "k=v", print)
+    joined(watches, apiserver, "a")
+    joined(watches, apiserver, "b")
+    exists = watches._witnesses[0].exists
+    watches.drop("a")
+    apiserver.delete("nodes", "a")
+    assert not exists(), "one relist too many does no harm"
+    assert exists()

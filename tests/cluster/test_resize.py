@@ -191,7 +191,8 @@ def test_ended_pod_has_no_resize_conditions(world: World) -> None:
     ("change", "text"),
     [
         ({"cpu": "1", "vendor.com/gpu": "1"}, "only cpu and memory resources are mutable"),
-        ({"cpu": None}, "resource requests cannot be removed"),
+        ({"cpu": "81"}, "must be less than or equal to cpu limit of 80"),
+        ({"cpu": None}, "Pod QOS Class may not change"),
         ({"cpu": "80"}, "Pod QOS Class may not change"),
         ({"cpu": "65"}, "node didn't have enough allocatable resources: cpu"),
     ],

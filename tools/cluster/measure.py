@@ -24,12 +24,15 @@ import psutil
 from devicemanager.client.api import ApiClient
 from devicemanager.client.credentials import load
 from devicemanager.cluster import Cluster, NodeOptions
+from devicemanager.cluster.driver_layouts import simulated_driver
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from tools.cluster.build import BuildError, binaries
 from tools.cluster.peer import ControlPlane
 
 GPU: Final = "vendor.com/gpu"
+DRIVER: Final = "gpu.example.com"
 DEFAULT: Final = "/api/v1/namespaces/default"
+RESOURCES: Final = "/apis/resource.k8s.io/v1"
 _PATIENCE: Final = 600.0
 
 
@@ -45,6 +48,8 @@ class Measuring:
     """Duration of the soak test in seconds."""
     rate: float
     """Number of pods created per second in the soak test."""
+    uses_dra: bool = False
+    """True if a DRA driver publishes the devices, and pods of the soak test have claims."""
     _idle: float = 0.0
     """CPU time that idle nodes use, in seconds per second."""
 
@@ -74,7 +79,8 @@ class Measuring:
         Then the memory of connections, threads, modules and watches does not count as the nodes'.
         """
         first = max(1, self.nodes // 10)
-        options = NodeOptions(taints=())
+        drivers = (simulated_driver(DRIVER, [0] * 8),) if self.uses_dra else ()
+        options = NodeOptions(taints=(), drivers=drivers)
         empty, began, cpu = _rss(), time.monotonic(), time.process_time()
         cluster.join_in_memory("first", first, {GPU: 8}, options=options)
         waits, idles = time.monotonic(), time.process_time()
@@ -85,6 +91,10 @@ class Measuring:
         cluster.join_in_memory("m", self.nodes - first, {GPU: 8}, options=options)
         self.say(f"{self.nodes} nodes registered", time.monotonic() - began, "s")
         self.say("CPU time per node", 1000 * (time.process_time() - cpu) / self.nodes, "ms")
+        if self.uses_dra:
+            slices = f"{RESOURCES}/resourceslices"
+            _wait(lambda: sum(1 for _ in _all(self.api, slices)) == self.nodes)
+            self.say(f"{self.nodes} slices published", time.monotonic() - began, "s")
         _wait(lambda: self._count_ready() == self.nodes)
         self.say(f"{self.nodes} nodes Ready, without the taint", time.monotonic() - began, "s")
         self.say("memory per node, net", (_rss() - before) / max(1, self.nodes - first), "KiB")
@@ -130,12 +140,16 @@ class Measuring:
 
     def _soak(self, cluster: Cluster) -> None:
         """Create pods at a constant rate, and delete each pod 10 seconds later."""
+        if self.uses_dra:
+            self._create_template()
+        before = self.plane.cpu()
         began, cpu, created = time.monotonic(), time.process_time(), 0
         worst = not_ready = 0.0
         checked = began
         while (now := time.monotonic()) < began + self.soak:
             while created < (now - began) * self.rate:
-                self.api.request("POST", f"{DEFAULT}/pods", _pod(f"s-{created}"))
+                pod = _pod(f"s-{created}", uses_dra=self.uses_dra)
+                self.api.request("POST", f"{DEFAULT}/pods", pod)
                 created += 1
                 if created > 10 * self.rate:
                     name = f"s-{created - 1 - int(10 * self.rate)}"
@@ -150,11 +164,10 @@ class Measuring:
         _wait(lambda: self._is_done(cluster, {}))
         seconds = time.monotonic() - began
         self.say("soak: pods per second", created / seconds, "/s")
-        self.say(
-            "soak: CPU time per second, with the load",
-            (time.process_time() - cpu) / seconds,
-            "s",
-        )
+        used = time.process_time() - cpu
+        plane = sum(self.plane.cpu().values()) - sum(before.values())
+        self.say("soak: CPU time per second, with the load", used / seconds, "s")
+        self.say("soak: part of the control plane's CPU time", used / plane, "")
         self.say("soak: most nodes NotReady at once", not_ready, "")
         self.say("soak: worst lateness of a lease", worst, "s")
         allocated = sum(
@@ -163,6 +176,24 @@ class Measuring:
             for each in node.kubelet.inventory()
         )
         self.say("soak: devices allocated at the end", allocated, "")
+        if self.uses_dra:
+            claims = f"{RESOURCES}/resourceclaims"
+            _wait(lambda: not any(_all(self.api, claims)))
+            kubelets = (cast(InMemoryKubelet, node.kubelet) for node in cluster.nodes.values())
+            prepared = sum(map(_prepared, kubelets))
+            self.say("soak: claims prepared at the end", prepared, "")
+
+    def _create_template(self) -> None:
+        selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
+        group = {"apiVersion": "resource.k8s.io/v1"}
+        kind = {"kind": "DeviceClass", "metadata": {"name": DRIVER}}
+        body = {**group, **kind, "spec": {"selectors": [selector]}}
+        self.api.request("POST", f"{RESOURCES}/deviceclasses", body)
+        request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
+        kind = {"kind": "ResourceClaimTemplate", "metadata": {"name": "gpu"}}
+        body = {**group, **kind, "spec": {"spec": {"devices": {"requests": [request]}}}}
+        path = f"{RESOURCES}/namespaces/default/resourceclaimtemplates"
+        self.api.request("POST", path, body)
 
     def _is_done(self, cluster: Cluster, phases: dict[str, int]) -> bool:
         """True if the pods have these phases and no request is pending."""
@@ -188,9 +219,12 @@ class Measuring:
         self.api.request("PATCH", path, {"spec": {"replicas": replicas}}, patch="merge")
 
 
-def _pod(name: str) -> dict[str, Any]:
-    container = {"name": "c", "image": "i", "resources": {"limits": {GPU: "1"}}}
+def _pod(name: str, *, uses_dra: bool) -> dict[str, Any]:
+    resources = {"claims": [{"name": "gpu"}]} if uses_dra else {"limits": {GPU: "1"}}
+    container = {"name": "c", "image": "i", "resources": resources}
     spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
+    if uses_dra:
+        spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
     return {"metadata": {"name": name}, "spec": spec}
 
 
@@ -210,6 +244,12 @@ def _all(api: ApiClient, path: str) -> Iterator[dict[str, Any]]:
         if not page["metadata"].get("continue"):
             return
         query["continue"] = page["metadata"]["continue"]
+
+
+def _prepared(kubelet: InMemoryKubelet) -> int:
+    """Return the number of claims that a node has prepared."""
+    dra = kubelet._life.serving().dra.if_used
+    return 0 if dra is None else len(dra.claims)
 
 
 def _wait(test: Callable[[], bool]) -> None:
@@ -239,6 +279,9 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=1000)
     parser.add_argument("--soak", type=float, default=0, help="seconds of the soak test")
     parser.add_argument("--rate", type=float, default=20, help="pods per second in the soak test")
+    parser.add_argument(
+        "--dra", action="store_true", help="a DRA driver on each node; soak pods have claims"
+    )
     args = parser.parse_args()
     try:
         programs = binaries()
@@ -250,7 +293,7 @@ def main() -> int:
         ControlPlane(programs, Path(directory)) as plane,
     ):
         api = ApiClient(load(plane.kubeconfig))
-        Measuring(plane, api, args.nodes, args.pods, args.soak, args.rate).run()
+        Measuring(plane, api, args.nodes, args.pods, args.soak, args.rate, args.dra).run()
         api.close()
     return 0
 

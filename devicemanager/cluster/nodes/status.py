@@ -91,6 +91,7 @@ class NodeStatusUpdater:
         self._inputs_of_last = self._inputs()
         # As in the kubelet, a resource is never removed from a Node, but set to 0.
         devices = self._with_removed(node.kubelet.node_status())
+        behaviour = node.kubelet.settings.behaviour
         return node_status_object(
             node.name,
             self.conditions(),
@@ -100,7 +101,10 @@ class NodeStatusUpdater:
             before=self._written,
             address=options.address,
             port=options.port,
-            features=node.kubelet.settings.behaviour.declared_features,
+            # The names are those of their feature gates.
+            features=[
+                name for name in behaviour.declared_features if behaviour.gates.get(name, True)
+            ],
         )
 
     def _info(self) -> NodeSystemInfo:

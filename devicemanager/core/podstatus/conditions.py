@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Final
 
 import attrs
 
@@ -24,6 +25,10 @@ class ConditionType(StrEnum):
     READY = "Ready"
     CONTAINERS_READY = "ContainersReady"
     SCHEDULED = "PodScheduled"
+
+
+_ALL_RESTARTING: Final = "AllContainersRestarting"
+"""Type of the condition of a pod with a rule that restarts all containers."""
 
 
 class ResizeCondition(StrEnum):
@@ -71,7 +76,7 @@ def pod_conditions(
     unready: frozenset[str] = frozenset(),
     gates: Gates | None = None,
 ) -> tuple[Condition, ...]:
-    """Return the five conditions that the kubelet sets for an admitted pod.
+    """Return the conditions that the kubelet sets for an admitted pod.
 
     ``statuses`` has the statuses of all containers of the pod. Containers in ``unready`` never
     become ready.
@@ -80,7 +85,7 @@ def pod_conditions(
     last = _latest(statuses.values()) or start_time
     # The kubelet removes the sandbox of a pod that has ended.
     sandbox = has_sandbox and not phase.is_terminal
-    return (
+    conditions = (
         Condition(
             ConditionType.READY_TO_START_CONTAINERS, sandbox, since=start_time if sandbox else last
         ),
@@ -89,6 +94,14 @@ def pod_conditions(
         containers_ready,
         Condition(ConditionType.SCHEDULED, True, since=start_time),
     )
+    return (*conditions, _restarting(phase, start_time)) if pod.can_restart_all else conditions
+
+
+def _restarting(phase: Phase, start_time: float | None) -> Condition:
+    """Return the condition AllContainersRestarting (``GenerateAllContainersRestartingCondition``,
+    v1.37). It is never True, because containers restart at once."""
+    reasons = {Phase.SUCCEEDED: "PodCompleted", Phase.FAILED: "PodFailed"}
+    return Condition(_ALL_RESTARTING, False, reasons.get(phase, ""), since=start_time)
 
 
 def _initialized(

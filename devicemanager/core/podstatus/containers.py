@@ -11,6 +11,9 @@ KILLED = 137
 """Exit code of a container that SIGKILL terminated: 128 plus the signal number."""
 STOPPED = 143
 """Exit code of a container that SIGTERM terminated."""
+RESTARTING_ALL = "RestartingAllContainers"
+"""Reason of containers that wait, or have ended, because all containers of a pod restart."""
+_REMOVED = "The container is removed because RestartAllContainers in place"
 
 
 @attrs.frozen
@@ -41,6 +44,7 @@ class Terminated:
     started_at: float | None = None
     finished_at: float | None = None
     """Seconds since the epoch."""
+    message: str = ""
 
 
 State = Waiting | Running | Terminated
@@ -99,6 +103,12 @@ class ContainerStatus:
         started_at = self.state.started_at if isinstance(self.state, Running) else None
         ended = Terminated(exit_code, reason, started_at, now)
         return attrs.evolve(self, state=ended)
+
+    def removed(self) -> ContainerStatus:
+        """Return the status of a container that was removed to restart all containers of its pod
+        (``convertToAPIContainerStatuses``, pkg/kubelet/kubelet_pods.go, v1.37)."""
+        ended = Terminated(KILLED, RESTARTING_ALL, message=_REMOVED)
+        return attrs.evolve(self, state=Waiting(RESTARTING_ALL, _REMOVED), last_termination=ended)
 
     def waits(self, reason: str, message: str) -> ContainerStatus:
         """Return the status of a container that waits for its start or restart."""

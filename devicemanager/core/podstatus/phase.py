@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Pod, RestartPolicy
-from devicemanager.core.podstatus.containers import ContainerStatus
+from devicemanager.core.podstatus.containers import RESTARTING_ALL, ContainerStatus, Terminated
 
 
 class Phase(StrEnum):
@@ -54,7 +54,7 @@ def phase_of(
             continue
         ended = None if status is None else status.end
         pending_init |= ended is None
-        failed_init |= ended is not None and ended.exit_code != 0
+        failed_init |= ended is not None and ended.exit_code != 0 and not _is_removed(ended)
     for container in pod.containers:
         status = statuses.get(container.name)
         if status is not None and status.is_running:
@@ -64,7 +64,7 @@ def phase_of(
         else:
             stopped += 1
             succeeded += status.has_succeeded
-            restarting += pod.restarts(container, status.end.exit_code)
+            restarting += _is_removed(status.end) or pod.restarts(container, status.end.exit_code)
     # The order of these tests is the kubelet's. If an init container has failed and is not
     # restarted, the pod is Failed although its app containers still wait.
     if failed_init and pod.restart_policy is RestartPolicy.NEVER:
@@ -76,3 +76,8 @@ def phase_of(
     if restarting and not is_ending:
         return Phase.RUNNING
     return Phase.SUCCEEDED if succeeded == stopped else Phase.FAILED
+
+
+def _is_removed(ended: Terminated) -> bool:
+    """True if a container was removed to be started again with all others."""
+    return ended.reason == RESTARTING_ALL

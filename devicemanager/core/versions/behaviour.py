@@ -165,6 +165,8 @@ class Behaviour:
     """True if PodResources rejects more than 100 requests per second."""
     container_restart_rules: bool
     """True if containers have restart policies and rules of their own."""
+    restart_all_containers: bool
+    """True if a restart rule can restart all containers of a pod."""
     reports_container_resources: bool
     """True if a container's status has ``resources`` and ``allocatedResources``."""
     reports_observed_generation: bool

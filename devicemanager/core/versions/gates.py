@@ -69,6 +69,7 @@ GATES: Mapping[str, Stage] = {
     "PodLevelResourceManagers": _steps((36, False, "alpha"), (37, False, "beta")),
     "ResourceHealthStatus": _steps((31, False, "alpha"), (36, True, "beta")),
     "ResourceHealthStatusMessage": _steps((36, True, "beta")),
+    "RestartAllContainersOnContainerExits": _steps((35, False, "alpha"), (36, True, "beta")),
     "SidecarContainers": _steps(
         (28, False, "alpha"), (29, True, "beta"), (33, True, "GA", True), (37, True, _GONE)
     ),

@@ -331,6 +331,7 @@ STEPS: Mapping[str, Steps] = {
     ),
     # Status, health checks and metrics.
     "container_restart_rules": (since("1.20", gate="ContainerRestartRules"),),
+    "restart_all_containers": (since("1.20", gate="RestartAllContainersOnContainerExits"),),
     "reports_container_resources": (since("1.20", gate="InPlacePodVerticalScaling"),),
     "reports_observed_generation": (since("1.20", gate="PodObservedGenerationTracking"),),
     # In 1.27 to 1.32 the alpha feature reports its progress in another field.

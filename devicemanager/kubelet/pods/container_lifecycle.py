@@ -4,9 +4,10 @@ Theory of operation. ``exited`` records the exit of a container. ``_after_end`` 
 first of these cases that applies:
 
 1. The pod is being deleted: delete it when its last container has exited.
-2. The container must be restarted, by restartPolicy or because it is a sidecar: restart it, the
+2. A rule of the container restarts all containers: remove them and start them again, immediately.
+3. The container must be restarted, by restartPolicy or because it is a sidecar: restart it, the
    first time immediately, later with an exponential backoff (``BackOff``).
-3. No app container runs or will run again: the pod has succeeded or failed.
+4. No app container runs or will run again: the pod has succeeded or failed.
 
 A timer per container waits for the backoff, and a timer per pod for the grace period of a
 deletion. Timers use the kubelet's clock, so a test can advance them. They belong to one kubelet
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, TypeVar
 
 import attrs
@@ -29,7 +31,12 @@ import attrs
 from devicemanager.core.errors import DeviceManagerError, RequestError
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container
-from devicemanager.core.podstatus.containers import KILLED, Running, Terminated
+from devicemanager.core.podstatus.containers import (
+    KILLED,
+    RESTARTING_ALL,
+    Running,
+    Terminated,
+)
 from devicemanager.core.podstatus.phase import Phase, phase_of
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import Clock
@@ -168,6 +175,8 @@ class ContainerLifecycle:
         if record.deletion_grace is not None:
             if not record.running:
                 self._end_deletion(record)
+        elif record.pod.restarts_all(container, ended.exit_code):
+            self._restart_all(record)
         elif record.pod.restarts(container, ended.exit_code):
             self._restart_later(record, container, finished_at)
         elif (phase := self._last_phase(record)) is not None:
@@ -230,6 +239,37 @@ class ContainerLifecycle:
         # The backoff may be over already: the minimum prevents a busy loop.
         when = max(when, self._clock.monotonic() + _SHORTEST_GRACE)
         self._timers.start_at(key, when, lambda: self._restart(record, container, finished_at))
+
+    def _restart_all(self, record: PodRecord) -> None:
+        """Remove all containers of a pod, and start them again in order (``computePodActions``,
+        pkg/kubelet/kuberuntime, v1.37)."""
+        # The removed containers have no backoff.
+        self.forget(record)
+        with self._store.lock:
+            stopped = record.remove_containers()
+        for name in stopped:
+            self._containers.stopped(record.pod, name)
+        self._start_removed(record)
+
+    def _start_removed(self, record: PodRecord) -> None:
+        for container, is_init in record.pod.all_containers():
+            if self._timers.closed or not self._may_start(record, container):
+                continue
+            ended = record.status(container.name).end
+            # A retry leaves containers alone that have run since they were removed.
+            if ended is not None and ended.reason != RESTARTING_ALL:
+                continue
+            try:
+                # Called without a lock: PreStartContainer may block in the plugin.
+                self._containers.start(record, container.name)
+            except (DeviceManagerError, ValueError) as error:
+                if self._may_start(record, container):
+                    self._containers.failed(record, container, error)
+                    key = record.pod.uid, container.name
+                    again = partial(self._start_removed, record)
+                    self._timers.start(key, _SHORTEST_GRACE, again)
+                if is_init:
+                    return
 
     def _may_start(self, record: PodRecord, container: Container) -> bool:
         with self._store.lock:

@@ -247,6 +247,20 @@ class PodRecord:
         self.cdi_devices.clear()
         self.has_sandbox = False
 
+    def remove_containers(self) -> list[ContainerName]:
+        """Record that all containers are removed to be started again, except ephemeral ones.
+
+        Returns the names of those that were running.
+        """
+        names = [container.name for container, _ in self.pod.all_containers()]
+        stopped = [name for name in names if name in self.running]
+        for name in names:
+            if self.status(name).was_started:
+                self.statuses[name] = self.status(name).removed()
+        self.running -= set(names)
+        self.finished = frozenset()
+        return stopped
+
     def phase_after(self, exit_codes: Mapping[str, int]) -> Phase:
         """Return the phase of the pod after all app containers exit with these codes.
 

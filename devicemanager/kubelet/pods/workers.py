@@ -142,6 +142,8 @@ class PodWorkers:
             pod = pod.with_forbidden_sidecars() if forbids else pod.without_sidecars()
         if not behaviour.container_restart_rules:
             pod = pod.without_restart_rules()
+        if not behaviour.restart_all_containers:
+            pod = pod.without_restart_all()
         if pod.backed and behaviour.backed_fit:
             pod = pod.without_backed(limits=behaviour.backed_skip_plugins)
         return pod

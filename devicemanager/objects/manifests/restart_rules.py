@@ -10,15 +10,13 @@ from collections.abc import Iterator, Mapping
 from devicemanager.core.pods import RestartRule
 from devicemanager.objects.manifests.errors import FieldError, required, unsupported, wrong_type
 
-_ACTIONS = ("Restart", "RestartAllContainers")
+_RESTART_ALL = "RestartAllContainers"
+_ACTIONS = ("Restart", _RESTART_ALL)
 _OPERATORS = ("In", "NotIn")
 
 
 def read_restart_rules(rules: object) -> tuple[RestartRule, ...]:
-    """Convert the rules of a container. Raises FieldError for the first invalid field.
-
-    A rule with the action ``RestartAllContainers`` restarts only its own container.
-    """
+    """Convert the rules of a container. Raises FieldError for the first invalid field."""
     if rules is None:
         return ()
     if not isinstance(rules, list | tuple):
@@ -47,4 +45,5 @@ def _rule(rule: object) -> RestartRule:
     values = codes.get("values") or ()
     if not isinstance(values, list | tuple) or not all(type(each) is int for each in values):
         raise wrong_type("exitCodes.values", "a list of numbers", values)
-    return RestartRule(frozenset(values), codes["operator"] == "In")
+    restarts_all = rule["action"] == _RESTART_ALL
+    return RestartRule(frozenset(values), codes["operator"] == "In", restarts_all)

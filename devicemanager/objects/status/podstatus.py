@@ -225,6 +225,7 @@ def _state(uid: PodUid, status: ContainerStatus, state: State, run: int) -> Obje
                 "terminated": {
                     "exitCode": state.exit_code,
                     "reason": state.reason,
+                    **({"message": state.message} if state.message else {}),
                     **_times(startedAt=state.started_at, finishedAt=state.finished_at),
                     "containerID": container_id(uid, status.name, run),
                 }
@@ -287,6 +288,7 @@ def _read_state(found: Mapping[str, Any]) -> State:
             str(ended.get("reason") or ""),
             seconds_of(ended.get("startedAt")),
             seconds_of(ended.get("finishedAt")),
+            str(ended.get("message") or ""),
         )
     if (running := found.get("running")) is not None:
         return Running(seconds_of(running.get("startedAt")))

@@ -31,6 +31,11 @@ class Peer:
         self.name = f"t{os.getpid()}-{next(_NUMBERS)}"
         self._rounds = rounds
 
+    @property
+    def minor(self):
+        """Minor version of the API server."""
+        return int(self.request("GET", "/version")["minor"])
+
     def request(self, *args, **options):
         return self.api.request(*args, **options)
 

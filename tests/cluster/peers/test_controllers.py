@@ -191,10 +191,14 @@ def processes(peer, count, nodes):
 
 
 def holders(peer):
+    """Return the process that holds each shard."""
     found = {}
     path = f"/apis/coordination.k8s.io/v1/namespaces/{peer.name}/leases"
     for each in peer.request("GET", path)["items"]:
-        found[each["metadata"]["name"]] = each["spec"]["holderIdentity"]
+        name = each["metadata"]["name"]
+        # Each process also has a Lease of its own, as a member.
+        if "-member-" not in name:
+            found[name] = each["spec"]["holderIdentity"]
     return found
 
 

@@ -96,3 +96,53 @@ def test_ephemeral_container_runs(node, peer):
     (status,) = peer.get("a")["status"]["ephemeralContainerStatuses"]
     assert status["name"] == "shell" and status["state"]["running"]["startedAt"]
     assert peer.get("a")["status"]["phase"] == "Running"
+
+
+def test_node_declares_its_features(node, peer):
+    def declared():
+        return peer.request("GET", f"/api/v1/nodes/{node.name}")["status"].get("declaredFeatures")
+
+    if peer.kind == "real" and peer.minor < 36:
+        pytest.skip("the API server is older than 1.36")
+    assert declared() == [
+        "InPlacePodVerticalScalingInitContainers",
+        "RestartAllContainersOnContainerExits",
+    ]
+
+
+def test_rule_restarts_all_containers(node, peer):
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    main = {
+        "name": "main",
+        "image": "example.com/main",
+        "restartPolicy": "Never",
+        "restartPolicyRules": [rule],
+    }
+    side = {"name": "side", "image": "example.com/side"}
+    setup = {"name": "setup", "image": "example.com/setup"}
+    try:
+        made = peer.pod(
+            "a", 0, containers=[main, side], initContainers=[setup], restartPolicy="Never"
+        )
+    except ApiError as error:
+        assert "supported values" in error.message
+        pytest.skip("the API server is older than 1.36")
+    if "restartPolicyRules" not in made["spec"]["containers"][0]:
+        peer.delete("a")
+        pytest.skip("the API server is older than 1.34")
+    uid = peer.phase("a", "Running")["metadata"]["uid"]
+    node.exit(uid, "main", 42)
+
+    def restarted():
+        status = peer.get("a")["status"]
+        found = [*status["initContainerStatuses"], *status["containerStatuses"]]
+        return found if all(each["restartCount"] == 1 for each in found) else None
+
+    for each in peer.wait(restarted):
+        assert each["lastState"]["terminated"]["reason"] == "RestartingAllContainers"
+    found = peer.get("a")["status"]
+    assert found["phase"] == "Running"
+    assert "AllContainersRestarting" in [each["type"] for each in found["conditions"]]
+    node.exit(uid, "main", 1)
+    node.exit(uid, "side", 0)
+    peer.phase("a", "Failed")
