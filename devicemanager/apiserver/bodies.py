@@ -163,7 +163,8 @@ contains it."""
 
 
 def _checked(value: Object, kind: str) -> Object:
-    """Return an object whose fields other requests can read. Raises StructureError."""
+    """Return an object with metadata. Raises StructureError for a type error in a field that is
+    read."""
     if not isinstance(value, dict):
         raise StructureError(mismatch(value, kind, f"v1.{kind}"))
     value = {**value, "metadata": {} if value.get("metadata") is None else value["metadata"]}

@@ -109,7 +109,7 @@ class PodClaims:
                 self._change(claim, lambda value: dra_pods.reserved(value, plan.pod), "status")
 
     def is_ready(self, plan: Plan) -> bool:
-        """True unless a device of the plan has binding conditions that are not yet met."""
+        """True if no newly allocated device of the plan has binding conditions."""
         return not any(
             each.get("bindingConditions")
             for _, result in plan.new

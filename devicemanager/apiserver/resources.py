@@ -142,7 +142,7 @@ def _set_times(taints: Any) -> None:
 
 
 def _set_rule_time(spec: Object, old: Mapping[str, Any]) -> None:
-    """Set the time of the rule's taint. If only the effect changes, set a new time."""
+    """Set a missing time of a rule's taint. If only the effect has changed, set a new time."""
     taint, before = spec.setdefault("taint", {}), old.get("taint") or {}
     taint.setdefault("timeAdded", before.get("timeAdded") or _now())
     is_other = before and taint.get("effect") != before.get("effect")

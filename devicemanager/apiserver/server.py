@@ -1,7 +1,7 @@
 """HTTP server of the fake API server: HTTP/1.1 on loopback, with a thread per connection.
 
-Clients must not lock out each other. A new connection replaces the one that has waited for a
-complete request for longest, if too many are open. Watches are fewer than connections. A client
+Clients must not lock out each other. If too many connections are open, a new one replaces the one
+that has waited for a request for longest. Watches have a lower limit than connections. A client
 that does not read is disconnected.
 """
 

@@ -60,7 +60,7 @@ class Change:
 
     @property
     def size(self) -> int:
-        """Bytes of the object as JSON. The object before a change belongs to the change before."""
+        """Bytes of the object as JSON. The state before the change counts for an earlier change."""
         stored = self.after or self.before
         return 0 if stored is None else len(stored.text)
 

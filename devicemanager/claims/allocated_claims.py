@@ -167,7 +167,7 @@ class AllocatedClaims:
         self.mark_changed(*self.reservations.pods())
 
     def state(self) -> ClaimsState:
-        """Return the allocated claims and charges that the state file stores."""
+        """Return what the state file stores: allocated claims, and the charges of their devices."""
         ledger = self.allocator.ledger.state()
         for allocation in ledger.allocations:
             if allocation.claim not in self._records:
@@ -194,16 +194,16 @@ class AllocatedClaims:
             self.pod_versions[pod] = self.version
 
     def allocate(self, found: Found | None) -> tuple[str, ...]:
-        """Record the devices that a search found, if any, and return the claims.
+        """Record the devices that a search found, if any, and return the claims that got them.
 
-        Raises TryAgain, and changes nothing, if changes since the search contradict its result.
+        Raises TryAgain, and changes nothing, if the devices are not available any more.
         """
         new = self.allocator.commit(found) if found is not None else ()
         self.mark_changed()
         return new
 
     def check_not_deleted(self, uid: str, claims: Iterable[str]) -> None:
-        """Raise ClaimsError if a claim is being deleted, so that a pod (UID) cannot use it."""
+        """Raise ClaimsError if a claim that the pod (UID) does not use yet is being deleted."""
         # A pod that uses a deleted claim can be admitted again, after a restart of the kubelet.
         for claim in claims:
             if claim in self._deleted and uid not in self.reservations.users(claim):
@@ -212,8 +212,8 @@ class AllocatedClaims:
     def reserve(self, uid: str, name: str, claims: Sequence[str], found: Found | None) -> None:
         """Record the devices that a search found for a pod's claims, then reserve all claims.
 
-        Raises ClaimsError, and changes nothing, if a claim is being deleted, or if changes since
-        the search contradict its result.
+        Raises ClaimsError, and changes nothing, if a claim is being deleted, or if the devices are
+        not available any more.
         """
         self.check_not_deleted(uid, claims)
         new = self.allocate(found)
@@ -225,7 +225,7 @@ class AllocatedClaims:
         self.mark_changed(uid)
 
     def newly_allocated(self, pod: str) -> tuple[str, ...]:
-        """Return the claims that a pod (UID) got allocated in its admission, until that ends."""
+        """Return the claims that the running admission of a pod (UID) has allocated."""
         return self._new.get(pod, ())
 
     def admitted(self, pod: str) -> None:
@@ -235,9 +235,8 @@ class AllocatedClaims:
     def remove_pods(self, pods: Iterable[str], also_allocated_before: bool) -> tuple[str, ...]:
         """Remove pods (UIDs) from the users of their claims, and return these claims.
 
-        Release each of these claims that no other pod uses. If ``also_allocated_before`` is
-        false, do not release claims that were allocated before the pods' admission, except
-        deleted ones.
+        Release each of these claims that no other pod uses. If ``also_allocated_before`` is False,
+        keep claims that were allocated before the pods' admission and are not being deleted.
         """
         uids = tuple(pods)
         new = {claim for pod in uids for claim in self._new.pop(pod, ())}
@@ -251,7 +250,7 @@ class AllocatedClaims:
         return used
 
     def release(self, *claims: str) -> None:
-        """Release those of the claims that no pod uses; ``take_released`` returns them later."""
+        """Release the given claims that no pod uses; ``take_released`` returns them later."""
         for claim in claims:
             if self.allocator.is_allocated(claim) and not self.reservations.users(claim):
                 found = self.allocator.claim(claim)
@@ -340,9 +339,9 @@ class AllocatedClaims:
         return tuple([grant.device for grant in allocation.grants]) if allocation else ()
 
     def missing_devices(self, *claims: str) -> MissingDevices:
-        """Return the allocated devices that no pool offers any more, by claim.
+        """Return the devices of claims that no pool offers any more, by claim.
 
-        Without arguments, of all claims.
+        Without arguments, read all claims.
         """
         # Reads the pools, not the inventory: publishing many pools would rebuild the inventory
         # once for each pool.

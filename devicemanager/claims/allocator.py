@@ -71,10 +71,10 @@ class Allocator:
         return self.ledger.allocation(claim) is not None
 
     def submit(self, claim: api.DeviceClaim, *, checked: bool = False) -> None:
-        """Create or replace a claim; ignore its status. ``checked``: the claim is known valid.
+        """Create or replace a claim; ignore its status. ``checked``: True if the claim is valid.
 
-        Raises InvalidObject for an invalid claim, and ClaimsError if the claim is allocated and
-        its spec would change.
+        Raises InvalidObject for an invalid claim, and ClaimsError if the claim is allocated and its
+        spec would change.
         """
         old = self._allocated.get(claim.id)
         if old is not None and not old.same_spec(claim):
@@ -94,15 +94,15 @@ class Allocator:
         return self.commit(self.snapshot(new, node).search()) if new else ()
 
     def pending(self, ids: Iterable[str]) -> tuple[api.DeviceClaim, ...]:
-        """Return those of the claims that are not allocated.
+        """Return the claims in ``ids`` that are not allocated.
 
-        Raises ClaimsError if one of them does not exist.
+        Raises ClaimsError if a claim does not exist.
         """
         new = [claim for claim in dict.fromkeys(ids) if not self.is_allocated(claim)]
         return tuple(map(self.claim, new))
 
     def snapshot(self, claims: Iterable[api.DeviceClaim], node: str) -> Snapshot:
-        """Return what a search for the devices of claims reads, as it is now."""
+        """Return what a search for the devices of claims reads: objects, allocations and limits."""
         return Snapshot(
             tuple(claims),
             self.store.offer(node),
@@ -115,7 +115,7 @@ class Allocator:
         )
 
     def is_current(self, snapshot: Snapshot) -> bool:
-        """True if nothing has changed since the snapshot that its search reads."""
+        """True if the objects and allocations in the snapshot have not changed."""
         return snapshot.version == (self.store.version, self.ledger.version) and all(
             self.store.claims.get(claim.id) == claim for claim in snapshot.claims
         )
@@ -123,7 +123,7 @@ class Allocator:
     def commit(self, found: Found) -> tuple[str, ...]:
         """Record the devices that a search found; return the claims.
 
-        Raises TryAgain, and changes nothing, if changes since the search contradict its result.
+        Raises TryAgain, and changes nothing, if the devices are not available any more.
         """
         for claim in found.claims:
             now = self.store.claims.get(claim.id)

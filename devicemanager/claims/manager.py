@@ -220,7 +220,7 @@ class ClaimManager:
         self._report_allocated(new)
 
     def _search(self, claims: Sequence[str], record: Callable[[Found | None], _T]) -> _T:
-        """Find devices for those of the claims that are pending; return what ``record`` returns.
+        """Find devices for the pending claims among ``claims``; return what ``record`` returns.
 
         ``record`` is called with the lock held; its argument is None if no claim is pending. It
         must change nothing if it raises an error.

@@ -115,7 +115,7 @@ class ClaimsFile:
     def mark_changed(self) -> None:
         """Count a change that ``write_pending`` must write.
 
-        Must be called with the lock that guards the state held.
+        The caller must hold the lock that guards the state.
         """
         self._counts.changes += 1
 

@@ -177,7 +177,10 @@ class PodClaims(ClaimManager):
                 self._caller.must_flush = True
 
     def remove_other_pods(self, pods: Iterable[str]) -> None:
-        """Remove all users of claims except ``pods`` (UIDs): the kubelet knows all pods now."""
+        """Remove all users of claims except ``pods`` (UIDs).
+
+        Must be called when the kubelet knows all pods.
+        """
         with self._lock:
             self._allocated.is_sources_ready = True
             self.remove_pods(*self._allocated.reservations.others(frozenset(pods)))

@@ -109,7 +109,7 @@ _UNREADABLE = "no allocated devices can be read", "no registered resources can b
 def _lines(loaded: Checkpoint, names: Names, absent: tuple[str, str]) -> Iterator[str]:
     """Yield the content of a checkpoint as lines, with the known names of pods.
 
-    ``absent`` are the lines if there are no entries, and no registered devices.
+    ``absent`` has the line for no entries, and the line for no registered devices.
     """
     if not loaded.entries:
         yield absent[0]

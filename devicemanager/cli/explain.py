@@ -202,7 +202,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _nodes(args: argparse.Namespace) -> list[OfflineNode]:
-    """Return the node to explain. If --what-if or --without-pod change it, also return the
+    """Return the node to explain. If ``--what-if`` or ``--without-pod`` changes it, also return the
     unchanged node."""
     from devicemanager.cli.offline_node import (
         OfflineNode,
@@ -348,8 +348,7 @@ class AdmissionResult(NamedTuple):
     unregistered: Mapping[str, str]
     """A warning for each requested resource that no plugin has registered, by resource."""
     claims: Explanation | PodExplanation | None = None
-    """Return the reasons why the pod's claims get their devices or do not fit; None without
-    claims."""
+    """Reasons why the pod's claims get their devices or do not fit; None without claims."""
 
 
 def _admitted(

@@ -514,7 +514,10 @@ def _port(address: str | None) -> int:
 
 
 def _default_prefix(args: argparse.Namespace) -> str:
-    """Return a prefix that no other machine has, except for nodes that machines share."""
+    """Return a prefix with the host name, so that two machines do not create the same nodes.
+
+    Shards of one set of nodes run on several machines, so their prefix has no host name.
+    """
     if args.demo or args.shard is not None or args.shards is not None:
         return "virtual"
     host = re.sub("[^a-z0-9]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")

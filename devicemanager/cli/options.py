@@ -123,7 +123,7 @@ class CommandParser(SuggestingParser):
         return super().parse_known_args(args, namespace)
 
     def hint(self, words: Sequence[str]) -> str:
-        """Advise to use ``--``: without it, the options of the other command are unknown here."""
+        """Return advice to put ``--`` before another command, whose options are unknown here."""
         is_missing = self.takes_command and "--" not in words
         return "put the command to run after --" if is_missing else ""
 

@@ -422,8 +422,8 @@ class Cluster:
 
         ``selector`` is a label selector, such as ``karpenter.sh/nodepool=gpu``. Another program
         creates and deletes the Nodes: they are kept when the cluster is closed. A Node keeps its
-        capacity of native resources. ``options.amounts`` is used for what it lacks. KWOK's
-        annotations of a Node, such as ``kwok.x-k8s.io/dra-gpu``, add DRA drivers.
+        capacity of native resources. For resources that it lacks, ``options.amounts`` is used.
+        KWOK's annotations of a Node, such as ``kwok.x-k8s.io/dra-gpu``, add DRA drivers.
         """
         numbers = count()
 
@@ -568,7 +568,7 @@ class Cluster:
 
 
 def _indexes(specs: NodeSpecs, shard: Shard | None) -> list[int]:
-    """Return the indexes of those nodes of a kind that are in a shard."""
+    """Return the indexes of the nodes in ``specs`` that belong to a shard; None means all nodes."""
     return [each for each in specs.indexes if shard is None or shard.has(specs.number(each))]
 
 

@@ -62,8 +62,8 @@ def dra_permissions(
 ) -> Iterator[RequiredPermission]:
     """Yield the additional permissions that nodes with simulated DRA drivers need.
 
-    Nodes that impersonate ``system:node:NAME`` have the permissions for slices and for reading
-    claims themselves.
+    Users ``system:node:NAME`` already have the permissions for slices and for reading claims, so
+    nodes that impersonate them do not need these.
     """
     if not as_nodes:
         for verb in ("create", "update", "deletecollection"):

@@ -116,7 +116,7 @@ class ShardLeases:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Stop the threads, release all shards that this process holds, and leave."""
+        """Stop the threads, release all shards that this process holds, and end its membership."""
         self._stopping.set()
         # The threads must end first, because a renewal in flight would take a released shard
         # again.

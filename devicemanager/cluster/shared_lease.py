@@ -105,11 +105,10 @@ class SharedLease:
 
 
 class Membership:
-    """The processes that share shards. There are as many Leases as shards, and each process holds
-    one.
+    """Membership of this process in the group of processes that share shards. Not thread-safe.
 
-    A process that finds no free Lease takes no shards: there are already as many processes as
-    shards. Not thread-safe.
+    There are as many membership Leases as shards, and each member holds one. A process that finds
+    no free Lease takes no shards: there are already as many processes as shards.
     """
 
     def __init__(self, leases: Sequence[SharedLease], monotonic: Callable[[], float]) -> None:

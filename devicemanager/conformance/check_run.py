@@ -44,13 +44,17 @@ class CheckRun(SuiteRun):
     # -- actions -----------------------------------------------------------------------
 
     def break_device(self, id_: str, when: str = "") -> float:
-        """Run the hook break-device and wait for a device list without a healthy device ``id_``.
-        Return the seconds. Raises Failed after ``refresh_seconds``."""
+        """Run the hook break-device, and wait for a device list in which ``id_`` is not healthy.
+
+        Return the seconds. Raises Failed after ``refresh_seconds``; ``when`` ends the error text.
+        """
         return self._change("break-device", id_, False, when)
 
     def recover_device(self, id_: str, when: str = "") -> float:
-        """Run the hook recover-device and wait for a device list with a healthy device ``id_``.
-        Return the seconds. Raises Failed after ``refresh_seconds``."""
+        """Run the hook recover-device, and wait for a device list in which ``id_`` is healthy.
+
+        Return the seconds. Raises Failed after ``refresh_seconds``; ``when`` ends the error text.
+        """
         return self._change("recover-device", id_, True, when)
 
     def _change(self, hook: str, id_: str, healthy: bool, when: str) -> float:
@@ -98,12 +102,12 @@ class CheckRun(SuiteRun):
         return {name: len(self.devices(name)) for name in self.resources}
 
     def devices(self, resource: str | None = None) -> list[dp.Device]:
-        """Return the devices in the newest device list of a resource, by default of the first
-        one."""
+        """Return the devices in the newest device list of a resource, by default the first
+        resource."""
         return self.observed.devices(resource or self.resource)
 
     def healthy_ids(self, resource: str | None = None, least: int = 1) -> list[str]:
-        """Return the IDs of the healthy devices of a resource, by default of the first one.
+        """Return the IDs of the healthy devices of a resource (default: the first resource).
 
         Raises Skipped if there are fewer than ``least``.
         """
@@ -129,8 +133,10 @@ class CheckRun(SuiteRun):
 
     @contextlib.contextmanager
     def client(self, resource: str | None = None) -> Iterator[PluginClient]:
-        """Open a connection to the socket that the plugin registered last for a resource, by
-        default for the first one."""
+        """Open a connection to the socket that the plugin registered last for a resource.
+
+        Without ``resource``, use the first resource.
+        """
         socket = self.observed.socket(resource or self.resource)
         with contextlib.closing(PluginClient(socket)) as client:
             yield client
@@ -281,8 +287,9 @@ class CheckRun(SuiteRun):
     ) -> dp.ListAndWatchResponse:
         """Open a stream on a new connection, and return its first device list.
 
-        A plugin may restart its server and register again whenever one of its streams ends. A
-        stream that it ends for this is opened again. Raises Failed if no list comes.
+        A plugin may restart its server and register again whenever one of its streams ends. If this
+        ends the new stream, open it again. Raises Failed if no list comes; ``of`` names the stream
+        in the error.
         """
         deadline = time.monotonic() + self.limits.recover_seconds
         while True:

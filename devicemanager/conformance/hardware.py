@@ -44,7 +44,7 @@ class Hardware:
 
     @property
     def has_directories(self) -> bool:
-        """True if a directory is replaced."""
+        """True if a declared directory replaces one of this machine."""
         return any((self.dev, self.sys, self.cdi))
 
     @property
@@ -77,6 +77,6 @@ class Hardware:
 
     @property
     def _declared_sys(self) -> Path | None:
-        """``sys`` if it has NUMA nodes."""
+        """``sys`` if it has NUMA nodes, else None."""
         has_nodes = self.sys and (self.sys / SYSFS_NODES.relative_to("sys")).is_dir()
         return self.sys if has_nodes else None

@@ -233,7 +233,7 @@ def selected(
 
 
 def _example(checks: Sequence[Check]) -> str:
-    """Return the ID of the first check of restarts."""
+    """Return the ID of a check, as an example for an error text: the first check of restarts."""
     return next(each.id for each in checks if "K" in each.family)
 
 

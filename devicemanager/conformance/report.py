@@ -129,8 +129,7 @@ class Report:
 
     @property
     def lacking(self) -> dict[str, list[str]]:
-        """IDs of the checks that were skipped for lack of a hook or option, by its name, such as
-        ``hook add-device``."""
+        """IDs of skipped checks by the missing hook or option, such as ``hook add-device``."""
         lacking: dict[str, list[str]] = {}
         for verdict in self.verdicts:
             for need in verdict.needs:

@@ -18,9 +18,9 @@ Theory of operation. A run takes four steps.
 
 Some cases need care:
 
-* If one check fails, another one may have to fail for the same reason (``Check.repeats``). The
-  other one waits for this verdict, and is skipped after a failure. Lanes are ordered so that the
-  first check begins before, and a lane that need not wait is taken before one that must.
+* If a check fails, later ones may fail for the same reason (``Check.repeats``). These wait for its
+  verdict, and are skipped after a failure. Lanes are ordered so that a check begins before those
+  that wait for it, and a lane that need not wait is taken before one that must.
 * On a shared stage, a plugin may be broken by an earlier check. A check that fails there is run
   again on a new stage, and only that result counts. After a failure, the next check gets a new
   stage, too.
@@ -357,7 +357,7 @@ class _Runner:
     def _lane(
         self, run: Callable[..., Iterable[Verdict]], checks: Sequence[Check], *more: Stage | None
     ) -> Lane:
-        """Return a lane. At its end, no check waits for one of its checks."""
+        """Return a lane. When it ends, checks that wait for its verdicts continue."""
 
         def lane() -> Iterator[Verdict]:
             try:
@@ -577,7 +577,7 @@ def _closed_on_error(stage: Stage) -> Iterator[None]:
 
 
 def _result(outcome: Outcome, seen: str, run: SuiteRun, *, is_lost: bool = False) -> _Result:
-    """Return a result with the timeline up to now, if the outcome is not good."""
+    """Return a result. It has the timeline up to now unless the outcome is good."""
     if outcome not in _BAD:
         return _Result(outcome, seen, run)
     plugin = run.plugin

@@ -71,8 +71,7 @@ class Stage:
             stack.callback(self.plugin.close)
 
     def _clean_up(self) -> None:
-        """Remove other things of the stage after the plugin and the kubelet have stopped. For
-        subclasses."""
+        """For subclasses: remove what they created, after plugin and kubelet have stopped."""
 
 
 class Stages:

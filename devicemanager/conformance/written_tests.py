@@ -91,7 +91,7 @@ class _Run:
 
 
 def _comment(verdict: Verdict) -> Iterator[str]:
-    """Yield the lines that describe a finding."""
+    """Yield the comment lines that describe a failed check."""
     check = verdict.check
     yield f"{check.id}: the plugin {check.title}."
     yield ""

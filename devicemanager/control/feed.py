@@ -200,8 +200,11 @@ class Feed(Generic[T]):
         kinds: frozenset[str] = frozenset(),
         wanted: Callable[[T], bool] = lambda _: True,
     ) -> None:
-        """Wait for an entry after number ``since`` of one of ``kinds`` (default: any kind) for
-        which ``wanted`` returns True, but not longer than ``seconds`` or until the feed closes."""
+        """Wait for an entry after number ``since`` for which ``wanted`` returns True.
+
+        ``kinds``: kinds of the entry; empty for any kind. Return after ``seconds``, or when the
+        feed closes, even without such an entry.
+        """
         waiter = _Waiter(self._loop.create_future(), wanted)
         with self._reading(), self._waiting(waiter, kinds):
             # Checked after the subscription, so that no entry in between is missed.

@@ -474,7 +474,10 @@ def call_unprepare_resources(kubelet: MockKubelet, body: shapes.DriverCall) -> s
 
 
 def _fault_lane(arguments: Mapping[str, Any]) -> Lane:
-    """Return the lane of a request to set a fault. Actions, such as a restart, call plugins."""
+    """Return the lane of a request to set a fault.
+
+    An action, such as a restart, calls plugins, so it can take long.
+    """
     body: shapes.SetFault = arguments["body"]
     kind = KINDS.get((body.spec or body.kind).partition(":")[0].strip())
     return Lane.LONG if kind is not None and kind.is_action else Lane.QUICK

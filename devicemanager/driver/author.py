@@ -105,7 +105,7 @@ class NewestResources:
 
     @property
     def newest(self) -> Resources | None:
-        """Newest resources; None before the first."""
+        """Newest resources; None before the author has returned any."""
         return self._newest
 
     def publish(self, resources: Resources) -> None:

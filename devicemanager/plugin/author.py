@@ -73,7 +73,7 @@ class Plugin(ABC):
         raise NotImplementedError
 
     def start(self) -> None:  # noqa: B027 - a hook that most plugins leave empty
-        """Prepare the resource before it is served. If this raises, it is called again.
+        """Prepare the resource before it is served. If this method raises, it is called again.
 
         The setting ``start_attempts`` is the maximum number of calls (default: 3).
         """

@@ -248,7 +248,7 @@ class Resource:
         self._on_change()
 
     def _call_start(self) -> bool:
-        """Call the author's ``start`` method, with as many retries as kubevirt's dpm.
+        """Call the author's ``start`` method, up to ``start_attempts`` times.
 
         Return False if all attempts fail or the resource stops.
         """

@@ -113,7 +113,10 @@ def _devices(fragment: Mapping[str, Any], notes: list[str]) -> Iterator[dict[str
 
 
 def _host_node(device: Mapping[str, Any]) -> Path | None:
-    """Return the path of a host device node with the type, major and minor number of ``device``."""
+    """Return the path of a host device node with the type, major and minor number of ``device``.
+
+    Return None if there is none.
+    """
     same = Path(device["path"])
     return next((each for each in (same, *_nodes(Path("/dev"))) if _is_node(each, device)), None)
 

@@ -1,8 +1,8 @@
 """The terminal of a command, so that a shell has job control.
 
-A shell needs a foreground process group that its PID namespace contains, and that of this process
-is outside. ``runc`` and ``crun`` also start a new session, which has no terminal. They create one
-and copy its input and output.
+A shell needs a foreground process group in its own PID namespace. The group of this process is
+outside. ``runc`` and ``crun`` also start a new session, which has no terminal. They create one and
+copy its input and output.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def has_terminal() -> bool:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Restore the terminal afterwards: its settings and its foreground process group."""
+    """Restore the terminal's settings and its foreground process group at the end of the block."""
     if not has_terminal():
         yield
         return

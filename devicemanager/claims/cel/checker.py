@@ -102,7 +102,7 @@ class _Checker:
         return node.type
 
     def finish(self) -> None:
-        """Replace the type variables in the types of all nodes."""
+        """Replace the type variables in the types of all nodes by the inferred types."""
         for node in self._visited:
             node.type = self._types.resolve(node.type, free_is_dyn=True)
 
@@ -251,8 +251,8 @@ class _Checker:
     def _join(self, before: Type | None, found: Type) -> Type:
         """Return the common type of the elements of a literal.
 
-        ``before`` is the type of the elements so far (None at the first), ``found`` that of the
-        next.
+        ``before``: the type of the elements so far; None before the first. ``found``: the type of
+        the next element.
         """
         if before is None:
             return found
@@ -346,5 +346,5 @@ class _Checker:
 
 
 def _messages(environment: Environment) -> dict[str, Type]:
-    """Return the names of the message types. As identifiers they evaluate to types."""
+    """Return the message types by name. As an identifier, such a name evaluates to a type."""
     return {name: types.type_of(Type(name)) for name in environment.fields}

@@ -100,7 +100,7 @@ def _contains_cidr(args: Sequence[Value], result: Value) -> int:
 
 
 def _parsing(cost: Cost) -> Cost:
-    """Return the cost of a call that also parses its second argument."""
+    """Return ``cost`` with the additional cost of parsing the second argument of the call."""
     return lambda args, result: cost(args, result) + math.ceil(size_of(args[1]) * TEXT)
 
 

@@ -283,7 +283,7 @@ _LINE = re.compile(
 
 
 def declare(lines: str) -> Library:
-    """Return the functions declared by ``lines``, one overload a line."""
+    """Return the functions that ``lines`` declare, with one overload per line."""
     found: dict[str, list[Overload]] = {}
     for line in filter(None, lines.splitlines()):
         match = _LINE.fullmatch(line)

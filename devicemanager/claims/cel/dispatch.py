@@ -50,7 +50,7 @@ _LENIENT = frozenset({"flatten"})
 def implementation(call: Call, dialect: Dialect) -> Implementation:
     """Return the function that runs a call.
 
-    It accepts arguments of all types, and raises CelError if no overload accepts them.
+    The function accepts arguments of all types. It raises CelError if no overload accepts them.
     """
     name = call.function.removeprefix(".")
     found = operator(name, dialect.equal, dialect.order, dialect.ordered)

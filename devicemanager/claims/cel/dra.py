@@ -130,8 +130,8 @@ class DraSelector:
     def evaluate(self, device: Device, spend: Spend | None = None) -> bool:
         """Return True if the device matches. Raises CelRuntimeError with Kubernetes' text.
 
-        ``spend`` is called with the cost units of the evaluation while it runs, and can stop it
-        by an exception.
+        ``spend`` is called with cost units during the evaluation. An exception of ``spend`` ends
+        the evaluation.
         """
         return self.evaluate_with_cost(device, spend)[0]
 
@@ -284,7 +284,10 @@ _EMPTY = Map([])
 
 
 def _by_domain(values: Iterable[tuple[str, Value]], driver: str) -> Map:
-    """Group values by domain, then by name. For an unknown domain, the map returns an empty map."""
+    """Group values by domain, then by name. An unknown domain gives an empty map.
+
+    A name without a domain belongs to the domain ``driver``.
+    """
     domains: dict[str, list[tuple[str, Value]]] = {}
     for name, value in values:
         domain, slash, short = name.partition("/")
@@ -331,7 +334,10 @@ _DEVICE = "kubernetes.DRADevice"
 
 @cache
 def _setting(features: Features, is_new: bool) -> reading.Setting:
-    """Return the environment for new or for stored expressions. Most gates affect only new ones."""
+    """Return the environment for new or for stored expressions.
+
+    Most feature gates affect only new expressions.
+    """
     is_1_37 = features.release is Release.V1_37
     attribute = _attribute_type(features, is_new)
     text = types.STRING

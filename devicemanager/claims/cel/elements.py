@@ -119,8 +119,8 @@ def present(found: tuple[Value, bool]) -> Value:
 def pairs(values: Value, with_keys: bool) -> Iterable[tuple[Value, Value]]:
     """Return the values of a loop's variables in each iteration.
 
-    ``with_keys``: True for macros with two variables, such as ``exists(i, v, …)``. With one
-    variable, ignore the second value. Raises CelError if ``values`` is not a list or map.
+    ``with_keys``: True for macros with two variables, such as ``exists(i, v, …)``. Otherwise the
+    second value has no meaning. Raises CelError if ``values`` is not a list or map.
     """
     if type(values) is list:
         return enumerate(values) if with_keys else ((each, None) for each in list(values))

@@ -56,7 +56,10 @@ class _Local(NamedTuple):
 
 
 def estimate(root: Node, variables: Mapping[str, Sized], is_1_37: bool) -> int:
-    """Return the worst-case cost of a checked expression, in Kubernetes 1.37 or else 1.36."""
+    """Return the worst-case cost of a checked expression.
+
+    ``is_1_37``: True for the cost of Kubernetes 1.37, False for that of 1.36.
+    """
     return _Estimator(variables, is_1_37).cost(root).high
 
 

@@ -112,7 +112,11 @@ def _replace(call: CallSizes) -> Estimate:
 
 
 def _replacements(size: int, old: int, keeps_size: bool) -> tuple[int, int]:
-    """Return the number of replacements, and the number of unchanged characters."""
+    """Return the maximum number of replacements, and the number of unchanged characters.
+
+    ``size`` and ``old``: sizes of the text and of the replaced substring. ``keeps_size``: True to
+    assume that nothing is replaced.
+    """
     if old == 0:
         return capped(size + 1), size
     return (0, size) if keeps_size else (math.ceil(size / old), 0)

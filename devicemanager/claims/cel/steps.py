@@ -233,7 +233,7 @@ def append(accu: Step, added: Step) -> Step:
 
 
 def call(steps: Sequence[Step], overload: str, run: Implementation, cost: costs.Cost) -> Step:
-    """Evaluate a call of ``run``, which evaluates all arguments.
+    """Evaluate a call: first all arguments, then the function ``run``.
 
     ``overload``: "" if the checker found several.
     """
@@ -257,7 +257,10 @@ def call(steps: Sequence[Step], overload: str, run: Implementation, cost: costs.
 
 
 def _panicking_argument(overload: str) -> int | None:
-    """Return the index of the argument whose error makes cel-go panic while it counts the cost."""
+    """Return the index of the argument whose error makes cel-go panic when it counts the cost.
+
+    Return None if there is no such argument.
+    """
     if overload.endswith("_sortByAssociatedKeys"):
         return 1
     return 0 if overload.endswith("_sort") or overload == "list_distinct" else None

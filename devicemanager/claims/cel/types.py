@@ -83,7 +83,7 @@ def optional_of(value: Type) -> Type:
 
 
 def type_of(value: Type) -> Type:
-    """Return the type of a type."""
+    """Return the type of the expression ``type(x)`` for an ``x`` of this type."""
     return Type("type", (value,))
 
 
@@ -149,9 +149,9 @@ class Inference:
         return Type(f"_var{self._count - 1}")
 
     def assign(self, targets: Sequence[Type], values: Sequence[Type]) -> bool:
-        """Try to make each value's type assignable to its target. Return True if that works.
+        """Return True if each value's type is assignable to its target.
 
-        If so, store the types of their type variables.
+        If so, store what this shows about the type variables.
         """
         trial = dict(self._bindings)
         if not _assignable_all(trial, targets, values):
@@ -180,7 +180,7 @@ def _resolve(bindings: Bindings, type_: Type, free_is_dyn: bool) -> Type:
 
 
 def instantiate(type_: Type, variables: Bindings) -> Type:
-    """Replace the type variables of a declared type by those of one call."""
+    """Replace the type variables of a declared type by the type variables of one call."""
     return _resolve(variables, type_, free_is_dyn=False)
 
 

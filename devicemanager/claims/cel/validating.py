@@ -70,7 +70,7 @@ For ``matches(text, pattern)`` this checks the text instead of the pattern, as K
 def _mixed(node: Node, is_exempt: bool) -> Iterator[Issue]:
     """Yield an error for each literal whose elements differ in type, such as ``[1, dyn(1)]``.
 
-    ``is_exempt``: True inside the arguments of ``format``, which may differ.
+    ``is_exempt``: True inside the arguments of ``format``, whose types may differ.
     """
     is_exempt = is_exempt or (isinstance(node, Call) and node.function == "format")
     if not is_exempt:

@@ -155,10 +155,11 @@ class Map:
         default: Value = None,
         has_texts: bool = False,
     ) -> None:
-        """Create a map. A lookup of a missing key returns ``default`` unless that is None.
+        """Create a map.
 
-        ``has_texts``: True if all keys are strings; then values of any type can be looked up.
-        Raises InternalError for an invalid key.
+        ``default``: result of looking up a missing key; None for no result. ``has_texts``: True if
+        all keys are strings; then values of any type can be looked up. Raises InternalError for an
+        invalid key.
         """
         self._entries = {_key(key): (key, value) for key, value in pairs}
         self._default = default
@@ -178,7 +179,8 @@ class Map:
         return self._entries.values()
 
     def find(self, key: Value) -> Value:
-        """Return the value of a key; MISSING if there is none."""
+        """Return the value of a key. If there is none, return the default, or MISSING without a
+        default."""
         found = self._found(key)
         if found is not None:
             return found[1]

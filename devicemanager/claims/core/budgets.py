@@ -65,7 +65,8 @@ def assign(view: LedgerView, demands: Sequence[Demand], steps: StepBudget) -> li
 def _distribute(demands: Sequence[Demand], assigned: dict[int, int]) -> list[int]:
     """Return the devices of each demand. Demands for the same set of devices were merged.
 
-    ``assigned``: for each such set, the devices that the merged demand got. It is changed.
+    ``assigned``: for each such set, the devices that the merged demand got. The function changes
+    it.
     """
     found = []
     for devices, count in demands:
@@ -159,7 +160,7 @@ Values: the counts that the first n-1 pools contribute to the key, and the divis
 def _divide(
     pools: Sequence[_Pool], wanted: Counts, steps: StepBudget
 ) -> list[tuple[_Pool, Division]] | None:
-    """Return a division for each used pool, so that these pools serve the ``wanted`` counts.
+    """Return the used pools, each with its division, so that they serve the ``wanted`` counts.
 
     Return None if all pools together cannot serve these counts.
     """
@@ -215,7 +216,8 @@ def _stage(
 ) -> _Stage:
     """Return the next stage: all sums of counts from ``before`` and from one more pool.
 
-    ``before``: counts that the preceding pools can serve. ``servable``: those of the new pool.
+    ``before``: counts that the preceding pools can serve. ``servable``: counts that the new pool
+    can serve.
     """
     stage: dict[Counts, tuple[Counts, Division]] = {}
     for earlier in before:

@@ -45,7 +45,7 @@ Values = frozenset[Hashable]
 
 
 class Constraint(Protocol):
-    """Rule about the devices of several requests of one claim. It stores the devices so far."""
+    """Rule about the devices of several requests of one claim. It stores these devices."""
 
     def add(self, request: int, number: int) -> bool:
         """Add a device if the devices then satisfy the rule. Return False if they do not."""

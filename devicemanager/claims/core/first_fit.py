@@ -137,7 +137,7 @@ class _Search:
                 yield from self._pick(attempt, count, available, amounts, SEVERAL_POOLS)
 
     def _everything(self, place: int, slot: Slot, available: int) -> Iterator[bool]:
-        """Fill a slot that requests all matching devices with all ``available`` devices.
+        """Put all ``available`` devices into a slot that requests all matching devices.
 
         Do nothing if these devices differ in a matched value.
         """
@@ -245,7 +245,7 @@ class _Search:
 
 
 def _can_reach(tiers: Sequence[Tiers], devices: int, count: int, missing: tuple[int, ...]) -> bool:
-    """True if, for each resource, ``count`` devices together can have the missing amount free."""
+    """True if, for each resource, some ``count`` of the devices have the missing amount free."""
     return all(
         largest_amount(each, devices, count) >= amount
         for each, amount in zip(tiers, missing, strict=True)

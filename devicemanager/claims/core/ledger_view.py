@@ -58,7 +58,8 @@ class LedgerView:
     ) -> LedgerView:
         """Return the view after exclusive allocations changed, without reading the ledger again.
 
-        ``charges``: what devices consume of the budgets of their pools while they are in use.
+        ``taken`` and ``released``: devices that have been allocated and released. ``charges``: what
+        devices consume of the budgets of their pools while they are in use.
         """
         in_use, exclusive, headroom = self.in_use, self.exclusive, list(map(dict, self.headroom))
         pools = {pool.key: place for place, pool in enumerate(self.inventory.pools)}
@@ -127,7 +128,7 @@ class LedgerView:
         return found
 
     def tiers(self, resource: str, devices: int) -> list[tuple[int, int]]:
-        """Group devices by their free amount of a resource, which all ``devices`` must have.
+        """Group devices by their free amount of a resource. All ``devices`` must have the resource.
 
         Return pairs of a free amount and the set of devices that have it, largest amount first.
         """

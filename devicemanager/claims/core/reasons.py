@@ -52,12 +52,11 @@ def rejections(
     steps: StepBudget,
     fits: Callable[[Sequence[Claim]], bool],
 ) -> tuple[Rejection, ...]:
-    """Explain why claims do not fit: return a rejection for each alternative of some requests.
+    """Return a rejection for each alternative of some requests, to explain why claims do not fit.
 
-    If a request does not fit even alone, these are all such requests, and the requests that were
-    not examined because the steps ran out. If every request fits alone, these are requests that
-    do not fit together. Without any one of them, the others would fit. ``fits`` searches for
-    devices for claims, with ``steps``.
+    If requests do not fit even alone, return these, and all that were not examined because the
+    steps ran out. If every request fits alone, return requests that do not fit together; without
+    any one of them, the others fit. ``fits`` searches for devices for claims, with ``steps``.
     """
     call = _Reasons(view, ledger, claims, limits, steps)
     sieved = [[call.sieve(choice) for choice in choices] for choices in _choices(claims)]
@@ -82,7 +81,7 @@ def _colliding(
     claims: Sequence[Claim],
     fits: Callable[[Sequence[Claim]], bool],
 ) -> Iterator[Rejection]:
-    """Yield the rejections of requests that collide, with the names of the others."""
+    """Yield the rejections of requests that do not fit together, with the names of the others."""
     places = [choices[0][:2] for choices in _choices(claims)]
     kept = dict.fromkeys(places)
     # Leave out one request after another, and keep it left out if the others still collide. If
@@ -125,7 +124,7 @@ def _only(claims: Sequence[Claim], kept: Collection[tuple[int, int]]) -> list[Cl
 
 
 def _choices(claims: Sequence[Claim]) -> Iterator[list[Choice]]:
-    """Yield one list for each request of all claims: a choice for each of its alternatives."""
+    """Yield, for each request of all claims, a list with a choice for each of its alternatives."""
     for place, claim in enumerate(claims):
         for number, request in enumerate(claim.requests):
             yield [(place, number, index) for index in range(len(request.alternatives))]
@@ -133,7 +132,7 @@ def _choices(claims: Sequence[Claim]) -> Iterator[list[Choice]]:
 
 @attrs.frozen(eq=False)
 class _Sieved:
-    """An alternative after the cheap rules."""
+    """Alternative to which the rules that only count devices were applied (the cheap rules)."""
 
     problem: Problem
     rejection: Rejection
@@ -200,7 +199,7 @@ class _Reasons:
 def _offering(
     view: LedgerView, slot: Slot, reachable: Mapping[str, int]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the pools of the usable devices, each with the name of a resource that is short."""
+    """Return pool and name of each resource that is short, for all pools with usable devices."""
     pools = sorted({kind.pool for kind in view.inventory.kinds if kind.devices & slot.usable})
     return tuple(
         [
@@ -213,7 +212,7 @@ def _offering(
 
 
 def _short(view: LedgerView, usable: int) -> tuple[tuple[str, str], ...]:
-    """Return the pools and the names of their budgets that cannot pay for all usable devices."""
+    """Return pool and name of each budget that cannot pay for all usable devices."""
     wanted: dict[tuple[int, str], int] = {}
     for kind in view.inventory.kinds:
         count = (kind.devices & usable).bit_count()

@@ -207,7 +207,7 @@ class _Call:
     def _is_possible(
         self, chosen: Sequence[Choice | None], options: Sequence[Sequence[Choice]]
     ) -> bool:
-        """True unless there are certainly too few whole devices for all requests.
+        """False if there are certainly too few whole devices for all requests, else True.
 
         A request without a choice can use the devices of all its options, and needs the smallest
         count of these.

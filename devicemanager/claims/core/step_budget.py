@@ -43,10 +43,8 @@ class StepBudget:
         self._next = min(self._next, self._total - amount)
 
     def begin_first_fit(self, picks: int | None) -> None:
-        """Start first fit: let ``pick`` raise FirstFitCutOffError after ``picks`` picks.
-
-        None: never.
-        """
+        """Start first fit: after ``picks`` picks (None: no limit), ``pick`` raises
+        FirstFitCutOffError."""
         self._picks = 0
         self._picks_end = self._total if picks is None else picks
 

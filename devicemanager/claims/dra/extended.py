@@ -23,8 +23,8 @@ _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 def classes_by_resource(classes: Iterable[Object]) -> dict[str, str]:
     """Return the device class of each extended resource, by resource name.
 
-    A class serves the resource in its spec, and the implicit resource of its own name. If several
-    classes serve one resource, the newest is used.
+    A class NAME serves the resource in its spec, and ``deviceclass.resource.kubernetes.io/NAME``.
+    If several classes serve one resource, the newest is used.
     """
     found: dict[str, str] = {}
     ordered = sorted(classes, key=lambda each: str(each["metadata"]["name"]))

@@ -28,7 +28,7 @@ _LONGEST = 57
 def claim_names(pod: Object) -> dict[str, str | None]:
     """Return names of ResourceClaims, by entry of ``spec.resourceClaims``.
 
-    The claim is None if it is not created yet. Entries that need no claim are omitted.
+    The name is None if the claim is not created yet. Entries that need no claim are omitted.
     """
     known = {
         each["name"]: each.get("resourceClaimName")
@@ -169,7 +169,10 @@ def reserved_pods(claim: Object) -> list[Object]:
 
 
 def entry_of(claim: Object) -> str | None:
-    """Return the pod's entry from which a claim was created; None if a user created the claim."""
+    """Return the name of the entry of ``spec.resourceClaims`` from which a claim was created.
+
+    Return None if a user created the claim.
+    """
     return (claim["metadata"].get("annotations") or {}).get(POD_CLAIM)
 
 

@@ -202,7 +202,7 @@ def _add(found: dict[PoolKey, list[Slice]], each: Slice) -> None:
 def _pool(
     key: PoolKey, own: list[Slice], slices: Iterable[Slice], profile: Profile
 ) -> GatheredPool | None:
-    """Return a pool; None if a newer generation has no slice for the node."""
+    """Return a pool; None if slices are missing here and other nodes have a newer generation."""
     count = own[0].count
     if profile.pools_of_node_only:
         own = sorted(own, key=lambda each: each.name)

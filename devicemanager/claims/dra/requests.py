@@ -310,7 +310,7 @@ def _attribute(source: Source, name: str, has_lists: bool) -> Values | None:
 
 @attrs.frozen(eq=False)
 class Candidate:
-    """Decides which devices one request or subrequest can use. Devices are given by number."""
+    """Test of devices, given by number, for one request or subrequest."""
 
     call: Call
     spec: Object

@@ -94,7 +94,7 @@ class Writer:
                 yield _config("FromClaim", config, list(wanted))
 
     def _node_selector(self, claim: ClaimRequests, picks: Iterable[Pick]) -> dict[str, Any] | None:
-        """Return a node selector for all nodes that can use the devices; None for any node."""
+        """Return a node selector for the nodes that can use the devices; None if all nodes can."""
         fields: list[Object] = []
         labels: list[Object] = []
         for pick in picks:

@@ -102,7 +102,7 @@ def budget(counter_sets: Iterable[Object]) -> dict[str, int]:
 
 @attrs.frozen(eq=False)
 class Facts:
-    """Attributes and capacities of a device. Devices with equal ones share an object."""
+    """Attributes and capacities of a device. Devices with equal values share one object."""
 
     attributes: Object
     raw_capacity: Object

@@ -106,7 +106,7 @@ class Attribute:
     def equals(self, other: Attribute) -> bool:
         """True if the values of both attributes are equal (``EqualValue`` of the API).
 
-        The first type that is set in both attributes is compared; without such a type they
+        Compare values of the first type that both attributes have. Attributes without a common type
         differ.
         """
         others = {value.type: value for value in other.values()}

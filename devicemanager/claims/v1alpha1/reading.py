@@ -104,10 +104,10 @@ def _read(document: object) -> api.Object:
 
 
 def _independent_of(form: Sequence[FieldError], rules: Sequence[FieldError]) -> list[FieldError]:
-    """Return the broken rules that are not effects of errors of form.
+    """Return the errors in ``rules`` that do not follow from an error in ``form``.
 
-    An unreadable field is absent in the object, so it can break rules of its own, of the fields
-    that contain it, and of the required fields beside it.
+    ``form`` has the unreadable fields, which the object therefore lacks. So rules for these fields,
+    for the fields that contain them, and for required fields beside them can be broken.
     """
     unread, containing, beside = set[str](), set[str](), set[str]()
     for each in form:

@@ -133,7 +133,7 @@ class Constraints:
         return passed, failed
 
     def _note_answer(self, text: str) -> None:
-        """Forget the answers of the oldest constraint if there are too many; ``text`` is new."""
+        """Count a new result of constraint ``text``; at the limit, remove the oldest constraint."""
         self._count[0] += 1
         if self._count[0] > _MAX_ANSWERS:
             oldest = next(iter(self._answers))
@@ -164,7 +164,7 @@ class ConstraintsCutOff(Exception):
     """The steps of a call ran out while a constraint was evaluated."""
 
     def __init__(self, left: int, of: int) -> None:
-        """``left``: number of devices, ``of`` those concerned, without a result."""
+        """``left``: number of devices without a result. ``of``: number of devices to evaluate."""
         self.left = left
         self.of = of
         self.label = ""

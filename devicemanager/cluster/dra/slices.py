@@ -5,9 +5,9 @@ of its devices. The kubelet wipes them: all at its start on an existing Node, an
 that has been stopped for some time. The driver publishes them again after ``slices_delay``, since a
 driver notices the deletion only later.
 
-Slices have names without a random part, so a driver can write them without reading them first. Work
-of one node runs one at a time, under its own key in the work queue. Slices therefore never delay a
-node's status.
+Slices have names without a random part, so a driver can write them without reading them first. The
+work for one node's slices has its own key in the work queue, so it runs one at a time and never
+delays the node's status.
 
 Follows ``DRAPluginManager.wipeResourceSlices`` (pkg/kubelet/cm/dra/plugin, v1.36).
 """

@@ -330,7 +330,7 @@ class ClusterNode:
         self._devices().fail_unprepare(driver, fails)
 
     def delay_prepare(self, driver: str, seconds: float) -> None:
-        """Make a DRA driver prepare claims after ``seconds``. More than 45 s are a timeout."""
+        """Make a DRA driver prepare claims after ``seconds``. The kubelet waits up to 45 s."""
         self._devices().delay_prepare(driver, seconds)
 
     # -- node and pods --------------------------------------------------------------------------

@@ -143,7 +143,7 @@ class PodState:
                 self.gates[kind] = str(condition.get("status"))
 
     def note_conditions(self, conditions: Iterable[Mapping[str, Any]]) -> None:
-        """Store whether these conditions, which the API server has, are about a resize."""
+        """Store whether one of the conditions on the API server is about a resize."""
         self.has_resize_conditions = any(
             each.get("type") in _RESIZE_CONDITIONS for each in conditions
         )
@@ -186,7 +186,7 @@ class PodState:
 
     @contextmanager
     def held(self, lock: threading.Lock) -> Iterator[None]:
-        """Queue no writes of the status inside the ``with`` block."""
+        """Queue no writes of the status inside the ``with`` block. ``lock`` guards the counter."""
         with lock:
             self.holds += 1
         try:

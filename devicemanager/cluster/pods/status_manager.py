@@ -118,7 +118,8 @@ class StatusManager:
     def _ends(self, pod: PodState) -> bool:
         """True if drivers must unprepare the pod's claims before the pod can be deleted.
 
-        The kubelet retries. Its event FINISHED then queues the last status.
+        The kubelet retries this. Afterwards, its event FINISHED causes the write of the last
+        status.
         """
         record = self._node.kubelet.pod_store.get(PodUid(pod.uid))
         return record is not None and record.uses_dra and record.is_active
@@ -271,7 +272,7 @@ class StatusManager:
 
 
 def _is_about_another_pod(error: Invalid) -> bool:
-    """True if the pod on the API server has the name of a pod, and another UID."""
+    """True if the API server has a pod of the same name, but with another UID."""
     return "metadata.uid: " in error.message
 
 

@@ -138,6 +138,6 @@ def _markdown(report: ClientReport) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text of a client as code, so that it cannot become markup."""
+    """Return a client's text as Markdown code, so that it cannot become other markup."""
     plain = printable(" ".join(text.split())).replace("`", "'").replace("|", "/")
     return f"`{plain}`" if plain else ""

@@ -57,7 +57,7 @@ def _pod(name: str, *devices: ContainerDevices, cpu_ids: tuple[int, ...] = ()) -
 def ordinary(resources: Sequence[str], first: int = 0, count: int = 2) -> Content:
     """Return ``count`` pods with one device of each resource, and a pod without devices.
 
-    ``first`` is the number of the first pod and device, out of eight devices.
+    ``first`` is the number of the first pod. Pods share eight devices of each resource.
     """
     pods = [
         _pod(

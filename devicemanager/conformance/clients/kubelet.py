@@ -120,7 +120,7 @@ class ScriptedKubelet:
         self._source.replace(pods=content[0], allocatable=content[1])
 
     def hang(self, method: Method, request: bytes) -> bytes:
-        """Do not respond until the kubelet is closed. A value for ``respond``."""
+        """Do not respond until the kubelet is closed. Assign this method to ``respond``."""
         self._answering.call.hangs = True
         self._released.wait()
         raise Rejection("UNAVAILABLE", "the kubelet stops")
@@ -128,7 +128,7 @@ class ScriptedKubelet:
     # -- what a check reads ------------------------------------------------------------
 
     def mark(self) -> int:
-        """Return the number of calls so far, for ``calls``."""
+        """Return the number of calls so far, as a mark for ``calls``."""
         with self._lock:
             return len(self._calls)
 

@@ -61,7 +61,10 @@ def claim_with(
     config: Sequence[_Object] = (),
     requests: Sequence[_Object] = (),
 ) -> dict[str, Any]:
-    """Return a ResourceClaim with these results, which are those of its only request by default."""
+    """Return a ResourceClaim with these results.
+
+    ``requests``: the requests of its spec; by default one for the devices of all results.
+    """
     wanted = [
         {
             "name": REQUEST,

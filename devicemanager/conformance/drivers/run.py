@@ -235,7 +235,7 @@ class DriverRun(SuiteRun):
     # -- claims ------------------------------------------------------------------------
 
     def claims(self, count: int = 1, least: int = 1) -> list[ClaimObject]:
-        """Create up to ``count`` claims, each with one device. Devices of other claims can be used.
+        """Create up to ``count`` claims, each with one device, which other claims may have, too.
 
         Raises Skipped if the driver has fewer than ``least`` devices that can be used together.
         """
@@ -273,8 +273,10 @@ class DriverRun(SuiteRun):
 
     @contextlib.contextmanager
     def client(self, service: str | None = None) -> Iterator[DriverClient]:
-        """Open a connection to the newest instance of the driver, with the version of the API that
-        the kubelet uses by default."""
+        """Open a connection to the newest instance of the driver.
+
+        ``service`` is the version of the API; by default the one that the kubelet uses.
+        """
         instance = self.instance()
         client = DriverClient(Path(instance.endpoint), service or f"{instance.service}.DRAPlugin")
         with contextlib.closing(client):

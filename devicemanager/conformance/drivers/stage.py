@@ -103,7 +103,7 @@ class DriverStage(Stage):
 
 
 class _Process(PluginProcess):
-    """Process with its own mounts instead of those of a plugin."""
+    """Plugin process with the mounts of a driver."""
 
     def __init__(
         self,

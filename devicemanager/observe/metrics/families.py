@@ -69,7 +69,7 @@ def of_dra(tally: Tally, services: Mapping[str, str], *, inverted: bool) -> Iter
 
 
 def of_claims(drivers: Iterable[Iterable[str]]) -> Iterator[Metric]:
-    """Yield the gauge of the ResourceClaims in use; ``drivers`` are those of each claim."""
+    """Yield the gauge of the ResourceClaims in use; ``drivers`` has the drivers of each claim."""
     counts: dict[str, int] = {"<any>": 0}
     for each in drivers:
         for name in ("<any>", *each):

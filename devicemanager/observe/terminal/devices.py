@@ -137,7 +137,10 @@ def shares(counts: Mapping[DeviceState, int], width: int) -> dict[DeviceState, i
 def counted(
     states: Sequence[DeviceState], glyphs: Glyphs, *more: Sequence[DeviceState], words: bool = False
 ) -> Text:
-    """Return the number of devices in each state as text, omitting states without devices."""
+    """Return the number of devices in each state as text, omitting states without devices.
+
+    The devices of ``states`` and ``more`` are counted together. ``words``: True to name the states.
+    """
     parts = []
     for state in _COUNTED:
         if count := sum(each.count(state) for each in (states, *more)):

@@ -70,7 +70,8 @@ def _driver_line(row: _DriverRow, glyphs: Glyphs, width: int) -> Text:
 
 
 def claims(view: NodeView, shown: Shown, _: int) -> Rows[_ClaimRow]:
-    """Return the rows of claims. If the pane fills the screen, also those of their devices."""
+    """Return the rows of claims. If the pane fills the screen, also return the rows of their
+    devices."""
     titles = {pod.uid: pod.title for pod in view.pods}
     rows = list(_claim_rows(view, shown.whole))
 

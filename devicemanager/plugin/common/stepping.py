@@ -18,10 +18,10 @@ def repeat_step(
     is_stopping: Callable[[], bool],
     failed: Callable[[OSError], float],
 ) -> None:
-    """Call ``step`` until ``is_stopping``: after each notification, or after the pause in seconds
-    that it returns.
+    """Call ``step`` after each notification, or after the pause (in seconds) that it returned.
 
-    ``failed`` is called with an OSError that ``step`` raised, and also returns a pause.
+    End when ``is_stopping`` returns True. ``failed`` is called with an OSError that ``step``
+    raised, and also returns a pause.
     """
     while not is_stopping():
         seen = notifier.count

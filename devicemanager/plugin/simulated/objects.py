@@ -62,7 +62,8 @@ def daemon_set(settings: SimulationSettings, image: str) -> dict[str, Any]:
 def variables(settings: SimulationSettings) -> dict[str, str]:
     """Return the environment variables from which ``from_env`` reads these settings.
 
-    Settings with default values are omitted. So is the node name, which differs on every node.
+    Settings with default values are omitted. The node name is also omitted, because it differs on
+    every node.
     """
     default = SimulationSettings()
     changed = {}

@@ -55,7 +55,7 @@ def checked_timestamp(nanos: int, offset: int = 0) -> Timestamp:
 
 
 def _same(one: Value, other: Value) -> type:
-    """Return the class of two values. Raises CelError if they differ in class."""
+    """Return the common class of two values. Raises CelError if they differ in class."""
     if type(one) is not type(other):
         raise CelError(NO_OVERLOAD)
     return type(one)

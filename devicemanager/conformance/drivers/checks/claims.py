@@ -160,7 +160,8 @@ def dc10(run: DriverRun) -> str:
 def _check_bad_claim(run: DriverRun, broken: Any, **options: Any) -> str:
     """Prepare a good and a bad claim in one call: only the bad one may fail.
 
-    ``broken`` changes the allocation result of the bad claim.
+    ``broken`` changes the allocation result of the bad claim. ``options`` are those of
+    ``claim_with`` for it. Return the error of the bad claim.
     """
     good, bad = run.results(2, least=2)
     claims = [run.create(good), run.create(broken(bad), **options)]

@@ -39,7 +39,7 @@ def _check_again(
     before: dra_v1.NodePrepareResourceResponse,
     after: str,
 ) -> None:
-    """Prepare a claim again. Raises Failed for another response and unresolved CDI devices."""
+    """Prepare a claim again. Raises Failed if the response differs or has an unresolved CDI ID."""
     [again] = run.prepare(claim)
     if shown(again) != shown(before):
         raise Failed(f"the response after {after} differs: {shown(again)}; before: {shown(before)}")
@@ -101,8 +101,8 @@ def _check_complete(
 ) -> None:
     """Prepare a claim again after a call that was killed, and unprepare it.
 
-    Raises Failed if a device is missing in the response, or a CDI device is left. The names of CDI
-    devices may differ, because the call can have been too short to store anything.
+    Raises Failed if the response lacks a device, or if unprepare leaves a CDI device. The names of
+    CDI devices may differ, because the call can have been too short to store anything.
     """
     [again] = run.prepare(claim)
     if shown(again, cdi=False) != shown(wanted, cdi=False):
@@ -266,8 +266,10 @@ def _check_versions(run: DriverRun, *, previous_first: bool) -> str:
 
 
 def _why_not_again(run: DriverRun, claim: ClaimObject) -> str:
-    """Return the error of another NodePrepareResources; empty if it succeeds. It is not a failure:
-    a version of the driver may have other devices."""
+    """Return the error of another NodePrepareResources; empty if it succeeds.
+
+    The error is not a failure of the check: a version of the driver may have other devices.
+    """
     try:
         [again] = run.prepare(claim)
         run.check_resolved(again)
