@@ -1,4 +1,4 @@
-"""The event stream: publish, subscribe, remember and wait.
+"""The event stream: publish, store and read events, and wait for them.
 
 Theory of operation. ``publish`` creates a numbered ``Event`` under the stream's lock, stores
 it, wakes waiting threads and releases the lock. After that, it calls the subscribers on the

@@ -320,7 +320,7 @@ class Settings:
     """Namespaces whose claims may use classes with admin access; None allows all."""
     kubeconfig: Path | None = attrs.field(default=None, converter=_as_path)
     """Kubeconfig of the API server that has the ResourceClaims and ResourceSlices of this node.
-    With None, the caller hands ResourceClaims to the kubelet."""
+    With None, the caller passes ResourceClaims to the kubelet."""
     sysfs: Path = attrs.field(default=Path("/sys"), converter=Path)
     """Directory of sysfs, which is searched for PCI devices that a plugin names by vendor and
     product ID."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from podresources.pods_api.service import Intercept, PodsService, PodsSource
 
 MOST_WATCHES = 256
-"""Watches at a time: each needs a thread."""
+"""Maximum number of open watches, because each needs a thread."""
 
 TOO_MANY_TEXT = f"{MOST_WATCHES} watches are open: end one"
 
@@ -98,7 +98,7 @@ class PodsServer:
         return self._handlers.counters.snapshot()
 
     def end_watches(self) -> int:
-        """End all watches with the error for slow clients; return how many."""
+        """End all watches with the error for slow clients. Return their number."""
         return self._handlers.end_watches()
 
     def __enter__(self) -> Self:
@@ -160,7 +160,7 @@ class _Handlers(grpc.GenericRpcHandler):
         self.end_watches()
 
     def end_watches(self) -> int:
-        """End all watches; return how many."""
+        """End all watches. Return their number."""
         with self._lock:
             watchers = tuple(self._watchers)
         for watcher in watchers:

@@ -48,7 +48,7 @@ class Node:
     drivers: Drivers
     rules: DraRules
     absent: Mapping[str, str]
-    """Times since which drivers are not registered, by driver."""
+    """A text for each deregistered driver, such as ``it deregistered 5 s ago``."""
 
 
 @attrs.frozen

@@ -33,7 +33,7 @@ class ApiSlices:
         self._slices: dict[str, JsonObject] = {}
 
     def known(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the slices, sorted by name; none while the API server does not respond."""
+        """Return the slices, sorted by name; none until the API server has responded."""
         with self._lock:
             is_first, self._is_started = not self._is_started, True
         if is_first:
@@ -45,7 +45,7 @@ class ApiSlices:
     # -- sink of the watch -----------------------------------------------------------
 
     def begin_list(self) -> None:
-        """Do nothing: a list replaces all slices."""
+        """Do nothing: ``replace`` gets the whole list."""
 
     def replace(self, objects: list[JsonObject]) -> None:
         """Store a list of all slices."""

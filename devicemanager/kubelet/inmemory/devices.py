@@ -20,7 +20,8 @@ __all__ = [
 
 EXAMPLES = "8, 8@0,1 or 2@0,6@1"
 MOST_DEVICES = 100_000
-"""About as many as fit into a ListAndWatch response, which a kubelet limits to 4 MiB."""
+"""Maximum number of devices. About as many fit into a ListAndWatch response, which the kubelet
+limits to 4 MiB."""
 
 
 class TooManyDevices(ValueError):

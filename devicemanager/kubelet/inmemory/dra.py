@@ -110,7 +110,7 @@ class InMemoryDra:
         claims: Iterable[ClaimInfo] = (),
     ) -> None:
         """``updates`` gets the UIDs of pods whose devices changed health. ``claims`` are those of
-        the kubelet's last process."""
+        the kubelet's previous process."""
         self._rules = DraRules(settings.behaviour, settings.quirks)
         self._node = node
         self._source = source
@@ -308,7 +308,8 @@ class InMemoryDra:
         return PrepareResult(tuple(devices))
 
     def _allocated_twice(self, driver: str, ref: ClaimRef, result: Mapping[str, Any]) -> str:
-        """Return an error if another claim has the device; empty for a device that is shared."""
+        """Return an error text if another claim has the device of ``result``, otherwise an empty
+        text. Devices can be shared with ``adminAccess`` or ``shareID``."""
         if result.get("adminAccess") or result.get("shareID"):
             return ""
         for claim in self._cache:

@@ -181,9 +181,9 @@ class InMemoryKubelet:
     ) -> None:
         """Restart the kubelet or reboot the node, with other settings or in another order.
 
-        ``order`` has resources of plugins, and UIDs of pods: plugins re-register and pods are
-        admitted again in this order. Pods that are not in ``order`` follow, and then plugins that
-        are not in it.
+        ``order`` has names of resources and UIDs of pods. In this order, the plugins of the
+        resources re-register and the pods are admitted again. Other pods follow, then other
+        plugins.
         """
         with self._turn:  # no plugin may change between the stop and the start
             self.stop()
@@ -305,8 +305,8 @@ class InMemoryKubelet:
         claims: ClaimSources | None = None,
         reserve: bool = True,
     ) -> Admission:
-        """Admit a pod, as ``MockKubelet.admit`` does. Raises RequestError with ``claims``: this
-        kubelet has no DRA drivers."""
+        """Admit a pod, as ``MockKubelet.admit`` does. Raises RequestError if ``claims`` is
+        given."""
         if claims is not None:
             raise RequestError("an in-memory kubelet has no DRA drivers: use MockKubelet")
         return self._pods.admit(manifest, start=start)
@@ -545,7 +545,7 @@ class InMemoryKubelet:
         self._set_driver(driver, prepare_failures=times)
 
     def fail_unprepare(self, driver: str, fails: bool = True) -> None:
-        """Make every NodeUnprepareResources of a driver fail, or succeed again."""
+        """Make every NodeUnprepareResources of a driver fail; False lets it succeed again."""
         self._set_driver(driver, fails_unprepare=fails)
 
     def delay_prepare(self, driver: str, seconds: float) -> None:

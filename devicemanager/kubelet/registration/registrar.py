@@ -58,9 +58,9 @@ STOPPING = "the kubelet is stopping"
 
 _WORKERS = 8
 _SHARES = 4
-"""Fraction of the free registrations that one process can take."""
+"""One process can take at most this fraction of the free registrations: 1 / 4."""
 _LONGEST_NAME = 512
-"""Characters of a name that texts show; the longest valid name has 317."""
+"""Maximum length of a name in texts. The longest valid name has 317 characters."""
 
 T = TypeVar("T")
 
