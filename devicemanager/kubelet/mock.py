@@ -428,7 +428,8 @@ class MockKubelet:
 
         ``devices`` are the pod's devices (container → resource → IDs). By default they come from
         the checkpoint, or from a new admission if the checkpoint does not name the pod.
-        ``statuses`` are its container statuses; by default all containers run.
+        ``statuses`` are its container statuses; by default all containers run. ``start_time`` is
+        its start time in seconds since the epoch; the default is now.
 
         A pod is rejected if one of its devices is allocated to another pod. Raises the same
         errors as ``admit``.
@@ -606,13 +607,14 @@ class MockKubelet:
         """Run a command with a container's variables, mounts and devices, without root. Return its
         output.
 
-        The command gets the variables, mounts, device nodes and CDI edits of the container, and a
-        root file system that is read-only. ``backend`` is ``crun``, ``runc`` or ``namespaces``; the
-        default is the first one that this machine has. ``cdi`` is a directory with CDI files; the
-        default is the host's directories. ``stderr`` begins with a line for each setting that is
-        not possible without root. Raises RequestError as ``container_options`` does and for an
-        unknown backend, OciError and CdiError for settings that cannot be applied on this host, and
-        ``subprocess.TimeoutExpired`` after ``timeout`` seconds.
+        The command gets the variables, mounts, device nodes and CDI edits of the container. Its
+        root file system is the directory ``rootfs``, read-only. ``backend`` is ``crun``, ``runc``
+        or ``namespaces``; the default is the first one that this machine has. ``cdi`` is a
+        directory with CDI files; the default is the host's directories. ``stderr`` begins with a
+        line for each setting that is not possible without root. Raises RequestError as
+        ``container_options`` does and for an unknown backend, OciError and CdiError for settings
+        that cannot be applied on this host, and ``subprocess.TimeoutExpired`` after ``timeout``
+        seconds.
         """
         from devicemanager.kubelet.container_runs import run_with_options
 

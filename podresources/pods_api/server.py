@@ -38,9 +38,9 @@ class PodsServer:
     """Server of the Pods API, with pods from a source.
 
     ``qps``: ListPods and GetPod calls per second; None disables the limit. ``burst``: calls that
-    are accepted at once. ``clock``: seconds, for the limit only. ``on_error``: receives the
-    exceptions of the source; by default they are logged. ``intercept``: called with the name of
-    each accepted method; it may wait, and may raise Rejection.
+    are accepted at once. ``clock`` returns seconds and is used only for the rate limit.
+    ``on_error``: receives the exceptions of the source; by default they are logged. ``intercept``:
+    called with the name of each accepted method; it may wait, and may raise Rejection.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class PodsServer:
             )
 
     def stop(self, grace: float = 0.2) -> None:
-        """Remove the socket, stop listening, end all watches, and wait ``grace`` seconds for
+        """Remove the socket, stop listening, end all watches, and wait up to ``grace`` seconds for
         calls to end.
 
         Returns when all threads have ended. Idempotent; ``start`` can be called again. Raises

@@ -144,8 +144,8 @@ class ClaimAllocation:
 
 
 def _named(claim: JsonClaim, pod: Pod) -> JsonClaim:
-    """Return a claim with a name in the form that the API server generates. A pod always gets the
-    same name."""
+    """Return the claim with a name like those that the API server generates. The name depends only
+    on the pod."""
     metadata = {**claim["metadata"], "namespace": pod.namespace}
     base = metadata.pop("generateName")
     metadata["name"] = base + stable_uid("ResourceClaim", f"{pod.uid} {base}")[:_SUFFIX]

@@ -236,7 +236,7 @@ class DraManager:
     def cancel(self, uid: str) -> None:
         """Stop preparing the claims of a pod, because it is terminating.
 
-        As in the kubelet, the pod does not wait for a call in flight. Its response is ignored.
+        As in the kubelet, the pod does not wait for a call in flight, and the response is ignored.
         """
         with self._lock:
             if uid in self._preparing:

@@ -84,7 +84,7 @@ def _node(text: str) -> int | None:
 def numbered(
     resource: str, nodes: tuple[int | None, ...], first: int = 0
 ) -> dict[DeviceId, Device]:
-    """Create one healthy device for every entry of ``nodes``: its NUMA node, or None.
+    """Create one healthy device for every entry of ``nodes``, its NUMA node or None.
 
     Returns the devices by ID: ``gpu-0``, ``gpu-1`` and so on for ``vendor.com/gpu``. The numbers
     begin at ``first`` and have the same width, so that IDs sort by number.

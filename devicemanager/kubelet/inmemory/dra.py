@@ -151,7 +151,8 @@ class InMemoryDra:
     # -- drivers ---------------------------------------------------------------------
 
     def driver_changed(self, driver: str) -> None:
-        """Register or deregister a driver after a change, and report health to its pods."""
+        """Apply a change of a driver's state: register or deregister it, and report to its pods
+        that health has changed."""
         now = self._clock.monotonic()
         with self._lock:
             is_registered = any(each.driver == driver for each in self._drivers)
@@ -185,7 +186,7 @@ class InMemoryDra:
         self._publish(EventKind.CLAIMS_PREPARED, claims, "prepared its claims", begun)
 
     def adopt(self, pod: Pod) -> None:
-        """Take over the claims of a pod from an earlier process. Drivers have prepared them."""
+        """Prepare the claims of a pod that an earlier process ran. Errors are ignored."""
         claims = pod_claims(pod)
         try:
             self._prepare(claims)

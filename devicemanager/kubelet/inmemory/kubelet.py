@@ -308,7 +308,9 @@ class InMemoryKubelet:
         """Admit a pod, as ``MockKubelet.admit`` does. Raises RequestError if ``claims`` is
         given."""
         if claims is not None:
-            raise RequestError("an in-memory kubelet has no DRA drivers: use MockKubelet")
+            raise RequestError(
+                "an in-memory kubelet does not support admit(claims=…): use MockKubelet"
+            )
         return self._pods.admit(manifest, start=start)
 
     def restore(
@@ -329,7 +331,7 @@ class InMemoryKubelet:
     def adopt(self, pod: Pod) -> None:
         """Add a running pod of the saved checkpoint without an admission.
 
-        Its ResourceClaims count as prepared.
+        Its ResourceClaims are prepared again; errors are ignored.
         """
         process = self._life.serving()
         uses_dra = process.workers.uses_dra(pod)

@@ -106,10 +106,10 @@ _OF_SERVICE = Texts()
 def check_registrations(
     processes: Counter[int], pid: int, settings: Settings, *, replaces: bool = False
 ) -> None:
-    """Raise LimitReached if a process may not register.
+    """Raise LimitReached if the process ``pid`` has too many registrations for another one.
 
-    ``processes``: number of registrations by process ID. ``replaces``: the process has a
-    registration that ends with the new one.
+    ``processes`` has the number of registrations by process ID. ``replaces``: True if the new
+    registration replaces one of the same process.
     """
     count, per_process = processes[pid], settings.max_registrations_per_process
     # A process ID of 0 means that the process is in another PID namespace, as all others of this
