@@ -65,7 +65,7 @@ class Candidate:
 
     @cached_property
     def pod(self) -> Pod:
-        """The pod without its claims, because an in-memory kubelet does not prepare claims."""
+        """The pod without its claims, which the kubelet of a fleet's node does not prepare."""
         pod = parse(self.object)
         strip = partial(attrs.evolve, claims=(), claim_requests=())
         return attrs.evolve(

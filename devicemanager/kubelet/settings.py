@@ -172,7 +172,7 @@ def _as_gates(value: Any) -> Mapping[str, bool]:
 def _options_rejected(settings: Settings) -> str:
     """Return the kubelet's error for topology options whose feature gates are disabled.
 
-    cmd/kubelet/app/server.go, v1.28.
+    Follows cmd/kubelet/app/server.go, v1.28.
     """
     options = " ".join(f"{name}:{text}" for name, text in sorted(settings.topology_options.items()))
     gates = ", ".join(f'"{name}"' for name in settings.behaviour.topology_options_gates)

@@ -1,4 +1,4 @@
-"""The server of the Pods API: gRPC around the service, on a unix socket."""
+"""The gRPC server of the Pods API, on a unix socket."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class NoContainerResponse(AllocationError):
 class AdmissionContext:
     """Facts about a pod's containers that the kubelet knows when it admits the pod.
 
-    Only a restarted kubelet uses the fields.
+    The defaults apply unless the kubelet has restarted.
     """
 
     sources_ready: bool = True

@@ -156,7 +156,7 @@ class ResourceClaimInfo:
 
     @property
     def details(self) -> str:
-        """``text``; or ``error``, if the text does not contain it."""
+        """``text`` if it contains ``error``, otherwise ``error``."""
         return self.text if self.error in self.text else self.error
 
 

@@ -1,4 +1,4 @@
-"""Memory by NUMA node, allocated like the policy Static of the kubelet's memory manager does.
+"""Memory by NUMA node, allocated as by the policy ``Static`` of the kubelet's memory manager.
 
 One rule of the kubelet is not implemented: a NUMA node that is part of an allocation on several
 nodes cannot serve an allocation on a single node.

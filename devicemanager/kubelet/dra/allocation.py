@@ -41,7 +41,7 @@ _SUFFIX = 5
 
 
 class ClaimAllocation:
-    """Allocate the claims of a node's pods from the objects of ``ResourceClaims.offer``."""
+    """Allocator of the claims of a node's pods, from the objects of ``ResourceClaims.offer``."""
 
     def __init__(
         self,

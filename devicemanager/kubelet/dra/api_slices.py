@@ -1,6 +1,6 @@
 """The ResourceSlices of a node on an API server, for lists and views.
 
-The kubelet itself does not read slices. So the watch starts when a slice is first asked for.
+The kubelet itself does not read slices. So the watch starts when slices are first requested.
 """
 
 from __future__ import annotations

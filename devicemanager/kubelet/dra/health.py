@@ -131,7 +131,7 @@ class HealthStream:
                 self._cancel = self._clock.call_at(when, self.start)
 
     def close(self) -> None:
-        """Do not open the stream again. Closing the connection ends an open stream."""
+        """Do not open the stream again. A stream that is open ends with its connection."""
         with self._lock:
             self._closed = True
             cancel, self._cancel = self._cancel, None

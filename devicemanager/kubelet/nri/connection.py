@@ -45,7 +45,8 @@ class CallFailed(Exception):
 
 
 class Disconnected(Exception):
-    """The connection has ended, or the other side did not respond in time."""
+    """Error of a call whose connection ended, or to which the other side did not respond in
+    time."""
 
 
 class Connection:

@@ -54,7 +54,7 @@ def encode(message: Message) -> bytes:
 
 
 class Decoder:
-    """Collects received bytes into messages."""
+    """Decoder that collects received bytes into messages."""
 
     def __init__(self) -> None:
         self._received = bytearray()

@@ -137,8 +137,8 @@ class LazyDra(Generic[Manager_co]):
         return self._manager
 
     def used(self) -> Manager_co | None:
-        """Return the DRA manager, and create it if there are ResourceClaims. None if there are
-        none."""
+        """Return the DRA manager; create it first if there are ResourceClaims. None if it does not
+        exist."""
         self.start()
         return self._manager
 
