@@ -53,8 +53,6 @@ class Node:
 
 @attrs.frozen
 class _Use:
-    """The use of a claim by a pod."""
-
     pod: PodClaims
     owned: bool
 

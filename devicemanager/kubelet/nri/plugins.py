@@ -178,7 +178,6 @@ class PluginServer:
     # -- connections -------------------------------------------------------------------
 
     def _accept(self, listener: socket.socket) -> None:
-        """Accept connections until the listener is closed."""
         while True:
             try:
                 connected, _ = listener.accept()
@@ -227,12 +226,10 @@ class PluginServer:
         return False
 
     def _serve(self, plugin: NriPlugin) -> None:
-        """Serve a plugin until it disconnects."""
         plugin.connection.serve()
         self._remove(plugin)
 
     def _configure(self, plugin: NriPlugin) -> None:
-        """Configure and synchronize a plugin that has connected."""
         if not plugin.registered.wait(_REGISTRATION_SECONDS):
             self._report(f"an NRI plugin did not register within {_REGISTRATION_SECONDS:g} s")
             plugin.connection.close()
