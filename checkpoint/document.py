@@ -114,7 +114,8 @@ class Snapshot:
 
 
 class _Block:
-    """Consecutive pods with their JSON text and the effect of their hashed text."""
+    """Consecutive pods, with their JSON text and the effect (``fnv.Effect``) of their hashed
+    text."""
 
     __slots__ = ("_effect", "json", "pods")
 

@@ -54,8 +54,8 @@ class Connection:
     def __init__(
         self, socket_path: str | os.PathLike[str], timeout: float, client: str, usual_socket: str
     ) -> None:
-        """``timeout``: seconds for one call. ``client`` and ``usual_socket``: names that errors
-        mention, of the client's class and of a kubelet's socket."""
+        """``timeout`` is the number of seconds for one call. Errors mention ``client``, the name of
+        the client's class, and ``usual_socket``, the path of the socket on a node."""
         plain = os.fspath(socket_path).removeprefix("unix:")
         self.socket_path = Path(os.path.abspath(plain))  # noqa: PTH100 - keeps symlinks
         sockets.check_path(self.socket_path)

@@ -34,10 +34,10 @@ class Profile:
     share_id: bool = True
     dynamic_resources: bool = True
     claim_devices: bool = True
-    """True if a device of a claim has the names of its driver, its pool and the device."""
+    """True if each device of a claim is named by driver, pool and device."""
     repeats_cdi: bool = False
-    """True if a device of a claim also repeats the CDI devices of earlier devices of the same
-    driver (quirk Q26)."""
+    """True if a device also gets the CDI devices of the devices that precede it in the claim and
+    have the same driver (quirk Q26)."""
     sidecars: bool = True
     """True if responses include restartable init containers."""
     groups_devices: bool = False
@@ -94,8 +94,11 @@ class Profile:
         )
 
     def _resource(self, each: ClaimResource, before: dict[str, tuple[str, ...]]) -> ClaimResource:
-        """Return a device of a claim with the fields of this kubelet version. ``before`` maps each
-        driver to the CDI devices of the claim's earlier devices."""
+        """Return a device of a claim with the fields of this kubelet version.
+
+        ``before`` has the CDI devices of the devices that precede it in the claim, by driver. With
+        ``repeats_cdi``, the CDI devices of ``each`` are added.
+        """
         if self.repeats_cdi:
             names = before[each.driver_name] = before.get(each.driver_name, ()) + each.cdi_devices
             each = attrs.evolve(each, cdi_devices=names)

@@ -36,7 +36,7 @@ class RunningServer:
     def start(
         cls, handlers: grpc.GenericRpcHandler, path: Path, max_workers: int, name: str
     ) -> Self:
-        """Listen on ``path``. ``name`` is that of the threads. Raises ServeError."""
+        """Listen on ``path``. ``name`` is the prefix of thread names. Raises ServeError."""
         executor = ThreadPoolExecutor(max_workers, thread_name_prefix=name)
         server = grpc.server(
             executor,
@@ -55,7 +55,7 @@ class RunningServer:
             raise
 
     def stop(self, grace: float) -> None:
-        """Stop listening, and wait ``grace`` seconds for calls to end."""
+        """Stop listening, and wait up to ``grace`` seconds for calls to end."""
         # Remove the socket first, so that new clients fail immediately instead of waiting. Remove
         # it only if the path still has this server's file.
         try:

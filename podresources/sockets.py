@@ -178,7 +178,7 @@ def published(path: Path, mode: int = _MODE) -> Iterator[Path]:
 
 
 def is_private_name(name: str) -> bool:
-    """True if a socket of this name can be a leftover of :func:`published` in a killed process."""
+    """True if :func:`published` could have given this name to a temporary socket."""
     return _PRIVATE.fullmatch(name) is not None
 
 

@@ -15,7 +15,7 @@ class FindingKind(StrEnum):
     """Kind of an inconsistency."""
 
     SHARED_DEVICE = "shared-device"
-    """Two claims use the same device, and not as shares. Claims with admin access may do so."""
+    """Two claims use the same device, which is not shared. Claims with admin access may do this."""
     REPEATED_DEVICE = "repeated-device"
     """A claim lists a device more than once, as kubelets before v1.37 do after a retry."""
     REPEATED_CLAIM = "repeated-claim"

@@ -18,7 +18,7 @@ _LITERALS: Final = {b"t": b"true", b"f": b"false", b"n": b"null"}
 
 
 class _Fault(Exception):
-    """The text is not JSON. The message is Go's."""
+    """Error of a text that is not JSON. The message is Go's."""
 
 
 class _Open(NamedTuple):

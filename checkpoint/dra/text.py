@@ -56,7 +56,7 @@ def checksum(state: State, *, share_ids: bool = True) -> int:
 
 
 class StateDocument:
-    """Renders successive states, but only claims that have changed. Not thread-safe.
+    """Renderer of successive states, which renders only changed claims. Not thread-safe.
 
     Claims are compared by identity, so a rendered claim must not change.
     """
@@ -88,7 +88,7 @@ class StateDocument:
         return crc32(_CLOSE, crc32(b",".join(self._inner), _OPEN_CHECKSUM))
 
     def _follow(self, claims: Sequence[ClaimLike]) -> None:
-        """Render the claims between those that equal the last call's at both ends."""
+        """Render the claims, except those at both ends that are the same as in the last call."""
         old = self._claims
         start = _equal(old, claims)
         end = _equal(reversed(old[start:]), reversed(claims[start:]))

@@ -152,7 +152,7 @@ class ApiClient:
         user: str | None = None,
         is_over: Callable[[], bool] = lambda: False,
     ) -> JsonObject:
-        """Send a request and return the object in the response; retry if that can help.
+        """Send a request and return the object in the response; retry temporary failures.
 
         See ``protocol.Api.request``. Raises ClientClosing, instead of sending or retrying, once
         ``is_over`` returns True.
@@ -286,8 +286,8 @@ class ApiClient:
     ) -> Iterator[Iterator[bytes]]:
         """Open a stream and return an iterator over its lines.
 
-        ``close``, or ``close`` of ``streams``, ends the stream. Raises the errors of ``attempt``,
-        also while lines are read, and Unavailable after ``silence`` seconds without a byte.
+        ``close`` and ``streams.close`` end the stream. Raises the errors of ``attempt``, also while
+        lines are read, and Unavailable after ``silence`` seconds without a byte.
         """
         options = _request_options(silence)
         with _broken_is_unavailable():

@@ -27,7 +27,7 @@ class ClusterError(DeviceManagerError):
 
 
 class ClientClosing(Exception):
-    """Error for a request that was not sent or was given up, because the client is closed."""
+    """Error for a request that was not sent or not finished, because the client is closed."""
 
 
 class Unavailable(ClusterError):

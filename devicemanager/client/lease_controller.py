@@ -91,7 +91,8 @@ class LeaseController:
         ``holder``: value of the annotation ``HOLDER`` of each Lease; empty for no annotation.
 
         ``duration``: validity of a Lease in seconds; a Lease is renewed after a quarter of this
-        time. ``api`` should be a client that is used only for Leases.
+        time. ``as_nodes``: True to impersonate the node in requests. ``api`` should be a client
+        that is used only for Leases.
         """
         self._api = api
         self._duration = duration

@@ -76,7 +76,7 @@ class _Similar:
 class _Written:
     """An event on the API server, with its path and count.
 
-    Only work under the event's key in the work queue changes it.
+    Only the queued work with the event's key changes this object.
     """
 
     path: str = ""

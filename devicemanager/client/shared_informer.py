@@ -80,7 +80,7 @@ class PodInformer:
 
     @property
     def has_listed(self) -> bool:
-        """True after the first LIST. A node that is expected later needs ``complete``."""
+        """True after the first LIST. Call ``complete`` for each node that is expected later."""
         return self._has_listed
 
     def expect(self, name: str) -> None:

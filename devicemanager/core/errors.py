@@ -70,7 +70,7 @@ class InjectedError(RpcError):
 
 
 class PermanentError(DeviceManagerError):
-    """Error that every further attempt would have, too."""
+    """Error that retries cannot fix."""
 
 
 class AllocationError(RequestError):

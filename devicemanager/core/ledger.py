@@ -234,7 +234,7 @@ class Ledger:
         return bits
 
     def unlisted(self, resource: ResourceName, device_index: DeviceIndex) -> list[DeviceId]:
-        """Return the devices in use that a list does not have, sorted."""
+        """Return the devices in use that ``device_index`` does not have, sorted."""
         index = self._index.get(resource)
         return [] if index is None else sorted(index.users.keys() - device_index.index.keys())
 

@@ -2,8 +2,11 @@
 
 They are exact because users search logs and events for them, and because recorded scenarios are
 compared with them. Source: pkg/kubelet/cm/devicemanager, pkg/kubelet/lifecycle and
-pkg/kubelet/cm/topologymanager of Kubernetes v1.32. The last two messages are devicemanager's.
+pkg/kubelet/cm/topologymanager of Kubernetes v1.32. The messages after ``go_quoted`` are
+devicemanager's.
 """
+
+from typing import Final
 
 # Reasons and messages of rejected pods.
 UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
@@ -36,7 +39,7 @@ CHANGED_REQUEST = (
 )
 UNREGISTERED = "cannot allocate unregistered device {resource}"
 UNREGISTERED_BEFORE = "can't allocate unregistered device {resource}"
-"""Up to v1.25.9, v1.26.4 and v1.27.1."""
+"""The message up to v1.25.9, v1.26.4 and v1.27.1."""
 NO_HEALTHY = "no healthy devices present; cannot allocate unhealthy devices {resource}"
 ALLOCATED_UNHEALTHY = (
     "previously allocated devices are no longer healthy; "
@@ -94,11 +97,31 @@ PREPARE_FAILED = "Failed to prepare dynamic resources: {error}"
 BAD_SOCKET_PATH = "bad socketPath, must be an absolute path: {path}"
 
 
+_ESCAPES: Final = {
+    "\\": "\\\\",
+    '"': '\\"',
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
 def go_quoted(text: str) -> str:
-    """Quote text as Go's ``%q`` does; only characters that occur in names and options are
-    escaped."""
-    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    return '"' + "".join(escapes.get(char, char) for char in text) + '"'
+    """Return a text as Go's ``%q`` prints it."""
+    return f'"{"".join(_ESCAPES.get(each) or _escaped(each) for each in text)}"'
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 ALREADY_IN_USE = "device {device} of {resource} is already in use by pod {pod}"

@@ -28,7 +28,7 @@ class RestartRule(NamedTuple):
 
     exit_codes: frozenset[int]
     is_in: bool = True
-    """True if the exit code must be one of these; False if it must be another one."""
+    """True to match one of ``exit_codes``; False to match all other exit codes."""
     restarts_all: bool = False
     """True if the rule restarts all containers of the pod (the action RestartAllContainers)."""
 

@@ -39,7 +39,7 @@ def printable(text: str, longest: int = LONGEST) -> str:
 
 
 def is_printable(text: str) -> bool:
-    """True if ``printable`` escapes nothing in a text of any length, which can have several
+    """True if ``printable`` would escape nothing. The text can have any length and several
     lines."""
     return (text.isascii() and text.isprintable()) or not re.search(_UNSAFE, text.replace("\n", ""))
 

@@ -99,7 +99,7 @@ class PodUsage:
 
 @attrs.define
 class CpuCounter:
-    """CPU time of a node. It also grows if pods end, so it is not the sum of their CPU times."""
+    """CPU time of a node. It includes pods that have ended, so it never decreases."""
 
     updated: float
     """Time of the last update, in seconds since the epoch."""

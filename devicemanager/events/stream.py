@@ -1,4 +1,4 @@
-"""The event stream: publish, subscribe, remember and wait.
+"""The event stream: publish, store and read events, and wait for them.
 
 Theory of operation. ``publish`` creates a numbered ``Event`` under the stream's lock, stores
 it, wakes waiting threads and releases the lock. After that, it calls the subscribers on the
@@ -231,8 +231,8 @@ class Event:
 Callback = Callable[[Event], None]
 
 _LONGEST_NAME = 512
-"""Characters of a resource name that an event stores. A valid name has at most 317 (DNS
-subdomain, slash, label), so only names that were rejected are cut."""
+"""Maximum number of characters of a resource name that an event stores. A valid name has at most
+317 (DNS subdomain, slash, label), so only names that were rejected are cut."""
 _POLL_SECONDS = 0.25
 _FEW = 16
 _DELIVERING = threading.local()
@@ -299,7 +299,8 @@ class EventStream:
     ) -> None:
         """Publish an event. Exceptions in a callback are logged and do not affect others.
 
-        ``message`` may contain any text: unsafe characters are escaped here.
+        ``message`` may contain any text: unsafe characters are escaped here. ``details`` are values
+        for programs; docs/json.md lists them.
         """
         message = printable(message)
         if resource is not None and len(resource) > _LONGEST_NAME:

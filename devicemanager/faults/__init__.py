@@ -19,8 +19,8 @@ Invariants:
 * Decisions depend on counters and a seed, never on time: the same matches fire the same faults.
 * Without faults, an injection point costs one attribute lookup.
 
-Start reading in ``injection_point``, then ``kinds``. ``states`` has the counters of a fault
-that is set, and ``chaos`` chooses faults at random.
+Start reading in ``injection_point``, then ``kinds``. ``states`` has the counters of a fault that is
+set, and ``random_faults`` chooses faults at random.
 """
 
 from __future__ import annotations

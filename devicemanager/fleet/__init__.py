@@ -1,6 +1,6 @@
 """Fleets: all nodes of a cluster in one archive, and what would fit or happen on them.
 
-Theory of operation. ``collect`` reads a cluster, and keeps only fields that concern devices and
+Theory of operation. ``collecting`` reads a cluster, and keeps only fields that concern devices and
 scheduling (``fields``). A ``Fleet`` holds these objects, and optionally snapshots of nodes.
 ``snapshots`` returns a snapshot of each ``FleetNode``: the one in the fleet, or one made from the
 device numbers in the API objects. Everything else works on one node at a time, in parallel

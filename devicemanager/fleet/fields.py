@@ -24,8 +24,8 @@ class Whole:
 
 
 Fields: TypeAlias = "Mapping[str, Fields] | Sequence[Fields] | Whole"
-"""Fields of an object by name; the fields of the items of a list, as a list of one; or a whole
-value."""
+"""A mapping for the fields of an object, a list of one item for the items of a list, or
+``Whole``."""
 
 
 def _is_quantities(value: Any) -> bool:
@@ -142,7 +142,7 @@ def kept(value: Any, fields: Fields) -> Any:
 
 
 def problem(value: Any, fields: Fields, at: str = "") -> str:
-    """Return the first field with another type, and what is expected; empty if there is none."""
+    """Return a text about the first field of a wrong type; empty if all types are right."""
     if isinstance(fields, Whole):
         return "" if fields.is_valid(value) else f"{at}: expected {fields.expected}"
     if isinstance(fields, Mapping):

@@ -31,7 +31,7 @@ __all__ = ["Candidate", "NodeFit", "fit", "quota"]
 
 @attrs.frozen(slots=False)
 class Candidate:
-    """A pod to fit, with the objects that allocating its claims needs."""
+    """A pod to fit, with the objects that are necessary to allocate its claims."""
 
     object: Object
     """Pod manifest, with ``metadata.namespace``."""
@@ -65,7 +65,7 @@ class Candidate:
 
     @cached_property
     def pod(self) -> Pod:
-        """The pod without its claims, because an in-memory kubelet does not prepare claims."""
+        """The pod without its claims, which the kubelet of a fleet's node does not prepare."""
         pod = parse(self.object)
         strip = partial(attrs.evolve, claims=(), claim_requests=())
         return attrs.evolve(
@@ -76,7 +76,7 @@ class Candidate:
         )
 
     def copy(self, number: int) -> Pod:
-        """Return a pod with another name and UID."""
+        """Return copy ``number`` of the pod, with its own name and UID."""
         name = f"{self.pod.name}-{number}"
         return attrs.evolve(self.pod, name=name, uid=PodUid(f"fits-{name}"))
 

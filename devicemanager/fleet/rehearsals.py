@@ -16,8 +16,8 @@ from devicemanager.rehearsal import Configure, Rehearsal, Step, rehearse
 __all__ = ["NodeRehearsal", "rehearse_fleet"]
 
 REPEAT = 10
-"""Number of orders of plugins and pods in a sample. Plugins first and pods first are always in
-it."""
+"""Number of orders of plugins and pods in a sample. A sample always has one order with all plugins
+first, and one with all pods first."""
 _PERMUTED = 3
 """If plugins and pods are at most this many together, all orders are tried. These are at most 6,
 fewer than in a sample."""

@@ -100,7 +100,7 @@ def device_pods(node: FleetNode) -> Iterator[Pod]:
 
 
 def parsed(pod: Object) -> Pod:
-    """Return a pod of the fleet. Raises FleetError."""
+    """Parse a Pod object of the fleet. Raises FleetError if it is invalid."""
     try:
         return bound_pod(pod)
     except ManifestError as error:

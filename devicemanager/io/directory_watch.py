@@ -60,7 +60,7 @@ class FollowedDirectory(abc.ABC):
         """Handle one change of a file in the directory."""
 
     def _close(self) -> None:  # noqa: B027  # most subclasses have nothing to close
-        """Release the resources of the subclass. New changes are no longer handled."""
+        """Release the resources of the subclass. ``stop`` calls this when the watch has ended."""
 
     def start(self) -> None:
         """Scan the directory, then follow its changes.

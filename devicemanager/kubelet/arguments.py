@@ -49,9 +49,9 @@ def check_arguments(root: object, settings: object, clock: object = None) -> Non
 def check_resource(resource: object, count: object) -> ResourceName:
     """Check the resource name and the device count of a wait, and return the name.
 
-    ``count`` must be None or an integer of at least 0. Raises RequestError for any other count,
-    and for a name that no plugin can register. Otherwise the wait would time out, and its report
-    would not name the mistake.
+    ``count`` must be None or an integer of at least 0. Raises RequestError for any other count, and
+    for a name that no plugin can register. Without this check, the wait would time out, and its
+    report would not name the mistake.
     """
     if not isinstance(resource, str) or not is_extended_resource_name(resource):
         raise RequestError(
@@ -89,7 +89,7 @@ def check_exit_codes(codes: Iterable[object]) -> None:
 
 
 def device_ids(given: Iterable[str]) -> list[DeviceId]:
-    """Return device IDs as a list: a list or tuple in its order, any other iterable sorted.
+    """Return device IDs as a list. A list or tuple keeps its order; other iterables are sorted.
 
     Raises RequestError for a single string.
     """
@@ -117,9 +117,9 @@ def parser() -> Callable[[Source], Pod]:
 
 
 def embedded_claims(manifest: Source) -> tuple[JsonClaim, ...]:
-    """Return the ResourceClaims beside the Pod in a manifest that is a text or a file.
+    """Return the ResourceClaims that a manifest contains beside the Pod.
 
-    Raises ManifestError for an invalid claim.
+    Only a text or a file can contain them. Raises ManifestError for an invalid claim.
     """
     if not isinstance(manifest, str | Path):
         return ()

@@ -15,7 +15,7 @@ __all__ = ["FaultyFiles", "damage_files"]
 
 
 class FaultyFiles(FileOperations):
-    """File operations whose writes fail or are delayed if a fault for the checkpoint fires."""
+    """File operations of the checkpoint: faults can delay a write or make it fail."""
 
     def __init__(self, faults: FaultRegistry) -> None:
         self._faults = faults
@@ -47,7 +47,7 @@ implements(InjectionPoint.CHECKPOINT, _AT_WRITE)
 
 
 def damage_files(faults: FaultRegistry, checkpoint: Path, dra_state: Path) -> None:
-    """Remove or truncate the checkpoint or ``dra_manager_state`` if a fault of this kind fires.
+    """Carry out the faults that remove or truncate the checkpoint or ``dra_manager_state``.
 
     Called before the kubelet reads the files.
     """

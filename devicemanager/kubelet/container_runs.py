@@ -25,8 +25,8 @@ def bundle_of(
 ) -> Bundle:
     """Return the bundle of a container with these settings.
 
-    ``cdi`` is the directory with CDI files, in place of those of the host. Raises OciError and
-    CdiError for settings that cannot be applied on this host.
+    ``cdi`` is the directory with CDI files; None selects the host's directories. Raises OciError
+    and CdiError for settings that cannot be applied on this host.
     """
     # A network interface or an address that only root can use is a note, not an error.
     notes = [
@@ -49,7 +49,7 @@ def run_with_options(
     timeout: float | None = None,
     cdi: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command, and return its output; ``stderr`` begins with the notes of the bundle."""
+    """Run a command, and return its output. ``stderr`` begins with what the container lacks."""
     made = bundle_of(options, command, rootfs, cdi)
     done = run(made, backend, capture_output=True, text=True, timeout=timeout)
     notes = "".join(f"{note}\n" for note in made.notes)

@@ -175,8 +175,8 @@ Step = Expected | EventKind | str
 class Watch:
     """Collector of all events and calls after the mark ``since``; a context manager.
 
-    Entering it starts the collection, with earlier events and calls that are still stored.
-    ``wake`` is called for every new event and call, on the thread that published it.
+    On entry it collects the stored events and calls, and from then on each new one. ``wake`` is
+    called for every new event and call, on the thread that published it.
     """
 
     def __init__(
@@ -218,7 +218,8 @@ class Watch:
     def entries(self) -> Sequence[tuple[Place, Entry]]:
         """Return all events and calls collected so far, sorted by place.
 
-        A later result can have new entries between these, since several threads publish.
+        Several threads publish, so a later result can have new entries anywhere, not only at the
+        end.
         """
         with contextlib.suppress(IndexError):
             while True:

@@ -374,10 +374,10 @@ class MockKubelet:
         containers have the error. The kubelet tries again after a minute of its clock, or in
         ``resync``.
 
-        After ``resource_claims.offer``, claims without an allocation get devices as from the
-        scheduler, and templates become claims. These claims are released when the pod has ended.
-        The pod also gets a claim for each extended resource that a DeviceClass serves, unless a
-        device plugin has allocatable devices of the resource.
+        After ``resource_claims.offer``, the kubelet allocates claims without an allocation, like
+        the scheduler, and creates claims from templates. These claims are released when the pod has
+        ended. The pod also gets a claim for each extended resource that a DeviceClass serves,
+        unless a device plugin has allocatable devices of the resource.
 
         A rejection is a result, not an error: ``admitted`` is false, with the kubelet's reason
         and message. Raises ManifestError for a manifest that the API server would not accept,
@@ -428,7 +428,8 @@ class MockKubelet:
 
         ``devices`` are the pod's devices (container → resource → IDs). By default they come from
         the checkpoint, or from a new admission if the checkpoint does not name the pod.
-        ``statuses`` are its container statuses; by default all containers run.
+        ``statuses`` are its container statuses; by default all containers run. ``start_time`` is
+        its start time in seconds since the epoch; the default is now.
 
         A pod is rejected if one of its devices is allocated to another pod. Raises the same
         errors as ``admit``.
@@ -473,8 +474,8 @@ class MockKubelet:
     def resync(self, uid: str) -> None:
         """Sync a pod now instead of at the kubelet's next periodic sync.
 
-        A Pending pod gets its sandbox and its containers if its claims can be prepared, and a pod
-        that ends is removed if they can be unprepared. Raises RequestError for an unknown UID.
+        A Pending pod gets its sandbox and containers if its claims can be prepared. A terminating
+        pod is removed if its claims can be unprepared. Raises RequestError for an unknown UID.
         """
         self._pods.workers.resync(uid)
 
@@ -606,13 +607,14 @@ class MockKubelet:
         """Run a command with a container's variables, mounts and devices, without root. Return its
         output.
 
-        The command gets the variables, mounts, device nodes and CDI edits of the container, and a
-        root file system that is read-only. ``backend`` is ``crun``, ``runc`` or ``namespaces``; the
-        default is the first one that this machine has. ``cdi`` is a directory with CDI files, in
-        place of those of the host. ``stderr`` begins with a line for each setting that is not
-        possible without root. Raises RequestError as ``container_options`` does and for an unknown
-        backend, OciError and CdiError for settings that cannot be applied on this host, and
-        ``subprocess.TimeoutExpired`` after ``timeout`` seconds.
+        The command gets the variables, mounts, device nodes and CDI edits of the container. Its
+        root file system is the directory ``rootfs``, read-only. ``backend`` is ``crun``, ``runc``
+        or ``namespaces``; the default is the first one that this machine has. ``cdi`` is a
+        directory with CDI files; the default is the host's directories. ``stderr`` begins with a
+        line for each setting that is not possible without root. Raises RequestError as
+        ``container_options`` does and for an unknown backend, OciError and CdiError for settings
+        that cannot be applied on this host, and ``subprocess.TimeoutExpired`` after ``timeout``
+        seconds.
         """
         from devicemanager.kubelet.container_runs import run_with_options
 
@@ -888,7 +890,8 @@ class MockKubelet:
 
     @property
     def resource_claims(self) -> ResourceClaims:
-        """The ResourceClaims in memory, from ``admit``. Tests can change them at any time.
+        """The ResourceClaims in memory, such as those of ``admit``. Tests can change them at any
+        time.
 
         Raises RequestError if the kubelet version has no DRA, or if the kubelet reads claims from
         an API server.

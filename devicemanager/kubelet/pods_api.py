@@ -11,8 +11,8 @@ The events of WatchPods are those of the kubelet's status manager (``updateStatu
 
 * ADDED when the pod has its first status: it was admitted or rejected.
 * MODIFIED when the status has changed, or the deletion has begun.
-* DELETED when the pod has ended, although ListPods has it until it is deleted. Its deletion
-  sends nothing. A pod that is deleted earlier has a last MODIFIED with its final phase.
+* DELETED when the pod has ended, although ListPods has it until it is deleted. Its deletion sends
+  nothing. If the pod is deleted before it has ended, MODIFIED with its final phase comes first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CHANGES = frozenset(
         EventKind.DEVICE_HEALTH,
     }
 )
-"""Events after which the status of a pod can be a new one."""
+"""Events after which the status of a pod can have changed."""
 _ENDS = frozenset({EventKind.FINISHED, EventKind.TERMINATED})
 _EVENTS = _FIRST_STATUS | _CHANGES | _ENDS
 
@@ -77,7 +77,7 @@ class NodePodsSource:
 
     @property
     def is_ready(self) -> bool:
-        """True if all pods of the node are known (``validateReady``, v1.37.2), always before
+        """True if all pods of the node are known (``validateReady``, v1.37.2). Always True before
         v1.37."""
         return not self._awaits_sources or self._workers.is_sources_ready
 
@@ -92,7 +92,7 @@ class NodePodsSource:
         return None if record is None else self._bytes(record)
 
     def watch(self, watcher: Watcher) -> None:
-        """Send later events to this queue."""
+        """Send all later events to this queue."""
         with self._lock:
             self._watchers.add(watcher)
             if self._unsubscribe is None:
@@ -186,7 +186,7 @@ class NodePodsSource:
 
 
 def _is_synced(record: PodRecord) -> bool:
-    """True if the status manager has a status of the pod, and later ones can follow."""
+    """True if the status manager has a status of the pod that can still change."""
     return record.rejected or (record.admitted and record.is_active)
 
 

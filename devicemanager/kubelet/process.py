@@ -260,8 +260,8 @@ class KubeletProcess:
             raise StartError(str(error)) from error
 
     def pods_api_counters(self) -> Mapping[tuple[str, str], int]:
-        """Count calls to the Pods API by metric name and status code, and dropped events, as this
-        version does."""
+        """Return the counters of the Pods API that this kubelet version has: calls by metric name
+        and status code, and dropped events."""
         metrics = self._settings.behaviour.pods_api_metrics
         counts: dict[tuple[str, str], int] = {}
         if "watch_events_dropped" in metrics:

@@ -22,10 +22,10 @@ class LazyResourceClaims:
     """
 
     def __init__(self, kubeconfig: Path | None, node: str, events: EventStream) -> None:
-        """``kubeconfig``: selects the API server; None for claims in memory.
+        """``kubeconfig`` selects an API server; None selects claims in memory.
 
-        Changes of claims in memory are published as events, and those of the slices of ``node`` on
-        the API server.
+        ``events`` reports changes of claims in memory, or of the slices of ``node`` on the API
+        server.
         """
         self._kubeconfig = kubeconfig
         self._node = node
@@ -72,7 +72,7 @@ class LazyResourceClaims:
             return self._allocation
 
     def source(self) -> ClaimSource:
-        """Return the source of one kubelet process, which closes it.
+        """Return the source of claims for one kubelet process, which must close it.
 
         Raises StartError for an invalid kubeconfig.
         """

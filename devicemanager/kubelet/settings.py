@@ -172,7 +172,7 @@ def _as_gates(value: Any) -> Mapping[str, bool]:
 def _options_rejected(settings: Settings) -> str:
     """Return the kubelet's error for topology options whose feature gates are disabled.
 
-    cmd/kubelet/app/server.go, v1.28.
+    Follows cmd/kubelet/app/server.go, v1.28.
     """
     options = " ".join(f"{name}:{text}" for name, text in sorted(settings.topology_options.items()))
     gates = ", ".join(f'"{name}"' for name in settings.behaviour.topology_options_gates)
@@ -320,7 +320,7 @@ class Settings:
     """Namespaces whose claims may use classes with admin access; None allows all."""
     kubeconfig: Path | None = attrs.field(default=None, converter=_as_path)
     """Kubeconfig of the API server that has the ResourceClaims and ResourceSlices of this node.
-    With None, the caller hands ResourceClaims to the kubelet."""
+    With None, the caller passes ResourceClaims to the kubelet."""
     sysfs: Path = attrs.field(default=Path("/sys"), converter=Path)
     """Directory of sysfs, which is searched for PCI devices that a plugin names by vendor and
     product ID."""

@@ -172,6 +172,8 @@ class NodeInfo(Protocol):
 def registration_failure(check: HealthCheck, *, has_started: bool, error: Exception | None) -> str:
     """Return the error text of the ``/healthz`` check ``device-plugin``; empty if it passes.
 
+    ``has_started`` and ``error`` are the state of the Registration server.
+
     Follows ``Check``, pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32.0 and
     v1.32.11.
     """

@@ -8,4 +8,4 @@ __all__ = ["RehearsalError"]
 
 
 class RehearsalError(RequestError):
-    """A step is invalid, or the snapshot cannot be used. The message is one line."""
+    """Error of an invalid step, or of a snapshot that cannot be used. The message is one line."""

@@ -55,7 +55,7 @@ class HeldPod:
         return tuple(sorted({str(name) for each in containers for name in _devices_of(each)}))
 
     def missing(self, devices: Mapping[str, Mapping[str, Collection[str]]]) -> set[str]:
-        """Return the resources of which a container that runs until the pod ends has no device.
+        """Return the resources for which an app container or a sidecar has no device.
 
         ``devices`` are the pod's devices by container and resource.
         """

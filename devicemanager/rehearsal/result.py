@@ -39,8 +39,8 @@ class Outcome:
     devices: Devices = attrs.field(factory=dict, hash=False)
     """The pod's devices after all steps."""
     missing: tuple[str, ...] = ()
-    """Resources and DRA drivers that the pod uses, but of which it has no devices any more, or
-    gets none at its next start. Empty for a pod that is lost or deleted."""
+    """Resources and DRA drivers whose devices the pod uses, but no longer has or does not get at
+    its next start. Empty for a pod that is lost or deleted."""
 
     @property
     def is_lost(self) -> bool:

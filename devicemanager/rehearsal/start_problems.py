@@ -47,7 +47,7 @@ def lost_checkpoint(node: Node) -> LostCheckpoint | None:
 
 
 class KubeletFails(Exception):
-    """The kubelet does not start. The message is the kubelet's error, or a description of it."""
+    """Error of a kubelet that does not start. The message is the kubelet's, or describes it."""
 
     def __init__(
         self,

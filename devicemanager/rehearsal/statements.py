@@ -152,7 +152,8 @@ def _share(count: int, ran: Sequence[Ran]) -> str:
 def _deciding(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str, str]]:
     """Yield each plugin whose registration decides if the pod is lost.
 
-    Of each: "before" or "after" (when an admission loses the pod), the resource, and advice.
+    Each item has ``before`` or ``after``, the resource, and advice. The pod is lost in all runs
+    that admit it before, or after, the plugin registers.
     """
     uid = held.pod.uid
     for resource in held.resources:

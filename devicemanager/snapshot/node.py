@@ -77,7 +77,7 @@ class Node:
         return names
 
     def names_of_claims(self, claims: Iterable[dra.ClaimState]) -> Names:
-        """Return the names of the pods that hold claims, which are those of this node."""
+        """Return the names of the pods that hold ``claims``, which are claims of this node."""
         names = from_claims(claims, self.snapshot.pods or ())
         return {**from_directories(self.snapshot.directories), **names}
 

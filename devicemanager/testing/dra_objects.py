@@ -91,9 +91,9 @@ def claim_spec(
 def external_claim(
     name: str = "external-claim", spec: Mapping[str, Any] | None = None, namespace: str = "default"
 ) -> Object:
-    """Return a ResourceClaim that pods can share; ``spec`` is that of ``claim_spec()`` by default.
+    """Return a ResourceClaim that pods can share; the default ``spec`` is ``claim_spec()``.
 
-    It is not allocated.
+    The claim is not allocated.
     """
     return _object("ResourceClaim", name, spec or claim_spec(), namespace)
 

@@ -36,7 +36,8 @@ _STOP_SECONDS = 10.0
 
 
 class ProcessEnded(DeviceManagerError, AssertionError):
-    """Process that does not run or exited unexpectedly. The text has its last lines of output."""
+    """Error of a process that does not run or exited unexpectedly, with its last lines of
+    output."""
 
 
 class PluginProcess:

@@ -32,14 +32,14 @@ class ReplayPluginFactory(Factory):
         check: bool = True,
         timeout: float = 10.0,
     ) -> ReplayPlugin:
-        """Create a plugin that replays a recording; wait until the kubelet has its device lists.
+        """Create a plugin that replays a recording; wait until the kubelet has received its lists.
 
-        These are all lists of the first stream if ``speed`` is None, otherwise only its first list.
-        ``speed``: how many recorded seconds pass per second; None: replay without pauses.
-        ``recording`` is a ``Recording`` or its path; ``resource`` is optional if the recording has
-        only one resource. With ``check``, the test fails if the kubelet makes a request that was
-        not recorded. Raises RecordingError for an invalid recording, and WaitTimeout after
-        ``timeout`` seconds.
+        If ``speed`` is None, wait for all lists of the first stream, otherwise for its first list.
+        ``speed`` is the number of recorded seconds that pass per second; None replays without
+        pauses. ``recording`` is a ``Recording`` or its path; ``resource`` is optional if the
+        recording has only one resource. With ``check``, the test fails if the kubelet makes a
+        request that was not recorded. Raises RecordingError for an invalid recording, and
+        WaitTimeout after ``timeout`` seconds.
         """
         kubelet = kubelet or self._kubelet
         plugin = ReplayPlugin(recording, kubelet.plugin_dir, resource=resource, speed=speed)

@@ -2,19 +2,18 @@
 
 Theory of operation. Kubelets from Kubernetes 1.37 on serve ``ListPods``, ``GetPod`` and
 ``WatchPods`` on a unix socket beside PodResources. On the server's side, a :class:`PodsSource`
-(defined here, implemented elsewhere) has the pods as bytes and publishes events to
-``Watcher`` queues. ``PodsService`` applies the rate limit and selects the response;
-``PodsServer`` is gRPC around it. ``PodsClient`` calls the API of any kubelet and returns pods in
-the form of Kubernetes' JSON. ``encoding`` converts between that form and protobuf.
+(defined here, implemented elsewhere) returns pods as bytes and sends events to ``Watcher`` queues.
+``PodsService`` applies the rate limit and selects the response; ``PodsServer`` makes the service
+available over gRPC. ``PodsClient`` calls the API of any kubelet and returns pods in the form of
+Kubernetes' JSON. ``encoding`` converts between that form and protobuf.
 
 In:   a source; or the path of a socket.
 Out:  bytes on a socket; or pods as dicts.
 
 Invariants:
 
-* A slow client never delays a publisher: its queue is full, and its watch ends.
-* A pod that is encoded has no field that ``core_v1.proto`` lacks: that is an error. A pod that
-  is decoded can have such fields, and they are skipped.
+* A slow client never delays the source: when the client's queue is full, its watch ends.
+* Encoding raises an error for fields that ``core_v1.proto`` does not have. Decoding skips them.
 * All names are loaded at first use, to keep start-up fast.
 
 Where to start reading: ``service``.

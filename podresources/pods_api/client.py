@@ -20,7 +20,7 @@ from protos import pods_v1alpha1_grpc as v1alpha1_grpc
 DEFAULT_SOCKET = "/var/lib/kubelet/pods-api/pods-api.sock"
 
 Pod = Mapping[str, Any]
-"""A core/v1 Pod in the form of Kubernetes' JSON, with the fields that a mock kubelet knows."""
+"""A core/v1 Pod in the form of Kubernetes' JSON, with the fields of ``core_v1.proto``."""
 
 T = TypeVar("T")
 
@@ -73,8 +73,8 @@ class PodsClient:
     def watch_pods(self, timeout: float | None = None) -> PodWatch:
         """Watch the pods: an ``ADDED`` event for each, ``INITIAL_SYNC_COMPLETE``, then changes.
 
-        Iterate over the result, and end it with ``cancel`` or a with block. ``timeout``: seconds
-        after which it raises DeadlineExceeded; None for no limit.
+        Iterate over the result, and end it with ``cancel`` or a with block. The iteration raises
+        DeadlineExceeded after ``timeout`` seconds; None for no limit.
         """
         method = v1alpha1_grpc.WATCH_PODS
         stream = self._connection.stream(method, b"", timeout)

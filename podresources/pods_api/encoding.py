@@ -25,7 +25,7 @@ def pod_to_bytes(pod: Mapping[str, Any]) -> bytes:
 
 
 def pod_from_bytes(data: bytes) -> dict[str, Any]:
-    """Decode a pod; skip fields that ``core_v1.proto`` does not have. Raises ValueError for other
+    """Decode a pod; skip fields that ``core_v1.proto`` does not have. Raises ValueError for invalid
     bytes."""
     try:
         return _object(core_v1.Pod.FromString(data))
@@ -83,7 +83,7 @@ def _map_setter(name: str, element: FieldDescriptor) -> _Set:
 
 
 def _message_setter(kind: Descriptor) -> _Set:
-    """Return a function that fills a message, also with no value."""
+    """Return a function that sets the fields of a message and marks the message as present."""
     match kind.name:
         case "Time":
             return _set_time

@@ -1,4 +1,4 @@
-"""The server of the Pods API: gRPC around the service, on a unix socket."""
+"""The gRPC server of the Pods API, on a unix socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from podresources.pods_api.service import Intercept, PodsService, PodsSource
 
 MOST_WATCHES = 256
-"""Watches at a time: each needs a thread."""
+"""Maximum number of open watches, because each needs a thread."""
 
 TOO_MANY_TEXT = f"{MOST_WATCHES} watches are open: end one"
 
@@ -38,9 +38,9 @@ class PodsServer:
     """Server of the Pods API, with pods from a source.
 
     ``qps``: ListPods and GetPod calls per second; None disables the limit. ``burst``: calls that
-    are accepted at once. ``clock``: seconds, for the limit only. ``on_error``: receives the
-    exceptions of the source; by default they are logged. ``intercept``: called with the name of
-    each accepted method; it may wait, and may raise Rejection.
+    are accepted at once. ``clock`` returns seconds and is used only for the rate limit.
+    ``on_error``: receives the exceptions of the source; by default they are logged. ``intercept``:
+    called with the name of each accepted method; it may wait, and may raise Rejection.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class PodsServer:
             )
 
     def stop(self, grace: float = 0.2) -> None:
-        """Remove the socket, stop listening, end all watches, and wait ``grace`` seconds for
+        """Remove the socket, stop listening, end all watches, and wait up to ``grace`` seconds for
         calls to end.
 
         Returns when all threads have ended. Idempotent; ``start`` can be called again. Raises
@@ -98,7 +98,7 @@ class PodsServer:
         return self._handlers.counters.snapshot()
 
     def end_watches(self) -> int:
-        """End all watches with the error for slow clients; return how many."""
+        """End all watches with the error for slow clients. Return their number."""
         return self._handlers.end_watches()
 
     def __enter__(self) -> Self:
@@ -160,7 +160,7 @@ class _Handlers(grpc.GenericRpcHandler):
         self.end_watches()
 
     def end_watches(self) -> int:
-        """End all watches; return how many."""
+        """End all watches. Return their number."""
         with self._lock:
             watchers = tuple(self._watchers)
         for watcher in watchers:

@@ -101,7 +101,7 @@ class PodsService:
     def watch(
         self, request: bytes, watcher: Watcher, is_cancelled: Callable[[], bool]
     ) -> Iterator[bytes]:
-        """Answer WatchPods until ``watcher`` is closed; the caller removes it from the source.
+        """Answer WatchPods until ``watcher`` is closed. The caller must then call ``unwatch``.
 
         ``is_cancelled`` returns true if the client has ended the watch.
         """
@@ -137,7 +137,7 @@ class PodsService:
 
     @contextlib.contextmanager
     def _counting(self, path: str) -> Iterator[_Outcome]:
-        """Count a call at its end, with the code of a Rejection."""
+        """Count a call at its end, with its status code."""
         outcome = _Outcome()
         try:
             yield outcome
@@ -156,7 +156,7 @@ class PodsService:
 
 
 class _Outcome:
-    """Status code of a call, unless it is rejected."""
+    """Status code of a call that does not raise a Rejection."""
 
     code = "OK"
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 
 CHANNEL_SIZE = 100
-"""Events that wait for a client (``WatchPods``, pkg/kubelet/apis/pods/server.go, v1.37)."""
+"""Number of waiting events with which a queue can be full (``WatchPods``,
+pkg/kubelet/apis/pods/server.go, v1.37)."""
 
 PATIENCE = 1.0
-"""Seconds within which a client that reads takes an event."""
+"""Seconds without reading after which a client is too slow."""
 
 LIMIT_BYTES = 32 << 20
 
@@ -32,7 +33,7 @@ class EventType(StrEnum):
 class Watcher:
     """Bounded queue of events; thread-safe. ``put`` never waits for the reader.
 
-    A queue that is full is closed. The reader gets the events in it, and then the end.
+    A full queue closes itself. The reader still gets the events in it.
     """
 
     # The kubelet closes a queue at the 101st event. Here a test can admit pods a hundred times
@@ -50,7 +51,7 @@ class Watcher:
         self._stalled_since = 0.0  # the last progress, while there are events
 
     def put(self, event: EventType, pod: bytes) -> bool:
-        """Append an event. False if the queue was full: it is closed now."""
+        """Append an event. If the queue is full, close it instead and return False."""
         with self._changed:
             if self._is_closed:
                 return True
@@ -70,7 +71,7 @@ class Watcher:
         return self._bytes >= LIMIT_BYTES or self._clock() - self._stalled_since >= PATIENCE
 
     def close(self) -> None:
-        """End the queue after the events in it. Idempotent."""
+        """Accept no more events. The reader still gets those in the queue. Idempotent."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()

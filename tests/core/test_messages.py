@@ -15,6 +15,8 @@ from devicemanager.core.messages import go_quoted
         ("a\nb", r'"a\nb"'),
         ("a\tb", r'"a\tb"'),
         ("a\rb", r'"a\rb"'),
+        ("\a\0\x7f", r'"\a\x00\x7f"'),
+        ("\u200b\U000e0001", r'"\u200b\U000e0001"'),
         ("", '""'),
     ],
 )

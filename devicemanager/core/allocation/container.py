@@ -101,7 +101,7 @@ class NoContainerResponse(AllocationError):
 class AdmissionContext:
     """Facts about a pod's containers that the kubelet knows when it admits the pod.
 
-    Only a restarted kubelet uses the fields.
+    The defaults apply unless the kubelet has restarted.
     """
 
     sources_ready: bool = True
@@ -197,8 +197,8 @@ class PodAllocation:
     def note_known(self) -> None:
         """Look up the resources of the first container with devices.
 
-        The kubelet does so before it frees devices of ended pods, and devices in use make a
-        resource known (``allocateContainerResources``, v1.36).
+        The kubelet does this before it frees devices of ended pods. A resource with devices in use
+        is known (``allocateContainerResources``, v1.36).
         """
         for container, _ in self.pod.all_containers():
             if requests := self.requests(container):

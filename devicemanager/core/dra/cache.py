@@ -42,7 +42,7 @@ class ClaimCache:
         return self._claims.get(key)
 
     def put(self, claim: ClaimInfo) -> ClaimInfo:
-        """Add the claim, or replace the claim with its name. Return it."""
+        """Add a claim, or replace the one with the same name. Return the claim."""
         key = claim.key
         held = self._claims.get(key)
         place = bisect_left(self._keys, key)

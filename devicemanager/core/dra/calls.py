@@ -36,8 +36,8 @@ def calls_of(
 ) -> Iterator[tuple[Instance, list[ClaimInfo]]]:
     """Iterate over the calls, sorted by driver.
 
-    Raises DraError at a driver without an instance. ``wording``: its message, with the placeholders
-    ``driver`` and ``error``.
+    Raises DraError at a driver without an instance. ``wording`` is the message of the error, with
+    the placeholders ``driver`` and ``error``.
     """
     for target in sorted(batches, key=_driver_of):
         yield _instance_of(target, drivers, wording), batches[target]

@@ -48,13 +48,11 @@ class Node:
     drivers: Drivers
     rules: DraRules
     absent: Mapping[str, str]
-    """Times since which drivers are not registered, by driver."""
+    """A text for each deregistered driver, such as ``it deregistered 5 s ago``."""
 
 
 @attrs.frozen
 class _Use:
-    """The use of a claim by a pod."""
-
     pod: PodClaims
     owned: bool
 
@@ -112,7 +110,7 @@ def _drivers(held: ClaimInfo | None) -> Iterable[str]:
 def _state(
     node: Node, claim: ResourceClaim | None, held: ClaimInfo | None, uses: Sequence[_Use]
 ) -> tuple[ClaimState, str]:
-    """Return the state for the first pod that waits for the claim."""
+    """Return the claim's state and a line of text, for the first pod that waits for the claim."""
     found = [_of_pod(node, claim, held, each) for each in uses]
     waiting = (each for each in found if each[0] is not ClaimState.PREPARED)
     if (state := next(waiting, None)) is not None:

@@ -246,7 +246,8 @@ def _extended_requests(
 
 
 def _held(cache: ClaimCache, pod: PodClaims, name: str, missing: str) -> ClaimInfo:
-    """Return the claim from the cache. Raises DraError with the message ``missing`` without it."""
+    """Return a claim from the cache. Raises DraError with the message ``missing`` if it is not
+    there."""
     claim = cache.get(ClaimKey(pod.namespace, name))
     if claim is None:
         raise DraError(missing.format(claim=name, namespace=pod.namespace))

@@ -14,9 +14,10 @@ class PermanentDraError(DraError, PermanentError):
 
 
 class DriverRejected(DraError):
-    """The kubelet does not register a driver.
+    """Error of a driver that the kubelet does not register.
 
-    ``stage`` is ``validate`` or ``register``. The plugin watcher adds its own prefix for each.
+    ``stage`` is ``validate`` or ``register``. The plugin watcher adds a different prefix for each
+    stage.
     """
 
     def __init__(self, text: str, stage: str) -> None:
@@ -25,7 +26,7 @@ class DriverRejected(DraError):
 
 
 class ClaimFetchError(DeviceManagerError):
-    """The API server did not return a ResourceClaim. The caller throws it into a generator.
+    """Error of a ResourceClaim that the API server did not return; thrown into a generator.
 
     The message is that of the API server, such as ``resourceclaims.resource.k8s.io "c1" not
     found``.
@@ -38,7 +39,8 @@ class ClaimFetchError(DeviceManagerError):
 
 
 class StateWriteError(DeviceManagerError):
-    """The state file could not be written. The caller throws it into a generator.
+    """Error of a state file that could not be written. The caller throws the error into a
+    generator.
 
     The message is the reason, such as ``no space left on device``.
     """

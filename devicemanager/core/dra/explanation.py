@@ -181,8 +181,8 @@ def not_prepared(attempt: Attempt, text: str) -> tuple[ClaimState, str]:
     """Return the state of a claim that no driver has prepared: the failure of the last attempt, or
     ``text``.
 
-    The kubelet prepares all claims of a pod together, so a failure is one of all its claims. Even
-    then, a driver can have prepared the claim: its response can be lost.
+    The kubelet prepares all claims of a pod together, so a failure concerns all of them. A driver
+    can have prepared a claim nevertheless, if its response was lost.
     """
     if not attempt.error or attempt.ending:
         return ClaimState.NOT_PREPARED, text

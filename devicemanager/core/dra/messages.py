@@ -47,7 +47,7 @@ NO_COMMON_SERVICE = (
 )
 ENDPOINT_TAKEN = "endpoint {endpoint} already registered for DRA driver plugin {driver}"
 INVALID_SERVICES_BEFORE = "invalid versions of plugin {driver}: {error}"
-"""Until v1.33."""
+"""The message until v1.33."""
 
 CONNECTION_CLOSING = "grpc: the client connection is closing"
 """Message for the code Canceled, if an instance was deregistered during a call."""
@@ -149,7 +149,7 @@ WORDINGS: Mapping[DraWording, Wording] = {
 def start_error(part: str, error: str, wording: Wording) -> str:
     """Return the error of a kubelet that does not start.
 
-    ``part``: the part of the state file with Go's error, ``file`` or ``data``
+    ``part`` is the part of the state file that is invalid: ``file`` or ``data``
     (``checkpoint.dra.kubelet_error``).
     """
     return (wording.entries if part == "data" else wording.read).format(error=error)

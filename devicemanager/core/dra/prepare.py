@@ -70,8 +70,8 @@ class _Valid:
     claim: ClaimInfo
     instances: tuple[Instance, ...]
     problem: DraError | None = None
-    """Error of a claim that is not allocated. Before v1.34, it only counts for a claim not in the
-    cache."""
+    """Error of a claim that is not allocated (before v1.34). It is raised if the claim is not in
+    the cache."""
 
 
 def prepare(pod: PodClaims, cache: ClaimCache, drivers: Drivers, rules: DraRules) -> Steps:

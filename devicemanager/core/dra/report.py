@@ -31,7 +31,8 @@ class ClaimState(StrEnum):
     """State of a claim: the first thing that is missing before it is prepared."""
 
     PREPARED = "prepared"
-    """The drivers have prepared the claim. A pod that runs when the kubelet restarts keeps it."""
+    """The drivers have prepared the claim. A restart of the kubelet does not change this state for
+    running pods."""
     NOT_NEEDED = "not-needed"
     """The pod needs no claim for this entry."""
     NOT_CREATED = "not-created"
@@ -155,7 +156,7 @@ class ResourceClaimInfo:
 
     @property
     def details(self) -> str:
-        """``text``; or ``error``, if the text does not contain it."""
+        """``text`` if it contains ``error``, otherwise ``error``."""
         return self.text if self.error in self.text else self.error
 
 

@@ -1,4 +1,4 @@
-"""Exclusive CPUs, allocated like the static policy of the kubelet's CPU manager does."""
+"""Exclusive CPUs, allocated as by the policy ``static`` of the kubelet's CPU manager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory by NUMA node, allocated like the policy Static of the kubelet's memory manager does.
+"""Memory by NUMA node, allocated as by the policy ``Static`` of the kubelet's memory manager.
 
 One rule of the kubelet is not implemented: a NUMA node that is part of an allocation on several
 nodes cannot serve an allocation on a single node.
@@ -187,8 +187,8 @@ class MemoryProvider:
         return dict.fromkeys(wanted, fitting) if fitting else {}
 
     def _hints_where_allocated(self, pod_uid: PodUid, wanted: Wanted) -> dict[str, Hints]:
-        """Return hints for a pod that already has memory: the NUMA nodes of its memory, or no
-        hint if that is less than the pod wants."""
+        """Return hints for a pod that already has memory: the NUMA nodes of its memory, or no hint
+        if the pod wants more memory."""
         blocks = self.pod_allocated(pod_uid).memory
         mask = bitset.of(node for block in blocks for node in block.nodes)
         sizes = {t: sum(block.size for block in blocks if block.type == t) for t in wanted}

@@ -175,12 +175,11 @@ def resource_hints(
     """Return the hints of a device resource; None stands for no preference.
 
     ``available``, ``reusable`` and ``allocated`` are sets of devices. ``allocated`` devices are
-    already allocated to the container or pod. If there are any, only sets with their nodes are
-    hints, and there is no hint if their number differs from the request. Pass their number as
-    ``allocated_count`` if some of them are no longer listed and therefore not in the set. With
-    ``aligns``, the result is never None, even if no device has a NUMA node.
-    Follows ``GetTopologyHints`` and ``GetPodTopologyHints`` (devicemanager/topology_hints.go,
-    v1.32).
+    already allocated to the container or pod. If there are any, the hints are computed from these
+    devices only, and there is no hint if their number differs from the request. ``allocated_count``
+    is their number if it is not the size of ``allocated``, because some of them are no longer
+    listed. With ``aligns``, the result is never None, even if no device has a NUMA node. Follows
+    ``GetTopologyHints`` and ``GetPodTopologyHints`` (devicemanager/topology_hints.go, v1.32).
     """
     if not (layout.has_topology or aligns):
         return None
@@ -234,8 +233,8 @@ _cached_hints = lru_cache(maxsize=1024)(_hints_of_counts)
 def _candidates(nodes: tuple[int, ...]) -> tuple[tuple[int, int, Hint, Hint], ...]:
     """Return all non-empty sets of nodes, smallest first.
 
-    Each item has the set's size, its complement as a dense set, and its hint, once preferred and
-    once not preferred.
+    Each item has the set's size, its complement as a dense set (``numa.dense_index``), and its
+    hint, once preferred and once not preferred.
     """
     index = dense_index(nodes)
     full = len(index) - 1
@@ -252,7 +251,7 @@ def _touches_all(mask: int | None, reusable_on: tuple[int, ...]) -> bool:
 def _counts_within(
     index: Mapping[int, int], masks: Sequence[int], counts: Sequence[int]
 ) -> list[int]:
-    """Return the number of devices whose nodes are all in a set, for each dense set of nodes.
+    """Return, for each dense set of nodes, the number of devices whose nodes are all in the set.
 
     ``index`` maps a set to its dense set. ``counts`` has the number of devices of each mask.
     """

@@ -1,4 +1,4 @@
-"""What differs between kubelet versions, as data: behaviour, feature gates and defects.
+"""The differences between kubelet versions, as data: behaviour, feature gates and defects.
 
 Theory of operation. ``table.STEPS`` lists the values of each behaviour, with the version from
 which each value applies. When ``Settings`` are created, ``behaviour.resolve`` evaluates the table

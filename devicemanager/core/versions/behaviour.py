@@ -1,4 +1,4 @@
-"""The behaviour of one kubelet version, as far as versions differ."""
+"""The behaviour of one kubelet version: a value for each difference between versions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["STEPS", "Behaviour", "HealthCheck", "Level", "StartRemoves", "resolv
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Behaviour:
-    """Behaviour of one kubelet version with its feature gates, as far as versions differ.
+    """Behaviour of one kubelet version with its feature gates: a field for each difference.
 
     docs/kubelet-versions.md shows the docstrings of the fields.
     """
@@ -225,8 +225,8 @@ class Behaviour:
     """True if the kubelet prepares the claim behind a pod's extended resources."""
     dra_all_mappings: bool
     """True if a container gets the devices of all requests that are mapped to its extended
-    resource, which can also be named after its DeviceClass. Otherwise it gets those of the first
-    request, and never for such a name."""
+    resource, even if the resource is named after a DeviceClass. Otherwise it gets those of the
+    first request, and none for a resource with such a name."""
     dra_gathers_requests: bool
     """True if a container's requests are gathered by claim before the first claim is looked up.
     Then only the claims that the container uses must exist."""

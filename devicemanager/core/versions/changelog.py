@@ -43,7 +43,7 @@ def basis(version: KubeletVersion) -> str:
 
 
 def read_basis(version: KubeletVersion) -> str:
-    """Return the basis of a behaviour that was not compared with a real kubelet."""
+    """Return the text of ``basis`` for a behaviour that was not compared with a real kubelet."""
     return f"{version}, only read in the source"
 
 

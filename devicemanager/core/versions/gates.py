@@ -107,7 +107,7 @@ def resolve_gates(version: KubeletVersion, chosen: Mapping[str, bool]) -> Mappin
 
 
 def accepts(name: str, version: KubeletVersion, wanted: bool) -> bool:
-    """True if a kubelet of this version starts with the gate."""
+    """True if a kubelet of this version starts with the gate set to ``wanted``."""
     try:
         _check(name, version, wanted)
     except VersionError:

@@ -61,7 +61,8 @@ class KubeletVersion:
 
 
 class Verified(NamedTuple):
-    """A comparison of random scenarios with a release's device manager, without a finding."""
+    """A comparison of random scenarios with a release's device manager, which found no
+    difference."""
 
     release: str
     scenarios: int

@@ -43,7 +43,8 @@ _FOR_PODS = frozenset(
     }
 )
 _LONGEST_NAME = 512
-"""Characters stored of a resource or endpoint name; the longest valid name has 317."""
+"""Maximum number of characters of a resource or endpoint name that a call stores. The longest valid
+name has 317."""
 
 Callback = Callable[[Call], None]
 

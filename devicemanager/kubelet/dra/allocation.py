@@ -1,9 +1,9 @@
 """Allocation of a pod's ResourceClaims in memory, as the scheduler and the claim controller do.
 
 In:  ResourceSlices, DeviceClasses and ResourceClaimTemplates (``ResourceClaims.offer``); a pod.
-Out: the pod's claims: created from templates and for extended resources that no device plugin
-     serves, allocated, and reserved for the pod. Once drivers have unprepared them, they are
-     released, and claims that the pod owns are deleted.
+Out: the pod's claims, allocated and reserved for the pod. Missing claims are created from
+  templates, and for extended resources that no device plugin serves. Once drivers have unprepared
+  the claims, they are released, and claims that the pod owns are deleted.
 
 Claims that a test allocates itself do not change. Claims that this module allocates have the
 scheduler's finalizer.
@@ -41,7 +41,7 @@ _SUFFIX = 5
 
 
 class ClaimAllocation:
-    """Allocate the claims of a node's pods from the objects of ``ResourceClaims.offer``."""
+    """Allocator of the claims of a node's pods, from the objects of ``ResourceClaims.offer``."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ClaimAllocation:
         return pod if statuses == pod.claim_statuses else attrs.evolve(pod, claim_statuses=statuses)
 
     def _extended(self, pod: Pod, manifest: object) -> ExtendedClaim | None:
-        """Return the requests for the extended resources of a pod that DRA serves."""
+        """Return the pod's requests for extended resources that DRA serves."""
         raw = _pod_of(manifest)
         if pod.extended_claim is not None or not raw:
             return None
@@ -89,7 +89,8 @@ class ClaimAllocation:
         return extended_claim(raw, served) if served else None
 
     def _from_templates(self, pod: Pod, templates: Mapping[str, str]) -> dict[str, JsonClaim]:
-        """Create the missing claims of the pod from templates. Return them by the pod's entry."""
+        """Create the pod's missing claims from templates. Return them by entry of the pod's
+        spec."""
         found = {}
         for entry, name in pod.resource_claims.items():
             if name is not None or entry in pod.claim_statuses or entry not in templates:
@@ -143,8 +144,8 @@ class ClaimAllocation:
 
 
 def _named(claim: JsonClaim, pod: Pod) -> JsonClaim:
-    """Return a claim with a name in the form that the API server generates. A pod always gets the
-    same name."""
+    """Return the claim with a name like those that the API server generates. The name depends only
+    on the pod."""
     metadata = {**claim["metadata"], "namespace": pod.namespace}
     base = metadata.pop("generateName")
     metadata["name"] = base + stable_uid("ResourceClaim", f"{pod.uid} {base}")[:_SUFFIX]

@@ -25,8 +25,8 @@ _VERSIONS = ("v1", "v1beta2", "v1beta1")
 class ApiClaims:
     """Claim source that gets each claim from an API server. Thread-safe.
 
-    It is also the source of the watch of the node's slices: ``is_closing``, ``wait``, ``attempt``
-    and ``stream``, with paths below the API version.
+    The watch of the node's slices uses ``is_closing``, ``wait``, ``attempt`` and ``stream``. Their
+    paths are relative to the API version.
     """
 
     def __init__(self, client: ApiClient, node: str, changed: Callable[[str], None]) -> None:
@@ -37,7 +37,7 @@ class ApiClaims:
 
     @classmethod
     def open(cls, kubeconfig: Path, node: str, changed: Callable[[str], None]) -> Self:
-        """Return the source of the API server in a kubeconfig. Raises StartError."""
+        """Create a source for the API server of a kubeconfig. Raises StartError."""
         try:
             return cls(ApiClient(load(kubeconfig), connections=8), node, changed)
         except ClusterError as error:
@@ -89,7 +89,7 @@ class ApiClaims:
         return self._client.wait(seconds)
 
     def known(self, kind: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the node's slices. Every other object needs a request, so return none."""
+        """Return the node's slices. Objects of other kinds need a request, so return none."""
         return self._slices.known() if kind == "ResourceSlice" else ()
 
     def wipe(self, selector: str) -> None:

@@ -1,6 +1,6 @@
 """The ResourceSlices of a node on an API server, for lists and views.
 
-The kubelet itself does not read slices. So the watch starts when a slice is first asked for.
+The kubelet itself does not read slices. So the watch starts when slices are first requested.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ApiSlices:
         self._slices: dict[str, JsonObject] = {}
 
     def known(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the slices, sorted by name; none while the API server does not respond."""
+        """Return the slices, sorted by name; none until the API server has responded."""
         with self._lock:
             is_first, self._is_started = not self._is_started, True
         if is_first:
@@ -45,7 +45,7 @@ class ApiSlices:
     # -- sink of the watch -----------------------------------------------------------
 
     def begin_list(self) -> None:
-        """Do nothing: a list replaces all slices."""
+        """Do nothing: ``replace`` gets the whole list."""
 
     def replace(self, objects: list[JsonObject]) -> None:
         """Store a list of all slices."""

@@ -41,7 +41,7 @@ Without it, a driver that closes each connection at once would keep a thread bus
 """
 
 _POLL_SECONDS = 0.2
-"""Seconds after which the thread of a closed connection ends at the latest, as in grpcio."""
+"""Maximum seconds until the thread of a closed connection ends, as in grpcio."""
 _IDLE, _READY = (
     each.value[0] for each in (grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.READY)
 )
@@ -50,9 +50,9 @@ _IDLE, _READY = (
 # claims in one file, which it writes for each pod, so one such response would delay all pods. A
 # claim has at most 32 devices (``AllocationResultsMaxSize``, k8s.io/api/resource/v1).
 _MAX_BYTES = 256 << 10
-"""Bytes of a response per requested claim."""
+"""Maximum size of a response, in bytes per requested claim."""
 _MAX_DEVICES = 1024
-"""Devices of a claim in a response."""
+"""Maximum number of devices per claim in a response."""
 
 # All versions have the same messages and field numbers. Only v1 has the fields share_id and
 # permanent_error.

@@ -47,9 +47,11 @@ _LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 _INVALID = ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError
 """Exceptions of the JSON and time parsers for arbitrary file contents."""
 _MAX_REPORTED = 4 * MAX_DEVICES
-"""Entries of a report that are read. The kubelet reads all; a report of 4 MiB can have millions."""
+"""Maximum number of entries to read from a report, which can have millions. The kubelet reads
+all."""
 _MAX_NAME = 1024
-"""Characters of the names of pools and devices. Those of ResourceSlices have up to 253."""
+"""Maximum length of a pool or device name. In ResourceSlices, the names have up to 253
+characters."""
 Devices = Mapping[DriverName, Mapping[DeviceKey, DeviceHealth]]
 
 
@@ -129,7 +131,7 @@ class HealthStream:
                 self._cancel = self._clock.call_at(when, self.start)
 
     def close(self) -> None:
-        """Do not open the stream again. Closing the connection ends an open stream."""
+        """Do not open the stream again. A stream that is open ends with its connection."""
         with self._lock:
             self._closed = True
             cancel, self._cancel = self._cancel, None
@@ -138,14 +140,14 @@ class HealthStream:
 
 
 def _devices(message: bytes) -> tuple[tuple[ReportedDevice, ...], int]:
-    """Return the entries of a report, and the number of those that are ignored."""
+    """Return the devices in a report, and the number of ignored entries."""
     entries = drahealth_v1.NodeWatchResourcesResponse.FromString(message).devices
     devices = tuple(map(_device, filter(_is_nameable, islice(entries, _MAX_REPORTED))))
     return devices, len(entries) - len(devices)
 
 
 def _is_nameable(entry: Any) -> bool:
-    """True if the names could be those of a device in a ResourceSlice."""
+    """True if no name is longer than names in ResourceSlices can be."""
     return max(len(entry.device.pool_name), len(entry.device.device_name)) <= _MAX_NAME
 
 

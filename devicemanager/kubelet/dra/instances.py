@@ -76,7 +76,7 @@ class Instances:
         self._closed = False
 
     def absent(self) -> dict[str, str]:
-        """Return the times at which drivers were deregistered, as text, by driver."""
+        """Return a text for each deregistered driver, such as ``it deregistered 5 s ago``."""
         now = self._clock.monotonic()
         with self._lock:
             return {
@@ -205,7 +205,8 @@ class Instances:
     # -- wiping ----------------------------------------------------------------------
 
     def _follow_wipes(self) -> None:
-        """Delete the slices of drivers whose wait is over. Set a timer for the next driver."""
+        """Delete the slices of drivers that have been unusable for long enough. Set a timer for the
+        next driver."""
         with self._state.lock:
             due = self._state.drivers.due_wipes(self._clock.monotonic())
             when = self._state.drivers.next_wipe()

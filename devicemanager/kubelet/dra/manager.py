@@ -182,7 +182,7 @@ class DraManager:
         return self._is_sources_ready
 
     def sources_ready(self) -> None:
-        """Declare that all pods are known. The reconcile loop then unprepares the claims of other
+        """Declare that all pods are known. The reconcile loop then unprepares the claims of unknown
         pods."""
         self._is_sources_ready = True
 
@@ -236,7 +236,7 @@ class DraManager:
     def cancel(self, uid: str) -> None:
         """Stop preparing the claims of a pod, because it is terminating.
 
-        As in the kubelet, the pod does not wait for a call in flight. Its response is ignored.
+        As in the kubelet, the pod does not wait for a call in flight, and the response is ignored.
         """
         with self._lock:
             if uid in self._preparing:
@@ -263,7 +263,7 @@ class DraManager:
     # -- reports ---------------------------------------------------------------------
 
     def explain(self, pod: Pod, attempt: Attempt) -> tuple[ClaimExplanation, ...]:
-        """Return the state of each claim of a pod: what it waits for."""
+        """Return the state of each claim of a pod, and what it waits for."""
         claims = pod_claims(pod)
         names = {*pod.resource_claims.values(), *pod.claim_statuses.values(), pod.extended_claim}
         fetched = {name: self._fetched(pod.namespace, name) for name in names if name is not None}
@@ -516,8 +516,8 @@ class DraManager:
 
     @staticmethod
     def _check_canceled(effect: FetchClaim | CallDriver | WriteState) -> None:
-        """Raise an error for an effect of a pod that is terminating, as Go's canceled context
-        does."""
+        """Raise the error that Go's canceled context causes for this effect of a terminating
+        pod."""
         match effect:
             case FetchClaim():
                 raise ClaimFetchError("context canceled")
@@ -584,7 +584,8 @@ def _driver_instance(found: Instance) -> DriverInstance:
 
 
 def _readable(claims: Iterable[Mapping[str, Any]]) -> Iterator[ResourceClaim]:
-    """Yield the claims that can be decoded; others are an error when a pod uses them."""
+    """Yield the claims that can be decoded. Other claims cause an error only when a pod uses
+    them."""
     for each in claims:
         with contextlib.suppress(ClaimFetchError):
             yield claim_of(each)

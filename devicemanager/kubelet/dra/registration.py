@@ -51,8 +51,8 @@ class DraPluginHandler:
         return driver
 
     def _endpoint(self, info: pr.PluginInfo) -> str:
-        """Return the service socket of a driver. A driver in a private mount namespace has this
-        kubelet's directory at the path of a real one (``devicemanager exec``)."""
+        """Return the service socket of a driver. ``devicemanager exec`` runs a driver in a private
+        mount namespace, where this kubelet's directory has the path of a real kubelet's."""
         endpoint = Path(info.endpoint)
         if endpoint.is_relative_to(_NODE_ROOT) and not endpoint.exists():
             here = self._root / endpoint.relative_to(_NODE_ROOT)

@@ -39,9 +39,9 @@ class StateFile:
     def load(self, claims: Callable[[], Sequence[ClaimInfo]]) -> tuple[ClaimInfo, ...]:
         """Return the claims in the file. If there is no file, write one without claims.
 
-        ``claims``: returns the claims for each later write. A corrupt file is set aside; with quirk
-        Q38, it is a StartError with the kubelet's message. Raises StartError if the file cannot be
-        read, and StateWriteError if it cannot be written.
+        ``claims`` is called by each later write and returns the claims to write. A corrupt file is
+        set aside; with quirk Q38, it is a StartError with the kubelet's message. Raises StartError
+        if the file cannot be read, and StateWriteError if it cannot be written.
         """
         self._writer = Writer(self._store, lambda: self._document.parts(claims()))
         self._store.remove_leftovers()

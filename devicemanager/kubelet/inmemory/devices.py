@@ -20,7 +20,8 @@ __all__ = [
 
 EXAMPLES = "8, 8@0,1 or 2@0,6@1"
 MOST_DEVICES = 100_000
-"""About as many as fit into a ListAndWatch response, which a kubelet limits to 4 MiB."""
+"""Maximum number of devices. About as many fit into a ListAndWatch response, which the kubelet
+limits to 4 MiB."""
 
 
 class TooManyDevices(ValueError):
@@ -83,7 +84,7 @@ def _node(text: str) -> int | None:
 def numbered(
     resource: str, nodes: tuple[int | None, ...], first: int = 0
 ) -> dict[DeviceId, Device]:
-    """Create one healthy device for every entry of ``nodes``: its NUMA node, or None.
+    """Create one healthy device for every entry of ``nodes``, its NUMA node or None.
 
     Returns the devices by ID: ``gpu-0``, ``gpu-1`` and so on for ``vendor.com/gpu``. The numbers
     begin at ``first`` and have the same width, so that IDs sort by number.

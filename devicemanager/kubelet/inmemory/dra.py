@@ -110,7 +110,7 @@ class InMemoryDra:
         claims: Iterable[ClaimInfo] = (),
     ) -> None:
         """``updates`` gets the UIDs of pods whose devices changed health. ``claims`` are those of
-        the kubelet's last process."""
+        the kubelet's previous process."""
         self._rules = DraRules(settings.behaviour, settings.quirks)
         self._node = node
         self._source = source
@@ -151,7 +151,8 @@ class InMemoryDra:
     # -- drivers ---------------------------------------------------------------------
 
     def driver_changed(self, driver: str) -> None:
-        """Register or deregister a driver after a change, and report health to its pods."""
+        """Apply a change of a driver's state: register or deregister it, and report to its pods
+        that health has changed."""
         now = self._clock.monotonic()
         with self._lock:
             is_registered = any(each.driver == driver for each in self._drivers)
@@ -185,7 +186,7 @@ class InMemoryDra:
         self._publish(EventKind.CLAIMS_PREPARED, claims, "prepared its claims", begun)
 
     def adopt(self, pod: Pod) -> None:
-        """Take over the claims of a pod from an earlier process. Drivers have prepared them."""
+        """Prepare the claims of a pod that an earlier process ran. Errors are ignored."""
         claims = pod_claims(pod)
         try:
             self._prepare(claims)
@@ -308,7 +309,8 @@ class InMemoryDra:
         return PrepareResult(tuple(devices))
 
     def _allocated_twice(self, driver: str, ref: ClaimRef, result: Mapping[str, Any]) -> str:
-        """Return an error if another claim has the device; empty for a device that is shared."""
+        """Return an error text if another claim has the device of ``result``, otherwise an empty
+        text. Devices can be shared with ``adminAccess`` or ``shareID``."""
         if result.get("adminAccess") or result.get("shareID"):
             return ""
         for claim in self._cache:

@@ -181,9 +181,9 @@ class InMemoryKubelet:
     ) -> None:
         """Restart the kubelet or reboot the node, with other settings or in another order.
 
-        ``order`` has resources of plugins, and UIDs of pods: plugins re-register and pods are
-        admitted again in this order. Pods that are not in ``order`` follow, and then plugins that
-        are not in it.
+        ``order`` has names of resources and UIDs of pods. In this order, the plugins of the
+        resources re-register and the pods are admitted again. Other pods follow, then other
+        plugins.
         """
         with self._turn:  # no plugin may change between the stop and the start
             self.stop()
@@ -305,10 +305,12 @@ class InMemoryKubelet:
         claims: ClaimSources | None = None,
         reserve: bool = True,
     ) -> Admission:
-        """Admit a pod, as ``MockKubelet.admit`` does. Raises RequestError with ``claims``: this
-        kubelet has no DRA drivers."""
+        """Admit a pod, as ``MockKubelet.admit`` does. Raises RequestError if ``claims`` is
+        given."""
         if claims is not None:
-            raise RequestError("an in-memory kubelet has no DRA drivers: use MockKubelet")
+            raise RequestError(
+                "an in-memory kubelet does not support admit(claims=…): use MockKubelet"
+            )
         return self._pods.admit(manifest, start=start)
 
     def restore(
@@ -329,7 +331,7 @@ class InMemoryKubelet:
     def adopt(self, pod: Pod) -> None:
         """Add a running pod of the saved checkpoint without an admission.
 
-        Its ResourceClaims count as prepared.
+        Its ResourceClaims are prepared again; errors are ignored.
         """
         process = self._life.serving()
         uses_dra = process.workers.uses_dra(pod)
@@ -545,7 +547,7 @@ class InMemoryKubelet:
         self._set_driver(driver, prepare_failures=times)
 
     def fail_unprepare(self, driver: str, fails: bool = True) -> None:
-        """Make every NodeUnprepareResources of a driver fail, or succeed again."""
+        """Make every NodeUnprepareResources of a driver fail; False lets it succeed again."""
         self._set_driver(driver, fails_unprepare=fails)
 
     def delay_prepare(self, driver: str, seconds: float) -> None:

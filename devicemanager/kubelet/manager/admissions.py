@@ -56,7 +56,8 @@ class Admissions:
     ) -> PodAllocation:
         """Run an admission and return its allocation when the checkpoint is on disk.
 
-        Raises ``Rejected`` if the admission fails. An interrupt is raised after the clean-up.
+        ``takes_hints``: True if the admission computes topology hints. Raises ``Rejected`` if the
+        admission fails. An interrupt is raised after the clean-up.
         """
         uid = allocation.pod.uid
         # Read before the admission: a pod that is admitted again keeps these if that fails.

@@ -244,12 +244,12 @@ class DeviceManager:
             place(allocation)
 
     def exceeds_node(self, pod: Pod) -> str:
-        """Return the kubelet's text if a pod requests more than the node has; empty otherwise."""
+        """Return the kubelet's message if a pod requests more than the node has, else ""."""
         with self.state.lock:
             return self.state.node.exceeds(pod)
 
     def static_resources(self, before: Pod, after: Pod) -> tuple[str, str] | None:
-        """Return the manager and its policy that forbid a resize; None if the resize is allowed.
+        """Return the name and policy of the manager that forbids a resize; None if none does.
 
         A Guaranteed pod has exclusive CPUs or memory, which cannot be resized.
         """
@@ -274,7 +274,7 @@ class DeviceManager:
         return None
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
-        """Allocate devices to a container without recorded devices, whose pod is active.
+        """Allocate devices to a container of an active pod, if none are recorded for it.
 
         Follows ``GetDeviceRunContainerOptions``, v1.32.
         """
@@ -357,9 +357,9 @@ class DeviceManager:
     ) -> None:
         """Call PreStartContainer of every plugin that requires it, in the order of resources.
 
-        ``requested`` are the resources in the container's limits, allocated or not. A checkpoint
-        can have other devices of the container; their plugins are not called. Raises
-        AllocationError with the kubelet's text if the container must not start
+        ``requested`` are the resources in the container's limits, allocated or not. Plugins of
+        other resources are not called, even if the checkpoint has such devices for the container.
+        Raises AllocationError with the kubelet's text if the container must not start
         (``GetDeviceRunContainerOptions``, v1.32).
         """
         held = self.holdings(pod).get(container, {})
@@ -468,7 +468,8 @@ class DeviceManager:
             return snapshot(self.state)
 
     def providers(self) -> tuple[HintProvider, ...]:
-        """Return the hint providers with their allocations, for the manager after a restart."""
+        """Return the hint providers with their allocations, for the next manager after a
+        restart."""
         with self.state.lock:
             return self.state.hint_providers.providers()
 

@@ -153,9 +153,9 @@ class ClientHandler:
     ) -> EndpointId:
         """Register a plugin and close the connections that it replaces (quirks Q2, Q3).
 
-        Returns the number of the registration. ``socket`` is the path of the plugin's socket, for
-        error texts. Raises EndpointError if the kubelet is stopping, or with quirk Q2 if the
-        plugin is already connected.
+        Returns the number of the registration. ``name`` is the name of the endpoint. ``socket`` is
+        the path of the plugin's socket, for error texts. Raises EndpointError if the kubelet is
+        stopping, or with quirk Q2 if the plugin is already connected.
         """
         state = self._state
         with state.lock:

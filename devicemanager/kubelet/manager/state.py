@@ -352,7 +352,8 @@ class State:
     ) -> None:
         """Allocate devices (container → resource → IDs) to a pod that already uses them.
 
-        Raises Rejected, and changes nothing, if one of them is allocated to another container.
+        ``no_topology_node`` is the NUMA node under which devices without topology are recorded.
+        Raises Rejected, and changes nothing, if a device is allocated to another container.
         """
         entries = [
             (ContainerName(container), ResourceName(resource), frozenset(map(DeviceId, ids)))

@@ -31,8 +31,8 @@ from protos import ttrpc
 __all__ = ["CallFailed", "Connection", "Disconnected", "Handlers"]
 
 Handlers = Mapping[str, Callable[[Any], Any]]
-"""Functions by method name, from a request message to a response message. A function that raises
-ValueError fails the call with its text."""
+"""Functions by method name. A function gets the request message and returns the response message.
+If it raises ValueError, the call fails with the text of the error."""
 
 _INVALID_ARGUMENT, _UNIMPLEMENTED, _UNKNOWN = 3, 12, 2  # status codes of gRPC
 _CHUNK = 1 << 16
@@ -41,11 +41,12 @@ _CHANNELS = {"Plugin": PLUGIN, "Runtime": RUNTIME}
 
 
 class CallFailed(Exception):
-    """Error of a call to which the other side has responded with an error; has its text."""
+    """Error that the other side returned as the response to a call."""
 
 
 class Disconnected(Exception):
-    """The connection has ended, or the other side did not respond in time."""
+    """Error of a call whose connection ended, or to which the other side did not respond in
+    time."""
 
 
 class Connection:
@@ -102,7 +103,7 @@ class Connection:
                 self._pending.pop(stream, None)
 
     def serve(self) -> None:
-        """Read and answer until the connection ends. Call it on a thread of its own."""
+        """Read and answer messages until the connection ends. Call this on a separate thread."""
         decoder = Decoder()
         with contextlib.suppress(OSError, FrameError):
             while data := self._socket.recv(_CHUNK):

@@ -32,7 +32,7 @@ _LARGEST_MESSAGE = 4 << 20
 
 
 class FrameError(Exception):
-    """Bytes that are not those of an NRI connection; the text says why."""
+    """Error of received bytes that an NRI connection cannot have; its text says why."""
 
 
 @attrs.frozen
@@ -54,7 +54,7 @@ def encode(message: Message) -> bytes:
 
 
 class Decoder:
-    """Collects received bytes into messages."""
+    """Decoder that collects received bytes into messages."""
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -81,7 +81,7 @@ def _first(
 ) -> tuple[tuple[int, ...], bytes] | None:
     """Remove and return the first header and its content; None if they are incomplete.
 
-    ``length`` is the position of the length in the header.
+    ``length`` is the index of the header's field that has the length of the content.
     """
     if len(collected) < header.size:
         return None

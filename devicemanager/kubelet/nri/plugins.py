@@ -26,13 +26,13 @@ _REGISTRATION_SECONDS: Final = 5.0
 _REQUEST_SECONDS: Final = 2.0
 _BACKLOG = 16
 _MOST_CONNECTIONS: Final = 32
-"""Open connections. Each of them has a thread, and a node has few NRI plugins."""
+"""Maximum number of open connections, because each needs a thread. A node has few NRI plugins."""
 _ACCEPT_PAUSE: Final = 0.2
 """Seconds before the next attempt to accept, for example while no descriptor is free."""
 _LONGEST_NAME: Final = 253
 _NAME = "devicemanager"
 _VERSION = "v0.11.0"
-"""Version of NRI whose API the runtime has."""
+"""Version of NRI whose API the runtime implements."""
 
 
 @attrs.define(eq=False)
@@ -60,7 +60,7 @@ class NriPlugin:
 
 
 class PluginServer:
-    """Listens on the socket, and has the plugins that are connected. Thread-safe.
+    """Server on the runtime's socket, with the connected plugins. Thread-safe.
 
     ``synchronize`` makes a configured plugin known: it calls Synchronize, then ``add``. ``update``
     serves UpdateContainers. ``report`` is called with a line for each change.
@@ -178,7 +178,6 @@ class PluginServer:
     # -- connections -------------------------------------------------------------------
 
     def _accept(self, listener: socket.socket) -> None:
-        """Accept connections until the listener is closed."""
         while True:
             try:
                 connected, _ = listener.accept()
@@ -227,12 +226,10 @@ class PluginServer:
         return False
 
     def _serve(self, plugin: NriPlugin) -> None:
-        """Serve a plugin until it disconnects."""
         plugin.connection.serve()
         self._remove(plugin)
 
     def _configure(self, plugin: NriPlugin) -> None:
-        """Configure and synchronize a plugin that has connected."""
         if not plugin.registered.wait(_REGISTRATION_SECONDS):
             self._report(f"an NRI plugin did not register within {_REGISTRATION_SECONDS:g} s")
             plugin.connection.close()

@@ -58,13 +58,13 @@ class NriContainer:
     id: str
     """ID of the container, which updates of plugins name."""
     env: tuple[str, ...]
-    """NAME=VALUE each, with those of CDI devices."""
+    """Environment variables as NAME=VALUE, including those of CDI devices."""
     cpus: str
     """CPUs that the container may use, such as ``0-3,8``; empty for all."""
     mems: str
     """NUMA nodes whose memory the container may use; empty for all."""
     memory_limit: int | None
-    """In bytes; None if no plugin sets it."""
+    """Memory limit in bytes; None if no plugin sets it."""
 
 
 @attrs.frozen
@@ -312,7 +312,7 @@ class NriRuntime:
     def _notify(
         self, event: int, sandbox: _Sandbox, container: nri.Container | None = None
     ) -> None:
-        """Send an event whose errors have no effect."""
+        """Send an event. Errors of plugins have no effect."""
         change = nri.StateChangeEvent(event=event, pod=sandbox.message, container=container)
         for plugin in self._server.subscribers(event):
             with self._reported():

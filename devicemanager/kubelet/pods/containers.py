@@ -132,7 +132,7 @@ class Containers:
             self._start_each(record, only_new=True)
 
     def start_again(self, record: PodRecord) -> None:
-        """Start all containers in a new sandbox, as ``start_remaining`` starts the others."""
+        """Start all containers in a new sandbox. Errors are handled as in ``start_remaining``."""
         self._check_starts(record)
         if not self._sandbox_error(record):
             self._start_each(record, only_new=False)
@@ -165,7 +165,7 @@ class Containers:
         self.start_ephemeral(record)
 
     def _sandbox_error(self, record: PodRecord) -> str:
-        """Create the pod's sandbox. If that fails, return the error, and try again later."""
+        """Create the pod's sandbox. If that fails, return the error text and schedule a retry."""
         try:
             self._create_sandbox(record)
         except PermanentError as error:

@@ -30,7 +30,7 @@ def settings_data(settings: ContainerSettings | RunOptions) -> Data:
 
 
 def oci_data(given: ContainerOutcome) -> Data:
-    """Return the key ``oci``, the configuration for a container runtime, and ``oci_error``.
+    """Return a dict with ``oci``, the configuration for a container runtime, and ``oci_error``.
 
     One of the two is null.
     """

@@ -22,7 +22,7 @@ __all__ = ["LazyDra", "PodDra"]
 
 
 class PodDra(Protocol):
-    """The DRA manager, as far as pods need it; ``kubelet.dra.manager`` documents the members."""
+    """The part of the DRA manager that pods use; ``kubelet.dra.manager`` documents the members."""
 
     def prepare(self, pod: Pod) -> None: ...
     def unprepare(self, pod: Pod) -> None: ...
@@ -137,7 +137,8 @@ class LazyDra(Generic[Manager_co]):
         return self._manager
 
     def used(self) -> Manager_co | None:
-        """Return the DRA manager, which is created if there are ResourceClaims; else None."""
+        """Return the DRA manager; create it first if there are ResourceClaims. None if it does not
+        exist."""
         self.start()
         return self._manager
 

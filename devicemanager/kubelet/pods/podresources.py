@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 
 
 class ClaimSource(Protocol):
-    """Source of dynamic resources (structured claims), called without the manager's lock."""
+    """Source of dynamic resources: structured claims or ResourceClaims of DRA. Called without the
+    manager's lock."""
 
     @property
     def version(self) -> int:

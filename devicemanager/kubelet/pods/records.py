@@ -78,7 +78,7 @@ class PodRecord:
     """Statuses of containers that were started or failed to start. The method ``status`` also
     returns a status for other containers."""
     has_sandbox: bool = False
-    """True if the pod's sandbox was created since the node booted, for its first container."""
+    """True if the pod's sandbox was created since the node booted."""
     uses_dra: bool = False
     """True if DRA drivers prepare the pod's claims before its sandbox is created."""
     cdi_devices: dict[ContainerName, tuple[str, ...]] = attrs.field(factory=dict)
@@ -197,7 +197,7 @@ class PodRecord:
 
     @property
     def was_started(self) -> bool:
-        """True if a container was ever started. A pod can have a sandbox without one."""
+        """True if a container was ever started. The pod can have a sandbox before that."""
         return any(status.was_started for status in self.statuses.values())
 
     def set_waiting(self, name: ContainerName, reason: str, message: str) -> None:
@@ -228,7 +228,7 @@ class PodRecord:
     def stop(self, exit_code: int, now: float) -> Phase:
         """Record that all running containers exit with this code, and return the resulting phase.
 
-        Containers that do not run count as never starting again. This method does not set the
+        Containers that do not run are assumed never to start again. This method does not set the
         phase; call ``end`` with the result.
         """
         for name in self.running:

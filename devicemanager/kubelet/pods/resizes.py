@@ -125,7 +125,7 @@ class Resizes:
     def _set_pending(
         self, record: PodRecord, found: tuple[Pod, str, str, int] | None
     ) -> EventKind | None:
-        """Record that a resize is pending; with None, that the pod has the resources it wants."""
+        """Record that a resize is pending; with None, record that no resize is pending."""
         with self._store.lock:
             before = record.resize or Resize()
             pending = None

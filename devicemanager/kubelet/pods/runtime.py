@@ -1,4 +1,4 @@
-"""The container runtime, as far as pods need it."""
+"""The part of the container runtime that pods use."""
 
 from __future__ import annotations
 

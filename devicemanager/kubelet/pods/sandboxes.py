@@ -2,8 +2,8 @@
 
 Claims are prepared before a sandbox is created, and unprepared after the containers have stopped
 (``SyncPod``, pkg/kubelet/kuberuntime; ``SyncTerminatingPod``, pkg/kubelet/kubelet.go; v1.36). Both
-can fail. The kubelet then tries again: the sandbox with the next periodic sync of the pod, the
-removal with the next sync of a pod worker that has failed.
+can fail. The kubelet retries a creation at the next periodic sync of the pod. It retries a removal
+earlier, because a pod worker that has failed syncs again after a backoff.
 
 One caller at a time creates the sandbox of a pod, and one removes it. The removal does not wait
 for the creation, because the kubelet cancels the creation when the pod ends.
@@ -27,11 +27,13 @@ CREATE_RETRY = 60.0
 """Seconds until the next try to create a sandbox: the kubelet's periodic sync, without its random
 part of up to 50 % (``resyncInterval``, pkg/kubelet/pod_workers.go, v1.32)."""
 REMOVE_RETRY = 10.0
-"""Seconds until the next try to remove a sandbox (``backOffPeriod``, same file), likewise."""
+"""Seconds until the next try to remove a sandbox (``backOffPeriod``, same file), also without the
+random part."""
 
 
 class SandboxLater(DeviceManagerError):
-    """Error of a sandbox that waits for a simulated driver, and is created after ``seconds``."""
+    """Error of a sandbox that waits ``seconds`` for a simulated driver. The creation must be
+    retried then."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"waiting {seconds:g} s for a driver")
@@ -60,8 +62,8 @@ class Sandboxes:
     def create(self, record: PodRecord) -> None:
         """Create the sandbox of a pod that has none: prepare its claims.
 
-        Raises DraError with the kubelet's text if they cannot be prepared, and RequestError if the
-        pod ends.
+        Raises DraError with the kubelet's text if the claims cannot be prepared, and RequestError
+        if the pod is terminating.
         """
         if record.has_sandbox:
             return
@@ -107,7 +109,7 @@ class Sandboxes:
         return True
 
     def retry(self, record: PodRecord, error: Exception, again: Callable[[], None]) -> None:
-        """Call ``again`` with the next periodic sync of the pod, on another thread."""
+        """Call ``again`` at the next periodic sync of the pod, on another thread."""
         seconds = error.seconds if isinstance(error, SandboxLater) else CREATE_RETRY
         self._try_again(record, error, seconds, again)
 

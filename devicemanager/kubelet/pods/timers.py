@@ -29,16 +29,16 @@ class Timers(Generic[Key]):
         self._closed = False
 
     def start(self, key: Key, seconds: float, callback: Callable[[], None]) -> float:
-        """Call ``callback`` after ``seconds``, in place of an earlier timer with this key.
+        """Call ``callback`` after ``seconds``. An earlier timer with this key is cancelled.
 
-        Return the time of the clock at which it is called.
+        Return the clock's time at which the callback will be called.
         """
         when = self._clock.monotonic() + seconds
         self.start_at(key, when, callback)
         return when
 
     def start_at(self, key: Key, when: float, callback: Callable[[], None]) -> None:
-        """Call ``callback`` at a time of the clock, in place of an earlier timer with this key."""
+        """Call ``callback`` when the clock reaches ``when``. An earlier timer is cancelled."""
 
         def fire() -> None:
             with self._lock:

@@ -74,8 +74,8 @@ def rpc_error(error: grpc.RpcError) -> RpcError:
 
 
 def not_connected(details: str) -> str:
-    """Return the kubelet's text for a text of gRPC about a socket without a listener; return any
-    other text unchanged."""
+    """Replace gRPC's text about a socket without a listener by the kubelet's text; return any other
+    text unchanged."""
     for pattern in _NOT_CONNECTED:
         if found := re.search(pattern, details):
             error = found["error"].lower()
@@ -119,9 +119,9 @@ class Calls:
     ) -> T:
         """Make a call, wait for its response, and return the response decoded by ``read``.
 
-        ``path`` is the gRPC path of the method; ``timeout`` None means no timeout. ``begun`` gets a
-        function that cancels the call. Raises ``RpcError`` if the call fails, or if ``read`` raises
-        it.
+        ``path`` is the gRPC path of the method; ``timeout`` None means no timeout. ``begun`` is
+        called with a function that cancels the call. Raises ``RpcError`` if the call fails, or if
+        ``read`` raises it.
         """
         method = self._method(path) if begun is None else self._cancellable(path, begun)
         call = self.begin(path, request)

@@ -58,9 +58,9 @@ STOPPING = "the kubelet is stopping"
 
 _WORKERS = 8
 _SHARES = 4
-"""Fraction of the free registrations that one process can take."""
+"""One process can take at most this fraction of the free registrations: 1 / 4."""
 _LONGEST_NAME = 512
-"""Characters of a name that texts show; the longest valid name has 317."""
+"""Maximum length of a name in texts. The longest valid name has 317 characters."""
 
 T = TypeVar("T")
 
@@ -106,10 +106,10 @@ _OF_SERVICE = Texts()
 def check_registrations(
     processes: Counter[int], pid: int, settings: Settings, *, replaces: bool = False
 ) -> None:
-    """Raise LimitReached if a process may not register.
+    """Raise LimitReached if the process ``pid`` has too many registrations for another one.
 
-    ``processes``: number of registrations by process ID. ``replaces``: the process has a
-    registration that ends with the new one.
+    ``processes`` has the number of registrations by process ID. ``replaces``: True if the new
+    registration replaces one of the same process.
     """
     count, per_process = processes[pid], settings.max_registrations_per_process
     # A process ID of 0 means that the process is in another PID namespace, as all others of this

@@ -75,7 +75,7 @@ _OPTIONS = (
 )
 
 Send = Callable[[dp.Empty | None], None]
-"""Function that sends the response, and with None ends the call."""
+"""Function that sends the response. With None it ends the call without a response."""
 
 
 def _nothing() -> None:

@@ -83,8 +83,8 @@ class _Plugin:
 class PluginWatcher:
     """Watcher that registers the plugins in one existing directory, from ``start`` to ``stop``.
 
-    ``handlers`` has a function for each supported type of plugins, which returns the handler. It
-    is called for each plugin, on a thread that may block.
+    ``handlers`` maps each supported type of plugins to a function that returns the handler. The
+    function is called for each plugin, on a thread that may block.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ def is_response(alloc_resp: bytes) -> bool:
 
 
 def without_cdi_devices(alloc_resp: bytes) -> bytes:
-    """Return the response as a kubelet stores it that does not know the field ``cdi_devices``."""
+    """Return the response as stored by a kubelet that does not know ``cdi_devices``."""
     message = dp.ContainerAllocateResponse.FromString(alloc_resp)
     if not message.cdi_devices:
         return alloc_resp

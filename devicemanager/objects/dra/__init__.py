@@ -5,7 +5,8 @@ In:  an object of resource.k8s.io/v1 as plain data, whose fields have the types 
 Out: one ``FieldError`` for each broken rule, with the field path and message of a real API server.
 
 Invariants:
-* Nothing here performs I/O. The compiler of CEL expressions is an argument.
+* Nothing here performs I/O. The compiler of CEL expressions is an argument. The argument ``at`` of
+  the checks is the path of the checked field.
 * Values must have the right types. The caller checks this first (``apiserver.structure``), as the
   decoder of a real API server does.
 * Rules, limits and messages are those of Kubernetes v1.37.2. Its API server gives the same

@@ -31,7 +31,7 @@ __all__ = [
 
 _Object = Mapping[str, Any]
 Compile = Callable[[str], "str | None"]
-"""Function that checks a CEL expression: why the API server rejects it; None if it accepts it."""
+"""Function that returns why the API server rejects a CEL expression; None if it accepts it."""
 
 MAX_RESULTS: Final = 32
 _MAX_REQUESTS: Final = 32

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import attrs
 
+from devicemanager.core.messages import go_quoted
+
 __all__ = [
     "OMITTED",
     "Errors",
@@ -19,7 +21,6 @@ __all__ = [
     "duplicate",
     "forbidden",
     "go_json",
-    "go_quoted",
     "invalid",
     "message",
     "not_found",
@@ -80,8 +81,8 @@ Errors = Iterator[FieldError]
 
 
 def message(errors: Iterable[FieldError]) -> str:
-    """Return the message for one or more errors. Equal messages appear once; several are in
-    brackets."""
+    """Return the message for one or more errors. Equal messages appear once. If several remain,
+    they are in brackets."""
     texts = list(dict.fromkeys(str(each) for each in errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
@@ -140,33 +141,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, str):
         return go_quoted(value)
     return go_json(value)
-
-
-_ESCAPES: Final = {
-    "\\": "\\\\",
-    '"': '\\"',
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-}
-
-
-def go_quoted(text: str) -> str:
-    """Return a text as Go's ``%q`` prints it."""
-    return f'"{"".join(_ESCAPES.get(each) or _escaped(each) for each in text)}"'
-
-
-def _escaped(character: str) -> str:
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def go_json(value: Any) -> str:

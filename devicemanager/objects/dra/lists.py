@@ -40,7 +40,7 @@ def unique(
     *,
     is_declared: bool = True,
 ) -> Errors:
-    """Check the length of a list, its items, and that no two items have the same key.
+    """Check the length of a list (at most ``most`` items), its items, and that their keys differ.
 
     The error of a declared rule shows the whole duplicate item; that of other rules shows its
     key.

@@ -79,7 +79,7 @@ def _id(value: _Object) -> _DeviceID:
 
 
 def _complete(entry: _Object) -> dict[str, Any]:
-    """Return an entry of ``devices`` with the fields that upstream always writes, in its order."""
+    """Return an entry of ``devices`` with the fields that upstream always writes, in that order."""
     named = {each: entry.get(each, "") for each in ("driver", "pool", "device")}
     share = {"shareID": entry["shareID"]} if "shareID" in entry else {}
     conditions = {"conditions": entry.get("conditions")}

@@ -21,7 +21,8 @@ _EXTENDED = "extendedResourceClaimStatus"
 def read_pod_claims(
     items: object, check_label: CheckName, check_subdomain: CheckName
 ) -> dict[str, str | None]:
-    """Parse ``spec.resourceClaims``. Return names of ResourceClaims, by their names in the pod.
+    """Return the name of the ResourceClaim for each entry of ``spec.resourceClaims``, by entry
+    name.
 
     The name is None for an entry with a template. Raises FieldError with a path below ``spec``.
     """
@@ -114,7 +115,7 @@ class ExtendedClaim(NamedTuple):
 
 
 def read_extended_resource_claim(status: object) -> ExtendedClaim:
-    """Return the claim that provides a pod's extended resources; its name is None without one.
+    """Return the claim that provides a pod's extended resources; its name is None if there is none.
 
     Raises FieldError with a path below ``status``.
     """
@@ -140,9 +141,10 @@ def read_extended_resource_claim(status: object) -> ExtendedClaim:
 
 
 def read_claim_statuses(status: object) -> dict[str, str | None]:
-    """Return ``status.resourceClaimStatuses``: names of ResourceClaims, by their names in the pod.
+    """Return the name of the ResourceClaim for each entry of ``status.resourceClaimStatuses``.
 
-    Raises FieldError with a path below ``status``.
+    The keys are the names of the entries. The value is None if the pod needs no claim. Raises
+    FieldError with a path below ``status``.
     """
     found: dict[str, str | None] = {}
     items = _mapping(status, "").get("resourceClaimStatuses")

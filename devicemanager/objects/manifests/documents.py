@@ -138,7 +138,7 @@ class _Shape:
         self._grow(size)
 
     def _enter(self, event: Any) -> set[str] | None:
-        """Begin a node. Return the keys of the open mapping if the node is its next key.
+        """Begin a YAML node. If it is a key, return the keys that its mapping has so far.
 
         Return None for any other node.
         """

@@ -18,7 +18,7 @@ class ManifestError(RequestError):
 
 
 class FieldError(Exception):
-    """Invalid value of one field. Each enclosing field adds its name to the path (``under``)."""
+    """Error of one invalid field. Each enclosing field adds its name to the path (``under``)."""
 
     def __init__(self, field: str, text: str) -> None:
         super().__init__(text)
@@ -35,7 +35,7 @@ class FieldError(Exception):
 
 
 class UnknownField(FieldError):
-    """Field that no Kubernetes version has. ``text`` suggests another field, or is empty.
+    """Error of a field that no Kubernetes version has; ``text`` suggests another one, or is empty.
 
     The error text is the API server's (``NewStrictDecodingError``,
     k8s.io/apimachinery/pkg/runtime, v1.32).

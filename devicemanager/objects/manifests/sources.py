@@ -48,7 +48,7 @@ def text_of(source: str | Path) -> str:
 
 
 def read(path: Path) -> str:
-    """Return the text of a file. Raises ManifestError without its name."""
+    """Return the text of a file. Raises ManifestError, which does not name the file."""
     try:
         data = read_regular(path, MAX_SIZE)
     except NotRegular as error:

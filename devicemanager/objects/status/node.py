@@ -150,7 +150,7 @@ def _conditions(
 
 
 def lease_object(metadata: Mapping[str, Any], holder: str, *, duration: int, now: float) -> Object:
-    """Return a Lease that ``holder`` renews for ``duration`` seconds.
+    """Return a Lease of ``holder`` that is valid for ``duration`` seconds.
 
     ``now``: the time of the renewal, in seconds since the epoch.
     """

@@ -346,7 +346,7 @@ def _with_status(container: Object, status: Mapping[str, Any] | None) -> Object:
 
 
 def _replaced(given: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> Object:
-    """Return amounts with the CPU and memory of ``found``."""
+    """Return the amounts ``given``, but with the CPU and memory in ``found``."""
     others = {name: each for name, each in (given or {}).items() if name not in _RESIZED}
     return others | {name: each for name, each in (found or {}).items() if name in _RESIZED}
 

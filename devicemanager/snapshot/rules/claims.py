@@ -32,7 +32,7 @@ def damaged(node: Node) -> Iterator[Finding]:
 
 
 def prepared_twice(node: Node) -> Iterator[Finding]:
-    """Find devices that are prepared for several claims, and not as shares."""
+    """Find devices that are prepared for several claims although they are not shared."""
     for found in _inconsistencies(node, dra.FindingKind.SHARED_DEVICE):
         pods = sorted(
             {uid for claim in node.claims if _key(claim) in found.claims for uid in claim.pods}

@@ -48,8 +48,9 @@ def device_ids(
 
     Shapes: ``gpu-uuid`` (``GPU-`` and a UUID), ``mig`` (``MIG-`` and a UUID), ``replica``
     (``GPU-<UUID>::0``, with ``replicas`` of each GPU), ``pci`` (``0000:01:00.0``), ``index``
-    (``gpu-mock-0``). Equal arguments return equal IDs. A simulated plugin with these settings has
-    the same IDs. Raises ConfigurationError for an unknown shape.
+    (``gpu-mock-0``). ``prefix`` and ``node`` are parts of the IDs of shape ``index``. Equal
+    arguments return equal IDs. A simulated plugin with these settings has the same IDs. Raises
+    ConfigurationError for an unknown shape.
     """
     # Imported here: the module imports gRPC, which a script without `count` does not need.
     from devicemanager.plugin.simulated.settings import SimulationSettings

@@ -42,8 +42,8 @@ class MockPodResources:
     determines when steps are due and how long responses are delayed; a test advances a
     ``ManualClock``. ``report`` is called with a line of text at the start and for each step.
 
-    A context manager: entering it starts, leaving it stops. Thread-safe. Raises PodResourcesError
-    if the server cannot serve on the path.
+    As a context manager, it starts the server and stops it at the end of the block. Thread-safe.
+    Raises PodResourcesError if the server cannot serve on the path.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ applies them. The package is independent of the device manager and does not chan
 Invariants: a file with an error is rejected as a whole and listed in ``Registry.errors``; the
 other files are used. A name that two files of one directory define cannot be resolved.
 
-Start reading with ``registry``; ``files`` checks one file, ``values`` has its values.
+Start reading with ``registry``; ``files`` reads one file, ``values`` defines the results.
 """
 
 from devicemanager.kubelet.runtime.cdi.registry import DEFAULT_DIRECTORIES, Registry, load

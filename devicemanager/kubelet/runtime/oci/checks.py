@@ -66,7 +66,7 @@ def check_interface(source: str, name: str) -> None:
 def container_path(source: str, what: str, path: str) -> str:
     """Return a path in the container without ``..``, so that it stays below the container's root.
 
-    Raises OciError for a path that is not absolute.
+    Raises OciError, which names ``source`` and ``what``, for a path that is not absolute.
     """
     _check_path(source, f"container path of {what}", path)
     # posixpath keeps two leading slashes, which have no meaning for a container runtime.
@@ -74,7 +74,7 @@ def container_path(source: str, what: str, path: str) -> str:
 
 
 def host_path(source: str, what: str, path: str) -> str:
-    """Check that a path on the host is absolute, and return it unchanged. Raises OciError.
+    """Return a path on the host unchanged. Raises OciError if it is not absolute.
 
     ``..`` is not removed, because after a symbolic link it leads to another directory.
     """
