@@ -161,7 +161,7 @@ def _deciding(held: HeldPod, ran: Sequence[Ran]) -> Iterator[tuple[str, str, str
         after: list[bool] = []
         for each in ran:
             is_before = each.order.index(uid) < each.order.index(resource)
-            (before if is_before else after).append(each.outcomes[uid].is_lost)
+            (before if is_before else after).append(each.outcomes[uid].fate is Fate.REJECTED)
         if before and all(before):
             yield "before", resource, _WAIT.format(resource=resource)
         elif after and all(after):

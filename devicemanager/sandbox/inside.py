@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -76,7 +77,10 @@ def main(plan: str) -> NoReturn:
 
 def _contain(config: dict[str, Any], backend: str, has_terminal: bool) -> NoReturn:
     try:
+        program = -1
         if backend != "namespaces":
+            # Opened first, because the in-memory /tmp hides programs in the host's /tmp.
+            program = os.open(shutil.which(backend) or backend, os.O_PATH)
             _add_processes(config)
             if has_terminal:
                 terminal.add_to(config)
@@ -93,7 +97,7 @@ def _contain(config: dict[str, Any], backend: str, has_terminal: bool) -> NoRetu
         else:
             options = ["--cgroup-manager", "disabled"]
         words = [backend, "--root", str(_STAGE / "state"), *options]
-        os.execvp(backend, [*words, "run", "--bundle", str(_STAGE), "container"])
+        os.execve(program, [*words, "run", "--bundle", str(_STAGE), "container"], os.environ)
     except (OSError, NamespaceError, _Failed) as error:
         _fail(f"cannot create the container: {error}")
 
@@ -213,7 +217,12 @@ def _run(config: dict[str, Any], has_terminal: bool) -> int:
         _become(process, hooks.get("startContainer") or (), has_terminal)
     _call_hooks(hooks.get("poststart") or (), "poststart")
     status = _reap(child)
-    _call_hooks(hooks.get("poststop") or (), "poststop")
+    for hook in hooks.get("poststop") or ():
+        # As in a container runtime, the command has ended, and its status is the result.
+        try:
+            _call_hooks([hook], "poststop")
+        except _Failed as error:
+            _warn(f"warning: {error}")
     return status
 
 
@@ -302,8 +311,12 @@ def _exit_as(status: int) -> NoReturn:
     os._exit(status if status >= 0 else 128 - status)
 
 
-def _fail(text: str) -> NoReturn:
+def _warn(text: str) -> None:
     os.write(2, f"devicemanager: {text}\n".encode(errors="replace"))
+
+
+def _fail(text: str) -> NoReturn:
+    _warn(text)
     os._exit(_CANNOT_START)
 
 

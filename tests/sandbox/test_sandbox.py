@@ -125,6 +125,20 @@ def test_a_failing_hook_is_one_line() -> None:
     assert (done.returncode, done.stderr) == (127, f"devicemanager: {text}\n")
 
 
+def test_a_failing_poststop_hook_keeps_the_exit_status() -> None:
+    hooks = {"poststop": [{"path": "/bin/false"}, {"path": "/bin/echo", "args": ["echo", "last"]}]}
+    done = run(shell("exit 5", {"hooks": hooks}), "namespaces", capture_output=True, text=True)
+    text = "warning: hook poststop /bin/false: exit status 1"
+    assert (done.returncode, done.stderr) == (5, f"devicemanager: {text}\nlast\n")
+
+
+@pytest.mark.skipif(not shutil.which("crun"), reason="no crun is installed")
+def test_a_runtime_below_tmp_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(str(shutil.which("crun")), tmp_path / "crun")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert said(shell("echo here", {}), "crun") == "here\n"
+
+
 @pytest.mark.parametrize("kind", ["createRuntime", "startContainer"])
 @pytest.mark.parametrize(
     ("hook", "problem"),

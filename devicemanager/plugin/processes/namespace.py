@@ -37,6 +37,8 @@ _CLONE_NEWPID = 0x2000_0000
 _CLONE_NEWUSER = 0x1000_0000
 _MS_BIND, _MS_MOVE, _MS_REC, _MS_PRIVATE = 0x1000, 0x2000, 0x4000, 0x40000
 
+_MNT_DETACH = 2
+
 _ROOT = Path("/")
 _MOST_LINKS = 40  # as in Linux
 
@@ -250,14 +252,18 @@ def _mirror(
     stage = Path(tempfile.mkdtemp(prefix="dm-mounts-"))
     try:
         mount("tmpfs", str(stage), "tmpfs", 0, b"mode=0755")
-        for layer, names in layers:
-            entries = sorted(path.name for path in layer.iterdir())
-            for name in entries if names is None else names:
-                _show(layer / name, stage / name)
-        if make is not None:
-            (stage / make).mkdir(parents=True, exist_ok=True)
-        # Move the mount only when it is complete, because `target` can be one of the layers.
-        mount(str(stage), str(target), None, _MS_MOVE)
+        try:
+            for layer, names in layers:
+                entries = sorted(path.name for path in layer.iterdir())
+                for name in entries if names is None else names:
+                    _show(layer / name, stage / name)
+            if make is not None:
+                (stage / make).mkdir(parents=True, exist_ok=True)
+            # Move the mount only when it is complete, because `target` can be one of the layers.
+            mount(str(stage), str(target), None, _MS_MOVE)
+        except BaseException:
+            _call("umount2", os.fsencode(stage), _MNT_DETACH)
+            raise
     finally:
         # After the move, the stage is an empty directory.
         stage.rmdir()

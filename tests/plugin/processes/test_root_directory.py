@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 import threading
 from collections import deque
 from pathlib import Path
@@ -69,3 +70,31 @@ def test_command_runs_in_the_file_system_of_an_image(tmp_path: Path) -> None:
     names = sorted({path.parts[0] for path in before} | {"proc", "run"})
     assert (data / "new").read_text().split() == ["/", *names]
     assert _tree(rootfs) == before
+
+
+_MIRROR = """
+import sys
+from pathlib import Path
+from devicemanager.plugin.processes import namespace
+try:
+    namespace.enter_container()
+except namespace.NamespaceError as error:
+    sys.exit(f"skip: {error}")
+target = Path(sys.argv[1])
+try:
+    namespace.replace_directory(target / "missing", Path("x"))
+except OSError as error:
+    print(error.strerror)
+print(*Path(sys.argv[2]).glob("dm-mounts-*"))
+"""
+
+
+@pytest.mark.timeout(60)
+def test_failure_of_a_mount_keeps_its_reason_and_leaves_nothing(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", _MIRROR, str(tmp_path), str(tmp_path)]
+    done = subprocess.run(
+        words, capture_output=True, text=True, env={"TMPDIR": str(tmp_path)}, check=False
+    )
+    if done.stderr.startswith("skip"):
+        pytest.skip(done.stderr)
+    assert done.stdout == "No such file or directory\n\n", done.stderr
