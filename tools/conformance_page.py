@@ -26,8 +26,8 @@ _HEAD = """\
 # Conformance checks
 
 This page lists all checks of `devicemanager check`: first those of plugins, then those of \
-[DRA drivers](#dra-drivers), then those of PodResources clients. Use it to look up a check that has \
-failed. [Conformance](conformance.md) describes how to run the checks.
+[DRA drivers](#dra-drivers), then those of PodResources clients. Use it to look up a check that \
+has failed. [Conformance](conformance.md) describes how to run the checks.
 
 A plugin that fails a check of severity MUST breaks the contract with the kubelet. A plugin that \
 fails a SHOULD causes problems in real clusters. INFO is only reported. The profile *core* \
