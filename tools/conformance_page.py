@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import attrs
@@ -22,17 +25,24 @@ PAGE = Path(__file__).parents[1] / "docs" / "conformance-checks.md"
 _HEAD = """\
 # Conformance checks
 
-These are all checks of `devicemanager check`. [Conformance](conformance.md) describes how to run \
-them. A plugin that fails a check of severity MUST breaks the contract with the kubelet. A plugin \
-that fails a SHOULD causes problems in real clusters. INFO is only reported. The profile *core* \
+This page lists all checks of `devicemanager check`: first those of plugins, then those of \
+[DRA drivers](#dra-drivers), then those of PodResources clients. Use it to look up a check that \
+has failed. [Conformance](conformance.md) describes how to run the checks.
+
+A plugin that fails a check of severity MUST breaks the contract with the kubelet. A plugin that \
+fails a SHOULD causes problems in real clusters. INFO is only reported. The profile *core* \
 requires all checks of severity MUST except those of the families K and L. *resilient* requires \
 every MUST, and *complete* also every SHOULD.
+
+The letters of an ID name the family of the check. Read the third column as a sentence: "the \
+plugin registers with the kubelet". Names such as `start_seconds` are [limits](#limits).
 """
 _DRIVERS = """\
 `devicemanager check` runs these checks on a [DRA driver](conformance-drivers.md). Severities and \
 profiles have the same meaning as for plugins. *core* requires all checks of severity MUST except \
 those of DK and DL.
 """
+_HEADER = "| ID | severity | the {} | steps and expectation | on a node, if it fails |"
 
 
 def page() -> str:
@@ -44,7 +54,7 @@ def _lines() -> Iterator[str]:
     yield _HEAD
     yield from _families(FAMILIES, all_checks(), "plugin")
     yield "## Limits\n"
-    yield "Set a limit with `--limit NAME=NUMBER`; times are in seconds:\n"
+    yield "The checks of plugins use these limits. Set one with `--limit NAME=NUMBER`:\n"
     yield from _limits(Limits, [field.name for field in attrs.fields(Limits)])
     yield "## DRA drivers\n"
     yield _DRIVERS
@@ -57,33 +67,55 @@ def _lines() -> Iterator[str]:
     yield from _limits(DriverLimits, [name for name in names if name in own | {*SHARED_LIMITS}])
     yield f"## {CLIENT_FAMILY}: PodResources clients\n"
     yield "`devicemanager check --client` runs [these checks](conformance-clients.md).\n"
-    yield "| ID | | the client | steps and expectation | on a node, if it fails |"
+    yield _HEADER.format("client")
     yield "|---|---|---|---|---|"
     yield from map(_row, client_checks())
     yield ""
-    yield "| limit of clients | default |"
-    yield "|---|---|"
+    yield "The checks of clients use these limits:\n"
+    yield "| limit | default | meaning |"
+    yield "|---|---|---|"
+    meanings = _meanings(ClientLimits)
     for field in attrs.fields(ClientLimits):
-        yield f"| `{field.name}` | {getattr(ClientLimits(), field.name):g} |"
+        value = getattr(ClientLimits(), field.name)
+        yield f"| `{field.name}` | {_number(value)} | {meanings[field.name]} |"
     yield ""
 
 
 def _families(families: Mapping[str, str], checks: Iterable[Check], program: str) -> Iterator[str]:
     for letters, heading in families.items():
         yield f"{'##' if program == 'plugin' else '###'} {letters}: {heading}\n"
-        yield f"| ID | | the {program} | steps and expectation | on a node, if it fails |"
+        yield _HEADER.format(program)
         yield "|---|---|---|---|---|"
         yield from (_row(each) for each in checks if each.family == letters)
         yield ""
 
 
 def _limits(kind: type[Limits], names: Iterable[str]) -> Iterator[str]:
-    yield "| name | default | with `--thorough` |"
-    yield "|---|---|---|"
+    yield "| limit | default | with `--thorough` | meaning |"
+    yield "|---|---|---|---|"
+    meanings = _meanings(Limits) | _meanings(kind)
     for name in names:
-        values = [f"{getattr(limits, name):g}" for limits in (kind(), kind.thorough())]
-        yield f"| `{name}` | {values[0]} | {values[1] if values[1] != values[0] else ''} |"
+        values = [_number(getattr(limits, name)) for limits in (kind(), kind.thorough())]
+        thorough = values[1] if values[1] != values[0] else ""
+        yield f"| `{name}` | {values[0]} | {thorough} | {meanings[name]} |"
     yield ""
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _meanings(kind: type) -> dict[str, str]:
+    """Return the first sentence of each field's docstring, by the name of the field."""
+    (class_,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(class_, ast.ClassDef)
+    found = {}
+    for field, text in pairwise(class_.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            assert isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant), field.target
+            sentence = " ".join(str(text.value.value).split()).partition(". ")[0]
+            found[field.target.id] = sentence.removesuffix(".").replace("``", "`")
+    return found
 
 
 def _row(each: Check) -> str:

@@ -26,6 +26,9 @@ _HEAD = "\n\n".join(
     " ".join(paragraph.split())
     for paragraph in (
         "# Kubelet versions",
+        """This page is for readers who must know how a kubelet version behaves: for a test with
+        another version, or before an upgrade. It lists everything that differs between the
+        versions in the mock, and how each version was verified.""",
         f"""`Settings(kubelet_version="1.28")` and `devicemanager run --kubelet-version 1.28`
         select the behaviour of a kubelet version. `1.28` means the newest patch release of 1.28;
         `1.28.2` means exactly this release. Versions 1.{OLDEST} to 1.{NEWEST_KNOWN} are supported.
@@ -35,9 +38,8 @@ _HEAD = "\n\n".join(
         such as `pod_resources_qps` override the behaviour of the version.""",
         """A version does not include its known bugs. Each bug is a
         [quirk](kubelet-behaviour.md#quirks) that you enable by name. `quirks="reference"` and
-        `--quirk reference` enable all quirks of the version. If versions differ in a way that
-        this page does not list, the mock behaves like 1.32. "Unsure" marks values that no source
-        confirms.""",
+        `--quirk reference` enable all quirks of the version. In everything that this page does
+        not list, the mock behaves like 1.32 in all versions.""",
         """Kubernetes has not decided two questions. The first is whether a second Register call
         for a connected socket succeeds without effect (k/k#139765). In the mock, the new
         connection replaces the older connection in every version; with Q2 it is rejected. The
@@ -58,10 +60,10 @@ def _verified(verified: Mapping[int, Verified]) -> Iterator[str]:
     yield "## How each version was verified\n"
     yield (
         "For most versions, `make differential` has run random scenarios on the device manager of "
-        "a release and on the mock. They agree except for the "
+        "a release and on the mock. The results agree except for the "
         "[named deviations](kubelet-behaviour.md#compared-with-the-kubelet). The other "
-        "versions are implemented from their source and release notes, and `devicemanager run` "
-        "prints a warning. 1.25 is the oldest version whose device manager was built.\n"
+        "versions follow their source and release notes, and `devicemanager run` prints a "
+        "warning. 1.25 is the oldest version whose device manager was built.\n"
     )
     yield "| version | compared with | scenarios | seed |"
     yield "|---|---|---|---|"
@@ -74,6 +76,12 @@ def _verified(verified: Mapping[int, Verified]) -> Iterator[str]:
 
 def _behaviours() -> Iterator[str]:
     yield "## What differs\n"
+    yield (
+        "Each row has a value that applies from a version on, until the next row of the same "
+        "behaviour. A gate is a [feature gate](#feature-gates). The evidence is a pull request or "
+        "issue of kubernetes/kubernetes (`k/k#109016`), the source that was read, or the release "
+        'in which the value was seen. "Unsure" marks values that no source confirms.\n'
+    )
     yield "| behaviour | from | value | evidence |"
     yield "|---|---|---|---|"
     meanings = _meanings()

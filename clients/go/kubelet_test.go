@@ -106,7 +106,7 @@ func TestErrors(t *testing.T) {
 	}
 	wait := 0.0
 	err := kubelet.Client.WaitForResource(ctx, ResourceWait{Resource: "vendor.com/x", Timeout: &wait})
-	if err == nil || !strings.Contains(err.Error(), "no plugin has registered it") {
+	if err == nil || !strings.Contains(err.Error(), "no plugin has registered the resource") {
 		t.Errorf("wait for an unknown resource: %v", err)
 	}
 	if err != nil && !strings.Contains(err.Error(), "\n  started: kubelet serves") {

@@ -864,6 +864,7 @@ type Terminated struct {
 	StartedAt *float64 `json:"started_at"`
 	// Seconds since the epoch.
 	FinishedAt *float64 `json:"finished_at"`
+	Message    string   `json:"message"`
 }
 
 // Waiting: State of a container that is not running but will be started.

@@ -39,7 +39,7 @@ def add(subparsers: Subparsers) -> None:
     add_directory(
         parser,
         "--in-cluster",
-        "serve TLS, and write token, ca.crt and namespace for programs that know only the "
+        "serve TLS, and write token, ca.crt and namespace for programs that support only the "
         "in-cluster configuration; needs openssl",
     )
     parser.add_argument(
@@ -53,7 +53,7 @@ def add(subparsers: Subparsers) -> None:
 
 def _add_content(parser: argparse.ArgumentParser) -> None:
     add_repeated(parser, "--file", "PATH", "create the objects in a file or directory")
-    add_repeated(parser, "--crd", "PATH", "store the kinds that a CRD file names, unchecked")
+    add_repeated(parser, "--crd", "PATH", "serve the kinds in a CRD file, without validation")
     add_repeated(parser, "--node", "NAME", "create a Node object", type=_node)
     add_repeated(
         parser, "--hide", "VERSION", "do not serve this version, such as resource.k8s.io/v1"

@@ -115,9 +115,9 @@ def add(subparsers: Subparsers) -> None:
         Action(
             "not-ready",
             "setNotReady",
-            done="made not ready",
-            # The text is not "ready", because the Node's annotation can also make it not ready.
-            off=("message", "", "no longer made not ready"),
+            done="set to not ready",
+            # The text is not "ready", because the Node's annotation can also set it to not ready.
+            off=("message", "", "not-ready cleared"),
             many="node",
         ),
         Action(

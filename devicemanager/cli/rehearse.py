@@ -57,7 +57,12 @@ def add_steps(parser: argparse.ArgumentParser, repeat: int) -> None:
     steps = parser.add_argument_group("steps")
     _add_step(steps, "--restart", "restart the kubelet", _restart)
     _add_step(steps, "--reboot", "reboot the node", _reboot)
-    _add_step(steps, "--drain", "delete all pods that have devices", _drain)
+    _add_step(
+        steps,
+        "--drain",
+        "delete all pods with devices, exclusive CPUs or memory, or claims",
+        _drain,
+    )
     _add_step(steps, "--kubelet-version", "upgrade the kubelet to VERSION", _version, "VERSION")
     _add_step(steps, "--policy", "policy of the topology manager", _policy, "POLICY")
     _add_step(steps, "--scope", "alignment scope", _scope, "SCOPE")

@@ -60,7 +60,7 @@ def _take(args: argparse.Namespace) -> int:
     write_archive(name, fleet_archive(fleet))
     for part in fleet.parts:
         if part.problem is not None:
-            text = f"devicemanager: warning: {part.source}: {part.problem}: not in the fleet"
+            text = f"devicemanager: warning: {part.source}: {part.problem}: not in the archive"
             print(clean(text), file=sys.stderr)
     stream = sys.stderr if name == files.STANDARD_INPUT else sys.stdout
     counts = f"{len(fleet.nodes)} nodes, {len(fleet.all('pods'))} pods"

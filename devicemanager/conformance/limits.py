@@ -24,11 +24,12 @@ class Limits:
     start_seconds: float = limit(30.0)
     """Time from the plugin's start to its registration and first device list (R01, W01)."""
     recover_warn_seconds: float = limit(10.0)
-    """Like ``recover_seconds``, but a longer time is only a warning."""
+    """Like ``recover_seconds``; a longer time is only a warning."""
     recover_seconds: float = limit(60.0)
     """Time from a kubelet restart, or another event that the plugin must notice, to its
     registration."""
     first_list_warn_seconds: float = limit(5.0)
+    """Time from ListAndWatch to the first device list; a longer time is only a warning (W01)."""
     refresh_seconds: float = limit(10.0)
     """Time from a device change to the device list that reports it."""
     # The next times are short, because a run must fit into a CI job. ``thorough`` returns realistic
@@ -49,6 +50,7 @@ class Limits:
     allocations: int = limit(1000)
     """Number of consecutive Allocate calls (A07, L06)."""
     parallel_allocations: int = limit(8)
+    """Number of Allocate calls at the same time (A08)."""
     parallel_rounds: int = limit(20)
     """Number of rounds of parallel allocations (A08)."""
     single_devices: int = limit(64)
@@ -61,25 +63,30 @@ class Limits:
     changes: int = limit(50)
     """Number of device changes in a row (W13, L06)."""
     series_seconds: float = limit(15.0)
-    """Longest time for a series of calls or changes; then the check continues with fewer (A07,
-    W13, L06)."""
+    """Longest time for a series of calls or changes (A07, W13, L06). Then the check continues with
+    fewer."""
     repeats: int = limit(3)
     """Number of identical calls that must all succeed (O01, S02)."""
     # The kubelet sets no deadlines for these calls, but the admission of all pods waits for them.
     options_seconds: float = limit(1.0)
+    """Duration of GetDevicePluginOptions (O01)."""
     allocate_warn_seconds: float = limit(1.0)
+    """Duration of Allocate; a longer duration is only a warning (A09)."""
     allocate_seconds: float = limit(10.0)
+    """Duration of Allocate (A09)."""
     preferred_seconds: float = limit(1.0)
+    """Duration of GetPreferredAllocation (P05)."""
     # The kubelet's deadline: KubeletPreStartContainerRPCTimeoutInSecs
     # (deviceplugin/v1beta1/constants.go).
     pre_start_seconds: float = limit(30.0)
+    """Duration of PreStartContainer (S01)."""
     stop_seconds: float = limit(10.0)
     """Time from SIGTERM to the exit of the process."""
     stream_end_seconds: float = limit(10.0)
     """Time from the end of a ListAndWatch stream until the plugin has freed its resources."""
     resend_seconds: float = limit(35.0)
-    """Longest interval at which a plugin sends its list again. Only then may it notice that a
-    stream has ended (W15)."""
+    """Time that the check waits for the next device list (W15). Some plugins send the list at
+    intervals, and notice only then that a stream has ended."""
     register_attempts: int = limit(30)
     """Maximum number of Register calls in 30 s (R06)."""
     register_window_seconds: float = limit(5.0)
@@ -90,22 +97,31 @@ class Limits:
     """Delay of the response to Register (R07)."""
     # gRPC receives messages of up to 4 MiB by default, and the kubelet does not change this limit.
     list_warn_bytes: int = limit(1 << 20)
+    """Size of a device list; a larger size is only a warning (W10)."""
     list_bytes: int = limit(4 << 20)
+    """Size of a device list (W10)."""
     messages_per_minute: float = limit(1.0)
+    """Number of device lists per minute while no device changes (W12)."""
     # Some growth is normal: connections that are still closing, threads in a pool.
     extra_descriptors: int = limit(2)
+    """Number of file descriptors by which a process may grow."""
     extra_threads: int = limit(4)
+    """Number of threads by which a process may grow."""
     extra_memory_share: float = limit(0.2)
+    """Part of its memory by which a process may grow: 0.2 is 20 %."""
     extra_memory_bytes: int = limit(8 << 20)
-    """Number of bytes by which memory may grow.
+    """Number of bytes by which the memory of a process may grow.
 
     A growth within ``extra_memory_share`` is accepted, too: of the two limits, the larger one
     applies. In a small program, garbage collection alone changes the memory by more than that
     share.
     """
     idle_cpu_share: float = limit(0.01)
+    """Part of a CPU core that an idle plugin may use (L05)."""
     away_cpu_share: float = limit(0.05)
+    """Part of a CPU core that a plugin may use without a kubelet (K04)."""
     inotify_instances: int = limit(1)
+    """Number of inotify instances per resource (L07)."""
     random_preferences: int = limit(30)
     """Number of random GetPreferredAllocation requests (P01)."""
     same_preferences: int = limit(10)

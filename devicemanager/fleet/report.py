@@ -217,7 +217,7 @@ def assumptions(fleet: Fleet, made: int) -> Iterator[str]:
         )
     for part in fleet.parts:
         if part.problem is not None and not part.absent:
-            yield f"{part.source} is not in the fleet: {part.problem}"
+            yield f"{part.source} is not in the archive: {part.problem}"
 
 
 def _some(names: Sequence[str]) -> str:

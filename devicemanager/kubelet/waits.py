@@ -202,7 +202,7 @@ class Waits:
         with state.lock:
             is_known, serving = resource in state.endpoints, state.endpoints.serving(resource)
         if not is_known:
-            return f"no plugin has registered it on {self._socket()}; "
+            return f"no plugin has registered the resource on {self._socket()}; "
         if serving is None or not serving.id:  # known only from the checkpoint
             return f"its plugin has not registered on {self._socket()} since the restart; "
         return "" if state.endpoints.is_connected(serving.id) else "its plugin has disconnected; "
@@ -232,7 +232,10 @@ class Waits:
         came_before = not search.found and any(
             map(wanted.matches_without_where, before[-_SHOWN_BEFORE:])
         )
-        why = "it came before the wait: take a mark before its cause, and pass it as since; "
+        why = (
+            "it occurred before the wait began: take a mark before its cause, and pass the mark as "
+            "since; "
+        )
         waited = printable(
             f"waited {wanted.within:g} s for {wanted}{which}; {why if came_before else ''}"
         )

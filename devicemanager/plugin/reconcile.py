@@ -90,11 +90,11 @@ def _watch(observation: Observation, registered_at: float, settings: PluginSetti
         # The bound of 30 only prevents an overflow: stream_delay_limit applies far earlier.
         delay = settings.stream_delay * 2 ** min(observation.short_streams, 30)
         due = streams.last_ended + min(delay, settings.stream_delay_limit)
-        reason = "the kubelet ended the list stream"
+        reason = "the kubelet ended the ListAndWatch stream"
     elif settings.stream_wait is not None:
         # The kubelet opens the stream right after its response to Register, or never.
         due = registered_at + settings.stream_wait
-        reason = "the kubelet never opened the list stream"
+        reason = "the kubelet never opened the ListAndWatch stream"
     else:
         return Decision(Action.WATCH, timeout=settings.recheck)
     if observation.now >= due:

@@ -141,8 +141,8 @@ def test_validate_notes_missing_references(tmp_path: Path, capsys: Any) -> None:
     assert run(capsys, "validate", str(path)) == (
         0,
         "2 objects are valid\n"
-        'note: DeviceClaim "default/c" names DeviceClass "gpu", which the files do not have\n'
-        'note: DeviceClaim "default/d" names device type "fpga", which no class in the files has\n',
+        'note: DeviceClaim "default/c" names DeviceClass "gpu", which no file has: add it\n'
+        'note: DeviceClaim "default/d" names device type "fpga", which no class has: add a class\n',
         "",
     )
 

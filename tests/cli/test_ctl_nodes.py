@@ -175,8 +175,8 @@ def test_device_and_plugin_actions(world, nodes):
 
 
 def test_condition_actions(world, nodes):
-    assert nodes("not-ready", "a", "b") == "node a: made not ready\nnode b: made not ready\n"
-    assert world.condition(name="a")["message"] == "made not ready on purpose"
+    assert nodes("not-ready", "a", "b") == "node a: set to not ready\nnode b: set to not ready\n"
+    assert world.condition(name="a")["message"] == "set to not ready by a fault"
     nodes("not-ready", "b", "--message", "the fan is off")
     assert world.condition(name="b")["message"] == "the fan is off"
     nodes("not-ready", "a", "--off")

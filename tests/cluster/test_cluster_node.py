@@ -366,7 +366,7 @@ def test_annotation_sets_and_clears_device_faults(world: World) -> None:
 def test_annotation_sets_and_clears_node_faults(world: World) -> None:
     node = world.join()
     world.annotate("not-ready; disk-pressure")
-    assert world.condition()["message"] == "made not ready on purpose"
+    assert world.condition()["message"] == "set to not ready by a fault"
     assert world.condition("DiskPressure")["status"] == "True"
     assert [str(each) for each in node.faults.active] == ["not-ready", "disk-pressure"]
     world.annotate("silent")

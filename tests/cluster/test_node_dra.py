@@ -147,7 +147,7 @@ def test_pending_pod_starts_with_the_next_sync(world: World) -> None:
     world.annotate(f"prepare-fails={DRIVER}:1")
     uid = run(world, "a", "gpu-0")
     assert why_pending(world, "a") == (
-        "NodePrepareResources failed for ResourceClaim a: prepare fails on purpose"
+        "NodePrepareResources failed for ResourceClaim a: injected fault: prepare fails"
     )
     world.clock.advance(59)
     assert not is_running(node, uid)
@@ -208,7 +208,7 @@ def test_deleted_pod_stays_until_its_claims_are_unprepared(world: World) -> None
     assert world.pod("a")["metadata"]["deletionTimestamp"]
     assert world.status("a")["phase"] == "Running"
     assert node.kubelet.held_claims(uid)
-    assert any("unprepare fails on purpose" in line for line in world.warnings)
+    assert any("injected fault: unprepare fails" in line for line in world.warnings)
     world.annotate(None)
     world.clock.advance(11)
     wait(node, lambda: not node.kubelet.held_claims(uid))

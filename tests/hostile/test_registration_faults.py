@@ -367,7 +367,7 @@ def test_end_of_an_old_stream_does_not_affect_the_new_plugin(kubelet: MockKubele
         seen = allocatables(kubelet)
         end.set()
         ended = kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
-        assert "list stream of old.sock ended: the plugin ended it" in ended.message
+        assert "ListAndWatch stream of old.sock ended: the plugin ended it" in ended.message
         assert kubelet.admit(pod("a", 2)).admitted
         assert new.allocations == [("d0", "d1")]
         assert set(seen) == {2}

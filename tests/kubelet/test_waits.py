@@ -129,7 +129,7 @@ def test_timeout_mentions_a_match_before_the_wait(
     kubelet: MockKubelet,
 ) -> None:
     run(kubelet, "early")
-    advice = "it came before the wait: take a mark before its cause, and pass it as since; what did"
+    advice = "it occurred before the wait began: take a mark before its cause, and pass the mark as"
     for wait in (
         lambda: kubelet.wait_for_event("admitted", timeout=0),
         lambda: kubelet.wait_for_call(rpc="Allocate", timeout=0),
@@ -308,7 +308,9 @@ def test_timeout_explains_why_devices_are_missing(tmp_path: Path) -> None:
     waited = f"waited 0 s for 1 allocatable devices of {GPU}; "
     assert why() == f"{waited}the kubelet is not running; "
     with kubelet:
-        assert why() == f"{waited}no plugin has registered it on {kubelet.plugin_socket}; "
+        assert (
+            why() == f"{waited}no plugin has registered the resource on {kubelet.plugin_socket}; "
+        )
         plugin = FakePlugin(GPU)
         plugin.register(kubelet.manager.plugins)
         plugin.send_list([])

@@ -112,7 +112,9 @@ def test_pod_without_devices_has_none(mock_kubelet):
 def test_wait_reports_that_no_plugin_has_registered(mock_kubelet):
     with pytest.raises(WaitTimeout) as caught:
         mock_kubelet.wait_for_resource(GPU, timeout=0)
-    assert f"; no plugin has registered it on {mock_kubelet.plugin_socket}; " in str(caught.value)
+    assert f"; no plugin has registered the resource on {mock_kubelet.plugin_socket}; " in str(
+        caught.value
+    )
 
 
 def test_wait_reports_that_the_plugin_did_not_register_again(make_mock_kubelet, simulated_plugin):

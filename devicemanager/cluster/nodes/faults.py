@@ -21,7 +21,7 @@ from devicemanager.core.nodestatus.conditions import Pressure
 __all__ = ["ANNOTATION", "KINDS", "Fault", "NodeFaults", "parse_faults"]
 
 ANNOTATION: Final = f"{PREFIX}/faults"
-NOT_READY: Final = "made not ready on purpose"
+NOT_READY: Final = "set to not ready by a fault"
 
 _MAX_TEXT: Final = 300
 

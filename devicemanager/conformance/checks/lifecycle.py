@@ -299,7 +299,7 @@ def l11(run: CheckRun) -> str:
     if took is None:
         # Without the hook, the plugin may wait for the directory if it prints a message.
         if output and not has_hook:
-            return f"it keeps running, and prints: {output[-1][:200]}"
+            return f"the misconfigured plugin keeps running, and prints: {output[-1][:200]}"
         raise Failed(
             "the misconfigured plugin keeps running"
             if has_hook

@@ -114,7 +114,7 @@ def c06(run: ClientRun) -> str:
     for line in run.process.output():
         if any(part in line.lower() for part in _TOO_LARGE):
             raise Failed(f"the client rejected {what}: {line.strip()[-200:]}")
-    return f"it accepts {what}"
+    return f"the client accepts {what}"
 
 
 @client_check
@@ -262,7 +262,7 @@ def c16(run: ClientRun) -> str:
     seen = _check_rate(run, run.limits.failed_calls_per_second, "a start with v1alpha1 only")
     run.wait_calls("a kubelet with v1alpha1 only", 1, since=run.kubelet.mark())
     used = {call.version for call in run.kubelet.calls() if call.code == "OK"}
-    return f"{seen}; " + ("it uses v1alpha1" if used else "it needs v1")
+    return f"{seen}; " + ("the client uses v1alpha1" if used else "the client needs v1")
 
 
 @client_check
@@ -276,7 +276,11 @@ def c17(run: ClientRun) -> str:
     run.start()
     run.wait_calls("the start", run.limits.calls, is_wanted=_is_list, what="call of List")
     others = {call.rpc for call in run.kubelet.calls() if call.rpc != "List"}
-    return f"it also calls {', '.join(sorted(others))}" if others else "it calls only List"
+    return (
+        f"the client also calls {', '.join(sorted(others))}"
+        if others
+        else "the client calls only List"
+    )
 
 
 # -- the process -----------------------------------------------------------------------

@@ -19,10 +19,10 @@ class ClientLimits:
     start_seconds: float = limit(30.0)
     """Time from the client's start to its first call (C01)."""
     call_seconds: float = limit(60.0)
-    """Longest time between two calls, and longest time for which a check waits for a call."""
+    """Longest time between two calls, and longest time that a check waits for a call."""
     least_wait_seconds: float = limit(15.0)
-    """Time that a check waits for a call of a client that calls often. It waits longer, up to
-    ``call_seconds``, for a client that calls rarely."""
+    """Shortest time that a check waits for a call. For a client that calls rarely, the check waits
+    longer, up to ``call_seconds``."""
     calls: int = limit(2)
     """Number of calls that a client must make after an unusual response."""
     away_seconds: float = limit(3.0)
@@ -46,7 +46,9 @@ class ClientLimits:
     leak_calls: int = limit(4)
     """Number of calls between two measurements (C19)."""
     extra_descriptors: int = limit(2)
+    """Number of file descriptors by which the client may grow (C04, C19)."""
     extra_threads: int = limit(4)
+    """Number of threads by which the client may grow (C04, C19)."""
     stop_seconds: float = limit(10.0)
     """Time from SIGTERM to the exit of the process (C20)."""
     scrape_seconds: float = limit(1.0)

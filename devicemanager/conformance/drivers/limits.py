@@ -29,7 +29,7 @@ class DriverLimits(Limits):
     call_seconds: float = limit(45.0)
     """Deadline of NodePrepareResources and NodeUnprepareResources."""
     call_warn_seconds: float = limit(10.0)
-    """Time of one call above which a check warns."""
+    """Duration of one call; a longer duration is only a warning."""
     slow_api_seconds: float = limit(2.0)
     """Delay of each response of the API server while a call is given up (DC20)."""
     parallel_claims: int = limit(20)
@@ -45,4 +45,4 @@ class DriverLimits(Limits):
     """Time from the opening of a health stream to its first report."""
     # The kubelet's default timeout of a report (pkg/kubelet/cm/dra/claiminfo.go, v1.36).
     health_repeat_seconds: float = limit(30.0)
-    """Time after which a device without a timeout counts as unknown."""
+    """Time from a device change to its health report (DH05), and default timeout of a report."""

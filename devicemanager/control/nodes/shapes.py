@@ -60,7 +60,10 @@ class FailPrepare(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
 
     driver: _Driver
     times: Annotated[
-        int, Meta(ge=-1, le=1_000_000, description="number of calls; -1: all; 0: none any more")
+        int,
+        Meta(
+            ge=-1, le=1_000_000, description="number of calls that fail; -1: all; 0: no more calls"
+        ),
     ] = -1
 
 
@@ -89,7 +92,7 @@ class NotReady(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
             max_length=1000,
             description="message of the condition Ready; empty: the node is ready again",
         ),
-    ] = "made not ready on purpose"
+    ] = "set to not ready by a fault"
 
 
 class Pressures(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):

@@ -264,11 +264,11 @@ class InMemoryDra:
         """Return the response of a simulated driver. Raises RpcError and SandboxLater."""
         if effect.operation is Operation.UNPREPARE:
             failing = self._node.state(effect.driver).fails_unprepare
-            error = "unprepare fails on purpose" if failing else ""
+            error = "injected fault: unprepare fails" if failing else ""
             return {each.uid: UnprepareResult(error) for each in effect.claims}
         self._delay(effect.driver, pod)
         if self._node.fails_now(effect.driver):
-            failed = PrepareResult(error="prepare fails on purpose")
+            failed = PrepareResult(error="injected fault: prepare fails")
             return {each.uid: failed for each in effect.claims}
         return {
             each.uid: self._prepared(effect.driver, each, fetched[each.uid])

@@ -263,7 +263,7 @@ class InMemoryKubelet:
             # Imported here: most nodes have no pods with claims.
             from devicemanager.kubelet.inmemory.dra import InMemoryDra
 
-            assert self._claim_source is not None, "there are no claims before use_claims"
+            assert self._claim_source is not None, "the node has no claims: call use_claims first"
             return InMemoryDra(
                 self.settings,
                 self.drivers,

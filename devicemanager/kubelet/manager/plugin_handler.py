@@ -266,7 +266,7 @@ class ClientHandler:
             return
         self._events.publish(
             EventKind.STREAM_ENDED,
-            f"{resource}: list stream of {departure.endpoint.name} ended: {cause}",
+            f"{resource}: ListAndWatch stream of {departure.endpoint.name} ended: {cause}",
             resource=resource,
         )
         if departure.promoted is not None:

@@ -150,7 +150,7 @@ class SimulatedService(Service):
                 if fault is ListFault.CLOSE:
                     return
                 if fault is ListFault.ABORT:
-                    context.abort(grpc.StatusCode.INTERNAL, "simulated end of the list stream")
+                    context.abort(grpc.StatusCode.INTERNAL, "simulated end of the stream")
 
     def Allocate(
         self, request: dp.AllocateRequest, context: grpc.ServicerContext

@@ -366,7 +366,7 @@ def test_events_of_a_restart() -> None:
     node.admit(train())
     node.stop_plugin(GPU)
     assert node.events.recent(EventKind.STREAM_ENDED)[0].message == (
-        "vendor.com/gpu: list stream of in-memory ended: the plugin has disconnected"
+        "vendor.com/gpu: ListAndWatch stream of in-memory ended: the plugin has disconnected"
     )
     node.restart()
     assert [each.message for each in node.events.recent()] == [

@@ -237,7 +237,7 @@ def test_plugin_registered_too_late_is_disconnected(
     assert residue.eventually(lambda: bool(manager.events.recent(EventKind.STREAM_ENDED)))
     assert not manager.state.endpoints.connected()
     (ended,) = manager.events.recent(EventKind.STREAM_ENDED)
-    assert "list stream of p.sock ended" in ended.message
+    assert "ListAndWatch stream of p.sock ended" in ended.message
     assert not caplog.records
 
 
