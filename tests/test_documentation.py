@@ -268,11 +268,13 @@ def test_plugin_with_fixed_paths_passes_its_checks(tmp_path, monkeypatch, capsys
     subprocess.run(["sh", "-ec", files], cwd=tmp_path, check=True)
     monkeypatch.chdir(tmp_path)
     [command] = [each for each in console_lines(page) if "hw/dev" in each and each[0] == "$"]
-    checks = [word for id_ in ("W07", "W08", "W14", "T01", "A11") for word in ("--only", id_)]
+    checks = [
+        word for id_ in ("W07", "W08", "W14", "T01", "A11", "A19") for word in ("--only", id_)
+    ]
     assert main(["check", *checks, *shlex.split(command)[3:]]) == 0, capsys.readouterr()
-    assert "5 passed in" in capsys.readouterr().out
+    assert "6 passed in" in capsys.readouterr().out
     # The mount points are gone.
-    assert {path.name for path in Path("hw/dev").iterdir()} <= {"gpu0", "gpu1"}
+    assert {path.name for path in Path("hw/dev").iterdir()} <= {"gpu0", "gpu1", "gpu2"}
 
 
 def test_list_of_quirks_is_complete():

@@ -169,6 +169,8 @@ def _repeat(programs: _Matrix, options: argparse.Namespace, own: bool, pool: Exe
     begin, found = time.monotonic(), 0
     good = [] if options.own else [_Job(programs.kind, "good")]
     jobs = [*good, *(_Job(programs.kind, "correct", each, own=own) for each in programs.subjects)]
+    if options.switch:
+        jobs = [job for job in jobs if (job.name or job.role) in options.switch]
     for job in jobs:
         results = list(pool.map(_run, [job] * options.repeat))
         for each in results:
@@ -300,7 +302,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--all-checks", action="store_true", help="run all checks on broken drivers, too"
     )
-    parser.add_argument("switch", nargs="*", help="switches to test (default: all)")
+    parser.add_argument(
+        "switch", nargs="*",
+        help="switches to test (default: all); with --repeat, correct programs, such as good",
+    )  # fmt: skip
     return parser
 
 

@@ -221,6 +221,8 @@ class CheckRun(SuiteRun):
     def _why_lost(self, since: Mark, seconds: float, after: str) -> str:
         """Return the reason why the plugin has not registered, as the first line of a failure."""
         has_tried = bool(self.observed.registrations(since, code=None))
+        if self.observed.is_registering:
+            return f"the kubelet has not responded to Register, {seconds:g} s after {after}"
         if self._registered_before and not has_tried:
             return f"the plugin did not notice {after}: no Register call within {seconds:g} s"
         missing = (self.observed.missing(since, resource) for resource in self.resources)

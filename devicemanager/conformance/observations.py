@@ -50,8 +50,12 @@ class Observations:
         """True if the plugin has ever called Register, even if the call failed."""
         # A call in progress is not in the call log yet, but it shows that the plugin has found the
         # kubelet.
-        calling = any(call.rpc == "Register" for call in self._kubelet.calls.in_progress)
-        return calling or bool(self.registrations(EVER, code=None))
+        return self.is_registering or bool(self.registrations(EVER, code=None))
+
+    @property
+    def is_registering(self) -> bool:
+        """True if a Register call is in progress: the kubelet has not responded yet."""
+        return any(call.rpc == "Register" for call in self._kubelet.calls.in_progress)
 
     def sockets(self, since: Mark) -> list[tuple[str, Path]]:
         """Return the resource and the socket of each successful Register call since the mark."""
@@ -178,6 +182,9 @@ class Timeline:
                 lines.append(self._line(event.time, "kubelet", str(event)))
         for call in self._kubelet.calls(since=self._mark):
             lines.append(self._line(call.time, "call", str(call)))
+        for begun in self._kubelet.calls.in_progress:
+            text = f"{begun.rpc} {begun.resource} ({begun.plugin}): in progress"
+            lines.append(self._line(begun.time, "call", text))
         lines.sort(key=lambda line: line.time)
         return tuple(lines[-_TIMELINE_LINES:])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -97,6 +98,12 @@ class PluginUnderTest:
     resources: tuple[str, ...] = attrs.field(default=(), converter=_as_names)
     """Names of the plugin's resources. If it is empty, the suite uses the resources that the plugin
     registers. It waits until no new resource has been registered for ``Limits.settle_seconds``."""
+
+    ignores_sigterm: threading.Event = attrs.field(
+        init=False, factory=threading.Event, eq=False, repr=False
+    )
+    """Set by the suite when an instance has ignored SIGTERM. Later instances are then killed at the
+    end of their stage, because they would not exit either."""
 
     kind: ClassVar[str] = "plugin"
     """The kind of program, in texts of the suite."""

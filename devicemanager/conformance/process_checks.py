@@ -10,7 +10,7 @@ import contextlib
 import mmap
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -18,7 +18,16 @@ import psutil
 
 from devicemanager.conformance.limits import Limits
 
-__all__ = ["Usage", "cpu_seconds", "goroutines_in", "is_go", "listening_ports", "usage"]
+__all__ = [
+    "ThreadTime",
+    "Usage",
+    "cpu_seconds",
+    "goroutines_in",
+    "is_go",
+    "listening_ports",
+    "thread_times",
+    "usage",
+]
 
 _GO_BUILD_INFO = b"\xff Go buildinf:"
 """Beginning of a section that every Go program has (debug/buildinfo)."""
@@ -89,6 +98,30 @@ def cpu_seconds(pid: int) -> float:
             times = process.cpu_times()
             total += times.user + times.system + times.children_user + times.children_system
     return total
+
+
+@attrs.frozen
+class ThreadTime:
+    """Times of a thread since its start, in seconds."""
+
+    cpu: float
+    waited: float
+    """Time in which the thread was ready to run and had no core."""
+
+
+def thread_times(pid: int) -> Mapping[int, ThreadTime]:
+    """Return the times of the threads of a process and its descendants, by thread ID.
+
+    Returns nothing if the kernel does not record them.
+    """
+    times = {}
+    for process in _family(pid):
+        with contextlib.suppress(OSError, ValueError):
+            for entry in Path(f"/proc/{process.pid}/task").iterdir():
+                # CPU time and waiting time in nanoseconds (Documentation/scheduler/sched-stats).
+                cpu, waited, *_ = map(int, (entry / "schedstat").read_text().split())
+                times[int(entry.name)] = ThreadTime(cpu / 1e9, waited / 1e9)
+    return times
 
 
 def listening_ports(pid: int) -> list[str]:

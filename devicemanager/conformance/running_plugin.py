@@ -4,6 +4,7 @@ use."""
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,12 +20,16 @@ from devicemanager.testing.processes import PluginProcess, ProcessEnded
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from devicemanager.conformance.process_checks import Usage
+    from devicemanager.conformance.process_checks import ThreadTime, Usage
 
 __all__ = ["RunningPlugin"]
 
 _COMMAND_NOT_FOUND = 127
 """Exit status for a command that does not exist, as in a shell."""
+
+_MOST_CORRECTION = 10
+"""A thread's share is at most this many times what it has used. In a short time, a thread can wait
+so long that its share cannot be measured."""
 
 
 class RunningPlugin:
@@ -40,6 +45,7 @@ class RunningPlugin:
         self.processes: list[PluginProcess] = []
         self._kubelet = kubelet
         self._idle_since = self._idle_cpu = 0.0
+        self._idle_threads: Mapping[int, ThreadTime] = {}
         self._idle_starts = 0
 
     @property
@@ -93,7 +99,18 @@ class RunningPlugin:
         with contextlib.ExitStack() as stack:
             for process in self.processes:
                 stack.callback(self.under_test.call, "cleanup", values)
-                stack.callback(process.stop)
+                stack.callback(self._end, process)
+
+    def _end(self, process: PluginProcess) -> None:
+        """Stop an instance that no check needs any more."""
+        if self.under_test.ignores_sigterm.is_set():
+            process.stay_down()
+            with contextlib.suppress(ProcessEnded):
+                process.send_signal(signal.SIGKILL)
+        process.stop()
+        # The only signal before was SIGTERM: it was ignored, or took too long.
+        if process.exit_status == -signal.SIGKILL:
+            self.under_test.ignores_sigterm.set()
 
     # -- state -------------------------------------------------------------------------
 
@@ -165,15 +182,35 @@ class RunningPlugin:
         self._idle_starts = self.process.starts
         with contextlib.suppress(Skipped):
             self._idle_cpu = self._cpu_seconds()
+            self._idle_threads = self._thread_times()
 
     @property
     def idle_cpu_share(self) -> float:
-        """Share of one CPU core that the plugin has used since ``begin_idle``; 0 if it has exited
-        since. Raises Skipped if psutil is not installed."""
+        """Share of one CPU core that the plugin needs since ``begin_idle``; 0 if it has exited
+        since. Raises Skipped if psutil is not installed.
+
+        On a busy machine, the plugin gets less than it needs: its threads wait for a core.
+        Therefore the share of each thread is that of the time in which it does not wait.
+        """
         used = self._cpu_seconds() - self._idle_cpu
+        threads = self._thread_times()
         if not self.process.is_running or self.process.starts != self._idle_starts:
             return 0.0
-        return used / (time.monotonic() - self._idle_since)
+        seconds = time.monotonic() - self._idle_since
+        needed = 0.0
+        for id_, now in threads.items():
+            if id_ in self._idle_threads:
+                before = self._idle_threads[id_]
+                rest = seconds - (now.waited - before.waited)
+                needed += (now.cpu - before.cpu) / max(rest, seconds / _MOST_CORRECTION)
+        return max(used / seconds, needed)
+
+    def _thread_times(self) -> Mapping[int, ThreadTime]:
+        try:
+            times: Mapping[int, ThreadTime] = _process_checks().thread_times(self.process.pid)
+        except ProcessEnded:
+            return {}
+        return times
 
     def _cpu_seconds(self) -> float:
         try:

@@ -20,6 +20,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -663,6 +664,15 @@ class _Anything(grpc.GenericRpcHandler):
         return grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
 
 
+def run_or_die(plugin: Plugin) -> None:
+    """Run the plugin. An error ends the process: otherwise it would stay, and never register."""
+    try:
+        plugin.run()
+    except BaseException:
+        traceback.print_exc()
+        die("the plugin's thread failed")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--dir", type=Path, required=True)
@@ -686,7 +696,7 @@ def main() -> None:
     # handler runs only when the main thread next executes code, and that may be never.
     signals = {signal.SIGUSR1, signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    worker = threading.Thread(target=plugin.run, daemon=True)
+    worker = threading.Thread(target=run_or_die, args=(plugin,), daemon=True)
     worker.start()
     gc.freeze()
     while (number := signal.sigwait(signals)) == signal.SIGUSR1 or "stubborn" in switches:

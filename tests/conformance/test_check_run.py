@@ -32,6 +32,7 @@ class Run(CheckRun):
             "missing": lambda since, resource: "",
             "registrations": lambda since, code="OK": [],
             "has_tried_to_register": True,
+            "is_registering": False,
         }
         self.observed: Any = SimpleNamespace(**known | observed)
         self.timeline: Any = SimpleNamespace(step=self.seen.append)
@@ -157,6 +158,9 @@ def test_plugin_that_does_not_notice_a_restart_is_reported_as_that() -> None:
         run.restart_and_recover()
     text = "the plugin did not notice the restart: no Register call within 0 s"
     assert str(raised.value) == text
+    run.observed.is_registering = True
+    with pytest.raises(Failed, match=r"^the kubelet has not responded to Register, 0 s after "):
+        run.restart_and_recover()
 
 
 def test_plugin_that_exits_fails_at_once() -> None:

@@ -8,6 +8,7 @@ between two responses.
 
 from __future__ import annotations
 
+import math
 import re
 import stat
 from collections.abc import Iterable, Iterator
@@ -247,13 +248,23 @@ def a09(run: CheckRun) -> str:
     for resource, client in _clients(run):
         ids = run.healthy_ids(resource)
         for group in (ids[:1], ids):
-            took = run.timed(partial(_allocate, run, client, group), "Allocate")
-            longest = max(longest, took)
+            longest = max(longest, _allocate_time(run, client, group))
     if longest > run.limits.allocate_warn_seconds:
         raise Warned(
             f"Allocate took {longest:.1f} s, more than {run.limits.allocate_warn_seconds:g} s"
         )
     return f"{longest:.3f} s"
+
+
+def _allocate_time(run: CheckRun, client: PluginClient, ids: list[str]) -> float:
+    """Return the seconds that Allocate takes. After a slow call, the fastest of ``repeats`` calls
+    counts: on a busy machine, any single call can be slow."""
+    fastest = math.inf
+    for _ in range(run.limits.repeats):
+        fastest = min(fastest, run.timed(partial(_allocate, run, client, ids), "Allocate"))
+        if fastest <= run.limits.allocate_warn_seconds:
+            break
+    return fastest
 
 
 @builtin

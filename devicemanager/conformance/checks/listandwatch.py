@@ -167,6 +167,11 @@ def w10(run: CheckRun) -> str:
 @builtin
 def w11(run: CheckRun) -> None:
     run.start()
+    # A plugin that ends its streams in any case does so without a second stream, too.
+    run.settle()
+    for resource in run.resources:
+        if run.observed.ended_streams(resource):
+            raise Skipped(f"the plugin ended the ListAndWatch stream of {resource}: see check W02")
     for resource, client in run.clients():
         since = run.kubelet.mark()
         with client.watch() as stream:
@@ -206,9 +211,10 @@ def w13(run: CheckRun) -> str:
     with run.client() as client, client.watch() as stream:
         assume_list(run, stream)
         before = run.plugin.usage().memory
-        # Do not use `break_device`: it waits for each list, so no queue could grow.
+        # Wait for each change on the kubelet's stream: otherwise the plugin may combine changes,
+        # or may not have seen all of them when the memory is measured.
         for number in run.series(run.limits.changes):
-            run.hook("recover-device" if number % 2 else "break-device", id_)
+            (run.assume_recovered if number % 2 else run.assume_broken)(id_)
         run.settle()
         now = run.plugin.usage().memory
         growth = now / before - 1
@@ -225,7 +231,8 @@ def w13(run: CheckRun) -> str:
 def w14(run: CheckRun) -> None:
     run.start()
     for device in run.devices():
-        run.hook("remove-device", device.ID)
+        if device.health != "Unhealthy":
+            run.hook("remove-device", device.ID)
     seconds = run.limits.refresh_seconds
 
     # A plugin with a fixed number of devices may list removed devices as unhealthy. W04 reports

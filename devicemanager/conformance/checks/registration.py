@@ -346,9 +346,11 @@ def r12(run: CheckRun) -> None:
     infos = calls(rpc="GetInfo")
     if not infos:
         raise Skipped("the plugin has no socket in plugins_registry")
-    for call in infos:
-        if call.code != "OK":
-            raise Failed(f"GetInfo failed with {call.code}: {call.message}")
+    # The kubelet tries again, so one slow call on a busy machine does not matter.
+    answered = [call for call in infos if call.code == "OK"]
+    if not answered:
+        raise Failed(f"GetInfo failed with {infos[-1].code}: {infos[-1].message}")
+    for call in answered:
         info = call.response or {}
         versions = info.get("supported_versions", ())
         if info.get("type") != "DevicePlugin" or "v1beta1" not in versions:

@@ -301,21 +301,14 @@ def _second_instance(run: CheckRun, since: Mark, before: _Files) -> dict[str, Pa
 @builtin
 def k12(run: CheckRun) -> None:
     run.start()
-    before = {path for _, path in run.observed.sockets(EVER)}
+    before = {path: FileIdentity.of(path) for _, path in run.observed.sockets(EVER)}
     since = run.kubelet.mark()
-    second = run.launch()
-
-    def registered() -> set[Path]:
-        return {path for _, path in run.observed.sockets(since)}
-
-    run.until(
-        lambda: not second.is_running or bool(registered() - before),
-        run.limits.recover_warn_seconds,
-    )
-    if not registered():
-        raise Skipped("a second instance does not register while the first one runs: see check K11")
-    if not registered() - before:
-        raise Warned(f"both instances of the plugin use the same socket {min(registered()).name}")
+    try:
+        sockets = _second_instance(run, since, before)
+    except Failed as failed:
+        raise Skipped(f"{failed}: see check K11") from None
+    if shared := before.keys() & sockets.values():
+        raise Warned(f"both instances of the plugin use the same socket {min(shared).name}")
 
 
 @builtin
@@ -387,7 +380,7 @@ def k15(run: CheckRun) -> str | None:
     run.start_kubelet()
     if run.plugin.under_test.restart == "never":
         run.launch()
-    took = run.wait_registered(since, run.limits.recover_warn_seconds, "the kubelet's start")
+    took = run.wait_recovered(since, "the kubelet's start")
     return f"{how}, back after {took:.2f} s"
 
 

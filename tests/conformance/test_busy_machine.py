@@ -1,0 +1,159 @@
+"""Verdicts do not depend on the load of the machine: slow starts, slow calls, waits for a core."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+import pytest
+
+from devicemanager.conformance import Limits, Outcome, PluginUnderTest, run, select
+from devicemanager.conformance.checks import allocate, listandwatch, options, registration
+from devicemanager.conformance.outcomes import Failed, Skipped
+from devicemanager.conformance.process_checks import ThreadTime
+from devicemanager.conformance.running_plugin import RunningPlugin
+from devicemanager.kubelet.settings import Settings
+from protos import deviceplugin_v1beta1 as dp
+from tests.conformance.matrix import limits, plugin
+from tests.conformance.test_check_run import GPU, Run
+
+_SETTINGS = Settings(durability="process", dial_timeout=1.0)
+
+
+def outcome(id_: str, under_test: PluginUnderTest, changed: Limits) -> tuple[Outcome, str]:
+    [verdict] = run(under_test, select([id_]), limits=changed, settings=_SETTINGS).verdicts
+    return verdict.outcome, verdict.seen
+
+
+def test_misconfigured_plugin_may_start_slowly() -> None:
+    """L11 allows the time of a start, not that of an exit."""
+    program = "import sys, time; time.sleep(0.3); sys.exit('no such directory')"
+    under_test = PluginUnderTest(command=[sys.executable, "-c", program], resources=[GPU])
+    quick = attrs.evolve(limits(), stop_seconds=0.1)
+    assert outcome("L11", under_test, quick)[0] is Outcome.PASS
+
+
+def test_second_instance_may_start_slowly() -> None:
+    """K12 allows the time of a start."""
+    quick = attrs.evolve(limits(), recover_warn_seconds=0.0)
+    assert outcome("K12", plugin(), quick)[0] is Outcome.PASS
+
+
+def test_slow_return_after_an_exit_is_a_warning() -> None:
+    under_test = plugin("exit-1-on-loss")
+    result, seen = outcome("K15", under_test, attrs.evolve(limits(), recover_warn_seconds=0.0))
+    assert result is Outcome.WARN, seen
+
+
+def timed_run(*seconds: float) -> Any:
+    left = list(seconds)
+    return SimpleNamespace(limits=Limits(), timed=lambda call, what: left.pop(0))
+
+
+def test_fastest_allocation_counts() -> None:
+    assert allocate._allocate_time(timed_run(3.0, 0.2), SimpleNamespace(), []) == 0.2
+    assert allocate._allocate_time(timed_run(3.0, 5.0, 4.0), SimpleNamespace(), []) == 3.0
+
+
+def test_fastest_call_for_the_options_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter((0.0, 9.0, 10.0, 10.1, 20.0, 29.0))
+    monkeypatch.setattr(options.time, "monotonic", lambda: next(times))
+    client = SimpleNamespace(options=lambda seconds: dp.DevicePluginOptions())
+    check_run: Any = SimpleNamespace(clients=lambda: [(GPU, client)], limits=Limits())
+    assert options.o01.run(check_run) == "0.100 s"
+
+
+def test_kubelet_asks_for_the_plugin_info_again() -> None:
+    calls = {
+        "GetInfo": [
+            SimpleNamespace(code="DeadlineExceeded", message="too late"),
+            SimpleNamespace(
+                code="OK",
+                response={"type": "DevicePlugin", "supported_versions": ["v1beta1"]},
+                plugin="/plugins_registry/gpu.sock",
+            ),
+        ]
+    }
+    check_run = Run()
+    check_run.kubelet.calls = lambda rpc: calls.get(rpc, [])
+    check_run.kubelet.plugins_registry_dir = SimpleNamespace(rglob=lambda pattern: [])
+    registration.r12.run(check_run)
+    del calls["GetInfo"][1]
+    with pytest.raises(Failed, match="DeadlineExceeded: too late"):
+        registration.r12.run(check_run)
+
+
+def test_stream_that_ends_by_itself_says_nothing_about_a_second_one() -> None:
+    check_run: Any = Run(ended_streams=lambda resource: ["its end"])
+    check_run.start = lambda: None
+    with pytest.raises(Skipped, match="see check W02"):
+        listandwatch.w11.run(check_run)
+
+
+def test_only_healthy_devices_are_removed() -> None:
+    """A plugin may have thousands of devices without hardware."""
+    devices = [dp.Device(ID=id_, health=id_) for id_ in ("Healthy", "Unhealthy")]
+    check_run: Any = Run(*devices)
+    check_run.start = lambda: None
+    check_run.plugin.process = SimpleNamespace(is_running=True)
+    check_run.plugin.processes = [check_run.plugin.process]
+    with pytest.raises(Failed):
+        listandwatch.w14.run(check_run)
+    removed = [each for each in check_run.seen if each[0] == "remove-device"]
+    assert removed == [("remove-device", "Healthy")]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "waited", "share"),
+    [(0.1, 0.0, 0.01), (0.5, 9.5, 0.5), (0.1, 5.0, 0.02), (0.001, 9.999, 0.001)],
+)
+def test_busy_plugin_that_rarely_gets_a_core(
+    monkeypatch: pytest.MonkeyPatch, cpu: float, waited: float, share: float
+) -> None:
+    """A share is that of the time in which the plugin does not wait for a core."""
+    process = SimpleNamespace(pid=1, is_running=True, starts=1)
+    running = RunningPlugin(PluginUnderTest(command=["plugin"]), SimpleNamespace())  # type: ignore[arg-type]
+    running.processes.append(process)  # type: ignore[arg-type]
+    now = {"seconds": 100.0, "cpu": 7.0, "waited": 3.0}
+    module = "devicemanager.conformance.running_plugin"
+    checks = SimpleNamespace(
+        cpu_seconds=lambda pid: now["cpu"],
+        thread_times=lambda pid: {1: ThreadTime(now["cpu"], now["waited"])},
+    )
+    monkeypatch.setattr(f"{module}._process_checks", lambda: checks)
+    monkeypatch.setattr(f"{module}.time.monotonic", lambda: now["seconds"])
+    running.begin_idle()
+    now.update(seconds=110.0, cpu=7.0 + cpu, waited=3.0 + waited)
+    assert running.idle_cpu_share == pytest.approx(share)
+
+
+class Instance:
+    """Process that ends with SIGKILL, as one that ignores SIGTERM."""
+
+    def __init__(self, status: int) -> None:
+        self.exit_status, self.signals = status, [0][:0]
+        self.is_running, self.pid = False, 1
+
+    def stop(self) -> None:
+        self.signals.append(signal.SIGTERM)
+
+    def send_signal(self, number: int) -> None:
+        self.signals.append(number)
+
+    def stay_down(self) -> None:
+        pass
+
+
+def test_plugin_that_ignores_sigterm_is_waited_for_once() -> None:
+    under_test = PluginUnderTest(command=["plugin"])
+    kubelet: Any = SimpleNamespace(plugin_dir="", root="")
+    sent = []
+    for status in (0, -signal.SIGKILL, -signal.SIGKILL):
+        running, instance = RunningPlugin(under_test, kubelet), Instance(status)
+        running.processes.append(instance)  # type: ignore[arg-type]
+        running.close()
+        sent.append(instance.signals)
+    assert sent == [[signal.SIGTERM], [signal.SIGTERM], [signal.SIGKILL, signal.SIGTERM]]
