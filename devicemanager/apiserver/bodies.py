@@ -67,12 +67,16 @@ def _reason(error: ValueError) -> str:
 
 
 def _yaml(target: Target, body: bytes) -> Object:
-    import yaml
+    # Imported here, because most clients send JSON or protobuf.
+    from devicemanager.objects.manifests.documents import load_documents
+    from devicemanager.objects.manifests.errors import ManifestError
 
     try:
-        found = yaml.safe_load(body)
-    except yaml.YAMLError as error:
-        raise undecodable(target, f"yaml: {' '.join(str(error).split())}", body) from None
+        # It limits depth and aliases, which could fill the memory.
+        documents = load_documents(body.decode())
+    except (ManifestError, UnicodeDecodeError) as error:
+        raise undecodable(target, f"yaml: {error}", body) from None
+    found = documents[0] if len(documents) == 1 else None
     if not isinstance(found, dict):
         raise undecodable(target, f"{_NO_KIND}: {_LIST}", body)
     return found

@@ -26,6 +26,7 @@ __all__ = [
     "patch_rejected",
     "precondition_failed",
     "status",
+    "too_large",
     "undecodable",
     "update_rejected",
 ]
@@ -111,6 +112,11 @@ def patch_rejected(error: ValueError) -> StatusError:
     )
     found.__cause__ = error
     return found
+
+
+def too_large(why: str) -> StatusError:
+    """Return the error 413: a request is too large."""
+    return StatusError(413, f"Request entity too large: {why}")
 
 
 def not_found(target: Target) -> StatusError:

@@ -29,6 +29,7 @@ from devicemanager.apiserver.errors import (
     not_allowed,
     not_found,
     patch_rejected,
+    too_large,
 )
 from devicemanager.apiserver.faults import Faults, Request
 from devicemanager.apiserver.kinds import Target
@@ -39,7 +40,7 @@ from devicemanager.apiserver.list_options import (
     version,
     wants_initial_events,
 )
-from devicemanager.apiserver.patches import PATCHES, PatchError
+from devicemanager.apiserver.patches import JSON_PATCH, MOST_STEPS, PATCHES, PatchError
 from devicemanager.apiserver.registry import Registry
 from devicemanager.apiserver.selectors import Selector, check_fields, selector
 from devicemanager.apiserver.store import Object, Stored
@@ -259,6 +260,11 @@ class RequestHandler:
         patch = PATCHES.get(content)
         if patch is None:
             raise StatusError(415, "415: Unsupported Media Type", details={})
+        if content == JSON_PATCH and len(request.body) > MOST_STEPS:
+            raise too_large(
+                f"The allowed maximum operations in a JSON patch is {MOST_STEPS}, got "
+                f"{len(request.body)}"
+            )
         named = request.target
         given = request.body if isinstance(request.body, dict) else {}
         version = (given.get("metadata") or {}).get("resourceVersion")

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["PATCHES", "PatchError", "json_patch", "merge", "strategic_merge"]
+__all__ = [
+    "JSON_PATCH",
+    "MOST_STEPS",
+    "PATCHES",
+    "PatchError",
+    "json_patch",
+    "merge",
+    "strategic_merge",
+]
 
 
 class PatchError(ValueError):
@@ -92,6 +101,12 @@ def _merged_list(by: str, old: list[Any], new: list[Any]) -> list[Any]:
 
 # -- JSON patch ----------------------------------------------------------------------
 
+MOST_STEPS: Final = 10_000
+"""Steps of a JSON patch (``maxJSONPatchOperations``)."""
+_MOST_COPIED: Final = 3 << 20
+"""Bytes that the steps of a patch may copy: each of them could double the object
+(``AccumulatedCopySizeLimit``)."""
+
 
 def json_patch(old: Any, steps: Any) -> Any:
     """Apply a JSON patch (RFC 6902) and return the result. The arguments do not change.
@@ -99,8 +114,13 @@ def json_patch(old: Any, steps: Any) -> Any:
     Raises PatchError if a step cannot be applied.
     """
     found = {"": copy.deepcopy(old)}
+    copied = 0
     try:
         for step in steps:
+            if step["op"] == "copy":
+                copied += len(json.dumps(_get(found, step["from"])))
+                if copied > _MOST_COPIED:
+                    raise PatchError(f"copies of more than {_MOST_COPIED} bytes")
             _apply(found, step)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise PatchError(f"invalid JSON patch: {error}") from None
@@ -162,9 +182,10 @@ def _remove(root: dict[str, Any], path: str) -> Any:
     return at.pop(key)
 
 
+JSON_PATCH: Final = "application/json-patch+json"
 PATCHES: Final = {
     "application/merge-patch+json": merge,
     "application/strategic-merge-patch+json": strategic_merge,
-    "application/json-patch+json": json_patch,
+    JSON_PATCH: json_patch,
 }
 """Functions that apply a patch, by content type."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import resource
 import socket
 import ssl
 import struct
@@ -26,7 +27,7 @@ from devicemanager.apiserver.authorization import Permission, Permissions
 from devicemanager.apiserver.bodies import typed
 from devicemanager.apiserver.conversion import to_stored
 from devicemanager.apiserver.discovery import document
-from devicemanager.apiserver.errors import PageNotFound, StatusError, as_status
+from devicemanager.apiserver.errors import PageNotFound, StatusError, as_status, too_large
 from devicemanager.apiserver.faults import Faults
 from devicemanager.apiserver.handling import HttpRequest, RequestHandler
 from devicemanager.apiserver.in_cluster import InCluster
@@ -47,8 +48,9 @@ _PIECE: Final = 1 << 16
 _LENGTH_DIGITS: Final = 15
 _MOST_CONNECTIONS: Final = 2048
 """Open connections, each of which has a thread."""
-_MOST_WATCHES: Final = 1536
-"""Watches. The other connections are for other requests."""
+_LEAST_CONNECTIONS: Final = 16
+_ACCEPT_PAUSE: Final = 0.2
+"""Seconds before the next attempt to accept, for example while no descriptor is free."""
 _SEND_TIMEOUT: Final = struct.pack("@ll", 30, 0)  # seconds, microseconds
 _TOO_MANY: Final = (
     b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
@@ -119,7 +121,8 @@ class FakeApiServer:
         self._port = port
         self._server: _Server | None = None
         self._handler = self._empty()
-        self._watches = threading.Semaphore(_MOST_WATCHES)
+        # The other connections are for other requests.
+        self._watches = threading.Semaphore(max_connections() * 3 // 4)
 
     def _empty(self) -> RequestHandler:
         kinds = Kinds(self._hidden)
@@ -392,7 +395,7 @@ class FakeApiServer:
     def _counted_watch(self) -> Iterator[None]:
         """Count a watch. Raises StatusError if there are too many."""
         if not self._watches.acquire(blocking=False):
-            raise StatusError(429, f"too many watches: limit is {_MOST_WATCHES}")
+            raise StatusError(429, "too many watches")
         try:
             yield
         finally:
@@ -419,7 +422,11 @@ class _Server(ThreadingHTTPServer):
 
     def get_request(self) -> tuple[Any, Any]:
         """Accept a connection."""
-        connection, address = super().get_request()
+        try:
+            connection, address = super().get_request()
+        except OSError:  # no descriptor is free: that can change
+            time.sleep(_ACCEPT_PAUSE)
+            raise
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
         if self._context is None:
             return connection, address
@@ -432,12 +439,13 @@ class _Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Handle a connection on a thread, and let ``cut`` end it. If there are too many, close the
         one that has been idle for longest, or this one if none is idle."""
+        most = max_connections()
         with self._lock:
-            if len(self._open) >= _MOST_CONNECTIONS and self._idle:
+            if len(self._open) >= most and self._idle:
                 longest = next(iter(self._idle))
                 self._forget(longest)
                 _end(longest)
-            is_accepted = len(self._open) < _MOST_CONNECTIONS
+            is_accepted = len(self._open) < most
             if is_accepted:
                 self._open.add(request)
                 self._idle[request] = None
@@ -499,6 +507,14 @@ class _Server(ThreadingHTTPServer):
         """Ignore broken connections."""
 
 
+def max_connections() -> int:
+    """Return the limit for open connections. It leaves three quarters of the process's file
+    descriptors to other servers, such as a kubelet in this process."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // 4
+    return min(_MOST_CONNECTIONS, max(_LEAST_CONNECTIONS, limit))
+
+
 def _end(connection: socket.socket) -> None:
     """End the reads and writes on a connection, so that its thread closes it."""
     with contextlib.suppress(OSError):
@@ -537,7 +553,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
             left = min(length, _MOST_READ)
             while left > 0 and (piece := self.rfile.read(min(left, _PIECE))):
                 left -= len(piece)
-            error = StatusError(413, f"Request entity too large: limit is {_MAX_BODY}")
+            error = too_large(f"limit is {_MAX_BODY}")
         else:
             error = StatusError(400, f"invalid Content-Length {printable(text, 40)!r}")
         # The start of the next request is unknown, so close the connection.

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import attrs
 
+from devicemanager.apiserver.errors import StatusError
 from devicemanager.apiserver.kinds import Kind
 
 __all__ = ["Change", "Object", "Store", "Stored"]
@@ -19,6 +20,9 @@ MAX_CHANGES: Final = 100_000
 
 A watch from a version before the oldest stored change gets 410.
 """
+MAX_OBJECT: Final = 3 << 19
+"""Bytes of an object as JSON (``DefaultMaxRequestBytes`` of etcd). Otherwise patches could make it
+larger than any request."""
 MAX_CHANGED_BYTES: Final = 256 << 20
 """Bytes of objects as JSON in the stored changes. Without this limit, changes of large objects
 would fill the memory."""
@@ -103,7 +107,8 @@ class Store:
             return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
 
     def put(self, kind: Kind, value: Object) -> Stored:
-        """Store a new or changed object with the next version, and return it.
+        """Store a new or changed object with the next version, and return it. Raises StatusError
+        if it is too large.
 
         The caller must not use ``value`` afterwards.
         """
@@ -131,11 +136,15 @@ class Store:
             return last
 
     def _next(self, value: Object) -> Stored:
-        self.version += 1
-        value["metadata"]["resourceVersion"] = str(self.version)
+        version = self.version + 1
+        value["metadata"]["resourceVersion"] = str(version)
         value = {"apiVersion": value.get("apiVersion"), "kind": value.get("kind")} | value
         # No spaces, as on a real server: the watch filter searches for the text `"nodeName":"`.
-        return Stored(value, self.version, json.dumps(value, separators=(",", ":")).encode())
+        text = json.dumps(value, separators=(",", ":")).encode()
+        if len(text) > MAX_OBJECT:
+            raise StatusError(500, "etcdserver: request is too large", "")
+        self.version = version
+        return Stored(value, version, text)
 
     def _note(self, change: Change) -> None:
         self._changes.append(change)

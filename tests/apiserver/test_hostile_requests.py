@@ -1,6 +1,7 @@
 """Requests of hostile clients: each gets a response in one line, and others are served."""
 
 import contextlib
+import errno
 import json
 import socket
 import struct
@@ -48,13 +49,25 @@ def request(method, path, body, content="application/json"):
     return f"{head}\r\n\r\n".encode() + data
 
 
-@pytest.mark.parametrize("content", ["application/json", "application/yaml"])
-def test_deep_object_is_refused(send, content):
-    code, status = send(request("POST", PODS, b"[" * 20_000, content))
-    assert (code, status["message"]) == (
-        400,
-        "the object is nested too deeply: exceeded max depth",
-    )
+YAML = "application/yaml"
+BOMB = "".join(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]\n" for n in range(30))
+
+
+@pytest.mark.parametrize(
+    ("content", "body", "text"),
+    [
+        ("application/json", b"[" * 20_000, "the object is nested too deeply: exceeded max depth"),
+        (YAML, b"[" * 20_000, "yaml: nested more than 100 levels deep"),
+        (YAML, f"a0: &a0 x\n{BOMB}".encode(), "yaml: more than 200000 values after aliases are"),
+        (YAML, b"a: &a [*a]", "yaml: the alias *a is inside the value of its own anchor"),
+        (YAML, b"a: \xff", "yaml: 'utf-8' codec can't decode byte 0xff"),
+    ],
+    ids=["deep JSON", "deep YAML", "references", "circle", "not UTF-8"],
+)
+def test_hostile_object_is_refused(send, content, body, text):
+    code, status = send(request("POST", PODS, body, content))
+    assert code == 400
+    assert text in status["message"] and "\n" not in status["message"]
 
 
 @pytest.mark.parametrize(
@@ -260,13 +273,14 @@ def test_watches_leave_room_for_other_requests(apiserver, api, opened, monkeypat
 
 def test_client_that_does_not_read_its_watch_is_disconnected(apiserver, api, opened, monkeypatch):
     monkeypatch.setattr(server, "_SEND_TIMEOUT", struct.pack("@ll", 0, 50_000))
+    watches = apiserver._watches._value
     begun_watch(opened)
     monkeypatch.setattr(server, "_SEND_TIMEOUT", struct.pack("@ll", 30, 0))
     large = {"generateName": "p-", "annotations": {"a": "x" * 200_000}}
 
     def is_disconnected():
         apiserver.create("pods", {**POD, "metadata": large})
-        return apiserver._watches._value == server._MOST_WATCHES
+        return apiserver._watches._value == watches
 
     wait_until(is_disconnected)
 
@@ -280,3 +294,61 @@ def test_large_bodies_do_not_fill_the_log_of_requests(apiserver, api, monkeypatc
         "p8",
         "p9",
     ]
+
+
+def test_connections_leave_descriptors_to_a_kubelet_in_the_same_process(monkeypatch):
+    limit = 1024
+    monkeypatch.setattr(server.resource, "getrlimit", lambda _: (limit, limit))
+    assert server.max_connections() == 256
+    limit = 24
+    assert server.max_connections() == 16
+    limit = server.resource.RLIM_INFINITY
+    assert server.max_connections() == 2048
+
+
+def test_server_accepts_after_a_failure_to_accept(apiserver, opened, monkeypatch):
+    failures = [OSError(errno.EMFILE, "no descriptor is free")]
+    accept = server._Server.get_request
+
+    def failing(self):
+        if failures:
+            raise failures.pop()
+        return accept(self)
+
+    monkeypatch.setattr(server._Server, "get_request", failing)
+    assert asked(opened()) == b"200" and not failures
+
+
+@pytest.mark.parametrize("length", [1, 1000, 100_000])
+def test_json_patch_cannot_copy_without_limit(send, apiserver, length):
+    labels = {"a": "x" * length}
+    apiserver.create("pods", {**POD, "metadata": {"name": "p", "annotations": labels}})
+    # Each step doubles the object: 40 of them would need more than a terabyte.
+    where = "/metadata/annotations"
+    steps = [{"op": "copy", "from": where, "path": f"{where}/{each}"} for each in range(40)]
+    code, _ = send(request("PATCH", f"{PODS}/p", steps, JSON_PATCH))
+    assert code == 422
+    assert apiserver.get("pods", "p")["metadata"]["annotations"] == labels
+
+
+def test_number_of_steps_of_a_json_patch_is_limited(send, apiserver):
+    apiserver.create("pods", POD)
+    steps = [{"op": "add", "path": "/metadata/labels", "value": {}}] * 10_001
+    code, status = send(request("PATCH", f"{PODS}/p", steps, JSON_PATCH))
+    text = "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got "
+    assert (code, status["message"]) == (413, f"{text}10001")
+
+
+def test_patches_cannot_make_an_object_larger_than_any_request(send, apiserver, api):
+    apiserver.create("pods", POD)
+    watched = apiserver.version
+
+    def patched(number):
+        grown = {"spec": {"nodeSelector": {f"n{number}": "x" * 1_000_000}}}
+        return send(request("PATCH", f"{PODS}/p", grown, "application/merge-patch+json"))
+
+    assert patched(1)[0] == 200
+    code, status = patched(2)
+    assert (code, status["message"]) == (500, "etcdserver: request is too large")
+    assert apiserver.version == watched + 1
+    assert api.request("GET", f"{PODS}/p")["metadata"]["resourceVersion"] == str(watched + 1)

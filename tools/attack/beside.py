@@ -58,8 +58,9 @@ class Scene:
     """How the good plugin registers: ``register`` calls Register, ``announce`` creates a socket in
     plugins_registry."""
     serves: str = ""
-    """Additional server of the kubelet: ``control`` for the control API, or ``http`` for HTTP and
-    the control API."""
+    """Additional server of the kubelet: ``control`` for the control API, ``http`` for HTTP and the
+    control API, ``api`` for an API server, to which each probe sends a request, or ``nri`` for an
+    NRI runtime."""
     seconds: float = 90.0
     """Seconds after which the attacker is killed."""
     checks: bool = False
@@ -96,6 +97,8 @@ class Probe:
         """Make one registration and one admission, and with ``claims`` one preparation."""
         self.registration = max(self.registration, self._timed("registration", self._register))
         self.admission = max(self.admission, self._timed("admission", self._admit))
+        if self._scene.serves == "api":
+            self.admission = max(self.admission, self._timed("request", self._request))
         if self._scene.claims:
             # A preparation counts as an admission: the pod's containers wait for it.
             self.admission = max(self.admission, self._timed("preparation", self._prepare))
@@ -117,6 +120,9 @@ class Probe:
         self._node.ask("admit", uid, RESOURCE, 1, timeout=_TIMEOUT)
         # Do not wait for the termination: its time is not measured.
         self._node.begin("terminate", uid)
+
+    def _request(self) -> None:
+        self._node.ask("request", timeout=_TIMEOUT)
 
     def _prepare(self) -> None:
         uid = f"good-{next(self._numbers)}"

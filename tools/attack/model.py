@@ -38,6 +38,16 @@ class Target:
         return self.root / "control.sock"
 
     @property
+    def nri(self) -> Path:
+        """Socket of the NRI runtime."""
+        return self.root / "nri.sock"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """File with the address of the API server."""
+        return self.root / "kubeconfig"
+
+    @property
     def registry(self) -> Path:
         """Directory in which the kubelet discovers plugins."""
         return self.root / "plugins_registry"

@@ -1,16 +1,21 @@
 """Helper process that runs the attacked kubelet. Arguments: ``ROOT SETTINGS [SERVES]``.
 
 SETTINGS is a JSON object with fields of ``Settings``. With SERVES ``control``, the kubelet serves
-the control API, and with ``http`` both HTTP and the control API.
+the control API, and with ``http`` both HTTP and the control API. With ``api``, an API server runs
+beside it. With ``nri``, it has an NRI runtime, and the containers of its pods start.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import http.client
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import checkpoint
 import checkpoint.dra
@@ -18,10 +23,27 @@ from devicemanager import MockKubelet, Settings
 from devicemanager.control import ControlServer
 from devicemanager.core.printable import LONGEST, is_printable
 from devicemanager.testing import pod_manifest
+from tools.attack.model import Target
 from tools.harness.model import Broken
 from tools.harness.planted import apply
 from tools.harness.process import exit_now, serve
 
+if TYPE_CHECKING:
+    from devicemanager.apiserver import FakeApiServer
+    from devicemanager.kubelet.nri import NriRuntime
+
+_REQUESTS = (
+    "wait",
+    "wait_for_driver",
+    "admit",
+    "prepare",
+    "request",
+    "terminate",
+    "end",
+    "check",
+    "stop",
+)
+_TIMEOUT = 60.0
 _LONGEST = 2 * LONGEST
 """Characters of the longest message: an escaped text of the longest length, and more."""
 
@@ -29,8 +51,11 @@ _LONGEST = 2 * LONGEST
 class Node:
     """Handlers of the requests that the helper process answers."""
 
-    def __init__(self, kubelet: MockKubelet) -> None:
+    def __init__(self, kubelet: MockKubelet, api: FakeApiServer | None, *, starts: bool) -> None:
+        """``starts`` is True if the containers of admitted pods start."""
         self._kubelet = kubelet
+        self._api = api
+        self._starts = starts
 
     def wait(self, resource: str, count: int, timeout: float) -> None:
         self._kubelet.wait_for_resource(resource, count, timeout)
@@ -38,8 +63,19 @@ class Node:
     def admit(self, uid: str, resource: str, count: int) -> list[str]:
         """Admit a pod and return its device IDs. Raises Rejected."""
         manifest = pod_manifest(f"pod-{uid}", {resource: count}, uid=uid)
-        self._kubelet.admit(manifest, start=False).raise_for_rejection()
+        self._kubelet.admit(manifest, start=self._starts).raise_for_rejection()
         return self._kubelet.devices(uid)["main"][resource]
+
+    def request(self) -> None:
+        """Send a request to the API server. Raises Broken if the server rejects it."""
+        assert self._api is not None, "requests are for attacks on the API server"
+        host, port = self._api.url.removeprefix("http://").rsplit(":", 1)
+        client = http.client.HTTPConnection(host, int(port), timeout=_TIMEOUT)
+        with contextlib.closing(client):
+            client.request("GET", "/api/v1/nodes")
+            status = client.getresponse().status
+        if status != HTTPStatus.OK:
+            raise Broken(f"the API server responded with {status}")
 
     def terminate(self, uid: str) -> None:
         self._kubelet.terminate(uid)
@@ -86,6 +122,29 @@ class Node:
         self._kubelet.stop()
 
 
+def _api(root: str, serves: str = "") -> contextlib.AbstractContextManager[FakeApiServer | None]:
+    if serves != "api":
+        return contextlib.nullcontext()
+    return _serving(Path(root))
+
+
+@contextlib.contextmanager
+def _serving(root: Path) -> Iterator[FakeApiServer]:
+    from devicemanager.apiserver import FakeApiServer
+
+    with FakeApiServer() as server:
+        server.kubeconfig(Target(root).kubeconfig)
+        yield server
+
+
+def _runtime(root: str, serves: str = "") -> contextlib.AbstractContextManager[NriRuntime | None]:
+    if serves != "nri":
+        return contextlib.nullcontext()
+    from devicemanager.kubelet.nri import NriRuntime
+
+    return NriRuntime(Target(Path(root)).nri)
+
+
 def _server(kubelet: MockKubelet, serves: str = "") -> contextlib.AbstractContextManager[object]:
     match serves:
         case "control":
@@ -102,12 +161,15 @@ def main(arguments: Sequence[str]) -> None:
     apply()
     root, settings, *serves = arguments
     with (
-        MockKubelet(root, Settings(**json.loads(settings))) as kubelet,
+        _runtime(root, *serves) as runtime,
+        MockKubelet(root, Settings(**json.loads(settings)), runtime=runtime) as kubelet,
+        _api(root, *serves) as api,
         _server(kubelet, *serves),
     ):
-        node = Node(kubelet)
-        names = ("wait", "wait_for_driver", "admit", "prepare", "terminate", "end", "check", "stop")
-        serve({name: getattr(node, name) for name in names})
+        if runtime is not None:
+            kubelet.admit(pod_manifest("lasting", {}))  # plugins can update its container
+        node = Node(kubelet, api, starts=runtime is not None)
+        serve({name: getattr(node, name) for name in _REQUESTS})
         kubelet.stop()
     # Hostile calls may still be in progress.
     exit_now()

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from tools.attack import (
+    apiserver,
     connections,
     control,
     disk,
     dra,
     files,
     lists,
+    nri,
     output,
     registrations,
     starts,
 )
 from tools.attack.model import ATTACKS, Attack
 
-MODULES = connections, control, disk, dra, files, lists, output, registrations, starts
+MODULES = (
+    connections,
+    control,
+    apiserver,
+    disk,
+    dra,
+    nri,
+    files,
+    lists,
+    output,
+    registrations,
+    starts,
+)
 
 
 def attacks() -> list[Attack]:

@@ -24,7 +24,8 @@ __all__ = ["NriPlugin", "PluginServer"]
 # Defaults of containerd (pkg/api/timeouts.go of nri v0.11).
 _REGISTRATION_SECONDS: Final = 5.0
 _REQUEST_SECONDS: Final = 2.0
-_BACKLOG = 16
+_BACKLOG: Final = 1024
+"""Connections that wait to be accepted. If there are more, a plugin in Go cannot connect."""
 _MOST_CONNECTIONS: Final = 32
 """Maximum number of open connections, because each needs a thread. A node has few NRI plugins."""
 _ACCEPT_PAUSE: Final = 0.2
@@ -82,6 +83,8 @@ class PluginServer:
         self._plugins: list[NriPlugin] = []
         self._listener: socket.socket | None = None
         self._connections: set[Connection] = set()
+        self._silent: dict[NriPlugin, None] = {}
+        """Connected plugins that have not registered, in the order in which they connected."""
         self._is_full = False
 
     # -- life --------------------------------------------------------------------------
@@ -168,12 +171,18 @@ class PluginServer:
 
     def _remove(self, plugin: NriPlugin) -> None:
         with self._changed:
-            self._connections.discard(plugin.connection)
+            self._forget(plugin)
             was_added = plugin in self._plugins
             if was_added:
                 self._plugins.remove(plugin)
         if was_added:
             self._report(f"NRI plugin {plugin.name} disconnected")
+
+    def _forget(self, plugin: NriPlugin) -> None:
+        """Forget a connection that ends. Must be called with the lock held."""
+        self._connections.discard(plugin.connection)
+        self._silent.pop(plugin, None)
+        plugin.registered.set()  # the thread that waits for it must not outlive the connection
 
     # -- connections -------------------------------------------------------------------
 
@@ -202,28 +211,44 @@ class PluginServer:
     def _new_plugin(self, connected: socket.socket) -> NriPlugin:
         plugin: NriPlugin
         handlers: Handlers = {
-            "RegisterPlugin": lambda request: _register(plugin, request),
+            "RegisterPlugin": lambda request: self._register(plugin, request),
             "UpdateContainers": self._update,
         }
         plugin = NriPlugin(Connection(connected, handlers, serves="Runtime", calls="Plugin"))
         return plugin
 
+    def _register(self, plugin: NriPlugin, request: nri.RegisterPluginRequest) -> nri.Empty:
+        _check_name(request)
+        plugin.index, plugin.base = request.plugin_idx, request.plugin_name
+        with self._changed:
+            self._silent.pop(plugin, None)
+        plugin.registered.set()
+        return nri.Empty()
+
     def _is_allowed(self, plugin: NriPlugin) -> bool:
-        """Add a new connection. Return False if there are too many, or after ``close``."""
+        """Add a new connection. If there are too many, close the one that has been waiting for its
+        registration for longest. Return False if there is none, or after ``close``."""
         with self._changed:
             if self._listener is None:
                 return False
             was_full, self._is_full = self._is_full, len(self._connections) >= _MOST_CONNECTIONS
-            if not self._is_full:
+            # Otherwise connections that do not register would lock out plugins.
+            oldest = next(iter(self._silent), None) if self._is_full else None
+            if oldest is not None:
+                self._forget(oldest)
+            is_allowed = oldest is not None or not self._is_full
+            if is_allowed:
                 self._connections.add(plugin.connection)
-                return True
+                self._silent[plugin] = None
+        if oldest is not None:
+            oldest.connection.close()
         # Once, because a program can connect again immediately.
-        if not was_full:
+        if self._is_full and not was_full:
             self._report(
                 f"an NRI plugin was disconnected: {_MOST_CONNECTIONS} connections are open, "
                 "which is the limit"
             )
-        return False
+        return is_allowed
 
     def _serve(self, plugin: NriPlugin) -> None:
         plugin.connection.serve()
@@ -234,6 +259,8 @@ class PluginServer:
             self._report(f"an NRI plugin did not register within {_REGISTRATION_SECONDS:g} s")
             plugin.connection.close()
             return
+        if not plugin.index:
+            return  # it disconnected before it registered
         try:
             plugin.events = plugin.call("Configure", _configuration()).events
             self._synchronize(plugin)
@@ -248,7 +275,8 @@ def _start(function: Callable[..., None], argument: object) -> None:
     threading.Thread(target=function, args=(argument,), name="nri-plugin", daemon=True).start()
 
 
-def _register(plugin: NriPlugin, request: nri.RegisterPluginRequest) -> nri.Empty:
+def _check_name(request: nri.RegisterPluginRequest) -> None:
+    """Raise ValueError for an invalid index or name."""
     if not re.fullmatch(r"[0-9]{2}", request.plugin_idx):
         shown = printable(request.plugin_idx)
         raise ValueError(f"invalid plugin index {shown!r}: expected two digits")
@@ -258,9 +286,6 @@ def _register(plugin: NriPlugin, request: nri.RegisterPluginRequest) -> nri.Empt
             f"invalid plugin name {printable(name)!r}: expected at most {_LONGEST_NAME} printable "
             "characters without /"
         )
-    plugin.index, plugin.base = request.plugin_idx, request.plugin_name
-    plugin.registered.set()
-    return nri.Empty()
 
 
 def _configuration() -> nri.ConfigureRequest:

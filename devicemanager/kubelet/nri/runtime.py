@@ -190,19 +190,25 @@ class NriRuntime:
 
     def _apply(self, updates: Iterable[nri.ContainerUpdate]) -> list[nri.ContainerUpdate]:
         """Apply updates of containers, and return those of unknown containers."""
-        return [each for each in updates if not self._update(each)]
-
-    def _update(self, update: nri.ContainerUpdate) -> bool:
-        resources = update.linux.resources
+        # An update can have a million entries, so they are merged before the lock is taken.
+        given, changes = list(updates), dict[str, nri.LinuxResources]()
+        for each in given:
+            merged = changes.setdefault(each.container_id, nri.LinuxResources())
+            merged.MergeFrom(each.linux.resources)
+        changed = dict[str, str]()
         with self._lock:
-            every = (each for box in self._sandboxes.values() for each in box.containers.values())
-            found = next((each for each in every if each.id == update.container_id), None)
-            if found is None:
-                return False
-            found.linux.resources.MergeFrom(resources)
-        changes = ", ".join(resources_shown(resources))
-        self._report(f"container {found.name} was updated by an NRI plugin: {changes}")
-        return True
+            for box in self._sandboxes.values():
+                for container in box.containers.values():
+                    if (change := changes.get(container.id)) is None:
+                        continue
+                    # Merging appends unknown fields, so they would grow with each update.
+                    change.DiscardUnknownFields()
+                    container.linux.resources.MergeFrom(change)
+                    changed[container.id] = container.name
+        for number, name in changed.items():
+            shown_changes = ", ".join(resources_shown(changes[number]))
+            self._report(f"container {name} was updated by an NRI plugin: {shown_changes}")
+        return [each for each in given if each.container_id not in changed]
 
     # -- the kubelet's calls -----------------------------------------------------------
 

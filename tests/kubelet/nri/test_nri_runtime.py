@@ -318,24 +318,54 @@ def test_plugins_connect_after_a_failure_to_accept(
 def test_number_of_connections_is_limited(
     runtime: NriRuntime, plugin: Any, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugins, "_MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(plugins, "_MOST_CONNECTIONS", 1)
     plugin()
-    with connected(runtime.path) as silent, contextlib.ExitStack() as stack:
-        for _ in range(3):
-            assert stack.enter_context(connected(runtime.path)).recv(1) == b""
-        assert lines[1:] == [
-            "an NRI plugin was disconnected: 2 connections are open, which is the limit"
-        ]
-        assert runtime.plugins() == ("10-fake",)
-        silent.shutdown(socket.SHUT_RDWR)
-        assert silent.recv(1) == b""
+    for _ in range(3):
+        with connected(runtime.path) as rejected:
+            assert rejected.recv(1) == b""
+    assert lines[1:] == [
+        "an NRI plugin was disconnected: 1 connections are open, which is the limit"
+    ]
+    assert runtime.plugins() == ("10-fake",)
 
-    def connects() -> bool:
-        with contextlib.suppress(Disconnected, OSError):
-            FakePlugin(runtime.path, base="second")
-        return runtime.wait_plugin("second", 0.1)
 
-    wait_until(connects)
+def test_connections_that_do_not_register_do_not_lock_out_plugins(
+    runtime: NriRuntime, plugin: Any, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_MOST_CONNECTIONS", 2)
+    with connected(runtime.path) as first, connected(runtime.path) as second:
+        with connected(runtime.path):
+            assert first.recv(1) == b""  # the runtime has closed the oldest connection
+        plugin()
+        assert second.recv(1) == b"" and runtime.plugins() == ("10-fake",)
+    assert not any("did not register" in line for line in lines)
+
+
+def test_silent_connection_has_no_thread_after_its_end(runtime: NriRuntime) -> None:
+    before = threading.active_count()
+    for _ in range(20):
+        with socket.socket(socket.AF_UNIX) as made:
+            made.connect(str(runtime.path))
+    wait_until(lambda: threading.active_count() == before)
+
+
+def test_updates_leave_nothing_and_are_one_line_for_each_container(
+    kubelet: MockKubelet, plugin: Any, runtime: NriRuntime, lines: list[str]
+) -> None:
+    made = plugin()
+    kubelet.admit(_pod())
+    found = runtime.container("p", "main")
+    update = nri.ContainerUpdate(container_id=found.id)
+    # A plugin of a newer NRI version sends fields that this version does not know.
+    update.linux.resources.MergeFromString(b"\xfa\x7f\xe8\x07" + b"x" * 1000)
+    update.linux.resources.cpu.cpus = "0-1"
+    before = len(lines)
+    for _ in range(3):
+        request = nri.UpdateContainersRequest(update=[update] * 100)
+        assert not made.connection.call("UpdateContainers", request, 10).failed
+    assert lines[before:] == ["container main was updated by an NRI plugin: cpus 0-1"] * 3
+    [message] = runtime._all().containers
+    assert message.ByteSize() < 1000 and message.linux.resources.cpu.cpus == "0-1"
 
 
 @contextlib.contextmanager

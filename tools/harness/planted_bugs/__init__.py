@@ -6,7 +6,16 @@ process does not use imports it: this happens only with a planted bug.
 
 from __future__ import annotations
 
-from tools.harness.planted_bugs import claims, drivers, files, plugins, servers, starts, texts
+from tools.harness.planted_bugs import (
+    claims,
+    clusters,
+    drivers,
+    files,
+    plugins,
+    servers,
+    starts,
+    texts,
+)
 
-MODULES = claims, drivers, files, plugins, servers, starts, texts
+MODULES = claims, clusters, drivers, files, plugins, servers, starts, texts
 """Importing them registers the bugs."""

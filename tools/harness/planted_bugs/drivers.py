@@ -43,9 +43,10 @@ def _slow_close() -> None:
 
     deregister = Instances.deregister
 
-    # Closing a connection can take a second.
+    # The driver has stopped, and does not respond. The limit of the attack is a multiple of the
+    # usual time, so it is many seconds on a busy machine.
     def closed(self: Any, instance: Any) -> None:
-        time.sleep(1)
+        time.sleep(30)
         deregister(self, instance)
 
     set_to(Instances, "deregister", closed)
