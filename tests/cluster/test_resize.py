@@ -72,7 +72,7 @@ def reasons(world: World) -> list[str]:
 
 def test_resize_that_fits_is_done_at_once(world: World) -> None:
     run(world, "a")
-    assert main(world, "a")["allocatedResources"] == {"cpu": "1", "memory": "1073741824"}
+    assert main(world, "a")["allocatedResources"] == {"cpu": "1", "memory": "1Gi"}
     assert resize(world, "a", cpu="3")["metadata"]["generation"] == 2
     status = main(world, "a")
     assert status["allocatedResources"]["cpu"] == "3"

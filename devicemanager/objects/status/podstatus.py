@@ -17,6 +17,7 @@ from devicemanager.core.podstatus.containers import (
     Waiting,
 )
 from devicemanager.core.podstatus.status import ContainerEntry, PodStatus
+from devicemanager.core.quantity import NANOS, canonical
 from devicemanager.core.status import ResourceStatus
 from devicemanager.objects.status.times import seconds_of, timestamp
 
@@ -32,6 +33,7 @@ __all__ = [
 Object = dict[str, Any]
 
 _CPU = "cpu"
+_MEMORY = "memory"
 _RESIZED = frozenset({"cpu", "memory"})
 
 
@@ -101,6 +103,8 @@ def _quantities(amounts: Mapping[ResourceName, int]) -> dict[str, str]:
 
 def _quantity(name: ResourceName, amount: int) -> str:
     # A core Pod counts CPUs in thousandths, and all other resources in whole units.
+    if name == _MEMORY:
+        return canonical(amount * NANOS, "BinarySI")
     if name != _CPU:
         return str(amount)
     return f"{amount}m" if amount % 1000 else str(amount // 1000)

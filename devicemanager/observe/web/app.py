@@ -33,10 +33,13 @@ class WebApplication(HttpApplication):
         failed: Callable[[str], object],
         closing: Callable[[], None] = lambda: None,
         control: OperationRouter | None = None,
+        open_paths: tuple[str, ...] = (),
     ) -> None:
         """Create the application. ``failed`` is called with one line about a bug, ``closing`` when
-        the server stops. ``control`` serves the control API, if it is enabled."""
+        the server stops. ``control`` serves the control API, if it is enabled. Requests for
+        ``open_paths`` can have any header Host: their responses reveal nothing."""
         self._gate = gate
+        self._open_paths = open_paths
         self._failed = failed
         self._closing = closing
         self._control = control
@@ -50,7 +53,8 @@ class WebApplication(HttpApplication):
         await super().__call__(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._gate.check_sender(scope)
+        if not scope["path"].startswith(self._open_paths):
+            self._gate.check_sender(scope)
         await self._router(scope, receive, send)
 
     def close(self) -> None:

@@ -98,9 +98,19 @@ class NodesServer(HttpServerThread):
         gate = Gate((Access(bound),))
         return Prepared(
             [listener],
-            lambda: WebApplication(gate, _routes(self._nodes), failed=_LOG.error),
+            lambda: WebApplication(
+                gate,
+                _routes(self._nodes),
+                failed=_LOG.error,
+                # For port-forward, the API server passes on the header Host of kubectl.
+                open_paths=tuple(f"/{name}/" for name in _REJECTED),
+            ),
             self._certificate,
         )
+
+
+_REJECTED: Final = ("attach", "exec", "portForward", "run")
+"""First parts of the paths of requests that need a running container."""
 
 
 def _routes(nodes: Nodes) -> Sequence[BaseRoute]:
@@ -140,10 +150,7 @@ def _routes(nodes: Nodes) -> Sequence[BaseRoute]:
         Route("/nodes/{node}/readyz", healthy),
         *map(body, _BODIES),
         Route("/containerLogs/{namespace}/{pod}/{container}", logs),
-        *(
-            Route(f"/{name}/{{rest:path}}", _reject, methods=["GET", "POST"])
-            for name in ("attach", "exec", "portForward", "run")
-        ),
+        *(Route(f"/{name}/{{rest:path}}", _reject, methods=["GET", "POST"]) for name in _REJECTED),
     ]
 
 
@@ -166,7 +173,11 @@ def _logs(nodes: Nodes, request: Request) -> Answer:
     report = _report(nodes(), namespace, name)
     statuses = {
         entry.status.name: entry.status
-        for entry in (*report.status.init_containers, *report.status.containers)
+        for entry in (
+            *report.status.init_containers,
+            *report.status.containers,
+            *report.status.ephemeral_containers,
+        )
     }
     status = statuses.get(container)
     if status is None:

@@ -163,3 +163,10 @@ def test_requests_that_need_a_running_container_are_refused(get, name):
     answer = get(f"/{name}/default/train/main?command=ls")
     assert answer.status == 501
     assert answer.text == f"{name} is not available: containers of virtual nodes do not run\n"
+
+
+def test_refusals_do_not_depend_on_the_host(get):
+    """For port-forward, the API server passes on the header Host of kubectl."""
+    host = "kubernetes.example.com:6443"
+    assert get("/portForward/default/train", Host=host).status == 501
+    assert get("/nodes/a/pods", Host=host).status == 403

@@ -1,0 +1,154 @@
+"""The commands of kubectl in the table of docs/cluster.md, on a real control plane."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.cluster.peers.test_logs import COMMAND, free_port
+from tools.cluster.build import binaries
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+
+WEB = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "tolerations": [{"key": "devicemanager.io/virtual", "operator": "Exists"}],
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": "example.com/web",
+                        "resources": {
+                            "requests": {"cpu": "1", "memory": "64Mi"},
+                            "limits": {"cpu": "2", "memory": "128Mi"},
+                        },
+                    }
+                ],
+            },
+        },
+    },
+}
+
+
+@pytest.fixture
+def peer(make_peer):
+    return make_peer("real")
+
+
+@pytest.fixture
+def names(peer, control_plane):
+    """Two nodes that serve the requests of kubectl."""
+    pair = control_plane.serving_pair("nodes")
+    command = [COMMAND, "join", "--kubeconfig", peer.kubeconfig, "--prefix", peer.name]
+    command += ["--nodes", "2", "--label", f"group={peer.name}"]
+    command += ["--http", f"0.0.0.0:{free_port()}", "--http-allow-remote"]
+    command += ["--http-certificate", pair.certificate, pair.key]
+    names = [f"{peer.name}-{index}" for index in range(2)]
+    with subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        try:
+            peer.ready(*names)
+            yield names
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+
+
+@pytest.fixture
+def kubectl(peer, tmp_path):
+    """Run kubectl, and return its output; with ``fails``, its error."""
+
+    def kubectl(*words, given=None, fails=False):
+        command = [binaries() / "kubectl", "--kubeconfig", peer.kubeconfig]
+        command += ["--cache-dir", tmp_path / "cache", "--namespace", peer.name, *words]
+        done = subprocess.run(
+            list(map(str, command)),
+            input="" if given is None else json.dumps(given),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode != 0) is fails, done.stderr
+        return done.stderr if fails else done.stdout
+
+    return kubectl
+
+
+def wait_for_account(peer):
+    path = f"/api/v1/namespaces/{peer.name}/serviceaccounts/default"
+    peer.wait(lambda: peer.request("GET", path))
+
+
+def test_workloads(kubectl, names, peer):
+    web = {**WEB["spec"]["template"]["spec"], "nodeSelector": {"group": peer.name}}
+    template = {**WEB["spec"]["template"], "spec": web}
+    given = {**WEB, "spec": {**WEB["spec"], "template": template}}
+    wait_for_account(peer)
+    kubectl("apply", "-f", "-", given=given)
+    kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=100s")
+    kubectl("scale", "deployment/web", "--replicas=3")
+    kubectl("rollout", "restart", "deployment/web")
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web")
+    kubectl("set", "image", "deployment/web", "main=example.com/other")
+    kubectl("rollout", "undo", "deployment/web")
+    kubectl("rollout", "status", "deployment/web")
+    kubectl("cordon", names[0])
+    kubectl("drain", names[0], "--force")
+    assert names[0] not in kubectl("get", "pods", "-o", "wide")
+    kubectl("uncordon", names[0])
+    kubectl("taint", "nodes", names[1], "a=b:NoExecute")
+    peer.wait(lambda: names[1] not in kubectl("get", "pods", "-o", "wide"))
+    kubectl("annotate", "nodes", names[0], "devicemanager.io/faults=not-ready")
+    kubectl("wait", "--for=condition=Ready=false", f"node/{names[0]}", "--timeout=100s")
+    kubectl("delete", "deployment/web")
+
+
+@pytest.fixture
+def pod(kubectl, names, peer):
+    spec = {**WEB["spec"]["template"]["spec"], "nodeName": names[0]}
+    wait_for_account(peer)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec}
+    kubectl("create", "-f", "-", given=pod)
+    kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=100s")
+    return pod
+
+
+def test_requests_to_nodes(kubectl, pod, names, tmp_path):
+    assert "container main started" in kubectl("logs", "web")
+    assert "Node-Selectors" in kubectl("describe", "pod", "web")
+    file = tmp_path / "file"
+    file.write_text("text")
+    refused = "not available: containers of virtual nodes do not run"
+    for words in (
+        ("exec", "web", "--", "ls"),
+        ("attach", "web"),
+        ("port-forward", "web", "0:80"),
+        ("cp", file, "web:/file"),
+    ):
+        assert refused in kubectl(*words, fails=True), words
+    proxied = f"/api/v1/nodes/{names[0]}/proxy/healthz"
+    assert "address not allowed" in kubectl("get", "--raw", proxied, fails=True)
+    kubectl("delete", "pod", "web", "--force", "--grace-period=0")
+
+
+def test_debug_and_resize(kubectl, pod):
+    kubectl("debug", "web", "--image=example.com/shell", "-c", "shell", "--", "sh")
+    shell = "{.status.ephemeralContainerStatuses[0].state.running.startedAt}"
+    kubectl("wait", f"--for=jsonpath={shell}", "pod/web", "--timeout=100s")
+    assert "container shell started" in kubectl("logs", "web", "-c", "shell")
+    sizes = {"name": "main", "resources": {"requests": {"cpu": "1500m", "memory": "96Mi"}}}
+    change = json.dumps({"spec": {"containers": [sizes]}})
+    kubectl("patch", "pod", "web", "--subresource", "resize", "-p", change)
+    actual = "{.status.containerStatuses[0].resources.requests.memory}=96Mi"
+    kubectl("wait", f"--for=jsonpath={actual}", "pod/web", "--timeout=100s")
