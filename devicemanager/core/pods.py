@@ -33,7 +33,7 @@ class RestartRule(NamedTuple):
     """True if the rule restarts all containers of the pod (the action RestartAllContainers)."""
 
     def matches(self, exit_code: int) -> bool:
-        """True if a container that exited with this code is restarted."""
+        """True if the rule applies to a container that exited with this code."""
         return (exit_code in self.exit_codes) is self.is_in
 
 
@@ -121,8 +121,8 @@ class Pod:
         )
 
     def restarts_all(self, container: Container, exit_code: int) -> bool:
-        """True if the kubelet restarts all containers after one has exited with this code
-        (``FindMatchingContainerRestartRule``, pkg/api/v1/pod/util.go, v1.37)."""
+        """True if the kubelet restarts all containers of the pod after ``container`` has exited
+        with this code (``FindMatchingContainerRestartRule``, pkg/api/v1/pod/util.go, v1.37)."""
         for rule in container.restart_rules:
             if rule.matches(exit_code):
                 return rule.restarts_all

@@ -460,7 +460,7 @@ class MockKubelet:
         self._pods.update_pod(manifest, generation)
 
     def complete_resize(self, uid: str) -> None:
-        """Internal: complete a resize that waits in progress."""
+        """Internal: complete a resize that is in progress."""
         self._pods.workers.complete_resize(uid)
 
     def check_static(self, pod: Pod) -> None:

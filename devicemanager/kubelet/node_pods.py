@@ -244,7 +244,7 @@ class NodePods:
             return self._node_status.copy()
 
     def reset_node_status(self) -> None:
-        """Remove resources with 0 devices from the node status.
+        """Set all counts of the node status to 0.
 
         Called when the kubelet has started without a checkpoint.
         """

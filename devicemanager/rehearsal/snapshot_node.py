@@ -258,7 +258,7 @@ def _from_pod_resources(node: Node) -> Checkpoint:
 
 
 def _uids_here(node: Node) -> Mapping[str, str]:
-    """Return the UIDs of the pods on the node by name, except names of several pods."""
+    """Return UIDs by pod name, for pods on the node. Names that several pods have are omitted."""
     directories = node.snapshot.directories
     known = None if directories is None else directories.uids
     found: dict[str, list[str]] = {}
@@ -287,7 +287,8 @@ def _cpu_provider(
     state: CpuState | None,
     dropped: frozenset[str],
 ) -> CpuProvider:
-    """Return the CPUs of the node, without the exclusive CPUs of the pods in ``dropped``."""
+    """Return a provider of the node's CPUs, in which exclusive CPUs of pods in ``dropped`` are
+    free."""
     try:
         reserved = id_list("reservedSystemCPUs", aligned.reserved_cpus)
     except NumaError as error:
@@ -305,7 +306,7 @@ def _cpu_provider(
 def _memory_provider(
     topology: NumaTopology, state: MemoryState, dropped: frozenset[str]
 ) -> MemoryProvider:
-    """Return the memory of the node, without the exclusive memory of the pods in ``dropped``."""
+    """Return a provider of the node's memory, in which memory of pods in ``dropped`` is free."""
     provider = MemoryProvider.of(topology, state.allocatable)
     free = provider.free()
     pods = {}

@@ -79,5 +79,5 @@ def phase_of(
 
 
 def _is_removed(ended: Terminated) -> bool:
-    """True if a container was removed to be started again with all others."""
+    """True if a container was removed because all containers of its pod are started again."""
     return ended.reason == RESTARTING_ALL

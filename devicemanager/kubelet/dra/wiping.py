@@ -23,7 +23,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 1.0, 300.0
 
 
 class Wiper:
-    """Deletes ResourceSlices on separate threads. Thread-safe."""
+    """Deleter of ResourceSlices, which uses separate threads. Thread-safe."""
 
     def __init__(
         self, node: str, wipe: Callable[[str], None], clock: Clock, events: EventStream

@@ -248,7 +248,7 @@ class PodRecord:
         self.has_sandbox = False
 
     def remove_containers(self) -> list[ContainerName]:
-        """Record that all containers are removed to be started again, except ephemeral ones.
+        """Record that all containers except ephemeral ones are removed, to start them again.
 
         Returns the names of those that were running.
         """

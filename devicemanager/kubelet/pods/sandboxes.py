@@ -41,7 +41,7 @@ class SandboxLater(DeviceManagerError):
 
 
 class Sandboxes:
-    """Creates and removes the sandboxes of pods. Thread-safe."""
+    """Creator and remover of the sandboxes of pods. Thread-safe."""
 
     def __init__(
         self,
