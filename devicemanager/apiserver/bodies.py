@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from devicemanager.apiserver.errors import StatusError, undecodable
+from devicemanager.apiserver.errors import StatusError, patch_mismatch, undecodable
 from devicemanager.apiserver.kinds import Target
 from devicemanager.apiserver.protobuf import CONTENT_TYPE, ProtobufError, decode
 from devicemanager.apiserver.store import Object
 from devicemanager.apiserver.structure import StructureError, decoded, has_structure, mismatch
+from devicemanager.objects.dra.errors import go_json
 
-__all__ = ["check_kind", "parsed", "typed"]
+__all__ = ["check_kind", "parsed", "typed", "typed_patch"]
 
 _JSON: Final = "application/json"
 _YAML: Final = "application/yaml"
@@ -115,15 +116,45 @@ def typed(target: Target, value: Object, *, strict: bool) -> Object:
     Raises StatusError for a value of a wrong type. In objects of resource.k8s.io, all fields are
     checked. In other objects, only the fields that this project reads are checked.
     """
-    kind, api_version = target.kind.name, target.api_version
     try:
-        if not has_structure(api_version, kind):
-            return _checked(value, kind)
-        return decoded(value, api_version, kind, strict=strict)
+        return _typed(target, value, strict)
     except StructureError as error:
-        version = api_version.rpartition("/")[2]
+        kind, version = target.kind.name, target.api_version.rpartition("/")[2]
         text = f'{kind} in version "{version}" cannot be handled as a {kind}: {error}'
         raise StatusError(400, text) from None
+
+
+def typed_patch(target: Target, value: Object, patch: Object | None, *, strict: bool) -> Object:
+    """Return an object to which a patch was applied, as ``typed`` does.
+
+    ``patch``: the strategic merge patch; None for other patches.
+    """
+    try:
+        return _typed(target, value, strict)
+    except StructureError as error:
+        shown = go_json(value) if patch is None else _go_map(patch)
+        raise patch_mismatch(shown, str(error)) from None
+
+
+def _typed(target: Target, value: Object, strict: bool) -> Object:
+    kind, api_version = target.kind.name, target.api_version
+    if not has_structure(api_version, kind):
+        return _checked(value, kind)
+    return decoded(value, api_version, kind, strict=strict)
+
+
+def _go_map(value: Any) -> str:
+    """Return JSON data as Go's ``%+v`` prints it, such as ``map[a:[1 2] b:true]``."""
+    match value:
+        case dict():
+            return f"map[{' '.join(f'{key}:{_go_map(value[key])}' for key in sorted(value))}]"
+        case list():
+            return f"[{' '.join(map(_go_map, value))}]"
+        case None:
+            return "<nil>"
+        case bool():
+            return str(value).lower()
+    return str(value)
 
 
 _TEXT, _TEXTS, _NUMBER = "string", "map[string]string", "int64"

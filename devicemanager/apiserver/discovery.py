@@ -1,4 +1,8 @@
-"""Discovery documents: ``/api``, ``/apis``, API groups, and the resources of a version."""
+"""Discovery documents: ``/api``, ``/apis``, API groups, the resources of a version, and OpenAPI.
+
+The OpenAPI documents have no schemas. kubectl reads in them that the server checks unknown fields
+(``fieldValidation``), and then does not need schemas for that.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,8 @@ def document(path: str, kinds: Kinds) -> dict[str, Any] | None:
     documents.
     """
     parts = path.strip("/").split("/")
+    if parts[:2] == ["openapi", "v3"]:
+        return _openapi("/".join(parts[2:]), kinds)
     if parts[0] not in ("api", "apis") or len(parts) > 3:
         return None
     groups = _groups(kinds)
@@ -101,3 +107,40 @@ def _rows(kind: Kind) -> list[dict[str, Any]]:
         for each in kind.subresources
     ]
     return [row, *below]
+
+
+def _openapi(path: str, kinds: Kinds) -> dict[str, Any] | None:
+    """Return the index of the OpenAPI documents, or the document of a version.
+
+    ``path``: such as ``apis/resource.k8s.io/v1``; empty for the index.
+    """
+    versions = {each for kind in kinds.all() for each in kinds.versions(kind)}
+    roots = {f"apis/{each}" if "/" in each else f"api/{each}": each for each in versions}
+    if not path:
+        links = {each: {"serverRelativeURL": f"/openapi/v3/{each}"} for each in sorted(roots)}
+        return {"paths": links}
+    if path not in roots:
+        return None
+    own = [kind for kind in kinds.all() if roots[path] in kinds.versions(kind)]
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "devicemanager", "version": "unversioned"},
+        "paths": dict(_patch(path, kind) for kind in own),
+    }
+
+
+def _patch(root: str, kind: Kind) -> tuple[str, dict[str, Any]]:
+    *_, group, version = ["", *root.split("/")[1:]]
+    below = "namespaces/{namespace}/" if kind.namespaced else ""
+    parameter = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
+    operation = {
+        "operationId": f"patch{kind.name}",
+        "parameters": [parameter],
+        "responses": {"200": {"description": "OK"}},
+        "x-kubernetes-group-version-kind": {
+            "group": group,
+            "version": version,
+            "kind": kind.name,
+        },
+    }
+    return f"/{root}/{below}{kind.plural}/{{name}}", {"patch": operation}

@@ -179,6 +179,17 @@ def invalid(target: Target, name: str, errors: Sequence[FieldError]) -> StatusEr
     )
 
 
+def patch_mismatch(shown: str, why: str) -> StatusError:
+    """Return the error 422: the result of a patch is not an object of the API.
+
+    ``shown``: the patch or its result. As on a real API server, the message does not name the
+    object.
+    """
+    error = FieldError("FieldValueInvalid", "patch", shown, why)
+    causes = [{"reason": error.reason, "message": error.text, "field": error.field}]
+    return StatusError(422, f' "" is invalid: {message([error])}', details={"causes": causes})
+
+
 def update_rejected(target: Target, error: FieldError) -> StatusError:
     """Return the error 422: the storage rejects the update. The message names the resource."""
     kind = attrs.evolve(target.kind, name=target.kind.plural)

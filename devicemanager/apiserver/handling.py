@@ -19,7 +19,7 @@ from devicemanager.apiserver.authorization import (
     node_of,
     permission_for,
 )
-from devicemanager.apiserver.bodies import check_kind, parsed, typed
+from devicemanager.apiserver.bodies import check_kind, parsed, typed, typed_patch
 from devicemanager.apiserver.conversion import from_stored, to_stored
 from devicemanager.apiserver.encoding import list_text, object_text
 from devicemanager.apiserver.errors import (
@@ -40,7 +40,13 @@ from devicemanager.apiserver.list_options import (
     version,
     wants_initial_events,
 )
-from devicemanager.apiserver.patches import JSON_PATCH, MOST_STEPS, PATCHES, PatchError
+from devicemanager.apiserver.patches import (
+    JSON_PATCH,
+    MOST_STEPS,
+    PATCHES,
+    STRATEGIC,
+    PatchError,
+)
 from devicemanager.apiserver.registry import Registry
 from devicemanager.apiserver.selectors import Selector, check_fields, selector
 from devicemanager.apiserver.store import Object, Stored
@@ -249,8 +255,7 @@ class RequestHandler:
         """Return the object in the body, converted to the stored version."""
         named = request.target
         check_kind(named, request.body)
-        is_strict = request.query.get("fieldValidation") == "Strict"
-        given = typed(named, request.body, strict=is_strict)
+        given = typed(named, request.body, strict=_is_strict(request))
         return to_stored(named.kind, named.api_version, given)
 
     def _write(self, request: HttpRequest) -> Stored:
@@ -267,6 +272,8 @@ class RequestHandler:
             )
         named = request.target
         given = request.body if isinstance(request.body, dict) else {}
+        strategic = given if content == STRATEGIC else None
+        is_strict = _is_strict(request)
         version = (given.get("metadata") or {}).get("resourceVersion")
 
         def patched(old: Object) -> Object:
@@ -275,7 +282,8 @@ class RequestHandler:
                 new = patch(from_stored(named.kind, named.api_version, old), request.body)
             except PatchError as error:
                 raise patch_rejected(error) from None
-            return to_stored(named.kind, named.api_version, typed(named, new, strict=False))
+            new = typed_patch(named, new, strategic, strict=is_strict)
+            return to_stored(named.kind, named.api_version, new)
 
         return self.registry.change(named, patched, version)
 
@@ -322,6 +330,11 @@ class RequestHandler:
             seconds,
             initial=wants_initial_events(request.query, watch_list=self.watch_list),
         )
+
+
+def _is_strict(request: HttpRequest) -> bool:
+    """True if the client wants unknown fields to be an error. kubectl does."""
+    return request.query.get("fieldValidation") == "Strict"
 
 
 def _bearer_token(authorization: str | None) -> str | None:

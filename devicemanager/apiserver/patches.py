@@ -11,6 +11,7 @@ __all__ = [
     "JSON_PATCH",
     "MOST_STEPS",
     "PATCHES",
+    "STRATEGIC",
     "PatchError",
     "json_patch",
     "merge",
@@ -183,9 +184,10 @@ def _remove(root: dict[str, Any], path: str) -> Any:
 
 
 JSON_PATCH: Final = "application/json-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
 PATCHES: Final = {
     "application/merge-patch+json": merge,
-    "application/strategic-merge-patch+json": strategic_merge,
+    STRATEGIC: strategic_merge,
     JSON_PATCH: json_patch,
 }
 """Functions that apply a patch, by content type."""

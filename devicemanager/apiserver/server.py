@@ -59,8 +59,9 @@ _TOO_MANY: Final = (
 # Paths that need no permission, as on a real server.
 _PLAIN: Final = {
     "/healthz": b"ok",
+    "/livez": b"ok",
     "/readyz": b"ok",
-    "/version": b'{"major":"1","minor":"32","gitVersion":"v1.32.0+fake"}',
+    "/version": b'{"major":"1","minor":"37","gitVersion":"v1.37.0+fake"}',
 }
 
 
@@ -315,11 +316,12 @@ class FakeApiServer:
         request = None
         try:
             body = http.body()
-            if http.path in _PLAIN:
-                http.respond(200, _PLAIN[http.path])
-                return
             with as_status():
-                found = document(urlsplit(http.path).path, handler.registry.kinds)
+                path = urlsplit(http.path).path
+            if path in _PLAIN:
+                http.respond(200, _PLAIN[path])
+                return
+            found = document(path, handler.registry.kinds)
             if method == "GET" and found is not None:
                 self._log(http, method, 200)
                 http.respond(200, json.dumps(found).encode())

@@ -185,7 +185,7 @@ def test_patch_cannot_store_containers_as_a_mapping(send, api, content, patch):
     assert send(request("POST", PODS, POD))[0] == 201
     code, status = send(request("PATCH", f"{PODS}/p", patch, content))
     assert (code, status["message"].rpartition(": ")[2]) == (
-        400,
+        422,
         "json: cannot unmarshal object into Go struct field PodSpec.spec.containers of type "
         "[]v1.Container".removeprefix("json: "),
     )

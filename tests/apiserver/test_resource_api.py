@@ -435,6 +435,53 @@ def test_discovery_lists_groups_versions_and_resources(api):
             api.request("GET", path)
 
 
+def test_openapi_says_that_unknown_fields_can_be_errors(api):
+    """kubectl reads this before it creates or applies an object."""
+    api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", WIDGETS)
+    paths = api.request("GET", "/openapi/v3")["paths"]
+    assert "api/v1" in paths
+    for group, path, kind in (
+        (f"{GROUP}/v1beta1"[1:], f"{GROUP}/v1beta1/resourceslices/{{name}}", "ResourceSlice"),
+        (
+            "apis/example.com/v1",
+            "/apis/example.com/v1/namespaces/{namespace}/widgets/{name}",
+            "Widget",
+        ),
+    ):
+        found = api.request("GET", paths[group]["serverRelativeURL"])["paths"][path]["patch"]
+        _, name, version = group.split("/")
+        assert found["x-kubernetes-group-version-kind"] == {
+            "group": name,
+            "version": version,
+            "kind": kind,
+        }
+        assert [each["name"] for each in found["parameters"]] == ["fieldValidation"]
+    with pytest.raises(NotFound):
+        api.request("GET", "/openapi/v3/apis/none.example.com/v1")
+
+
+@pytest.mark.parametrize(
+    ("patch", "shown"),
+    [
+        (
+            "strategic",
+            '"map[spec:map[deviceses:[1 <nil> true]]]": strict decoding error: unknown field '
+            '"spec.deviceses"',
+        ),
+        ("merge", '"{\\"apiVersion\\":\\"resource.k8s.io/v1\\",'),
+    ],
+)
+def test_an_unknown_field_in_a_strict_patch_is_an_error(api, patch, shown):
+    before = api.request("POST", SLICES, device_slice())
+    body = {"spec": {"deviceses": [1, None, True]}}
+    with pytest.raises(ApiError) as caught:
+        api.request("PATCH", f"{SLICES}/s", body, patch=patch, query={"fieldValidation": "Strict"})
+    assert caught.value.code == 422
+    assert caught.value.message.startswith(f'"" is invalid: patch: Invalid value: {shown}')
+    # Without the parameter, the field is dropped.
+    assert api.request("PATCH", f"{SLICES}/s", body, patch=patch)["spec"] == before["spec"]
+
+
 def test_objects_of_a_crd_are_stored_as_they_are(api, apiserver):
     api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", WIDGETS)
     path = "/apis/example.com/v1/namespaces/default/widgets"

@@ -16,7 +16,7 @@ def pod(name):
     return {"metadata": {"name": name}, "spec": {"containers": []}}
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/version"])
+@pytest.mark.parametrize("path", ["/healthz", "/livez?verbose", "/readyz", "/version?timeout=5s"])
 def test_plain_paths_need_no_permission(apiserver, path):
     pool = Server(apiserver.url).pool(1)
     assert pool.request("GET", path).status == 200

@@ -24,7 +24,7 @@ def test_check_finds_version_and_existing_nodes(api, apiserver):
     node(apiserver, "theirs")
     node(apiserver, "ours", dict([LABEL]))
     found = run_check(api, "ours", "new", required=required_permissions(as_nodes=True))
-    assert found.version == "v1.32.0+fake"
+    assert found.version == "v1.37.0+fake"
     assert found.existing == {"ours"}
     assert not found.cloud
     assert {verb for verb, _ in apiserver.requests} == {"create", "list"}

@@ -49,7 +49,7 @@ def compile_expression(text: str, setting: Setting) -> Compiled:
     if issues:
         raise Fault(f"compilation failed: {render(issues, text)}")
     if setting.results is not None and root.type not in setting.results:
-        raise Fault(f"must evaluate to bool or the unknown type, not {root.type.full_name}")
+        raise Fault(f"must evaluate to {setting.expected}, not {root.type.full_name}")
     try:
         program = planning.plan(root, setting.environment.variables, setting.dialect)
     except planning.PlanFault as fault:

@@ -9,9 +9,10 @@ The reference is the package ``cel`` of k8s.io/dynamic-resource-allocation, v0.3
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache, lru_cache
+from typing import TypeVar
 
 import attrs
 
@@ -28,6 +29,7 @@ from devicemanager.claims.cel.functions import (
 )
 from devicemanager.claims.cel.limits import MAX_COST, NoAnswer, Spend
 from devicemanager.claims.cel.parsing import NotSupported
+from devicemanager.claims.cel.semver import Version
 from devicemanager.claims.cel.sizes import Sized
 from devicemanager.claims.cel.types import Type
 from devicemanager.claims.cel.values import (
@@ -44,6 +46,8 @@ MAX_LENGTH = 10 * 1024
 """Maximum length of a new selector, in bytes (``CELSelectorExpressionMaxLength``)."""
 
 Scalar = int | bool | str
+_T = TypeVar("_T")
+_E = TypeVar("_E", bound="_Expression")
 
 
 class Release(Enum):
@@ -110,22 +114,54 @@ class CelRuntimeError(ClaimsError):
 
 
 @attrs.frozen(eq=False)
-class DraSelector:
-    """Compiled selector. It is immutable, so threads can share it."""
+class _Expression:
+    """Compiled expression. It is immutable, so threads can share it."""
 
     expression: str
     estimated_cost: int
     """Worst-case cost in Kubernetes' units; ``sizes.UNBOUNDED`` if the cost has no bound."""
     output_type: str
-    """Type of the result: ``bool``, or that of an attribute whose type is known only at run
-    time."""
+    """Type of the result. The type of an attribute is known only at run time."""
     reads: frozenset[str] | None
-    """Names of the attributes and capacities that the selector can read, without domain.
+    """Names of the attributes and capacities that the expression can read, without domain.
 
     None means all of them. ``projection`` uses the names to build a cache key.
     """
     _compiled: Compiled = attrs.field(repr=False)
     _features: Features = attrs.field(repr=False)
+
+    def projection(self, device: Device) -> tuple[object, ...]:
+        """Return the part of a device that the expression can read, as a cache key.
+
+        Devices with equal projections have equal results.
+        """
+        attributes = _projected(device.attributes, self.reads)
+        capacity = _projected(device.capacity, self.reads)
+        # A malformed attribute fails every expression, even one that does not read it.
+        fault = _first_fault(device, self._features)
+        return device.driver, device.allow_multiple_allocations, attributes, capacity, fault
+
+    def _run(self, device: Device, spend: Spend | None, convert: Callable[[Value], _T]) -> _T:
+        """Return the value for a device, converted. Raises CelRuntimeError with Kubernetes'
+        text."""
+        return self._run_with_cost(device, spend, convert)[0]
+
+    def _run_with_cost(
+        self, device: Device, spend: Spend | None, convert: Callable[[Value], _T]
+    ) -> tuple[_T, int]:
+        try:
+            variables = {"device": device_value(device, self._features)}
+            value, cost = self._compiled.program.run(variables, MAX_COST, spend)
+            return convert(value), cost
+        except (CelError, EvaluationStopped) as error:
+            failed = CelRuntimeError(str(error))
+            failed.is_supported = not isinstance(error, NoAnswer)
+            raise failed from None
+
+
+@attrs.frozen(eq=False)
+class DraSelector(_Expression):
+    """Compiled selector."""
 
     def evaluate(self, device: Device, spend: Spend | None = None) -> bool:
         """Return True if the device matches. Raises CelRuntimeError with Kubernetes' text.
@@ -133,30 +169,24 @@ class DraSelector:
         ``spend`` is called with cost units during the evaluation. An exception of ``spend`` ends
         the evaluation.
         """
-        return self.evaluate_with_cost(device, spend)[0]
+        return self._run(device, spend, _as_bool)
 
     def evaluate_with_cost(self, device: Device, spend: Spend | None = None) -> tuple[bool, int]:
         """Return whether the device matches, and the cost of the evaluation in Kubernetes'
         units."""
-        try:
-            variables = {"device": device_value(device, self._features)}
-            value, cost = self._compiled.program.run(variables, MAX_COST, spend)
-            return _as_bool(value), cost
-        except (CelError, EvaluationStopped) as error:
-            failed = CelRuntimeError(str(error))
-            failed.is_supported = not isinstance(error, NoAnswer)
-            raise failed from None
+        return self._run_with_cost(device, spend, _as_bool)
 
-    def projection(self, device: Device) -> tuple[object, ...]:
-        """Return the part of a device that the selector can read, as a cache key.
 
-        Devices with equal projections have equal results.
+@attrs.frozen(eq=False)
+class DerivedAttribute(_Expression):
+    """Compiled expression of a derived attribute."""
+
+    def value(self, device: Device, spend: Spend | None = None) -> Attribute:
+        """Return the attribute of a device. Raises CelRuntimeError with Kubernetes' text.
+
+        ``spend`` is that of ``DraSelector.evaluate``.
         """
-        attributes = _projected(device.attributes, self.reads)
-        capacity = _projected(device.capacity, self.reads)
-        # A malformed attribute fails every selector, even one that does not read it.
-        fault = _first_fault(device, self._features)
-        return device.driver, device.allow_multiple_allocations, attributes, capacity, fault
+        return self._run(device, spend, _as_attribute)
 
 
 def _first_fault(device: Device, features: Features) -> str | None:
@@ -181,13 +211,25 @@ def compile_selector(expression: str, *, features: Features = DEFAULT_FEATURES) 
     Raises CelCompileError with Kubernetes' message. Length and estimated cost have no limit here:
     ``check_new_selector`` checks them.
     """
-    return _found(_compiled(expression, features, is_new=False))
+    return _found(DraSelector, expression, features)
 
 
-def _found(compiled: DraSelector | CelCompileError) -> DraSelector:
+def compile_derived_attribute(
+    expression: str, *, features: Features = DEFAULT_FEATURES
+) -> DerivedAttribute:
+    """Compile a stored expression of a derived attribute (alpha in 1.37), as the scheduler does.
+
+    Raises CelCompileError with Kubernetes' message.
+    """
+    return _found(DerivedAttribute, expression, features)
+
+
+def _found(kind: type[_E], expression: str, features: Features, *, is_new: bool = False) -> _E:
+    compiled = _compiled(expression, features, is_new, kind is DerivedAttribute)
     # Cache the message, not the exception: a raised exception holds its traceback.
     if isinstance(compiled, CelCompileError):
         raise _copy(compiled)
+    assert isinstance(compiled, kind)
     return compiled
 
 
@@ -198,9 +240,14 @@ def _copy(error: CelCompileError) -> CelCompileError:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(expression: str, features: Features, is_new: bool) -> DraSelector | CelCompileError:
+def _compiled(
+    expression: str, features: Features, is_new: bool, is_derived: bool
+) -> _Expression | CelCompileError:
     try:
-        compiled = compile_expression(expression, _setting(features, is_new))
+        setting = _setting(features, is_new)
+        if is_derived:
+            setting = _for_derived(setting)
+        compiled = compile_expression(expression, setting)
     except NotSupported as error:
         failed = CelCompileError(f"not supported: {error}")
         failed.is_supported = False
@@ -208,7 +255,8 @@ def _compiled(expression: str, features: Features, is_new: bool) -> DraSelector 
     except Fault as error:
         return CelCompileError(str(error))
     names = reading.names_read(compiled.root)
-    return DraSelector(
+    kind = DerivedAttribute if is_derived else DraSelector
+    return kind(
         expression, compiled.estimated_cost, compiled.root.type.full_name, names, compiled, features
     )
 
@@ -221,7 +269,7 @@ def check_new_selector(expression: str, *, features: Features = DEFAULT_FEATURES
     if len(expression.encode(errors="surrogatepass")) > MAX_LENGTH:
         return f"Too long: may not be more than {MAX_LENGTH} bytes"
     try:
-        selector = _found(_compiled(expression, features, is_new=True))
+        selector = _found(DraSelector, expression, features, is_new=True)
     except CelCompileError as error:
         return str(error)
     if selector.estimated_cost > MAX_COST:
@@ -253,6 +301,51 @@ def _why(value: Value) -> str:
     if name == "string":
         return "unsupported native conversion from string to 'bool'"
     return f"type conversion error from {name} to 'bool'"
+
+
+def _as_attribute(value: Value) -> Attribute:
+    """Convert the value of a derived attribute (``valToDeviceAttribute``)."""
+    if not isinstance(value, list):
+        kind = _ATTRIBUTE_KINDS.get(type(value))
+        if kind is None:
+            raise CelError(f"unsupported CEL return type: {_go_type(value)}")
+        return Attribute(kind, _content(value))
+    if not value:
+        return Attribute("strings", ())
+    kind = _ATTRIBUTE_KINDS.get(type(value[0]))
+    if kind is None:
+        raise CelError(f"unsupported list element type: {_go_type(value[0])}")
+    for index, each in enumerate(value):
+        if type(each) is not type(value[0]):
+            wanted = "semver" if kind == "version" else kind
+            raise CelError(
+                f"expected list element at index {index} to be {wanted}, got {_go_type(each)}"
+            )
+    return Attribute(f"{kind}s", tuple([_content(each) for each in value]))
+
+
+_ATTRIBUTE_KINDS: dict[type, str] = {bool: "bool", int: "int", str: "string", Version: "version"}
+_GO_TYPES: dict[str, str] = {
+    "int": "int64",
+    "uint": "uint64",
+    "double": "float64",
+    "bytes": "[]uint8",
+    "list": "[]ref.Val",
+    "map": "map[ref.Val]ref.Val",
+    "null_type": "structpb.NullValue",
+    "kubernetes.Semver": "semver.Version",
+    "kubernetes.Quantity": "*resource.Quantity",
+}
+"""Go types of values that error messages name, by the name of the CEL type."""
+
+
+def _content(value: Scalar | Version) -> Scalar:
+    return value.text if isinstance(value, Version) else value
+
+
+def _go_type(value: Value) -> str:
+    name = type_name(value)
+    return _GO_TYPES.get(name, name)
 
 
 def device_value(device: Device, features: Features) -> Map:
@@ -324,6 +417,18 @@ def _attribute_type(features: Features, is_new: bool) -> Type:
     # Since 1.37, the environment for stored expressions ignores the gate.
     ignores_gate = features.release is Release.V1_37 and not is_new
     return types.DYN if features.list_attributes or ignores_gate else types.ANY
+
+
+_DERIVED = (types.BOOL, types.INT, types.STRING, types.ANY, types.DYN, types.SEMVER)
+
+
+def _for_derived(setting: reading.Setting) -> reading.Setting:
+    """Return the environment for derived attributes: other results are allowed."""
+    return attrs.evolve(
+        setting,
+        results=frozenset({*_DERIVED, *map(types.list_of, _DERIVED)}),
+        expected="a primitive scalar (string, integer, boolean, semver) or a list of these scalars",
+    )
 
 
 _DURATION_OF_INT = "int64_to_duration = duration(int) duration\n"

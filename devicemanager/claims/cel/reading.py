@@ -22,6 +22,8 @@ class Setting:
     sizes: Mapping[str, Sized]
     results: frozenset[Type] | None = None
     """Types that the result may have; None allows any."""
+    expected: str = "bool or the unknown type"
+    """Name of these types in the error for another type."""
     allows_mixed: bool = False
     """True if elements of a list or map literal may differ in type."""
     allows_back_quotes: bool = True

@@ -21,6 +21,8 @@ class Version:
 
     numbers: tuple[int, int, int]
     prerelease: tuple[_Identifier, ...]
+    text: str
+    """Text form, with build metadata."""
 
     @property
     def _precedence(self) -> tuple[tuple[int, int, int], bool, tuple[_Identifier, ...]]:
@@ -52,7 +54,7 @@ def parse_version(text: str) -> Version:
     found = tuple([_identifier(each) for each in identifiers])
     if has_build:
         _check_build(build)
-    return Version((major, minor, number), found)
+    return Version((major, minor, number), found, text)
 
 
 def parse_tolerant(text: str) -> Version:

@@ -35,6 +35,7 @@ from typing import NamedTuple, Protocol
 import attrs
 
 from devicemanager.claims.core import max_flow
+from devicemanager.claims.core.compatibility import CommonGroups, Groups
 from devicemanager.claims.core.inventory import Amounts
 from devicemanager.claims.core.ledger_view import LedgerView
 from devicemanager.claims.core.step_budget import FirstFitCutOffError, StepBudget
@@ -45,12 +46,15 @@ Values = frozenset[Hashable]
 
 
 class Constraint(Protocol):
-    """Rule about the devices of several requests of one claim. It stores these devices."""
+    """Rule about the devices of several requests of one claim. It stores these devices.
 
-    def add(self, request: int, number: int) -> bool:
+    It gets the values of each device's attribute. A device without the attribute violates the rule.
+    """
+
+    def add(self, request: int, values: Values) -> bool:
         """Add a device if the devices then satisfy the rule. Return False if they do not."""
 
-    def remove(self, request: int, number: int) -> None:
+    def remove(self, request: int) -> None:
         """Undo the latest ``add`` that returned True."""
 
 
@@ -58,17 +62,12 @@ class Constraint(Protocol):
 class Match:
     """All devices share a value of the attribute (``matchAttribute``)."""
 
-    values: Callable[[int], Values | None]
-    """Values of a device; None if it lacks the attribute."""
     common: list[Values] = attrs.field(factory=list)
     """Shared values after each added device."""
 
-    def add(self, request: int, number: int) -> bool:
+    def add(self, request: int, values: Values) -> bool:
         """Add a device if it shares a value with all devices so far. Return False if it does
         not."""
-        values = self.values(number)
-        if values is None:
-            return False
         if self.common:
             values &= self.common[-1]
             if not values:
@@ -76,7 +75,7 @@ class Match:
         self.common.append(values)
         return True
 
-    def remove(self, request: int, number: int) -> None:
+    def remove(self, request: int) -> None:
         """Restore the shared values before the latest device."""
         self.common.pop()
 
@@ -85,21 +84,18 @@ class Match:
 class Distinct:
     """No two devices share a value of the attribute (``distinctAttribute``)."""
 
-    values: Callable[[int], Values | None]
-    """Values of a device; None if it lacks the attribute."""
     seen: list[Values] = attrs.field(factory=list)
     """Values of each added device."""
 
-    def add(self, request: int, number: int) -> bool:
+    def add(self, request: int, values: Values) -> bool:
         """Add a device if its values differ from those of all devices so far. Return False if
         not."""
-        values = self.values(number)
-        if values is None or not are_distinct(values, self.seen):
+        if not are_distinct(values, self.seen):
             return False
         self.seen.append(values)
         return True
 
-    def remove(self, request: int, number: int) -> None:
+    def remove(self, request: int) -> None:
         """Remove the latest device."""
         self.seen.pop()
 
@@ -110,6 +106,16 @@ def are_distinct(values: Values, others: Sequence[Values]) -> bool:
     False if ``values`` is empty, because its type is unknown, and there are others.
     """
     return not others or (bool(values) and all(values.isdisjoint(each) for each in others))
+
+
+class Compared(NamedTuple):
+    """Constraint that applies to an option."""
+
+    constraint: int
+    """Index of the constraint in its claim."""
+    values: Callable[[int], Values | None]
+    """Values that the constraint compares, by device number; None if the device lacks the
+    attribute. Can raise an error that ends the call."""
 
 
 @attrs.frozen(eq=False)
@@ -125,8 +131,7 @@ class Option:
     """True if the option may use a candidate: for example, its taints are tolerated."""
     consumes: Callable[[int], Amounts]
     """Amounts of each capacity of a device that this option consumes."""
-    constraints: tuple[int, ...] = ()
-    """Indexes of the constraints that apply to this option."""
+    constraints: tuple[Compared, ...] = ()
     every: tuple[int, ...] | None = None
     """Devices of an option that needs all of these; then ``accepts`` is not called. Else None."""
     is_admin: bool = False
@@ -142,8 +147,6 @@ class OrderedClaim:
     constraints: tuple[Callable[[], Constraint], ...] = ()
     """Functions that create the constraints. Each search starts with constraints without
     devices."""
-    attributes: tuple[Callable[[int], Values | None], ...] = ()
-    """For each constraint, the values that it compares, by device number."""
 
 
 @attrs.frozen(eq=False)
@@ -166,6 +169,8 @@ class OrderedProblem:
     keeps_reservations: bool = False
     """Quirk: rejected devices, and shares that the search gives back, keep their counters
     reserved."""
+    groups: Groups = attrs.field(factory=Groups)
+    """Compatibility groups of devices."""
 
     def answer(self, picks: int) -> list[list[Pick]] | None:
         """Return the picks of each claim; None if there is no answer.
@@ -255,6 +260,7 @@ class _Search:
         # Amounts that each shareable device has given to picks, one mapping per pick.
         self._shares: dict[int, list[Amounts]] = {}
         self._budgets: dict[Hashable, dict[str, int] | None] = {}
+        self._groups = CommonGroups(problem.groups)
 
     def run(self) -> list[list[Pick]] | None:
         stack = [self._claim(0)]
@@ -393,7 +399,7 @@ class _Search:
             if known == len(option.constraints) and self._has_room(number, amounts):
                 self._mark(claim, request, index, number, shares, amounts)
                 return _Taken(number, known, charges, amounts)
-            self._remove(claim, request, option, number, known)
+            self._remove(claim, request, option, known)
             if option.every is not None and known < len(option.constraints):
                 raise EveryError(claim, request, index, number)
         if charges and not problem.keeps_reservations:
@@ -404,14 +410,15 @@ class _Search:
         """Add a device to the constraints, up to the first violation. Return the number of
         additions."""
         own = self._constraints[claim]
-        for place, constraint in enumerate(option.constraints):
-            if not own[constraint].add(request, number):
+        for place, (constraint, values_of) in enumerate(option.constraints):
+            values = values_of(number)
+            if values is None or not own[constraint].add(request, values):
                 return place
         return len(option.constraints)
 
-    def _remove(self, claim: int, request: int, option: Option, number: int, count: int) -> None:
-        for constraint in reversed(option.constraints[:count]):
-            self._constraints[claim][constraint].remove(request, number)
+    def _remove(self, claim: int, request: int, option: Option, count: int) -> None:
+        for constraint, _ in reversed(option.constraints[:count]):
+            self._constraints[claim][constraint].remove(request)
 
     def _mark(
         self, claim: int, request: int, index: int, number: int, shares: bool, amounts: Amounts
@@ -434,7 +441,7 @@ class _Search:
         else:
             self._taken[claim] ^= 1 << number
             self._taken_by_any = bitset.union(self._taken)
-        self._remove(claim, request, option, number, taken.constraints)
+        self._remove(claim, request, option, taken.constraints)
         if taken.charges and not (shares and self._problem.keeps_reservations):
             self._release(number)
 
@@ -450,7 +457,8 @@ class _Search:
         )
 
     def _reserve(self, number: int) -> bool:
-        """Charge a device to its budget. Return False if the budget is too small."""
+        """Charge a device to its budget. Return False if the budget is too small, or if the device
+        is incompatible with devices that charge it."""
         budget = self._budget(number)
         charge = self._devices[number].charge
         # An overdrawn budget blocks all devices that charge it.
@@ -458,12 +466,15 @@ class _Search:
             budget.get(name, amount) < amount for name, amount in charge.items()
         ):
             return False
+        if not self._groups.add(number):
+            return False
         for name, amount in charge.items():
             if name in budget:
                 budget[name] -= amount
         return True
 
     def _release(self, number: int) -> None:
+        self._groups.remove(number)
         budget = self._budget(number)
         if budget is not None:
             for name, amount in self._devices[number].charge.items():
@@ -522,17 +533,22 @@ class _Pruning:
 
     @staticmethod
     def _accepted(problem: OrderedProblem, option: Option) -> int | None:
-        if option.every is not None:
-            return bitset.of(option.every)
         count = len(problem.view.inventory.devices)
         problem.steps.spend(count // 8)
         try:
-            return bitset.from_flags(
-                [option.accepts(each) and option.permits(each) for each in range(count)]
-            )
+            if option.every is not None:
+                found = bitset.of(option.every)
+            else:
+                found = bitset.from_flags(
+                    [option.accepts(each) and option.permits(each) for each in range(count)]
+                )
+            for compared in option.constraints:
+                for number in bitset.numbers(found):
+                    compared.values(number)
         except Exception:
             # The search must find the error itself, or an answer before it.
             return None
+        return found
 
     def is_hopeless(self, claim: int, request: int, index: int, blocked: int) -> bool:
         """True if an option leads neither to an answer nor to an error.
@@ -597,7 +613,10 @@ def _kinds(problem: OrderedProblem, accepted: tuple[tuple[tuple[int, ...], ...],
         for group, options in zip(claim, requests.requests, strict=True)
         for each, option in zip(group, options, strict=True)
     ]
-    attributes = [values for claim in problem.claims for values in claim.attributes]
+    compared: dict[Callable[[int], Values | None], int] = {}
+    for each, option in flat:
+        for _, values in option.constraints:
+            compared[values] = compared.get(values, 0) | each
     own = bitset.union(each for each, option in flat if option.every is not None)
     numbers: dict[Hashable, int] = {}
     found = []
@@ -612,7 +631,8 @@ def _kinds(problem: OrderedProblem, accepted: tuple[tuple[tuple[int, ...], ...],
             tuple([each >> number & 1 for each, _ in flat]),
             frozenset(problem.totals(number).items()),
             tuple([frozenset(option.consumes(number).items()) for _, option in flat]),
-            tuple([values(number) for values in attributes]),
+            tuple([each >> number & 1 and values(number) for values, each in compared.items()]),
+            problem.groups.declared.get(number),
         )
         found.append(numbers.setdefault(key, len(numbers)))
     problem.steps.spend(len(found) // 8)

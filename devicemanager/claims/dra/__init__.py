@@ -16,10 +16,6 @@ k8s.io/dynamic-resource-allocation, v0.37.2, and v0.36.3 for 1.36. The texts bel
 * ``results``: devices, configs and node selector of an allocation.
 * ``profile``, ``quirks``: differences between versions, feature gates, and upstream bugs.
 
-Not supported: derived attributes and compatibility groups, which are alpha in 1.37. As upstream
-with these gates off, a claim with derived attributes is an error, and a pool with compatibility
-groups is not used.
-
 Invariants:
 
 * A search that reaches its step limit raises ``TryAgain``. It never returns None ("does not

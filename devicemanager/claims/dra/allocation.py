@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from devicemanager.claims.core.compatibility import Groups
 from devicemanager.claims.core.device_order import EveryError, OrderedProblem
 from devicemanager.claims.core.inventory import Amounts, DeviceKey
 from devicemanager.claims.core.ledger import Ledger
@@ -192,7 +193,16 @@ class Allocator:
     def _call(self, node: Node, in_use: InUse) -> Call:
         offered = self._offer(node)
         view, steps = self._view(offered, in_use), StepBudget(self._max_steps)
-        return Call(self._profile, node, offered, view, self._classes, self._selectors, steps)
+        return Call(
+            self._profile,
+            node,
+            offered,
+            view,
+            self._classes,
+            self._selectors,
+            steps,
+            _groups(offered, in_use),
+        )
 
     def _view(self, offered: Offer, in_use: InUse) -> LedgerView:
         """Return the ledger view of the devices in use.
@@ -247,6 +257,7 @@ class Allocator:
             lambda number: call.offer.sources[number].facts.totals,
             (lambda pool: pools[pool].key.name) if by_name else (lambda pool: pool),
             Quirk.KEPT_RESERVATIONS in quirks,
+            call.groups,
         )
 
 
@@ -260,6 +271,19 @@ def _reject_invalid_pools(offered: Offer, read: Sequence[ClaimRequests]) -> None
     for pool in offered.pools:
         if pool.invalid and any(each.option.every is None for each in options):
             raise AllocationError(f"pool {pool.key.name} is invalid: {pool.invalid}")
+
+
+def _groups(offered: Offer, in_use: InUse) -> Groups:
+    """Return the compatibility groups of the node's devices and of the devices in use."""
+    if not offered.groups:
+        return Groups()
+    declared = {
+        number: offered.groups[device.key]
+        for number, device in enumerate(offered.inventory.devices)
+        if device.key in offered.groups
+    }
+    used = in_use.devices.union(share.device for share in in_use.shares)
+    return Groups.of(declared, [each for key, each in offered.groups.items() if key in used])
 
 
 def _record(allocations: list[Allocation], grants: Sequence[Grant]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from devicemanager.claims.core.compatibility import CommonGroups
 from devicemanager.claims.dra.pools import Source
 from devicemanager.claims.dra.requests import Call, ClaimRequests, RequestOption, key_of
 
@@ -46,7 +47,7 @@ def _of_option(call: Call, claim: str, option: RequestOption) -> Iterator[str]:
     elif not by_rule and usable < option.option.count:
         yield "  the node has no other devices"
     elif not by_rule or usable >= max(option.option.count, 1):
-        yield "  enough devices for this request alone; not with the other requests or constraints"
+        yield "  enough devices, but not all together (constraints, counters, other requests)"
 
 
 def _rule(call: Call, option: RequestOption, number: int, source: Source) -> str | None:
@@ -66,6 +67,9 @@ def _rule(call: Call, option: RequestOption, number: int, source: Source) -> str
             return f"too little {name} left"
     if view.unaffordable & bit:
         return "too little is left of the counters of its pool"
+    charged = view.allocated if source.device.get("allowMultipleAllocations") else ()
+    if number not in charged and not CommonGroups(call.groups).add(number):
+        return "incompatible with devices that use its counters (compatibilityGroups)"
     if not candidate.permits(number):
         return "a taint is not tolerated, or a feature gate is off"
     return None

@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from devicemanager.claims.core.compatibility import Declared, groups_of
 from devicemanager.claims.core.inventory import (
     Amounts,
     Device,
@@ -101,6 +102,9 @@ class Offer:
     """The set of devices that allow multiple allocations (``bitset``)."""
     charges: Mapping[DeviceKey, Amounts]
     """Counters that devices consume, by device; for usable pools on all nodes."""
+    groups: Mapping[DeviceKey, Declared] = attrs.field(factory=dict)
+    """Compatibility groups of the devices that consume counters, by device; for usable pools on all
+    nodes. Empty while the feature is disabled."""
 
     @property
     def has_invalid_pool(self) -> bool:
@@ -130,10 +134,31 @@ def offer(slices: Sequence[Slice], node: Node, profile: Profile, interning: Inte
                 if "consumesCounters" in spec:
                     charges[DeviceKey(*pool.key, spec["name"])] = charge(spec)
         built.append(Pool(pool.key, devices, budget(pool.counter_sets)))
+    groups = {}
+    if profile.has(Feature.COMPATIBILITY_GROUPS):
+        groups = {
+            DeviceKey(*pool.key, spec["name"]): _groups(pool.key, spec)
+            for pool in pools
+            for each in (*pool.slices, *pool.elsewhere)
+            for spec in each.devices
+            if spec.get("consumesCounters")
+        }
     shareable = bitset.from_flags(
         [bool(each.device.get("allowMultipleAllocations")) for each in sources]
     )
-    return Offer(tuple(pools), Inventory.in_order(built), tuple(sources), shareable, charges)
+    return Offer(
+        tuple(pools), Inventory.in_order(built), tuple(sources), shareable, charges, groups
+    )
+
+
+def _groups(pool: PoolKey, device: Object) -> Declared:
+    """Return the compatibility groups of a device in each counter set."""
+    return tuple(
+        [
+            ((pool, each["counterSet"]), groups_of(each.get("compatibilityGroups") or ()))
+            for each in device["consumesCounters"]
+        ]
+    )
 
 
 def _gather(slices: Sequence[Slice], node: Node, profile: Profile) -> list[GatheredPool]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 
 from devicemanager.claims.core.device_order import Values, are_distinct
@@ -13,16 +11,12 @@ from devicemanager.claims.core.device_order import Values, are_distinct
 class StaleMatch:
     """``Match`` with ``STALE_LIST_MATCH``: ``remove`` does not restore the common values."""
 
-    values: Callable[[int], Values | None]
     common: Values = frozenset()
     count: int = 0
 
-    def add(self, request: int, number: int) -> bool:
+    def add(self, request: int, values: Values) -> bool:
         """Add a device if it shares a value with all devices so far. Return False if it does
         not."""
-        values = self.values(number)
-        if values is None:
-            return False
         if self.count:
             values &= self.common
             if not values:
@@ -31,7 +25,7 @@ class StaleMatch:
         self.count += 1
         return True
 
-    def remove(self, request: int, number: int) -> None:
+    def remove(self, request: int) -> None:
         """Undo ``add``, but keep the narrowed values."""
         self.count -= 1
 
@@ -40,22 +34,18 @@ class StaleMatch:
 class DistinctPerRequest:
     """``Distinct`` with ``DISTINCT_PER_REQUEST``: it compares only each request's latest device."""
 
-    values: Callable[[int], Values | None]
     latest: dict[int, Values] = attrs.field(factory=dict)
     count: int = 0
 
-    def add(self, request: int, number: int) -> bool:
+    def add(self, request: int, values: Values) -> bool:
         """Add a device if its values differ from those of each request's latest device."""
-        values = self.values(number)
-        if values is None:
-            return False
         if self.count and not are_distinct(values, list(self.latest.values())):
             return False
         self.latest[request] = values
         self.count += 1
         return True
 
-    def remove(self, request: int, number: int) -> None:
+    def remove(self, request: int) -> None:
         """Remove the request's latest device."""
         self.latest.pop(request, None)
         self.count -= 1

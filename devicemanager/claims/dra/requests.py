@@ -12,7 +12,9 @@ from typing import Any
 
 import attrs
 
+from devicemanager.claims.core.compatibility import Groups
 from devicemanager.claims.core.device_order import (
+    Compared,
     Constraint,
     Distinct,
     Match,
@@ -82,6 +84,7 @@ class Call:
     classes: Mapping[str, Object]
     selectors: Selectors
     steps: StepBudget
+    groups: Groups
 
     def claims(self, claims: Sequence[Object]) -> tuple[ClaimRequests, ...]:
         """Translate claims. Raises AllocationError for the error that upstream finds first."""
@@ -111,6 +114,8 @@ class _Reader:
         self._key = key_of(claim)
         self._devices = claim["spec"].get("devices") or {}
         self._constraints = self._devices.get("constraints") or ()
+        self._published = tuple([self._values(_attribute_of(each)) for each in self._constraints])
+        self._derived: dict[tuple[str, str], Callable[[int], Values | None]] = {}
 
     def read(self) -> ClaimRequests:
         requests, total = [], 0
@@ -129,19 +134,9 @@ class _Reader:
                 f"claim {self._key}: number of requested devices {total} exceeds the claim limit"
                 f" of {MAX_DEVICES}"
             )
-        attributes = tuple([self._values(each) for each in self._constraints])
-        makers = tuple(
-            [
-                self._maker(number, each, values)
-                for number, (each, values) in enumerate(
-                    zip(self._constraints, attributes, strict=True)
-                )
-            ]
-        )
+        makers = tuple([self._maker(*each) for each in enumerate(self._constraints)])
         options = tuple([tuple([each.option for each in found]) for found in requests])
-        return ClaimRequests(
-            self._claim, tuple(requests), OrderedClaim(options, makers, attributes)
-        )
+        return ClaimRequests(self._claim, tuple(requests), OrderedClaim(options, makers))
 
     def _request(self, request: Object) -> tuple[RequestOption, ...]:
         name, alternatives = request["name"], request.get("firstAvailable") or ()
@@ -172,10 +167,13 @@ class _Reader:
     def _option(self, name: str, spec: Object, full: str, parent: str) -> RequestOption:
         """Translate a request or subrequest. ``full`` is its name in results."""
         profile = self._call.profile
+        derived: dict[str, str] = {}
         if spec.get("derivedAttributes") and profile.knows_alpha_fields:
-            raise self._fault(
-                name, "cannot handle request with derived attributes, the feature is disabled"
-            )
+            if not profile.has(Feature.DERIVED_ATTRIBUTES):
+                raise self._fault(
+                    name, "cannot handle request with derived attributes, the feature is disabled"
+                )
+            derived = {each["name"]: each["expression"] for each in spec["derivedAttributes"]}
         for number, selector in enumerate(spec.get("selectors") or ()):
             if selector.get("cel") is None:
                 raise AllocationError(
@@ -204,7 +202,7 @@ class _Reader:
             candidate.consumes if every is None else candidate.consumes_as_one_of_all,
             tuple(
                 [
-                    number
+                    Compared(number, self._compared(number, derived))
                     for number, each in enumerate(self._constraints)
                     if not each.get("requests") or {parent, full} & set(each["requests"])
                 ]
@@ -256,22 +254,45 @@ class _Reader:
                 found.append(number)
         return found
 
-    def _values(self, constraint: Object) -> Callable[[int], Values | None]:
-        name = constraint.get("matchAttribute") or constraint.get("distinctAttribute") or ""
+    def _values(self, name: str) -> Callable[[int], Values | None]:
         has_lists = self._call.profile.has(Feature.LIST_ATTRIBUTES)
         sources = self._call.offer.sources
-        return lambda number: _attribute(sources[number], name, has_lists)
+        return lambda number: _published(sources[number], name, has_lists)
 
-    def _maker(
-        self, number: int, constraint: Object, values: Callable[[int], Values | None]
-    ) -> Callable[[], Constraint]:
+    def _compared(
+        self, constraint: int, derived: Mapping[str, str]
+    ) -> Callable[[int], Values | None]:
+        """Return the values that a constraint compares for a request.
+
+        ``derived``: the expressions of the request's derived attributes, by name.
+        """
+        name = _attribute_of(self._constraints[constraint])
+        if name not in derived:
+            return self._published[constraint]
+        key = name, derived[name]
+        if key not in self._derived:
+            self._derived[key] = self._derived_values(*key)
+        return self._derived[key]
+
+    def _derived_values(self, name: str, expression: str) -> Callable[[int], Values | None]:
+        call = self._call
+        has_lists = call.profile.has(Feature.LIST_ATTRIBUTES)
+
+        def values(number: int) -> Values | None:
+            source = call.offer.sources[number]
+            return _compared_values(
+                call.selectors.derived(name, expression, source, call.steps), has_lists
+            )
+
+        return values
+
+    def _maker(self, number: int, constraint: Object) -> Callable[[], Constraint]:
         profile = self._call.profile
         if constraint.get("matchAttribute") is not None:
-            stale = Quirk.STALE_LIST_MATCH in profile.quirks
-            return lambda: StaleMatch(values) if stale else Match(values)
+            return StaleMatch if Quirk.STALE_LIST_MATCH in profile.quirks else Match
         if constraint.get("distinctAttribute") is not None and not profile.is_stable:
             per_request = Quirk.DISTINCT_PER_REQUEST in profile.quirks
-            return lambda: DistinctPerRequest(values) if per_request else Distinct(values)
+            return DistinctPerRequest if per_request else Distinct
         raise AllocationError(
             f"claim {self._key}, constraint #{number}: empty constraint"
             " (unsupported constraint type?)"
@@ -286,11 +307,13 @@ def _selectors(owner: str, spec: Object) -> Iterator[Selector]:
         yield Selector(owner, number, each["cel"]["expression"])
 
 
-def _attribute(source: Source, name: str, has_lists: bool) -> Values | None:
-    """Return a device's values of an attribute; None if the device lacks it.
+def _attribute_of(constraint: Object) -> str:
+    """Return the name of the attribute that a constraint compares."""
+    return constraint.get("matchAttribute") or constraint.get("distinctAttribute") or ""
 
-    The result is empty for an unknown type, and for a list while list attributes are disabled.
-    """
+
+def _published(source: Source, name: str, has_lists: bool) -> Values | None:
+    """Return the values of an attribute in a device's slice; None if the device lacks it."""
     attributes = source.device.get("attributes") or {}
     value: Mapping[str, Any] | None = attributes.get(name)
     if value is None:
@@ -300,6 +323,14 @@ def _attribute(source: Source, name: str, has_lists: bool) -> Values | None:
         value = attributes.get(short)
         if value is None:
             return None
+    return _compared_values(value, has_lists)
+
+
+def _compared_values(value: Object, has_lists: bool) -> Values | None:
+    """Return the values of an attribute.
+
+    The result is None for an unknown type, and empty if list attributes are disabled.
+    """
     for kind, plural in _VALUE_TYPES.items():
         if has_lists and value.get(plural):
             return frozenset((kind, each) for each in value[plural])

@@ -1,4 +1,4 @@
-"""Evaluate CEL selectors, once for all devices with equal properties."""
+"""Evaluate CEL selectors and derived attributes, once for all devices with equal properties."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from devicemanager.claims.cel.dra import (
     DraSelector,
     Features,
     Release,
+    compile_derived_attribute,
     compile_selector,
 )
 from devicemanager.claims.core.step_budget import StepBudget
@@ -61,6 +62,7 @@ class Selectors:
         self._devices: dict[_Key, Device] = {}
         self._results: dict[tuple[str, _Key], bool | str] = {}
         self._by_values: dict[tuple[str, tuple[object, ...]], bool | str] = {}
+        self._derived: dict[tuple[str, tuple[object, ...]], Object | str] = {}
 
     def match(self, selectors: Iterable[Selector], source: Source, steps: StepBudget) -> bool:
         """True if a device satisfies all selectors.
@@ -70,8 +72,7 @@ class Selectors:
         return all(self._matches(each, source, steps) for each in selectors)
 
     def _matches(self, selector: Selector, source: Source, steps: StepBudget) -> bool:
-        shares = bool(source.device.get("allowMultipleAllocations"))
-        key = source.slice.pool.driver, id(source.facts), shares
+        key = self._key(source)
         result = self._results.get((selector.expression, key))
         if result is None:
             result = self._evaluate(selector.expression, self._device(key, source), steps)
@@ -79,6 +80,38 @@ class Selectors:
         if isinstance(result, str):
             raise AllocationError(self._error(selector, source, result))
         return result
+
+    def derived(self, name: str, expression: str, source: Source, steps: StepBudget) -> Object:
+        """Return the value of a derived attribute of a device, as the JSON of an attribute.
+
+        Raises AllocationError if the expression does not compile, or fails for this device.
+        """
+        device = self._device(self._key(source), source)
+        try:
+            compiled = compile_derived_attribute(expression, features=self._features)
+        except CelCompileError as error:
+            raise AllocationError(f"compile derived attribute {name} failed: {error}") from None
+        key = expression, compiled.projection(device)
+        result = self._derived.get(key)
+        if result is None:
+            steps.spend(_STEPS)
+            try:
+                found = compiled.value(device, lambda units: steps.spend(units // _UNITS))
+                result = {found.kind: found.value}
+            except CelRuntimeError as error:
+                result = str(error)
+            self._derived[key] = result
+        if isinstance(result, str):
+            where = f"{source.slice.pool.driver}/{source.slice.pool.name}/{source.device['name']}"
+            raise AllocationError(
+                f"evaluate derived attribute {name} on device {where} failed: {result}"
+            )
+        return result
+
+    @staticmethod
+    def _key(source: Source) -> _Key:
+        shares = bool(source.device.get("allowMultipleAllocations"))
+        return source.slice.pool.driver, id(source.facts), shares
 
     def _device(self, key: _Key, source: Source) -> Device:
         device = self._devices.get(key)

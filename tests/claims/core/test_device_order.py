@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devicemanager.claims.core.compatibility import Groups, groups_of
 from devicemanager.claims.core.device_order import (
+    Compared,
     Distinct,
     EveryError,
     Match,
@@ -49,6 +51,8 @@ class Case:
     """By claim and request: options of count, accepted devices, and consumed capacity."""
     constraints: tuple[type[Match] | type[Distinct] | None, ...]
     """By claim."""
+    groups: tuple[str, ...] = ()
+    """By device: its compatibility groups, one letter each. Empty means that no device matters."""
     total: int = 3
     """Capacity of each shareable device."""
 
@@ -75,19 +79,22 @@ class Case:
         shareable = sum(1 << n for n, shares in enumerate(self.shareable) if shares)
         steps = StepBudget(10**6)
         view = LedgerView.of(inventory, ledger)
+        declared = {
+            n: (("set", groups_of(own)),) for n, own in enumerate(self.groups) if self.charges[n]
+        }
+        groups = Groups.of(declared, [declared[n] for n in self.in_use if n in declared])
+        totals = {"m": self.total}
         return OrderedProblem(
-            view, claims, steps, 4, shareable, totals=lambda number: {"m": self.total}
+            view, claims, steps, 4, shareable, totals=lambda number: totals, groups=groups
         )
 
     def ordered(self, claim: int) -> OrderedClaim:
         constraint = self.constraints[claim]
-        known = () if constraint is None else (0,)
+        known = () if constraint is None else (Compared(0, self.values_of),)
         requests = tuple(
             tuple(self.option(*each, known) for each in request) for request in self.claims[claim]
         )
-        if constraint is None:
-            return OrderedClaim(requests)
-        return OrderedClaim(requests, (lambda: constraint(self.values_of),), (self.values_of,))
+        return OrderedClaim(requests, () if constraint is None else (constraint,))
 
     def option(self, count, accepted, amount, known) -> Option:
         return Option(
@@ -142,6 +149,8 @@ class Case:
         charged = sum(self.charges[n] for n in set(numbers))
         if used + charged > self.budget and any(self.charges[n] for n in numbers):
             return False
+        if not self.are_compatible({n for n in {*numbers, *self.in_use} if self.charges[n]}):
+            return False
         for c in range(len(self.claims)):
             own = [pick.number for claim, pick in picks if claim == c]
             values = [self.values[n] for n in own]
@@ -154,6 +163,11 @@ class Case:
                 return False
         return True
 
+    def are_compatible(self, charging: set[int]) -> bool:
+        """True if the devices that charge the counter have a common group, or none has groups."""
+        own = [set(self.groups[n]) for n in charging if self.groups]
+        return not any(own) or bool(set.intersection(*own))
+
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
@@ -162,11 +176,11 @@ def cases(draw: st.DrawFn) -> Case:
     def per_device(values):
         return tuple(draw(st.lists(values, min_size=count, max_size=count)))
 
-    charges = per_device(st.sampled_from((0, 0, 1, 2)))
-    shareable = per_device(st.booleans())
-    options = st.tuples(
-        st.integers(0, 2), st.frozensets(st.integers(0, count - 1)), st.integers(0, 3)
-    )
+    charges = per_device(st.sampled_from((0, 1, 1, 2)) if draw(st.booleans()) else st.just(0))
+    shareable = per_device(st.sampled_from((False, False, True)))
+    everything = st.just(frozenset(range(count)))
+    accepted = st.one_of(everything, everything, st.frozensets(st.integers(0, count - 1)))
+    options = st.tuples(st.sampled_from((1, 2, 2, 3, 0)), accepted, st.integers(0, 3))
     requests = st.lists(options, min_size=1, max_size=2).map(tuple)
     claims = tuple(
         draw(
@@ -175,10 +189,12 @@ def cases(draw: st.DrawFn) -> Case:
     )
     exclusive = [n for n in range(count) if not shareable[n]]
     in_use = frozenset(draw(st.sets(st.sampled_from(exclusive), max_size=1)) if exclusive else ())
-    budget = draw(st.integers(sum(charges[n] for n in in_use), 4))
-    constraints = tuple(draw(st.sampled_from((None, Match, Distinct))) for _ in claims)
-    values = per_device(st.sampled_from(("a", "b", None)))
-    return Case(charges, shareable, values, budget, in_use, claims, constraints)
+    budget = draw(st.integers(sum(charges[n] for n in in_use), 6))
+    constraints = tuple(draw(st.sampled_from((None, Match, Match, Distinct))) for _ in claims)
+    # Few values and groups: a search must often undo its first devices.
+    values = per_device(st.sampled_from(("a", "b", "b", "b", None)))
+    groups = per_device(st.sampled_from(("", "f", "h", "fh"))) if draw(st.booleans()) else ()
+    return Case(charges, shareable, values, budget, in_use, claims, constraints, groups)
 
 
 @pytest.mark.parametrize("picks", [PLAIN, PRUNED])
@@ -212,6 +228,47 @@ def numbers(found) -> list[list[int]]:
 def test_an_earlier_request_gives_way_to_a_later_one(picks):
     case = simple(((want(1),), (want(1, "0"),)))
     assert numbers(case.problem().answer(picks)) == [[1, 0]]
+
+
+@pytest.mark.parametrize("picks", [PLAIN, PRUNED])
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        (simple(((want(2),),), constraints=(Match,), values=("a", "b", "b", None)), [[1, 2]]),
+        (
+            simple(
+                ((want(1),), (want(1, "0"),)),
+                constraints=(Distinct,),
+                values=("a", "a", "b", None),
+            ),
+            [[2, 0]],
+        ),
+        (
+            attrs.evolve(
+                simple(((want(2),),), count=4),
+                charges=(1,) * 4,
+                budget=4,
+                groups=("f", "h", "h", ""),
+            ),
+            [[1, 2]],
+        ),
+        (
+            attrs.evolve(simple(((want(1),), (want(1, "0"),))), charges=(2,) * 4, budget=4),
+            [[1, 0]],
+        ),
+        (
+            attrs.evolve(
+                simple((((1, frozenset({0, 1}), 2),), ((1, frozenset({0}), 2),))),
+                shareable=(True,) * 4,
+            ),
+            [[1, 0]],
+        ),
+    ],
+    ids=["match", "distinct", "groups", "counters", "capacity"],
+)
+def test_devices_that_the_search_gives_back_leave_nothing_behind(case, expected, picks):
+    assert numbers(case.problem().answer(picks)) == expected
+    assert numbers(case.first_answer()) == expected
 
 
 def test_a_device_behind_the_answer_is_not_checked():

@@ -49,10 +49,21 @@ def counters(name: str = "c", pool: str = "p", count: int = 2, **values: str) ->
     return made
 
 
-def consuming(name: str, amount: str, **fields: Any) -> Object:
-    """A device that consumes memory of the counter set."""
-    consumed = [{"counterSet": "set", "counters": {"memory": {"value": amount}}}]
-    return device(name, consumesCounters=consumed, **fields)
+def consuming(name: str, amount: str, *, groups: Sequence[str] = (), **fields: Any) -> Object:
+    """A device that consumes memory of the counter set. ``groups``: its compatibility groups."""
+    consumed: Object = {"counterSet": "set", "counters": {"memory": {"value": amount}}}
+    if groups:
+        consumed["compatibilityGroups"] = list(groups)
+    return device(name, consumesCounters=[consumed], **fields)
+
+
+def derived(**expressions: str) -> Object:
+    """Derived attributes of a request, in the domain ``derived``."""
+    return {
+        "derivedAttributes": [
+            {"name": f"derived/{name}", "expression": text} for name, text in expressions.items()
+        ]
+    }
 
 
 def exactly(name: str = "r", count: int = 1, **fields: Any) -> Object:

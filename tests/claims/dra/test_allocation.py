@@ -27,6 +27,7 @@ from tests.claims.dra.objects import (
     claim,
     consuming,
     counters,
+    derived,
     device,
     exactly,
     first_of,
@@ -227,3 +228,108 @@ def test_calls_with_other_devices_in_use_do_not_affect_each_other():
     found = [names(allocator.allocate([claim()], NODE, each)) for each in calls]
     assert found == [names(allocate([claim()], slices, [GPU], NODE, each)) for each in calls]
     assert found[3:5] == [[["d0"]], None]
+
+
+ALPHA = [
+    "DRAConsumableCapacity",
+    "DRADerivedAttributes",
+    "DRADeviceCompatibilityGroups",
+    "DRAListTypeAttributes",
+    "DRAPartitionableDevices",
+    "DRAPrioritizedList",
+]
+GROUPED = [
+    slice_(
+        consuming("full", "1Gi", groups=["full"]),
+        consuming("half", "1Gi", groups=["half", "mixed"]),
+        consuming("plain", "1Gi"),
+        consuming("quarter", "1Gi", groups=["quarter", "mixed"]),
+        consuming("plain-too", "1Gi"),
+        consuming("eighth", "1Gi", groups=["half"]),
+        count=2,
+    ),
+    counters(memory="8Gi"),
+]
+
+
+@pytest.mark.parametrize(
+    ("count", "in_use", "expected"),
+    [
+        (1, (), [["full"]]),
+        (2, (), [["half", "quarter"]]),
+        (1, ("quarter",), [["half"]]),
+        (2, ("plain",), None),
+        (1, ("plain",), [["plain-too"]]),
+        # In the group "mixed"; "eighth" is only in "half".
+        (1, ("half", "quarter"), None),
+        (3, (), None),
+    ],
+)
+def test_devices_with_common_counters_have_a_common_group(count, in_use, expected):
+    used = InUse(frozenset(DeviceKey(DRIVER, "p", name) for name in in_use))
+    found = solve([claim(exactly(count=count))], GROUPED, used, features=ALPHA)
+    assert names(found) == expected
+
+
+def test_a_further_share_of_a_device_needs_no_common_group():
+    shared = consuming("d0", "1Gi", groups=["a"], allowMultipleAllocations=True)
+    slices = [slice_(shared, consuming("d1", "1Gi"), count=2), counters(memory="8Gi")]
+    in_use = InUse(
+        frozenset({DeviceKey(DRIVER, "p", "d1")}), (Share(DeviceKey(DRIVER, "p", "d0")),)
+    )
+    assert names(solve([claim()], slices, in_use, features=ALPHA)) == [["d0"]]
+
+
+def test_without_the_gate_a_pool_with_groups_is_not_used():
+    assert solve([claim()], GROUPED) is None
+
+
+NUMA = f'device.attributes["{DRIVER}"].numa'
+
+
+def socket(**fields):
+    return exactly(**derived(socket=f"{NUMA} / 2"), **fields)
+
+
+def test_a_constraint_compares_derived_attributes():
+    devices = [device(f"d{n}", attributes={"numa": n}) for n in (0, 2, 3, 4)]
+    match = [{"matchAttribute": "derived/socket"}]
+    wanted = claim(socket(count=2), constraints=match)
+    assert names(solve([wanted], [slice_(*devices)], features=ALPHA)) == [["d2", "d3"]]
+    distinct = claim(socket(count=3), constraints=[{"distinctAttribute": "derived/socket"}])
+    assert names(solve([distinct], [slice_(*devices)], features=ALPHA)) == [["d0", "d2", "d4"]]
+
+
+def test_each_request_derives_its_own_attribute():
+    """Requests for two drivers have one constraint, though their attributes differ."""
+    gpus = slice_(*[device(f"gpu{n}", attributes={"numa": n}) for n in range(3)])
+    links = slice_(device("nic", attributes={"zone": "numa-2"}), pool="q", name="q", driver="net")
+    gpu = exactly("gpu", **selected(f'device.driver == "{DRIVER}"'), **derived(numa=NUMA))
+    zone = 'int(device.attributes["net"].zone.substring(5))'
+    nic = exactly("nic", **selected('device.driver == "net"'), **derived(numa=zone))
+    wanted = claim(gpu, nic, constraints=[{"matchAttribute": "derived/numa"}])
+    assert names(solve([wanted], [gpus, links], features=ALPHA)) == [["gpu2", "nic"]]
+
+
+@pytest.mark.parametrize(
+    ("expression", "error"),
+    [
+        (NUMA, f"evaluate derived attribute derived/x on device {DRIVER}/p/d0 failed: no such key"),
+        ("1.5", "compile derived attribute derived/x failed: must evaluate to a primitive scalar"),
+        ("nope", "compile derived attribute derived/x failed: compilation failed: ERROR"),
+        ("dyn(1.5)", "unsupported CEL return type: float64"),
+        ("[dyn(1), dyn('a')]", "expected list element at index 1 to be int, got string"),
+    ],
+)
+def test_an_error_of_a_derived_attribute_ends_the_call(expression, error):
+    request = exactly(**derived(x=expression))
+    wanted = claim(request, constraints=[{"matchAttribute": "derived/x"}])
+    with pytest.raises(AllocationError, match=error.replace("[", r"\[")):
+        solve([wanted], [slice_("d0")], features=ALPHA)
+    # No constraint compares it.
+    assert names(solve([claim(request)], [slice_("d0")], features=ALPHA)) == [["d0"]]
+
+
+def test_without_the_gate_derived_attributes_are_an_error():
+    with pytest.raises(AllocationError, match="derived attributes, the feature is disabled"):
+        solve([claim(socket())], [slice_("d0")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.dra import AllocationError, Allocator, InUse, Share
+from devicemanager.claims.dra import AllocationError, Allocator, InUse, Profile, Share
 from tests.claims.dra.objects import (
     DRIVER,
     GPU,
@@ -60,13 +60,24 @@ def test_amounts_and_counters_are_named():
     )
 
 
+def test_incompatible_groups_are_named():
+    devices = [consuming("d0", "1Gi", groups=["a"]), consuming("d1", "1Gi", groups=["b"])]
+    slices = [slice_(*devices, count=2), counters(memory="4Gi")]
+    gates = ["DRADeviceCompatibilityGroups", "DRAPartitionableDevices"]
+    in_use = InUse(frozenset({DeviceKey(DRIVER, "p", "d0")}))
+    allocator = Allocator(slices, [GPU], profile=Profile.of(features=gates))
+    assert allocator.explain([claim()], NODE, in_use)[2] == (
+        f"  incompatible with devices that use its counters (compatibilityGroups): {DRIVER}/p/d1"
+    )
+
+
 def test_a_request_that_fits_alone_says_so():
     wanted = claim(exactly("a"), exactly("b"))
     assert explain(wanted, slice_("d0")) == (
         "claim default/c, request a: wants 1 devices, 1 are usable",
-        "  enough devices for this request alone; not with the other requests or constraints",
+        "  enough devices, but not all together (constraints, counters, other requests)",
         "claim default/c, request b: wants 1 devices, 1 are usable",
-        "  enough devices for this request alone; not with the other requests or constraints",
+        "  enough devices, but not all together (constraints, counters, other requests)",
     )
 
 

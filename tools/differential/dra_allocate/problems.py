@@ -17,6 +17,8 @@ NODE = "worker"
 _DRIVERS = ("gpu.example.com", "net.example.com")
 _MODELS = ("A", "B", "C")
 _SIZES = ("5Gi", "10Gi", "20Gi", "40Gi")
+_DERIVED = ("derived/a", "derived/b", "gpu.example.com/numa")
+"""Names of derived attributes. The last one hides an attribute of devices."""
 FEATURES: Final = (
     "DRAAdminAccess",
     "DRAConsumableCapacity",
@@ -50,6 +52,8 @@ class _Maker:
         self._shares = self._chance(0.35)
         self._taints = self._chance(0.25)
         self._lists = self._chance(0.1)
+        self._groups = minor >= 37 and self._partitions and self._chance(0.4)
+        self._derives = minor >= 37 and self._chance(0.2)
         self._devices: list[tuple[Json, Json]] = []
 
     def problem(self) -> Json:
@@ -81,6 +85,10 @@ class _Maker:
         found = [each for each in FEATURES if self._chance(0.96)]
         if self._lists and self._minor >= 36:
             found.append("DRAListTypeAttributes")
+        if self._groups and self._chance(0.9):
+            found.append("DRADeviceCompatibilityGroups")
+        if self._derives and self._chance(0.95):
+            found.append("DRADerivedAttributes")
         if self._minor >= 37 and self._chance(0.7):
             found.append("DRAFractionalCapacityRange")
         # Without one of these, upstream would use ``stable``.
@@ -183,6 +191,10 @@ class _Maker:
                     "counters": {"memory": {"value": self._pick(_SIZES)}},
                 }
             ]
+            if self._groups and self._chance(0.7):
+                device["consumesCounters"][0]["compatibilityGroups"] = self._random.sample(
+                    ("full", "half", "quarter"), self._int(1, 2)
+                )
         if self._taints and self._chance(0.5):
             device["taints"] = [
                 {
@@ -278,6 +290,11 @@ class _Maker:
             made["selectors"] = [
                 {"cel": {"expression": self._expression()}} for _ in range(self._int(1, 2))
             ]
+        if self._derives and self._chance(0.8):
+            made["derivedAttributes"] = [
+                {"name": name, "expression": self._derived()}
+                for name in self._random.sample(_DERIVED, self._int(1, 2))
+            ]
         if self._taints and self._chance(0.6):
             made["tolerations"] = [self._toleration() for _ in range(self._int(1, 2))]
         if self._chance(0.5 if self._shares else 0.1):
@@ -316,11 +333,29 @@ class _Maker:
         )
         return str(self._pick(makers)())
 
+    def _derived(self) -> str:
+        attributes = f'device.attributes["{self._pick(_DRIVERS)}"]'
+        makers: tuple[Callable[[], str], ...] = (
+            lambda: f"{attributes}.?numa.orValue(0) / 2",
+            lambda: f'{attributes}.?model.orValue("A")',
+            lambda: f'{attributes}.?model.orValue("A") + device.driver',
+            lambda: f"{attributes}.?fast.orValue(false)",
+            lambda: f'{attributes}.?ver.orValue(semver("1.0.0"))',
+            lambda: f"has({attributes}.ports) ? {attributes}.ports : [1, 2]",
+            lambda: f'[{attributes}.?model.orValue("A"), "B"]',
+            lambda: f"{attributes}.numa" if self._chance(0.2) else "1",
+            lambda: "device.capacity.size()",
+            lambda: '"1.5"' if self._chance(0.8) else self._pick(("1.5", "dyn(1u)", "[1, 'a']")),
+        )
+        return str(self._pick(makers)())
+
     def _constraint(self, requests: list[Json]) -> Json:
         names = ["model", "numa", "fast", "ver"] + ["ports"] * 4 * self._lists
         name = f"{self._pick(_DRIVERS)}/{self._pick(names)}"
         if self._chance(0.4):
             name = "topo.io/root"
+        if self._derives and self._chance(0.7):
+            name = self._pick(_DERIVED)
         # 1.34 supports distinctAttribute only with alpha gates.
         distinct = 0.35 if self._minor >= 36 else 0.02
         made: Json = {"distinctAttribute" if self._chance(distinct) else "matchAttribute": name}

@@ -20,8 +20,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -33,14 +33,16 @@ const searchLimit = 3 * time.Second
 
 // fieldsOf maps feature gates to fields of structured.Features. A release has some of them.
 var fieldsOf = map[string][]string{
-	"DRAAdminAccess":             {"AdminAccess"},
-	"DRAConsumableCapacity":      {"ConsumableCapacity"},
-	"DRADeviceBindingConditions": {"DeviceBindingAndStatus", "DeviceBinding", "DeviceStatus"},
-	"DRADeviceTaints":            {"DeviceTaints"},
-	"DRAFractionalCapacityRange": {"FractionalCapacityRange"},
-	"DRAListTypeAttributes":      {"ListTypeAttributes"},
-	"DRAPartitionableDevices":    {"PartitionableDevices"},
-	"DRAPrioritizedList":         {"PrioritizedList"},
+	"DRAAdminAccess":               {"AdminAccess"},
+	"DRAConsumableCapacity":        {"ConsumableCapacity"},
+	"DRADeviceBindingConditions":   {"DeviceBindingAndStatus", "DeviceBinding", "DeviceStatus"},
+	"DRADerivedAttributes":         {"DerivedAttributes"},
+	"DRADeviceCompatibilityGroups": {"CompatibilityGroups"},
+	"DRADeviceTaints":              {"DeviceTaints"},
+	"DRAFractionalCapacityRange":   {"FractionalCapacityRange"},
+	"DRAListTypeAttributes":        {"ListTypeAttributes"},
+	"DRAPartitionableDevices":      {"PartitionableDevices"},
+	"DRAPrioritizedList":           {"PrioritizedList"},
 }
 
 type device struct {
