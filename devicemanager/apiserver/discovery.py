@@ -30,8 +30,8 @@ _SUBRESOURCE_VERBS: Final = dict.fromkeys(
 def document(path: str, kinds: Kinds) -> dict[str, Any] | None:
     """Return the discovery document at a path; None if the path has none.
 
-    Clients request aggregated discovery first. This server does not have it, so they accept these
-    documents.
+    Clients request aggregated discovery first. This server does not serve it, so clients then
+    request these documents.
     """
     parts = path.strip("/").split("/")
     if parts[:2] == ["openapi", "v3"]:

@@ -184,7 +184,10 @@ class Kinds:
         raise KeyError(name)
 
     def of(self, api_version: str, name: str) -> tuple[Kind, str] | None:
-        """Find a kind by an object's ``apiVersion`` and ``kind``. None if it is not served."""
+        """Return the kind of an object and its ``apiVersion``, given that and its ``kind``.
+
+        Return None if they are not served.
+        """
         for kind in self.all():
             if kind.name == name and api_version in self.versions(kind):
                 return kind, api_version

@@ -1,7 +1,7 @@
 """Bodies in the protobuf encoding of Kubernetes, converted to and from API objects.
 
 A body is the prefix ``k8s`` NUL, then a ``runtime.Unknown`` with kind, version and the object's
-message. Decoded objects have the form of the API's JSON, which differs from protobuf's JSON: an
+message. Decoded objects have the form of the API's JSON, which differs from protobuf's JSON. An
 int64 is a number, a Quantity and a Time are strings, and empty fields are omitted.
 
 Go's protobuf encoder also writes empty fields. A decoded object contains an empty field only if

@@ -300,7 +300,7 @@ class FakeApiServer:
     def wait_for_change(self, version: int, seconds: float, until: Callable[[], bool]) -> None:
         """Wait up to ``seconds`` for a resource version newer than ``version``.
 
-        Return earlier if ``until`` returns True. ``wake`` makes it call ``until``.
+        Return earlier if ``until`` returns True; ``wake`` causes a call of ``until``.
         """
         self._store.after(version, seconds, until)
 

@@ -40,7 +40,8 @@ def has_structure(api_version: str, kind: str) -> bool:
 def decoded(value: Object, api_version: str, kind: str, *, strict: bool = False) -> Object:
     """Return an object without unknown fields and nulls, with quantities in canonical form.
 
-    If ``strict`` is True, unknown fields are an error. Raises StructureError for an error.
+    If ``strict`` is True, unknown fields are an error. Raises StructureError for an object that a
+    real API server cannot decode.
     """
     reader = _Reader()
     type_ = descriptor(api_version, kind)
@@ -237,7 +238,7 @@ _ALWAYS: Final[Mapping[str, Mapping[str, Any]]] = {
 def pruned(value: Object, api_version: str, kind: str) -> Object:
     """Return an object in the form of Go's JSON encoder.
 
-    Omit the fields that it omits if they are empty, and add those that it always writes.
+    Omit empty fields that the encoder omits, and add fields that it always writes.
     """
     type_ = descriptor(api_version, kind)
     assert type_ is not None, f"{api_version} {kind} has no structure"

@@ -504,8 +504,8 @@ def _container_behaviour(args: argparse.Namespace) -> ContainerBehaviour:
 
 
 def _port(address: str | None) -> int:
-    """Return the port number in ``address``, or 0 if there is none. The nodes announce this
-    port."""
+    """Return the port number in ``address``, or 0 if there is none. The nodes report this port in
+    their status."""
     text = (address or "").rpartition(":")[2]
     return int(text) if text.isdecimal() else 0
 

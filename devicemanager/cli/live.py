@@ -52,19 +52,19 @@ def add_live(parser: argparse.ArgumentParser) -> None:
 
 def live_view(
     args: argparse.Namespace,
-    look: Callable[[], View],
+    get_view: Callable[[], View],
     ended: Callable[[BaseException | None], None],
     lines: LogLines | None = None,
     about: Sequence[str] = (),
 ) -> LiveView:
-    """Return a live view for the terminal, without starting it. ``look`` returns the current view
-    of the node, and ``ended`` is called when the live view ends."""
+    """Return a live view for the terminal, without starting it. ``get_view`` returns the current
+    view of the node, and ``ended`` is called when the live view ends."""
     from devicemanager.observe.terminal.live import LiveView, glyphs_for
     from devicemanager.observe.terminal.session import standard_terminal
 
     return LiveView(
         standard_terminal(),
-        look,
+        get_view,
         ended,
         lines=lines,
         about=about,
@@ -79,9 +79,9 @@ class Display:
     def __init__(self, log: KubeletLog) -> None:
         self.log = log
 
-    def show(self, look: Callable[[], Callable[[], View]]) -> None:
-        """Start the live view, if this display has one. ``look`` returns a function that creates
-        views of the node."""
+    def show(self, new_builder: Callable[[], Callable[[], View]]) -> None:
+        """Start the live view, if this display has one. ``new_builder`` returns a function that
+        creates views of the node."""
 
     @contextlib.contextmanager
     def waiting(self, what: str) -> Iterator[None]:
@@ -170,11 +170,11 @@ class LiveDisplay(Display):
         self._live_log = _LiveLog(LogLines(), output.put)
         super().__init__(self._live_log)
 
-    def show(self, look: Callable[[], Callable[[], View]]) -> None:
+    def show(self, new_builder: Callable[[], Callable[[], View]]) -> None:
         from devicemanager.observe.terminal.session import TerminalSignals
 
         log = self._live_log
-        view = live_view(self._args, look(), self._ended, log.lines, log.about)
+        view = live_view(self._args, new_builder(), self._ended, log.lines, log.about)
         # Earlier lines must be printed before the view takes over the screen.
         self._output.drain()
         self._view = view

@@ -1,9 +1,9 @@
 """Standard output that never blocks the threads that print.
 
 The kubelet prints an event on the thread where it happens. If the reader of the output stops
-reading (a pager, a debugger, Ctrl-S), ``write`` would block that thread: no plugin could register,
-and a signal to stop would have no effect. Therefore lines wait in a queue of limited size. Lines
-that do not fit are dropped and counted.
+reading (a pager, a debugger, Ctrl-S), ``write`` would block that thread. Then no plugin could
+register, and a signal to stop would have no effect. Therefore lines wait in a queue of limited
+size. Lines that do not fit are dropped and counted.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class _Stoppable(NodeKubelet, Protocol):
 
 @attrs.frozen
 class Numbering:
-    """Maps the index of a node within its kind to its number among the nodes of all kinds.
+    """Mapping from the index of a node within its kind to its number among the nodes of all kinds.
 
     Node I of the kind has the number ``first`` + I times ``step``. Its address and its shard depend
     on this number.
@@ -227,8 +227,9 @@ def _names(prefix: str, count: int) -> list[str]:
 def address(index: int) -> str:
     """Return the InternalIP of the node with this number.
 
-    In a pod, it is the pod's address. Otherwise each node has a separate address in 127.0.0.0/8.
-    The API server connects to it, so it must never be the address of another host.
+    If this process runs in a pod, it is the pod's address. Otherwise each node has a separate
+    address in 127.0.0.0/8. The API server connects to this address, so it must never belong to
+    another host.
     """
     if found := os.environ.get("POD_IP"):
         return found

@@ -25,7 +25,7 @@ class ResourceGroup:
     def version(self, api: Api) -> str:
         """Return the newest version that the server has; empty if it has none.
 
-        The first call sends a request. Raises ApiError if it fails.
+        The first call sends a request. Raises ApiError if the request fails.
         """
         with self._lock:
             if self._version is None:

@@ -9,9 +9,9 @@ Each process also holds a Lease as a member (``Membership``). The part of each p
 of shards divided by the number of members. A process that has more gives shards back, one at a
 time. So shards are spread evenly, regardless of which process started first.
 
-A process takes a shard if its Lease is free (``SharedLease``). The holder gives up the shard before
-its Lease expires (``GIVE_UP`` seconds after its last renewal), and stops all writes for the shard
-before another process can take it.
+A process takes a shard if its Lease is free (``SharedLease``). The holder gives up the shard
+``GIVE_UP`` seconds after its last renewal, which is before the Lease expires. So it stops all
+writes for the shard before another process can take it.
 
 ``step`` and ``expire`` run on separate threads, because a request in ``step`` that hangs must not
 delay ``expire``.

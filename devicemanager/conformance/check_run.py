@@ -9,10 +9,10 @@ and compares what happens with what must happen. Its argument ``run`` has action
 * ``run.client()``, a separate connection to the plugin, for calls that a kubelet would not make
   (``client``).
 
-A check ends in one of five ways: it returns, or it raises ``Failed``, ``Warned``, ``Skipped`` or
-any other exception, which is an error of the suite. If an action or wait does not succeed, it
-raises ``Failed`` with what was seen instead, so a check describes only the good case. The runner
-converts the exception to a verdict and adds the timeline.
+A check returns, or raises ``Failed``, ``Warned`` or ``Skipped``. Any other exception is an error
+of the suite. If an action or wait does not succeed, it raises ``Failed`` with what was seen
+instead, so a check describes only the good case. The runner converts the exception to a verdict and
+adds the timeline.
 
 The actions and waits that checks of DRA drivers also have are in ``suite_run``.
 """

@@ -7,8 +7,8 @@ Theory of operation. A run takes four steps.
    nothing, raise CheckError.
 2. *First start.* R01, the check of registration, runs first. If it fails, all checks that need a
    registered plugin would wait and fail for the same reason, so they are skipped. If R01 is not
-   selected, the plugin is started once; if it does not register, the first check that needs a
-   registered plugin fails, and the others are skipped.
+   selected, the plugin is started once. If it does not register then, the first check that needs
+   registration fails, and the others are skipped.
 3. *Lanes.* The remaining checks are distributed to lanes, which run in parallel (``jobs``). One
    lane has the checks of scene IDLE, on a shared stage that has been idle for some time. One lane
    has the checks of scene REGISTERED, which run one after another on the stage of step 2. Each
@@ -20,7 +20,7 @@ Some cases need care:
 
 * If a check fails, later ones may fail for the same reason (``Check.repeats``). These wait for its
   verdict, and are skipped after a failure. Lanes are ordered so that a check begins before those
-  that wait for it, and a lane that need not wait is taken before one that must.
+  that wait for it. A lane that need not wait is taken before one that must.
 * On a shared stage, a plugin may be broken by an earlier check. A check that fails there is run
   again on a new stage, and only that result counts. After a failure, the next check gets a new
   stage, too.
@@ -280,7 +280,8 @@ class _Runner:
     def _why_skipped(self, check: Check, unregistered: bool, silent: bool) -> str:
         """Return the reason to skip a check without running it; empty if the check can run.
 
-        ``unregistered``: R01 has failed. ``silent``: the plugin has not called Register at all.
+        ``unregistered``: True if R01 has failed. ``silent``: True if the plugin has not tried to
+        register.
         """
         if unregistered and check.needs_registration:
             return f"the {self.plugin.kind} does not register: see check {self.suite.first}"
@@ -311,7 +312,7 @@ class _Runner:
         return verdict
 
     def _repeated(self, checks: Sequence[Check], failure: _Result) -> list[Verdict]:
-        """Create verdicts for checks whose plugin did not start: one failure, and skipped checks
+        """Create verdicts for checks whose plugin did not register: one failure, and skipped checks
         that refer to it."""
         first, *others = checks
         # A waiver is for one check. It must not hide the failure of all.

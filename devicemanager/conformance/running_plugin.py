@@ -35,9 +35,9 @@ so long that its share cannot be measured."""
 class RunningPlugin:
     """Instances of the plugin under test on one kubelet.
 
-    Properties and methods apply to the instance that was started last. Earlier instances are stored
-    because a check may run two instances at a time (K11, K12), and because all of them must be
-    stopped at the end.
+    Properties and methods apply to the instance that was started last. Earlier instances are
+    stored, too: a check may run two instances at a time (K11, K12), and all must be stopped at the
+    end.
     """
 
     def __init__(self, under_test: PluginUnderTest, kubelet: MockKubelet) -> None:

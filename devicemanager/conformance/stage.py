@@ -8,7 +8,7 @@ although other threads still run checks.
 
 The kubelet of a stage has quirk Q3, like real kubelets: the ListAndWatch stream of a replaced
 plugin stays open. Without Q3, check K11 would not end for a plugin that re-registers whenever its
-stream ends: its two instances would replace each other again and again.
+stream ends. Its two instances would replace each other again and again.
 """
 
 from __future__ import annotations

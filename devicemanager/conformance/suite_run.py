@@ -266,7 +266,7 @@ class SuiteRun(ABC):
 
     def timed(self, call: Callable[[], object], what: str) -> float:
         """Make a call and return the seconds it took. Raises Failed if the call fails; ``what``
-        names it."""
+        names the call in the error."""
         begin = time.monotonic()
         try:
             call()

@@ -121,7 +121,7 @@ def event_from(shape: shapes.Event) -> Event:
 
 def events_dropped(count: int, last: int) -> shapes.Event:
     """Return an event that stands for ``count`` events that are no longer stored. ``last`` is the
-    number of the last of them."""
+    number of the last event that it stands for."""
     return shapes.Event(
         number=last,
         time=0.0,
@@ -179,7 +179,7 @@ def pending(given: CallInProgress) -> shapes.PendingCall:
 
 def calls_dropped(count: int, last: int) -> shapes.Call:
     """Return a call that stands for ``count`` calls that are no longer stored. ``last`` is the
-    number of the last of them."""
+    number of the last call that it stands for."""
     # All other fields are null, so readers need no second type for this line.
     facts: dict[str, Any] = dict.fromkeys(shapes.Call.__struct_fields__)
     return shapes.Call(

@@ -283,7 +283,8 @@ class RemoteAdmission:
 
     @property
     def undecided(self) -> bool:
-        """True if the search for the pod's structured claims reached its limits. They may fit."""
+        """True if the search for the pod's structured claims reached its limits: the claims may
+        fit."""
         return self.shape.undecided
 
     @property

@@ -23,10 +23,10 @@ def serve(
 ) -> None:
     """Serve one resource until SIGTERM, SIGINT, SIGQUIT or SIGHUP.
 
-    Raises ConfigurationError for an invalid resource name or plugin directory, PluginError if the
-    plugin's ``start`` keeps failing, and TypeError for a class instead of an instance. A second
-    signal during the stop ends the process immediately, except SIGHUP, because a closing terminal
-    sends several.
+    Raises ConfigurationError for an invalid resource name or plugin directory, and PluginError if
+    the plugin's ``start`` keeps failing. Raises TypeError for a class instead of an instance. A
+    second signal during the stop ends the process immediately, except SIGHUP, because a closing
+    terminal sends several.
     """
     if not isinstance(plugin, Plugin):
         raise TypeError(wrong_type("plugin", plugin))

@@ -31,7 +31,7 @@ def backends() -> list[str]:
 def run(
     bundle: Bundle, backend: str | None = None, **options: Any
 ) -> subprocess.CompletedProcess[Any]:
-    """Run the command of a bundle, and return its exit status, or -N after signal N.
+    """Run the command of a bundle. Return its result; ``returncode`` is -N after signal N.
 
     ``options`` are those of ``subprocess.run``, such as ``capture_output``. If this process is
     killed, so is the command. Raises SandboxError for an unknown backend.

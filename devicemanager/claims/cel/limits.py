@@ -42,7 +42,7 @@ class Meter:
     __slots__ = ("_limit", "_next", "_reported", "_spend", "cost", "work")
 
     def __init__(self, limit: int = MAX_COST, spend: Spend | None = None) -> None:
-        """Start at zero. ``limit`` is the maximum cost.
+        """Create a meter that starts at zero. ``limit`` is the maximum cost.
 
         ``spend`` is called with the cost since its last call, and may raise any exception.
         """

@@ -291,7 +291,7 @@ def _not_a_list(value: Value) -> InternalError:
 
 
 def logic(terms: Sequence[Step], decisive: bool) -> Step:
-    """Evaluate ``&&`` (``decisive`` is False) or ``||`` (it is True).
+    """Evaluate ``&&`` if ``decisive`` is False, or ``||`` if it is True.
 
     A term with the decisive value decides. It absorbs the errors of all other terms.
     """

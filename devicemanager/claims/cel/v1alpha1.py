@@ -155,8 +155,8 @@ _PARSERS: dict[type, Callable[[str], Value]] = {
 
 
 def _coerced(one: Value, other: Value) -> tuple[Value, Value]:
-    """If one operand is a string and the other a quantity or version, parse the string as that
-    type."""
+    """Return both operands. If one is a string and the other a quantity or version, parse the
+    string as that type."""
     if type(other) is str and type(one) in _PARSERS:
         return one, _PARSERS[type(one)](other)
     if type(one) is str and type(other) in _PARSERS:

@@ -103,8 +103,9 @@ def allocate(
 
     The objects are of resource.k8s.io/v1, with the defaults that the API server sets
     (``with_defaults``). Return a result for each claim, or None if they do not fit. Raises
-    AllocationError for an error in an object, with the scheduler's message; InvalidPools if they do
-    not fit and a pool is invalid; TryAgain if the search needs more than ``max_steps``.
+    AllocationError, with the scheduler's message, for an error in an object. Raises InvalidPools if
+    the claims do not fit and a pool is invalid, and TryAgain if the search needs more than
+    ``max_steps``.
     """
     allocator = Allocator(slices, classes, profile=profile, max_steps=max_steps)
     return allocator.allocate(claims, node, in_use, new_share_id=new_share_id)
@@ -181,7 +182,7 @@ class Allocator:
     ) -> tuple[str, ...]:
         """Return the reasons why claims do not fit on a node, as lines of text.
 
-        For each request and device, this is the first rule that excludes the device. Raises
+        The reason for a request and a device is the first rule that excludes the device. Raises
         AllocationError, and TryAgain if the selectors need too many steps.
         """
         call = self._call(node, in_use)
@@ -207,7 +208,7 @@ class Allocator:
     def _view(self, offered: Offer, in_use: InUse) -> LedgerView:
         """Return the ledger view of the devices in use.
 
-        Change the view of the last call instead of creating a new one.
+        It is derived from the view of the last call, which is faster than reading the ledger.
         """
         before, view = self._views.get(id(offered), (None, None))
         if before is None or view is None or before.shares != in_use.shares:

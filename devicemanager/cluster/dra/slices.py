@@ -6,7 +6,7 @@ that has been stopped for some time. The driver publishes them again after ``sli
 driver notices the deletion only later.
 
 Slices have names without a random part, so a driver can write them without reading them first. The
-work for one node's slices has its own key in the work queue, so it runs one at a time and never
+slices of a node have their own key in the work queue. So their work runs one at a time, and never
 delays the node's status.
 
 Follows ``DRAPluginManager.wipeResourceSlices`` (pkg/kubelet/cm/dra/plugin, v1.36).

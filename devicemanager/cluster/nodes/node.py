@@ -72,8 +72,8 @@ class ClusterNode:
     ) -> None:
         """Internal: use ``Cluster.join``.
 
-        ``on_left`` is called with the node's name if the node leaves because its Node object was
-        deleted, or because it has no permission to write it.
+        ``on_left`` is called with the node's name if the node leaves by itself: its Node object was
+        deleted, or the node has no permission to write it.
         """
         self.name = name
         self.kubelet = kubelet

@@ -2,7 +2,7 @@
 v1.32).
 
 The kubelet runs this loop on a goroutine. A process with thousands of nodes cannot have a thread
-for each node, so the loop runs in the work queue, with the node's name as key.
+for each node. So the loop runs in the work queue, with the node's name as key.
 """
 
 from __future__ import annotations

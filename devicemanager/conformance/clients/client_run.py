@@ -124,7 +124,7 @@ class ClientRun:
     ) -> list[ClientCall]:
         """Wait for ``count`` calls (default: the limit ``calls``) after a mark, and return them.
 
-        ``seconds`` is the time for each call. ``is_wanted`` selects the calls to count, and
+        ``seconds`` is the timeout for each call. ``is_wanted`` selects the calls to count, and
         ``what`` names them in errors. Raises Failed if the client exits, or makes no such call in
         time. ``after`` names the cause in errors.
         """

@@ -6,15 +6,15 @@ waivers, reports. What differs is in ``suite``: the families of checks, the stag
 In:  a ``DriverUnderTest`` (command, environment, hooks, options), and the arguments of ``run``.
 Out: a ``Report``, as for plugins. ``resources`` has the name of the driver.
 
-* ``stage`` has a mock kubelet, an API server with a Node, and the driver's processes, which find
-  both with environment variables, placeholders, or in a private mount namespace.
+* ``stage`` has a mock kubelet, an API server with a Node, and the driver's processes. These find
+  both by environment variables, by placeholders, or in a private mount namespace.
 * ``checks.toml`` has one row per check, and ``checks`` their functions, one module per family.
 * ``run`` has what the functions use: claims on published devices (``claims``), calls of the driver
   (``client``), waits, CDI directories (``cdi``).
 * ``recognition`` decides whether a program is a plugin or a driver, by what it registers.
 
 Invariants:
-* The checks demand only what the kubelet or the operator of a node needs: a call may fail as a
+* The checks demand only what the kubelet or the operator of a node needs. So a call may fail as a
   whole or in its entry, and claims may have no CDI device.
 * A check uses devices that the driver has published, in an allocation that a scheduler could make.
 

@@ -235,7 +235,8 @@ class DriverRun(SuiteRun):
     # -- claims ------------------------------------------------------------------------
 
     def claims(self, count: int = 1, least: int = 1) -> list[ClaimObject]:
-        """Create up to ``count`` claims, each with one device, which other claims may have, too.
+        """Create up to ``count`` claims, each with one device. Earlier claims do not reserve
+        devices.
 
         Raises Skipped if the driver has fewer than ``least`` devices that can be used together.
         """

@@ -42,8 +42,8 @@ def of_plugins(tally: Tally) -> Iterator[Metric]:
 def of_dra(tally: Tally, services: Mapping[str, str], *, inverted: bool) -> Iterator[Metric]:
     """Yield the durations of the DRA manager's operations and of its calls to drivers.
 
-    ``services`` has the version of the service by driver. ``inverted``: the label ``is_error`` is
-    wrong, as in kubelets before 1.36.
+    ``services`` has the version of the service by driver. ``inverted``: True to invert the label
+    ``is_error``, as kubelets before 1.36 do.
     """
     if not tally.prepared:
         return

@@ -121,8 +121,8 @@ Observation = Registered | Allocated | Admitted | Prepared | DriverCalled
 class Tally:
     """Counts and histograms of observations. Not thread-safe.
 
-    ``aligns`` is True if the Topology Manager has a policy other than ``none``, ``guarantees`` if
-    its policy is ``single-numa-node``, and ``per_pod`` if its scope is ``pod``.
+    The arguments describe the Topology Manager. ``aligns``: it has a policy other than ``none``.
+    ``guarantees``: its policy is ``single-numa-node``. ``per_pod``: its scope is ``pod``.
     """
 
     def __init__(self, *, aligns: bool, guarantees: bool, per_pod: bool) -> None:

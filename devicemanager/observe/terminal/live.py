@@ -1,8 +1,8 @@
 """The live view: a thread that gets views, draws them and reads keys.
 
 The thread must end quickly when the program exits, the user quits or the terminal is closed, so
-every wait has a time limit. One ``poll`` waits for keys, for the wake-up socket (a change in the
-node or a request to close), and for the end of the terminal.
+every wait has a time limit. One ``poll`` waits for keys, for the end of the terminal, and for the
+wake-up socket. This socket reports a change in the node or a request to close.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ class HookEnded(Exception):
 def call_hook(hook: Callable[[], T]) -> T:
     """Call ``hook`` and return its result.
 
-    If it raises a BaseException that is not an Exception, raise HookEnded instead. SystemExit, or
-    the exception with which pytest ends a test, would silently end a thread of the framework, and
-    the kubelet would wait forever for a response.
+    If it raises a BaseException that is not an Exception, raise HookEnded instead. Examples are
+    SystemExit, and the exception with which pytest ends a test. They would silently end a thread of
+    the framework, and the kubelet would wait forever for a response.
     """
     try:
         return hook()

@@ -181,8 +181,9 @@ def _rejection(error: OSError) -> str:
 def resolved(root: Path, path: Path) -> Path:
     """Return the path on the host of a path below another root directory.
 
-    Links are followed as a process with this root directory follows them: /var/run is a link to
-    /run on most systems, and a link cannot be a mount point. Raises OSError for a loop of links.
+    Links are followed as a process with this root directory follows them. For example, /var/run is
+    a link to /run on most systems, and a link cannot be a mount point. Raises OSError for a loop of
+    links.
     """
     found, links = root, 0
     left = [each for each in reversed(path.parts) if each != path.anchor]

@@ -8,8 +8,8 @@ the program at its other end exits.
 The supervisor blocks signals and reads them with ``sigwaitinfo``: a handler could miss a signal
 between the check of a condition and the wait.
 
-Each start of a plugin starts an interpreter for this module, so it does without attrs, whose import
-would take a third of the time of this process until the command runs.
+Each start of a plugin starts an interpreter for this module. So the module does not import attrs,
+which would take a third of the time until the command runs.
 """
 
 from __future__ import annotations

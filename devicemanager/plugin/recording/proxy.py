@@ -1,9 +1,9 @@
 """Proxies between a kubelet and its plugins.
 
 For each plugin that registers, a ``PluginProxy`` serves a socket in the kubelet's directory. It
-forwards every call from there to the plugin's socket, byte for byte. Messages are not decoded:
-in gRPC, a single response is a stream of one message, so one handler serves unary methods, streams
-and methods of later API versions.
+forwards every call from there to the plugin's socket, byte for byte. Messages are not decoded. In
+gRPC, a single response is a stream of one message. So one handler serves unary methods, streams and
+methods of later API versions.
 
 The recording shows which side ended a call, so ``forward`` must determine this side. It is the
 receiver of the call (by a response or an error), the caller (by cancellation or deadline), or the

@@ -1,8 +1,8 @@
 """Recorder: a proxy between a kubelet and its plugins that records all calls.
 
-One thread (``_run``) follows the kubelet: it serves the Registration service while a kubelet runs,
-and removes sockets on one side that were removed on the other side. File events only wake this
-thread; it also checks the sockets every two seconds. Calls run on gRPC's threads.
+One thread (``_run``) follows the kubelet. It serves the Registration service while a kubelet runs.
+If a socket was removed on one side, it removes the socket on the other side, too. File events only
+wake this thread; it also checks the sockets every two seconds. Calls run on gRPC's threads.
 """
 
 from __future__ import annotations

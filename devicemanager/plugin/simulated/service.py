@@ -65,7 +65,7 @@ class RpcCall:
 class CallLog:
     """Call log of a plugin over all its servers, oldest call first. Thread-safe.
 
-    At most the last ``limit`` calls, with at most 64 MiB of requests, are stored: a plugin can run
+    At most the last ``limit`` calls, with at most 64 MiB of requests, are stored. A plugin can run
     for a long time, and one request can name 100,000 devices. All calls are counted.
     """
 

@@ -44,8 +44,10 @@ def _sum(start: Value) -> Callable[[list[Value]], Value]:
 
 
 def _best(name: str, better: int) -> Callable[[list[Value]], Value]:
-    """Return the function ``min`` or ``max``. ``better`` is the result of comparing a value with
-    the best one so far (-1 or 1) for which the value replaces it."""
+    """Return the function ``min`` or ``max``.
+
+    ``better``: result (-1 or 1) of comparing a value with the best value so far, if it is better.
+    """
 
     def choose(values: list[Value]) -> Value:
         if not values:

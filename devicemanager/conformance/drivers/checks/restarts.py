@@ -115,7 +115,7 @@ def _check_complete(
 
 
 def _is_of_claim(entry: dra_v1.NodePrepareResourceResponse, claim: ClaimObject) -> bool:
-    """True if the CDI devices of a response belong to the claim, not to all claims."""
+    """True if the CDI devices of a response are only for the claim, not shared by all claims."""
     return all(claim["metadata"]["uid"] in id_ for id_ in cdi_ids(entry))
 
 
@@ -220,8 +220,8 @@ def _start_second_instance(run: DriverRun) -> None:
 
 
 def _check_one_instance(run: DriverRun, old: list[Path]) -> None:
-    """Raise Failed if the kubelet is not left with one connected instance. ``old`` are the sockets
-    of the first instance."""
+    """Raise Failed unless exactly one instance is still connected to the kubelet. ``old`` are the
+    sockets of the first instance."""
     took = run.until(
         lambda: [each.connected for each in run.instances()] == [True],
         run.limits.recover_seconds,

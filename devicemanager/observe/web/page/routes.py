@@ -190,7 +190,7 @@ class SiteNode:
         return end
 
     def failed(self, error: Exception) -> None:
-        """Publish an event about an error while the node was read."""
+        """Publish an event about an error that occurred while the node was read."""
         self._kubelet.events.publish(EventKind.SERVER_ERROR, f"live page: {error!r}")
 
 
