@@ -253,7 +253,6 @@ def test_node_stays_without_permission_for_mirror_pods(connect, peer, denied):
         peer.pod("a")
         peer.phase("a", "Running")
     assert denied
-    peer.request("DELETE", node_path(node.name))
 
 
 @pytest.fixture
