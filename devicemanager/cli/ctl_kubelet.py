@@ -250,14 +250,15 @@ def _group(subparsers: Subparsers, name: str, help_: str, metavar: str = "ACTION
 
 def _admit(client: MockKubeletClient, args: argparse.Namespace) -> int:
     check_one_standard_input(args.files)
-    # Pods are admitted one by one: if a later file is invalid, earlier pods stay admitted.
+    # All files are checked first, so that no pod is admitted if a later file is invalid.
+    bodies = [(file, content(file)) for file in args.files]
+    for file, body in bodies:
+        _check_manifest(file, body)
     # The exit status is 1 if any pod is rejected, and 3 if the only cause are limits of searches.
     status = 0
-    for file in args.files:
+    for file, body in bodies:
         try:
-            answer: Admission = client.ask(
-                "admitPod", query={"start": args.start}, body=content(file)
-            )
+            answer: Admission = client.ask("admitPod", query={"start": args.start}, body=body)
         except RequestError as error:
             raise CommandError(f"{file}: {error}") from error
         if not answer.admitted:
@@ -267,6 +268,26 @@ def _admit(client: MockKubeletClient, args: argparse.Namespace) -> int:
         else:
             show(answer, args.output)
     return status
+
+
+def _check_manifest(file: str, body: bytes) -> None:
+    """Raise CommandError if the manifest has no valid pod, or an invalid ResourceClaim."""
+    from devicemanager.objects.manifests import parse
+    from devicemanager.objects.manifests.documents import load_documents
+    from devicemanager.objects.manifests.resource_claims import read_resource_claims
+
+    text = body.decode()
+    try:
+        kinds = {each.get("kind") for each in load_documents(text) if isinstance(each, dict)}
+        if "ResourceClaim" in kinds and "Pod" not in kinds:
+            raise ManifestError(
+                "there is no Pod beside the ResourceClaim: use one file for both, or "
+                "`devicemanager ctl apply` for the claim"
+            )
+        read_resource_claims(text)
+        parse(text)
+    except ManifestError as error:
+        raise CommandError(f"{file}: {error}") from None
 
 
 def _print_admission(answer: Admission) -> None:

@@ -230,6 +230,8 @@ def _rehearse(args: argparse.Namespace) -> int:
         )
         with Work("rehearse", len(fleet.nodes)) as work:
             results = list(work.tracked(running))
+        if results and all(each.result is None for each in results):
+            raise CommandError(f"no node can be rehearsed: {results[0].node}: {results[0].problem}")
     if args.output == "json":
         data = report.rehearsal_data(results)
         data["assumptions"] = list(_fit_assumptions(fleet))
@@ -253,9 +255,11 @@ def _print_rehearsals(fleet: Fleet, results: Sequence[NodeRehearsal]) -> None:
     lost, certain = (
         sum(getattr(pod, name) for pod in pods) for name in ("can_be_lost", "is_always_lost")
     )
+    without = sum(pod.without_devices > 0 and not pod.can_be_lost for pod in pods)
     print(
         f"{len(bad)} of {len(done)} nodes can lose pods: {lost} of {len(pods)} pods, "
         f"{certain} of them in every order"
+        + (f"; {without} more can be without their devices" if without else "")
     )
     _print_some(f"- {each.node}: not rehearsed: {each.problem}" for each in results if each.problem)
     _print_some(

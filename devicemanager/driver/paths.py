@@ -51,7 +51,8 @@ class DriverPaths:
     ) -> DriverPaths:
         """Return the paths of an instance. ``uid``: UID of its pod, for a rolling update.
 
-        Raises SocketPathError if the path of a socket is too long.
+        Raises SocketPathError if the path of a socket is too long, and ConfigurationError if the
+        name is the cause.
         """
         infix = f"-{uid}" if uid else ""
         found = cls(
@@ -62,6 +63,12 @@ class DriverPaths:
             data_dir / f"dra{infix}.sock",
         )
         for path in (found.registration_socket, found.service_socket):
+            if len(driver) > _MAX_DRIVER_NAME and len(os.fsencode(path)) > MAX_PATH_BYTES:
+                raise ConfigurationError(
+                    f"driver name {driver[:_MAX_DRIVER_NAME]}… has {len(driver)} characters, which "
+                    "makes the path of a socket too long: use a name with at most "
+                    f"{_MAX_DRIVER_NAME} characters"
+                )
             check_path(path)
         return found
 

@@ -57,6 +57,20 @@ def test_objects_from_a_file_until_their_deletion(ctl, mock_kubelet, simulated_d
     assert f'{path}: invalid kind the text "Pod"' in ctl("apply", str(path), status=2)
 
 
+def test_invalid_file_is_found_before_a_pod_is_admitted(ctl, mock_kubelet, tmp_path):
+    good, bad = tmp_path / "pod.yaml", tmp_path / "claim.yaml"
+    good.write_text(yaml.safe_dump(pod()))
+    bad.write_text(yaml.safe_dump(claim("gpu", "gpu-0")))
+    error = ctl("admit", str(good), str(bad), status=2)
+    assert f"{bad}: there is no Pod beside the ResourceClaim: use one file for both" in error
+    without_pool = claim("gpu", "gpu-0")
+    del without_pool["status"]["allocation"]["devices"]["results"][0]["pool"]
+    bad.write_text(yaml.safe_dump_all([pod(), without_pool]))
+    error = ctl("admit", str(good), str(bad), status=2)
+    assert f"{bad}: ResourceClaim gpu: status.allocation.devices.results[0].pool is" in error
+    assert mock_kubelet.pods() == {}
+
+
 def test_claims_are_watched(ctl, mock_kubelet, monkeypatch):
     mock_kubelet.resource_claims.load(claim("gpu", "gpu-0"))
 

@@ -9,6 +9,7 @@ from devicemanager.driver.paths import DriverPaths, in_kubelet_directory
 from devicemanager.driver.services import Report
 from devicemanager.driver.settings import DriverSettings, driver_paths
 from devicemanager.driver.values import DeviceHealth
+from devicemanager.plugin.errors import ConfigurationError
 from podresources.errors import SocketPathError
 
 DRIVER = "gpu.vendor.com"
@@ -41,6 +42,11 @@ def test_long_paths_get_shorter_names(driver, length, name):
 def test_path_that_is_too_long():
     with pytest.raises(SocketPathError, match="use a shorter directory"):
         in_kubelet_directory(DRIVER, Path("/" + "x" * 100))
+
+
+def test_path_that_is_too_long_because_of_the_name():
+    with pytest.raises(ConfigurationError, match="makes the path of a socket too long: use a name"):
+        in_kubelet_directory("a" * 90, Path("/" + "x" * 20))
 
 
 def test_report_to_a_new_stream_has_no_old_state():

@@ -56,6 +56,13 @@ def test_commands_print_what_the_page_shows(capsys: Any) -> None:
         assert fits(printed.splitlines(), expected.splitlines()), printed
 
 
+def test_step_that_no_node_can_do_is_an_error(capsys: Any) -> None:
+    argv = ["fleet", "rehearse", "fleet.tar.gz", "--without-plugin", "vendor.com/gqu", "--reboot"]
+    status, out, err = run(capsys, *argv)
+    assert (status, out) == (2, "")
+    assert "no node can be rehearsed: node-a: unknown resource vendor.com/gqu: the node" in err
+
+
 def test_python_example_of_the_page_runs() -> None:
     (code,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
     names: dict[str, Any] = {}

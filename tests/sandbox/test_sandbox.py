@@ -248,7 +248,9 @@ def test_a_user_without_capabilities_can_do_it(backend: str, library: Path) -> N
 
 @pytest.mark.parametrize("killed", [0, 1, 2, 3])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_nothing_is_left_if_any_process_is_killed(backend: str, killed: int) -> None:
+def test_nothing_is_left_if_any_process_is_killed(
+    backend: str, killed: int, tmp_path: Path
+) -> None:
     """Kill the program, the process of the namespaces, process 1 in them, or the command."""
     made = shell("echo ready; sleep 300 & sleep 300 & wait", {})
     plan = {"backend": backend, "config": made.config}
@@ -259,8 +261,8 @@ def test_nothing_is_left_if_any_process_is_killed(backend: str, killed: int) -> 
         "run(Bundle(plan['config']), plan['backend'])\n"
     )
     words = [sys.executable, "-c", program, json.dumps(plan)]
-    before = set(Path("/tmp").glob("dm-mounts-*"))
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         family = [process.pid]
@@ -269,7 +271,7 @@ def test_nothing_is_left_if_any_process_is_killed(backend: str, killed: int) -> 
         os.kill(family[-1], signal.SIGKILL)
         # All processes of the container have the other end of this pipe until they end.
         assert process.stdout.read() == ""
-    assert set(Path("/tmp").glob("dm-mounts-*")) == before
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

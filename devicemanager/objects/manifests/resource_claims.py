@@ -172,6 +172,11 @@ def _check_status(status: Mapping[str, Any], where: str) -> None:
     for index, each in enumerate(_list(devices, "results", field)):
         for name in ("driver", "pool", "device", "request"):
             _text(each, name, f"{field}.results[{index}]")
+        if not each.get("pool"):
+            raise ManifestError(
+                f"{field}.results[{index}].pool is required: use the name of the pool in the "
+                "ResourceSlices of the driver"
+            )
 
 
 def _spec_of_beta(spec: Mapping[str, Any], where: str) -> dict[str, Any]:
