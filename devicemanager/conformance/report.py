@@ -3,6 +3,7 @@ passed."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -161,8 +162,15 @@ class Report:
         """Causes of the failures, the most severe first."""
         bad = {each.check.id: each for each in self.failed()}
         groups: dict[str, list[Verdict]] = {}
+        roots = {id_: _root(id_, bad) for id_ in bad}
+        # If a driver refuses several claims with the same error, one check shows it best.
+        same: dict[str, str] = {}
+        for id_ in sorted(set(roots.values()), key=lambda id_: _place(bad[id_])):
+            if reason := _refusal(bad[id_]):
+                same.setdefault(reason, id_)
         for id_, verdict in bad.items():
-            groups.setdefault(_root(id_, bad), []).append(verdict)
+            root = roots[id_]
+            groups.setdefault(same.get(_refusal(bad[root]), root), []).append(verdict)
         skipped = self.of(Outcome.SKIP)
         causes = [
             Cause(
@@ -248,6 +256,24 @@ class Report:
             "causes": [each.data() for each in self.causes],
             "checks": [verdict.data() for verdict in self.verdicts],
         }
+
+
+_REFUSAL = re.compile(r"NodePrepareResources failed for [^:]*: (.*)", re.DOTALL)
+_OF_CLAIM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|claim-\d+-\d+")
+"""UIDs, and names that the suite gives to claims."""
+
+
+def _refusal(verdict: Verdict) -> str:
+    """Return the error with which a driver refuses a claim, without the claim's name and UID.
+
+    Empty for all other failures.
+    """
+    found = _REFUSAL.search(verdict.seen)
+    return _OF_CLAIM.sub("", found[1]) if found else ""
+
+
+def _place(verdict: Verdict) -> tuple[int, str]:
+    return list(Severity).index(verdict.check.severity), verdict.check.id
 
 
 def _root(id_: str, bad: Mapping[str, Verdict]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import uuid
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -28,6 +29,7 @@ from devicemanager.conformance import (
     select,
     write,
 )
+from devicemanager.conformance.drivers import driver_checks
 from devicemanager.conformance.report import Cause
 from devicemanager.conformance.reports import check_place
 from devicemanager.conformance.reports.folding import fold
@@ -122,6 +124,27 @@ def test_profile_text_names_the_failures() -> None:
     )
     made = full_report(A01=Outcome.FAIL, A02=Outcome.FAIL)
     assert made.profile_text == "no profile passed: A01, A02 failed"
+
+
+def test_claims_that_a_driver_refuses_with_one_error_have_one_cause() -> None:
+    checks = {each.id: each for each in driver_checks()}
+    refused = "NodePrepareResources failed for claim UID {uid}: claim {uid} (claim-7-{n}): {why}"
+    verdicts = tuple(
+        Verdict(checks[id_], Outcome.FAIL, refused.format(uid=uuid.uuid4(), n=number, why=why))
+        for number, (id_, why) in enumerate(
+            {
+                "DR05": "partial",
+                "DC03": "partial",
+                "DC13": "bad parameters",
+                "DC18": "partial",
+            }.items()
+        )
+    )
+    made = attrs.evolve(report(), verdicts=verdicts)
+    found = [
+        (each.verdict.check.id, [one.check.id for one in each.effects]) for each in made.causes
+    ]
+    assert found == [("DC03", ["DR05", "DC18"]), ("DC13", [])]
 
 
 def test_causes_group_failures_by_severity() -> None:
