@@ -157,7 +157,7 @@ def test_equal_lists_change_nothing(kubelet: MockKubelet) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "cause"),
-    [(ListFault.CLOSE, "the plugin ended it"), (ListFault.ABORT, "simulated end of the list")],
+    [(ListFault.CLOSE, "the plugin ended it"), (ListFault.ABORT, "simulated end of the stream")],
 )
 def test_broken_stream_is_reported(kubelet: MockKubelet, fault: ListFault, cause: str) -> None:
     """It is noticed at once and published as event (Q12); pods keep their devices."""

@@ -83,7 +83,7 @@ def _rejected(target: Target) -> int:
     return _EVENTS
 
 
-@attack("escape-sequences", "device IDs and names that clear a terminal")
+@attack("escape-sequences", "device IDs, names and errors that clear a terminal")
 def _escape() -> Outcome:
     # The lines for people, and the messages for programs that print them.
     problems = [*_escapes(), *_escapes("-o", "json")]
@@ -96,17 +96,17 @@ def _escapes(*options: str) -> Iterator[str]:
         target = Target(root)
         command.until(partial(_has_printed, command, "ready"), _TIMEOUT)
         lists = [device(name.encode()) * 2]
-        with hostile_plugin(target, lambda: iter(lists)):
+        with hostile_plugin(target, lambda: iter(lists), error=name):
             with contextlib.suppress(grpc.RpcError):
                 register(target, HOSTILE_SOCKET, f"{name}/x")
             with contextlib.suppress(grpc.RpcError):
                 register(target, f"{name}/x", "a.b/c")
-            command.until(partial(_has_printed, command, "devices-updated"), _TIMEOUT)
+            command.until(partial(_has_printed, command, "stream-ended"), _TIMEOUT)
             # Wait, because the last lines may still be in the pipe.
             time.sleep(0.5)
             yield from command.end()
         texts = command.lines + command.errors
-        texts += [str(each["message"]) for each in command.records("devices-updated")]
+        texts += [str(each["message"]) for each in command.records("stream-ended")]
         texts += [str(each["message"]) for each in command.records("registration-rejected")]
         bad = [text for text in texts if _ESCAPE in text]
         if bad:

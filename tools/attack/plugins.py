@@ -90,6 +90,8 @@ class HostilePlugin:
     options: Callable[[], bytes] = bytes
     workers: int = 64
     compression: grpc.Compression | None = None
+    error: str = ""
+    """Text of the error that ends a stream after its lists; empty for a stream that stays open."""
     sent: threading.Event = attrs.field(factory=threading.Event)
     """Event that is set when gRPC has accepted all lists of a stream."""
     _server: grpc.Server | None = None
@@ -119,6 +121,8 @@ class HostilePlugin:
     def _list(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         yield from self.lists()
         self.sent.set()
+        if self.error:
+            context.abort(grpc.StatusCode.INTERNAL, self.error)
         ended = threading.Event()
         if context.add_callback(ended.set):
             ended.wait()

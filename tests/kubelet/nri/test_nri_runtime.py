@@ -333,6 +333,7 @@ def test_connections_that_do_not_register_do_not_lock_out_plugins(
     runtime: NriRuntime, plugin: Any, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugins, "_MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(plugins, "_REGISTRATION_SECONDS", 600.0)
     with connected(runtime.path) as first, connected(runtime.path) as second:
         with connected(runtime.path):
             assert first.recv(1) == b""  # the runtime has closed the oldest connection
