@@ -13,8 +13,8 @@ implements both sides of that socket. Its subpackages:
 * ``events``: what happens in a kubelet. ``faults``: fault injection. ``io``: clock and files.
 * ``apiserver``: an API server for tests. ``client``: the client of an API server.
 * ``control``: the control API and its client. ``observe``: terminal, web page, metrics.
-* ``testing``, ``conformance``, ``snapshot``, ``rehearsal``, ``cluster``, ``cli``: the tools for
-  users.
+* ``testing``, ``conformance``, ``snapshot``, ``rehearsal``, ``fleet``, ``cluster``, ``sandbox``,
+  ``cli``: the tools for users.
 
 Invariant: imports point in one direction, from ``cli`` down to ``core`` (``[tool.rooms]`` in
 pyproject.toml). docs/architecture.md describes the whole.

@@ -102,19 +102,23 @@ def splits(nodes: Sequence[NodeUsage], fleet: Fleet) -> Iterator[str]:
         ):
             if lost:
                 names = _some([node.name for node in nodes if _loses(node, each.resource, size)])
-                yield f"NUMA alignment prevents {lost} pods of {size} {each.resource}: on {names}"
+                more = _more(lost, size, each.resource)
+                yield f"without NUMA alignment, {more} would fit: on {names}"
             if most - fit - lost > 0:
-                yield (
-                    f"the split over nodes prevents {most - fit - lost} pods of {size} "
-                    f"{each.resource}"
-                )
+                more = _more(most - fit - lost, size, each.resource)
+                yield f"if all free devices were on one node, {more} would fit"
     yield from _mig(nodes)
     for pool in pools(fleet):
         if pool.blocked:
             yield (
-                f"allocated partitions block {pool.blocked} free devices of "
-                f"{pool.driver}/{pool.pool}: their counters are used up"
+                f"allocated partitions block {pool.blocked} free "
+                f"device{'s' if pool.blocked > 1 else ''} of {pool.driver}/{pool.pool}: the shared "
+                "counters are used up"
             )
+
+
+def _more(count: int, size: int, resource: str) -> str:
+    return f"{count} more pod{'s' if count > 1 else ''} with {size} {resource}"
 
 
 def _loses(node: NodeUsage, resource: str, size: int) -> bool:
@@ -132,8 +136,8 @@ def _mig(nodes: Sequence[NodeUsage]) -> Iterator[str]:
         whole = every.get(f"{domain}/gpu")
         if local.startswith("mig-") and each.fits[0] and whole is not None and not whole.fits[0]:
             yield (
-                f"the MIG split prevents pods of {domain}/gpu: {each.fits[0]} free {name} cannot "
-                "serve them"
+                f"the MIG split prevents pods with {domain}/gpu: {each.fits[0]} {name} are free, "
+                "but no whole GPU is"
             )
 
 

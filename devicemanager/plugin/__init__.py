@@ -11,9 +11,8 @@ Out: served sockets, registrations, device lists, checked responses.
 
 A :class:`Manager` runs each resource of a lister on its own thread. The thread repeats three
 steps: observe the sockets and streams, choose the next action, and carry it out. A session is one
-server with its registration.
-A session ends when the kubelet restarts, when the plugin's socket is removed, or when the last
-ListAndWatch stream ends. Then the plugin re-registers in a new session.
+server with its registration. It ends when the kubelet restarts, when the plugin's socket is
+removed, or when the last ListAndWatch stream ends. Then the plugin re-registers in a new session.
 
 Invariants:
 * The author's code gets only device IDs that are in the newest list.

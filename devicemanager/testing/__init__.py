@@ -1,7 +1,7 @@
 """Test device plugins and PodResources clients: fixtures, plugin processes, fake hardware.
 
 Theory of operation. If this distribution is installed, every pytest session loads
-``pytest_plugin``, so this module imports only pytest. When a test uses a fixture, the fixture
+``pytest_plugin``, so ``pytest_plugin`` imports only pytest. When a test uses a fixture, the fixture
 imports its factory. A factory creates kubelets, plugins or servers, and its context manager stops
 them in reverse order. After a failed test, the pytest plugin adds the kubelets' events and the
 output of plugin processes to the report.

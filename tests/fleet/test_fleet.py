@@ -188,7 +188,7 @@ def test_alignment_on_numa_nodes_can_prevent_pods() -> None:
     (found,) = usage(fleet)
     assert (found.resources[0].free, found.resources[0].fits) == (2, (2, 0, 0, 0))
     assert found.resources[0].lost_to_alignment == (0, 1, 0, 0)
-    assert "NUMA alignment prevents 1 pods of 2 vendor.com/gpu: on node-a" in list(
+    assert "without NUMA alignment, 1 more pod with 2 vendor.com/gpu would fit: on node-a" in list(
         report.splits([found], fleet)
     )
     manifest = pod_manifest("new", {GPU: 2})
@@ -207,7 +207,7 @@ def test_free_mig_slices_do_not_serve_whole_devices() -> None:
         one["status"][field] |= {"vendor.com/mig-1g.5gb": "7"}
     fleet = made(one)
     (text,) = report.splits(list(usage(fleet)), fleet)
-    assert text.startswith("the MIG split prevents pods of vendor.com/gpu: 7 free")
+    assert text.startswith("the MIG split prevents pods with vendor.com/gpu: 7 ")
 
 
 # -- fitting -----------------------------------------------------------------------------
