@@ -334,9 +334,12 @@ def test_connections_that_do_not_register_do_not_lock_out_plugins(
 ) -> None:
     monkeypatch.setattr(plugins, "_MOST_CONNECTIONS", 2)
     monkeypatch.setattr(plugins, "_REGISTRATION_SECONDS", 600.0)
-    with connected(runtime.path) as first, connected(runtime.path) as second:
-        with connected(runtime.path):
-            assert first.recv(1) == b""  # the runtime has closed the oldest connection
+    with (
+        connected(runtime.path) as first,
+        connected(runtime.path) as second,
+        connected(runtime.path),
+    ):
+        assert first.recv(1) == b""  # the runtime has closed the oldest connection
         plugin()
         assert second.recv(1) == b"" and runtime.plugins() == ("10-fake",)
     assert not any("did not register" in line for line in lines)
@@ -347,7 +350,7 @@ def test_silent_connection_has_no_thread_after_its_end(runtime: NriRuntime) -> N
     for _ in range(20):
         with socket.socket(socket.AF_UNIX) as made:
             made.connect(str(runtime.path))
-    wait_until(lambda: threading.active_count() == before)
+    wait_until(lambda: threading.active_count() <= before)
 
 
 def test_updates_leave_nothing_and_are_one_line_for_each_container(
