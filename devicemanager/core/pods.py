@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain, repeat
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -37,6 +37,10 @@ class RestartRule(NamedTuple):
         return (exit_code in self.exit_codes) is self.is_in
 
 
+NO_ENTRIES: Final[Mapping[Any, Any]] = {}
+"""Empty map that pods share. An empty map for each field of each pod would take 64 bytes."""
+
+
 @attrs.frozen
 class Container:
     """One container of a pod spec.
@@ -48,8 +52,8 @@ class Container:
     """
 
     name: ContainerName
-    limits: Mapping[ResourceName, int] = attrs.field(factory=dict)
-    requests: Mapping[ResourceName, int] = attrs.field(factory=dict)
+    limits: Mapping[ResourceName, int] = NO_ENTRIES
+    requests: Mapping[ResourceName, int] = NO_ENTRIES
     restartable: bool = False
     claims: tuple[str, ...] = ()
     """``resources.claims``: names of the pod's resource claims that the container uses."""
@@ -78,7 +82,7 @@ class Pod:
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...] = ()
     restart_policy: RestartPolicy = RestartPolicy.ALWAYS
-    resource_claims: Mapping[str, str | None] = attrs.field(factory=dict)
+    resource_claims: Mapping[str, str | None] = NO_ENTRIES
     """``spec.resourceClaims``: map of the pod's name for a claim to the name of the ResourceClaim
     in the pod's namespace; None if the claim is created from a template."""
     termination_grace_period: int = 30
@@ -86,13 +90,13 @@ class Pod:
     the pod is deleted."""
     has_resources: bool = False
     """True if the pod has ``spec.resources`` (pod-level resources)."""
-    pod_level_requests: Amounts = attrs.field(factory=dict)
+    pod_level_requests: Amounts = NO_ENTRIES
     """``spec.resources.requests`` with its defaults, for the resources that the pod level supports.
     Units are those of ``Container.requests``."""
     backed: frozenset[tuple[ContainerName, ResourceName]] = frozenset()
     """Extended resources of containers that a resource claim provides instead of a plugin
     (``status.extendedResourceClaimStatus``)."""
-    claim_statuses: Mapping[str, str | None] = attrs.field(factory=dict)
+    claim_statuses: Mapping[str, str | None] = NO_ENTRIES
     """``status.resourceClaimStatuses``: map of the pod's name for a claim from a template to the
     name of the ResourceClaim; None if the pod needs no claim."""
     extended_claim: str | None = None

@@ -255,9 +255,9 @@ class Containers:
             # together.
             record.started(container, is_init, self._manager.clock.time())
             if of_claims:
-                record.cdi_devices[container.name] = of_claims
+                record.cdi_devices = {**record.cdi_devices, container.name: of_claims}
             if held or options.cdi_devices or adjusted is not options:
-                record.run_options[container.name] = adjusted
+                record.run_options = {**record.run_options, container.name: adjusted}
         where = f"pod {title(pod)} container {container.name}"
         for conflict in options.conflicts:
             self._events.publish(EventKind.CONFLICT, f"{where}: {conflict}", pod=pod.uid)

@@ -17,7 +17,7 @@ import attrs
 from devicemanager.core.allocation.container import AdmissionContext
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import ContainerName, PodUid
-from devicemanager.core.pods import Container, Pod, RestartPolicy
+from devicemanager.core.pods import NO_ENTRIES, Container, Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import (
     KILLED,
     ContainerStatus,
@@ -81,9 +81,9 @@ class PodRecord:
     """True if the pod's sandbox was created since the node booted."""
     uses_dra: bool = False
     """True if DRA drivers prepare the pod's claims before its sandbox is created."""
-    cdi_devices: dict[ContainerName, tuple[str, ...]] = attrs.field(factory=dict)
+    cdi_devices: Mapping[ContainerName, tuple[str, ...]] = NO_ENTRIES
     """CDI devices that containers of a pod with DRA got at their last start, by container."""
-    run_options: dict[ContainerName, RunOptions] = attrs.field(factory=dict)
+    run_options: Mapping[ContainerName, RunOptions] = NO_ENTRIES
     """Settings that containers got at their last start, by container. Containers without settings
     are omitted."""
     sync_error: str = ""
@@ -244,7 +244,7 @@ class PodRecord:
             # The status that containerd reports for a container that it finds dead.
             self.statuses[name] = self.statuses[name].ended(255, "Unknown", None)
         self.running = self.finished = self.restarted = frozenset()
-        self.cdi_devices.clear()
+        self.cdi_devices = NO_ENTRIES
         self.has_sandbox = False
 
     def remove_containers(self) -> list[ContainerName]:
