@@ -18,6 +18,7 @@ from devicemanager.control.nodes.operations import TABLE
 from devicemanager.control.nodes.protocol import Leave
 from devicemanager.control.nodes.server import NodesControlServer
 from devicemanager.core.nodestatus.conditions import Pressure
+from devicemanager.testing import pod_manifest
 from tests.cluster.world import GPU
 from tests.control.nodes.inprocess import DRIVER, ControlledWorld, InProcess, two_nodes
 from tests.paths import ROOT
@@ -277,7 +278,7 @@ def test_choices_are_those_of_the_operations():
 @pytest.mark.parametrize("words", ["pods", "delete x", "admit {manifest}", "wait resource x"])
 def test_kubelet_action_on_nodes_explains_the_mistake(api, ctl, tmp_path, words):
     manifest = tmp_path / "pod.json"
-    manifest.write_text("{}")
+    manifest.write_text(json.dumps(pod_manifest("p", {})))
     assert ctl(*words.format(manifest=manifest).split(), status=2) == (
         "devicemanager: error: /nowhere serves nodes in a cluster (`join --control`), not one "
         "kubelet: use `devicemanager ctl nodes`\n"
