@@ -62,6 +62,18 @@ class Alternative:
     exclusions: tuple[Exclusion, ...] = ()
     """Each device that is not in ``eligible``, under the first rule that excludes it."""
 
+    def is_like(self, other: Alternative) -> bool:
+        """True if two alternatives are equal except for their labels and exclusions."""
+        return (
+            self.eligible == other.eligible
+            and self.mode is other.mode
+            and self.count == other.count
+            and self.limit == other.limit
+            and self.amounts == other.amounts
+            and self.match == other.match
+            and self.every == other.every
+        )
+
 
 @attrs.frozen
 class Request:
@@ -69,6 +81,13 @@ class Request:
 
     alternatives: tuple[Alternative, ...]
     """One or more alternatives, in order of preference."""
+
+    def is_like(self, other: Request) -> bool:
+        """True if two requests are equal except for the labels and exclusions of alternatives."""
+        return len(self.alternatives) == len(other.alternatives) and all(
+            one.is_like(another)
+            for one, another in zip(self.alternatives, other.alternatives, strict=True)
+        )
 
 
 @attrs.frozen

@@ -85,17 +85,40 @@ def _colliding(
     places = [choices[0][:2] for choices in _choices(claims)]
     kept = dict.fromkeys(places)
     # Leave out one request after another, and keep it left out if the others still collide. If
-    # the steps run out, more requests than necessary are named.
+    # the steps run out, more requests than necessary are named. The others fit without a request
+    # if they fit without one that is like it, so such a request needs no search.
+    needed: list[tuple[int, int]] = []
     with contextlib.suppress(OutOfStepsError):
         for place in reversed(places):
+            if any(_are_interchangeable(claims, place, other) for other in needed):
+                continue
             others = kept.keys() - {place}
             if others and not fits(_only(claims, others)):
                 del kept[place]
+            else:
+                needed.append(place)
     named = {place: _request_name(claims, place) for place in kept}
     for place, found in zip(places, by_request, strict=True):
         if place in kept:
             collides = tuple([name for other, name in named.items() if other != place])
             yield from [attrs.evolve(each, collides=collides) for each in found]
+
+
+def _are_interchangeable(
+    claims: Sequence[Claim], one: tuple[int, int], other: tuple[int, int]
+) -> bool:
+    """True if two requests of a claim are alike, and the claim fits in any order of them."""
+    claim = claims[one[0]]
+    return (
+        one[0] == other[0]
+        and claim.requests[one[1]].is_like(claim.requests[other[1]])
+        and all(
+            each.requests is None or (one[1] in each.requests) == (other[1] in each.requests)
+            for each in claim.match
+        )
+        # A request for every device gets those that no earlier request got.
+        and not any(each.every for request in claim.requests for each in request.alternatives)
+    )
 
 
 def _request_name(claims: Sequence[Claim], place: tuple[int, int]) -> tuple[str, str]:

@@ -166,7 +166,7 @@ class _Call:
         alternatives = self._claims[claim].requests[request].alternatives
         for index, alternative in enumerate(alternatives):
             choice = (claim, request, index)
-            if any(_same(alternative, alternatives[other]) for _, _, other in found):
+            if any(alternative.is_like(alternatives[other]) for _, _, other in found):
                 continue  # a repeated alternative cannot succeed where the earlier one failed
             problem = self._problem([choice])
             if problem.reduce():
@@ -284,11 +284,6 @@ class _Call:
             Allocation(claim.id, tuple(own))
             for claim, own in zip(self._claims, grants, strict=True)
         )
-
-
-def _same(one: Alternative, other: Alternative) -> bool:
-    """True if two alternatives are equal except for their labels and exclusions."""
-    return attrs.evolve(one, label=other.label, exclusions=other.exclusions) == other
 
 
 def _components(problem: Problem) -> list[list[int]]:

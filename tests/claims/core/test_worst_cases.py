@@ -242,3 +242,13 @@ def test_a_search_leaves_steps_for_the_reasons_of_its_refusal() -> None:
     without = solve(made.inventory, Ledger(), made.claims, Limits(total=12, explanation=0))
     assert isinstance(without, Infeasible)
     assert {each.cause for each in without.reasons} == {Cause.UNEXAMINED}
+
+
+def test_reasons_of_like_requests_need_one_more_search() -> None:
+    case = claimcases.alternatives_that_collide()
+    steps = budget_of(Limits())
+    outcome = solve(case.inventory, Ledger(), case.claims, Limits(), steps)
+    assert isinstance(outcome, Infeasible)
+    assert {len(each.collides) for each in outcome.reasons} == {11}
+    # A search for each of the twelve requests would take more than 5,000 steps.
+    assert steps.spent < 2_000
