@@ -270,9 +270,12 @@ def _compare_times(programs: _Matrix, results: Sequence[_Result]) -> None:
     ``recover_seconds``: only this wait shows that a program does not register again."""
     good = [each.seconds for each in results if each.job.role == "good"]
     usual = sum(good) / len(good)
-    longest = _LONGEST * max(usual, programs.limits().recover_seconds)
+    cases = {case.switch: case for case in programs.cases}
     for each in results:
-        if each.job.role == "broken" and each.seconds > longest:
+        if each.job.role != "broken":
+            continue
+        recover_seconds = programs.limits(cases[each.job.name]).recover_seconds
+        if each.seconds > _LONGEST * max(usual, recover_seconds):
             ratio = each.seconds / usual
             print(f"slow: {each.job.name} takes {ratio:.1f} times as long as the good program")
 

@@ -35,6 +35,7 @@ from devicemanager.apiserver.faults import Faults, Request
 from devicemanager.apiserver.kinds import Target
 from devicemanager.apiserver.list_options import (
     check_list,
+    check_version,
     number,
     start,
     version,
@@ -214,19 +215,20 @@ class RequestHandler:
     # -- methods ---------------------------------------------------------------------
 
     def _get(self, request: HttpRequest) -> bytes:
-        named = request.target
-        stored = self.registry.store.get(named.kind, named.namespace, named.name)
+        named, store = request.target, self.registry.store
+        check_version(request.query, store.version)
+        stored = store.get(named.kind, named.namespace, named.name)
         if stored is None:
             raise not_found(named)
         return object_text(named, stored)
 
     def _list(self, request: HttpRequest) -> bytes:
         chosen = request.selector()
-        check_list(request.query)
         store = self.registry.store
         with store.lock:
             version = store.version
             found = store.all(request.target.kind, request.target.namespace)
+        check_list(request.query, version)
         # Select objects before paging, because the continue token counts matching objects.
         found = [each for each in found if chosen(each.value)]
         first, limit = start(request.query), number(request.query, "limit")

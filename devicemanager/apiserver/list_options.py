@@ -11,7 +11,7 @@ from devicemanager.core.printable import printable
 from devicemanager.objects.dra import FieldError
 from devicemanager.objects.dra.errors import forbidden, unsupported
 
-__all__ = ["check_list", "number", "start", "version", "wants_initial_events"]
+__all__ = ["check_list", "check_version", "number", "start", "version", "wants_initial_events"]
 
 _MATCH: Final = "resourceVersionMatch"
 _INITIAL: Final = "sendInitialEvents"
@@ -44,12 +44,30 @@ def start(query: _Query) -> int:
 def version(query: _Query) -> int:
     """Return ``resourceVersion``; 0 if it is missing. Raises StatusError for an invalid number."""
     text = query.get("resourceVersion") or "0"
-    if text.isdecimal():
+    if text.isascii() and text.isdecimal():
         return int(text)
-    reason = f'strconv.ParseUint: parsing "{text}": invalid syntax'
-    text = f'resourceVersion: Invalid value: "{text}": {reason}'
+    reason = f'strconv.ParseUint: parsing "{printable(text, 40)}": invalid syntax'
+    text = f'resourceVersion: Invalid value: "{printable(text, 40)}": {reason}'
     # As on a real API server, this client error has the status 500.
     raise StatusError(500, text, reason="")
+
+
+def check_version(query: _Query, current: int) -> None:
+    """Raise StatusError if ``resourceVersion`` is invalid or newer than the current version."""
+    wanted = version(query)
+    if wanted <= current:
+        return
+    # A real API server waits for 3 s first. The version does not come here either.
+    text = "Too large resource version"
+    raise StatusError(
+        504,
+        f"Timeout: {text}: {wanted}, current: {current}",
+        reason="Timeout",
+        details={
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": text}],
+            "retryAfterSeconds": 1,
+        },
+    )
 
 
 def wants_initial_events(query: _Query, *, watch_list: bool) -> bool | None:
@@ -82,8 +100,11 @@ def _broken_initial_events(match: str | None, *, watch_list: bool) -> list[Field
     return found
 
 
-def check_list(query: _Query) -> None:
-    """Raise StatusError for options that are not allowed in a list."""
+def check_list(query: _Query, current: int) -> None:
+    """Raise StatusError for options that are not allowed in a list.
+
+    ``current``: the version of the list.
+    """
     if _INITIAL in query:
         raise _rejected(forbidden(_INITIAL, f"{_INITIAL} is forbidden for list"))
     match = query.get(_MATCH, "")
@@ -92,6 +113,13 @@ def check_list(query: _Query) -> None:
         raise _rejected(forbidden(_MATCH, text))
     if match not in _MATCHES:
         raise _rejected(unsupported(_MATCH, match, _MATCHES))
+    number(query, "timeoutSeconds")
+    try:
+        check_version(query, current)
+    except StatusError as error:
+        if error.code != 500:
+            raise
+        raise StatusError(400, f"invalid resource version: {error.message}") from None
 
 
 def _rejected(*errors: FieldError) -> StatusError:

@@ -114,14 +114,20 @@ def thread_times(pid: int) -> Mapping[int, ThreadTime]:
 
     Returns nothing if the kernel does not record them.
     """
-    times = {}
-    for process in _family(pid):
-        with contextlib.suppress(OSError, ValueError):
-            for entry in Path(f"/proc/{process.pid}/task").iterdir():
-                # CPU time and waiting time in nanoseconds (Documentation/scheduler/sched-stats).
-                cpu, waited, *_ = map(int, (entry / "schedstat").read_text().split())
-                times[int(entry.name)] = ThreadTime(cpu / 1e9, waited / 1e9)
-    return times
+    return {id_: time for process in _family(pid) for id_, time in _threads_of(process.pid)}
+
+
+def own_thread_times() -> Mapping[int, ThreadTime]:
+    """Return the times of the threads of this process, without its descendants."""
+    return dict(_threads_of(os.getpid()))
+
+
+def _threads_of(pid: int) -> Iterator[tuple[int, ThreadTime]]:
+    with contextlib.suppress(OSError, ValueError):
+        for entry in Path(f"/proc/{pid}/task").iterdir():
+            # CPU time and waiting time in nanoseconds (Documentation/scheduler/sched-stats).
+            cpu, waited, *_ = map(int, (entry / "schedstat").read_text().split())
+            yield int(entry.name), ThreadTime(cpu / 1e9, waited / 1e9)
 
 
 def listening_ports(pid: int) -> list[str]:

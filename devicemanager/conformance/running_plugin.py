@@ -205,6 +205,14 @@ class RunningPlugin:
                 needed += (now.cpu - before.cpu) / max(rest, seconds / _MOST_CORRECTION)
         return max(used / seconds, needed)
 
+    def core_waits(self) -> Mapping[int, float]:
+        """Return how long each thread of the plugin and of this process has waited for a core so
+        far, in seconds, by thread ID. Empty if psutil is not installed."""
+        times = dict(self._thread_times()) if self.processes else {}
+        with contextlib.suppress(Skipped):
+            times.update(_process_checks().own_thread_times())
+        return {id_: each.waited for id_, each in times.items()}
+
     def _thread_times(self) -> Mapping[int, ThreadTime]:
         try:
             times: Mapping[int, ThreadTime] = _process_checks().thread_times(self.process.pid)

@@ -26,6 +26,11 @@ from devicemanager.testing.processes import PluginProcess
 __all__ = ["SuiteRun"]
 
 _POLL_SECONDS = 0.02
+_FIRST_CORE_WAITS_SECONDS = 1.0
+"""Seconds of a wait after which the time without a core is measured: reading it is expensive, and
+most waits are shorter."""
+_MOST_PATIENCE = 5
+"""Longest time of a wait on a busy machine, as a multiple of its limit."""
 _FIRST_NOTE_SECONDS, _NEXT_NOTE_SECONDS = 3.0, 10.0
 """Seconds before the first progress line of a wait, and between two lines."""
 
@@ -191,20 +196,37 @@ class SuiteRun(ABC):
         """Wait until ``condition`` is true. Return the seconds that this took, or None after
         ``seconds``.
 
-        ``on_wait`` is called every few seconds with the seconds so far.
+        The time in which the plugin waits for a core does not count: a limit is about the plugin,
+        not about the load of the machine. ``on_wait`` is called every few seconds with the seconds
+        so far.
         """
         # Measured with the real clock: the plugin is a separate process, which no virtual clock can
         # control.
         begin, due = time.monotonic(), _FIRST_NOTE_SECONDS
+        waits: Mapping[int, float] | None = None
+        deadline = seconds
         while not condition():
             passed = time.monotonic() - begin
-            if passed > seconds:
-                return None
+            if waits is None and passed >= _FIRST_CORE_WAITS_SECONDS:
+                waits = self.plugin.core_waits()
+            if passed > deadline:
+                patience = seconds + self._without_core(waits)
+                deadline = min(patience, _MOST_PATIENCE * seconds)
+                if passed > deadline:
+                    return None
             if on_wait is not None and passed >= due:
                 on_wait(passed)
                 due += _NEXT_NOTE_SECONDS
             time.sleep(_POLL_SECONDS)
-        return time.monotonic() - begin
+        return max(0.0, time.monotonic() - begin - self._without_core(waits))
+
+    def _without_core(self, before: Mapping[int, float] | None) -> float:
+        """Return the longest time in which a thread has waited for a core since ``before``; 0 for
+        None."""
+        if before is None:
+            return 0.0
+        waits = self.plugin.core_waits()
+        return max((each - before.get(id_, 0.0) for id_, each in waits.items()), default=0.0)
 
     def series(self, count: int) -> Iterator[int]:
         """Iterate over ``range(count)``, but not longer than ``series_seconds``. At least one

@@ -140,19 +140,26 @@ SUBJECTS: Mapping[str, Subject] = {
 """Drivers that must pass all checks, by their kind."""
 
 QUICK: dict[str, Any] = {
-    "recover_seconds": 20.0,
     "away_seconds": 2.0,
     "settle_seconds": 0.4,
     "slow_api_seconds": 1.0,
-    "repair_seconds": 20.0,
     "early_stops": 2,
+}
+"""Limits for short waits and small counts."""
+
+DEADLINES: dict[str, Any] = {
+    "recover_seconds": 20.0,
+    "repair_seconds": 20.0,
     "health_seconds": 5.0,
 }
+"""Short limits for programs with a bug: some checks wait for something that never happens. Good
+programs get the usual limits."""
 
 
 def limits(case: Case | Subject | None = None) -> DriverLimits:
     """Return short limits, with those of the case or subject."""
-    return DriverLimits(**(QUICK | dict(case.limits if case else {})))
+    deadlines = DEADLINES if isinstance(case, Case) else {}
+    return DriverLimits(**(QUICK | deadlines | dict(case.limits if case else {})))
 
 
 def broken(case: Case) -> DriverUnderTest:

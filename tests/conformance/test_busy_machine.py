@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -157,3 +160,51 @@ def test_plugin_that_ignores_sigterm_is_waited_for_once() -> None:
         running.close()
         sent.append(instance.signals)
     assert sent == [[signal.SIGTERM], [signal.SIGTERM], [signal.SIGKILL, signal.SIGTERM]]
+
+
+def slow_machine(monkeypatch: pytest.MonkeyPatch, share: float) -> tuple[Run, Callable[[], float]]:
+    """Return a run whose plugin waits for a core for this share of the time, and its clock."""
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: now)
+    monkeypatch.setattr("devicemanager.conformance.suite_run.time", clock)
+    check_run = Run()
+    check_run.plugin.core_waits = lambda: {1: 0.0, 2: 7.0 + share * now}
+    return check_run, lambda: now
+
+
+def test_time_without_a_core_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_run, now = slow_machine(monkeypatch, 0.75)
+    took = check_run.until(lambda: now() >= 21.0, 10.0)
+    # The first second counts: waits are read later.
+    assert took == pytest.approx(1.0 + 0.25 * 20.0, abs=0.1)
+
+
+@pytest.mark.parametrize(("share", "longest"), [(0.0, 10.0), (0.75, 37.0), (1.0, 50.0)])
+def test_wait_on_a_busy_machine_ends(
+    monkeypatch: pytest.MonkeyPatch, share: float, longest: float
+) -> None:
+    check_run, now = slow_machine(monkeypatch, share)
+    assert check_run.until(lambda: False, 10.0) is None
+    assert now() == pytest.approx(longest, abs=0.1)
+
+
+def test_time_of_a_thread_that_starts_during_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restarted plugin has new threads, whose time without a core counts from zero."""
+    check_run, now = slow_machine(monkeypatch, 0.0)
+    check_run.plugin.core_waits = lambda: {1: 3.0} if now() < 2.0 else {1: 3.0, 9: 8.0}
+    took = check_run.until(lambda: now() >= 15.0, 10.0)
+    assert took == pytest.approx(15.0 - 8.0, abs=0.1)
+
+
+def test_threads_of_the_suite_and_of_the_plugin() -> None:
+    running = RunningPlugin(PluginUnderTest(command=["plugin"]), SimpleNamespace())  # type: ignore[arg-type]
+    assert threading.get_native_id() in running.core_waits()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        running.processes.append(SimpleNamespace(pid=process.pid))  # type: ignore[arg-type]
+        assert {threading.get_native_id(), process.pid} <= running.core_waits().keys()
+        process.kill()

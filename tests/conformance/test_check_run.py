@@ -51,6 +51,7 @@ class Run(CheckRun):
             call_hook=lambda name, id_: self.seen.append((name, id_)),
             has_exited=False,
             forget_exits=lambda: None,
+            core_waits=dict,
             exit_text=lambda: "exit status 1",
             under_test=SimpleNamespace(advice="advice", kind="plugin"),
         )

@@ -31,8 +31,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import attrs
-
 from devicemanager.claims.core import decide, first_fit, max_flow, reasons
 from devicemanager.claims.core.first_fit import SlotDevices
 from devicemanager.claims.core.inventory import Inventory

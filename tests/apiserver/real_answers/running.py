@@ -128,6 +128,7 @@ def _normal_text(text: str, key: str) -> str:
         return "TIME"
     if key == "continue":
         return "TOKEN"
+    text = re.sub(r"current: \d+$", "current: VERSION", text)
     text = re.sub(r"in record \(\d+\)", "in record (VERSION)", text)
     text = re.sub(r"^0-gpu-[a-z0-9]{5}$", "0-gpu-XXXXX", text)
     return _UUID.sub(lambda found: found[0] if _GIVEN.match(found[0]) else "UID", text)

@@ -801,9 +801,16 @@ def _watches() -> Iterator[Call]:
         "list with a bad match": ("resourceVersionMatch=Most&resourceVersion=1", 0),
         "list of a bad continue": ("continue=abc", 0),
         "list of a bad limit": ("limit=abc", 0),
+        "list of a bad time": ("timeoutSeconds=abc", 0),
+        "list of a bad version": ("resourceVersion=abc", 0),
+        "list of a negative version": ("resourceVersion=-1&resourceVersionMatch=NotOlderThan", 0),
+        "list of a future version": ("resourceVersion=99999999", 0),
     }
     for name, (query, events) in rows.items():
         yield Call(name, "GET", f"{SLICES}?{query}", events=events)
+    namespace = "/api/v1/namespaces/default"
+    for name, version in (("a bad", "abc"), ("a future", "99999999")):
+        yield Call(f"get of {name} version", "GET", f"{namespace}?resourceVersion={version}")
     since = f"resourceVersion={{version:{CLAIMS}/proto}}"
     labels = {"metadata": {"labels": {"seen": "yes"}}}
     yield Call("change for a watch", "PATCH", f"{SLICES}/proto", labels, MERGE)
