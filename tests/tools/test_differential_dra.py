@@ -164,6 +164,35 @@ def test_a_file_of_a_retry_has_other_devices():
     assert names(with_file(3)) == names(with_file(2, "q")) == {"claims": None, "file": None}
 
 
+@pytest.mark.parametrize(
+    ("ours", "accepted"),
+    # Seen: only x has prepared the claim, or x and y, or none. y alone is no rotation.
+    [((0, 1), True), ((0, 2), False), ((2, 0), False)],
+)
+def test_another_driver_was_called_before_the_one_that_fails(ours, accepted):
+    def with_numbers(x, y, pod="p"):
+        drivers = {
+            name: DriverState((Device("pool", "a"),) * count)
+            for name, count in (("x", x), ("y", y), ("z", 0))
+        }
+        claim = ClaimState("ns", "a", "1", pods=frozenset((pod,)), drivers=drivers)
+        text = checkpoint.dra.dumps(State((claim,))).decode()
+        return {"runs": [{"steps": [{}, {"file": text}], "panic": None}]}
+
+    scenario = {"ops": [{"op": "prepare"}, {"op": "prepare"}]}
+    seen = [with_numbers(*each) for each in ((1, 0), (1, 1), (0, 0))] * 2
+
+    def names(wanted, played):
+        found = compare(scenario, VERSION, wanted, played)
+        return {each.path: each.deviation and each.deviation.name for each in found}
+
+    name = "order of a Go map" if accepted else None
+    assert names(expected_of(answer(*seen)), with_numbers(*ours)) == {"claims": name, "file": name}
+    # Another pod, or a value that is not random.
+    assert set(names(expected_of(answer(*seen)), with_numbers(*ours, "q")).values()) == {None}
+    assert set(names(expected_of(answer(*seen[:1] * 2)), with_numbers(*ours)).values()) == {None}
+
+
 def test_order_of_claims_in_the_file_is_not_compared():
     one, two = ClaimState("ns", "a", "1"), ClaimState("ns", "b", "2")
     texts = [checkpoint.dra.dumps(State(each)).decode() for each in ((one, two), (two, one))]
