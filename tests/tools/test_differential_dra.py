@@ -188,6 +188,9 @@ def test_another_driver_was_called_before_the_one_that_fails(ours, accepted):
 
     name = "order of a Go map" if accepted else None
     assert names(expected_of(answer(*seen)), with_numbers(*ours)) == {"claims": name, "file": name}
+    missing = {"runs": [{"steps": [{}, {}], "panic": None}]}
+    without = expected_of(answer(*[seen[0], missing, seen[1]] * 2))
+    assert names(without, with_numbers(*ours)) == {"claims": name, "file": name}
     # Another pod, or a value that is not random.
     assert set(names(expected_of(answer(*seen)), with_numbers(*ours, "q")).values()) == {None}
     assert set(names(expected_of(answer(*seen[:1] * 2)), with_numbers(*ours)).values()) == {None}
