@@ -106,14 +106,21 @@ def test_panic_of_a_lost_driver_is_a_deviation():
     panic = "runtime error: invalid memory address or nil pointer dereference"
     wanted = expected_of({"runs": [{"steps": [{}, {}], "panic": panic}]})
 
-    def name(drivers, version=VERSION, last=prepare):
-        results = [{"driver": each} for each in drivers]
+    def name(drivers, version=VERSION, last=prepare, skip=()):
+        results = [{"driver": each, "skip": [*skip]} for each in drivers]
         ops = [file, {"op": "claim", "claim": {**claim, "results": results}}, last]
         (found,) = compare({"ops": ops}, version, wanted, {"runs": [{"steps": [{}, {}]}]})
         return found.deviation and found.deviation.name
 
     assert name([]) == name("y") == "panic of a lost driver"
-    assert name("x") is name("xy") is name([], "1.32.13") is None
+    assert name("x", skip=["NodePrepareResources"]) == "panic of a lost driver"
+    assert (
+        name("x")
+        is name("xy")
+        is name("x", skip=["NodeUnprepareResources"])
+        is name([], "1.32.13")
+        is None
+    )
     assert name([], last={"op": "unprepare", "pod": "p"}) is None
 
 

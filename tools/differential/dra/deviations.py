@@ -147,7 +147,8 @@ def _is_panic_of_pod_resources(fact: Fact) -> bool:
 def _is_panic_of_lost_driver(fact: Fact) -> bool:
     """True if the mock prepares a claim where the reference panics.
 
-    The kubelet panics if an earlier allocation of the claim had a driver that the new one lacks.
+    The kubelet panics if an earlier allocation of the claim had a driver that the new one lacks, or
+    that the new one does not need to call.
     """
     if minor(fact.version) < 34 or fact.path != "panic" or fact.actual is not None:
         return False
@@ -158,8 +159,13 @@ def _is_panic_of_lost_driver(fact: Fact) -> bool:
     for op in fact.scenario["ops"][: fact.step + 1]:
         if (claim := op.get("claim")) is not None:
             key = claim["namespace"], claim["name"]
-            allocated[key] = {result["driver"] for result in claim.get("results") or ()}
-            known.setdefault(key, set()).update(allocated[key])
+            results = claim.get("results") or ()
+            known.setdefault(key, set()).update(result["driver"] for result in results)
+            allocated[key] = {
+                result["driver"]
+                for result in results
+                if not {"NodePrepareResources", "*"} & {*result.get("skip", ())}
+            }
         elif op["op"] == "file":
             for key, drivers in _drivers_of_file(op["file"]):
                 known.setdefault(key, set()).update(drivers)
