@@ -220,6 +220,15 @@ class SuiteRun(ABC):
             time.sleep(_POLL_SECONDS)
         return max(0.0, time.monotonic() - begin - self._without_core(waits))
 
+    def observe(self, is_over: Callable[[], bool], seconds: float) -> None:
+        """Wait for ``seconds``, or until ``is_over`` is true.
+
+        The time counts in any case, unlike in ``until``: the check judges what happens in it.
+        """
+        end = time.monotonic() + seconds
+        while not is_over() and time.monotonic() < end:
+            time.sleep(_POLL_SECONDS)
+
     def _without_core(self, before: Mapping[int, float] | None) -> float:
         """Return the longest time in which a thread has waited for a core since ``before``; 0 for
         None."""

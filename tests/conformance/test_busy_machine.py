@@ -208,3 +208,12 @@ def test_threads_of_the_suite_and_of_the_plugin() -> None:
         running.processes.append(SimpleNamespace(pid=process.pid))  # type: ignore[arg-type]
         assert {threading.get_native_id(), process.pid} <= running.core_waits().keys()
         process.kill()
+
+
+def test_time_of_an_observation_counts_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R06 counts the calls in a window. A longer window would have more calls."""
+    check_run, now = slow_machine(monkeypatch, 1.0)
+    check_run.observe(lambda: False, 10.0)
+    assert now() == pytest.approx(10.0, abs=0.1)
+    check_run.observe(lambda: now() > 12.0, 10.0)
+    assert now() == pytest.approx(12.0, abs=0.1)

@@ -136,7 +136,7 @@ def r06(run: CheckRun) -> str:
     # `has_exited_once`, because with --restart always the plugin may already be running again.
     if run.until(lambda: attempts() > 0 or plugin.has_exited_once, limits.start_seconds) is None:
         raise Failed(f"the plugin did not call Register within {limits.start_seconds:g} s")
-    run.until(lambda: plugin.has_exited_once, limits.register_window_seconds)
+    run.observe(lambda: plugin.has_exited_once, limits.register_window_seconds)
     if plugin.has_exited_once:
         return _exited_after_rejection(run)
     # The limit for the window, plus one, because the first attempt begins the window.
@@ -267,7 +267,7 @@ def r08(run: CheckRun) -> str:
 
 def _start_before_the_kubelet(run: CheckRun) -> str:
     process = run.launch()
-    run.until(lambda: run.plugin.has_exited, run.limits.away_seconds)
+    run.observe(lambda: run.plugin.has_exited, run.limits.away_seconds)
     if not run.plugin.has_exited:
         since = run.kubelet.mark()
         run.start_kubelet()

@@ -134,7 +134,7 @@ def ds08(run: DriverRun) -> str:
     run.step("delete the Node")
     run.api.delete("nodes", NODE)
     process = run.launch()
-    run.until(lambda: run.plugin.has_exited, run.limits.away_seconds)
+    run.observe(lambda: run.plugin.has_exited, run.limits.away_seconds)
     run.step("create the Node")
     run.api.create("nodes", {"metadata": {"name": NODE}})
     if run.plugin.has_exited:
