@@ -245,13 +245,17 @@ def add_containers(parser: argparse.ArgumentParser) -> None:
         help="exit code of containers that are stopped (default: 143, for SIGTERM)",
     )
 
-    for name, resource, form in (("cpu", "CPU", "500m"), ("memory", "memory", "1Gi")):
+    for name, resource, form in (
+        ("cpu", "CPU that each container uses", "500m, or 80%% of its request"),
+        ("memory", "memory that each container uses", "1Gi, or 80%% of its request"),
+        ("gpu", "utilization of each allocated GPU", "80%%"),
+        ("gpu-memory", "used memory of each allocated GPU", "10Gi or 80%%"),
+    ):
         group.add_argument(
             f"--{name}-usage",
-            metavar="AMOUNT",
-            type=_usage,
-            help=f"{resource} that each container uses, such as {form}, or 80%% of its request, in "
-            "the metrics of --http (default: 0)",
+            metavar="PERCENT" if name == "gpu" else "AMOUNT",
+            type=_share if name == "gpu" else _usage,
+            help=f"{resource}, such as {form}, in the metrics of --http (default: 0)",
         )
 
 
@@ -499,7 +503,12 @@ def _container_behaviour(args: argparse.Namespace) -> ContainerBehaviour:
     return ContainerBehaviour(
         **chosen,
         exit_code_on_delete=args.exit_code_on_delete,
-        usage=Usage(args.cpu_usage or Amount(), args.memory_usage or Amount()),
+        usage=Usage(
+            args.cpu_usage or Amount(),
+            args.memory_usage or Amount(),
+            args.gpu_usage or Amount(),
+            args.gpu_memory_usage or Amount(),
+        ),
     )
 
 
@@ -559,6 +568,15 @@ def _usage(text: str) -> Amount:
 
     try:
         return Amount.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _share(text: str) -> Amount:
+    from devicemanager.core.usage import Amount
+
+    try:
+        return Amount.parse_share(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

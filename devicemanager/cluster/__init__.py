@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from devicemanager.cluster.shard import Shard
     from devicemanager.core.nodestatus.conditions import NodeCondition, Pressure
     from devicemanager.core.quantity import Quantity
+    from devicemanager.core.responses import Responses
     from devicemanager.core.usage import Amount, Usage
     from devicemanager.objects.status.node import NodeSystemInfo
 
@@ -87,6 +88,7 @@ __all__ = [
     "Pressure",
     "Quantity",
     "Range",
+    "Responses",
     "Shard",
     "Usage",
     "Warn",
@@ -123,6 +125,7 @@ __getattr__, __dir__ = lazy_names(
         "Pressure": "nodes.node",
         "Quantity": "options",
         "Range": "durations",
+        "Responses": ".core.responses",
         "Shard": "shard",
         "Usage": ".core.usage",
         "Warn": ".client.rate_limited_warning",

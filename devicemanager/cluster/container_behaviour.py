@@ -13,18 +13,25 @@ from devicemanager.client.rate_limited_warning import truncate
 from devicemanager.cluster.durations import NO_TIME, ONE_SECOND, Range
 from devicemanager.cluster.options import PREFIX
 from devicemanager.core.podstatus.containers import STOPPED
+from devicemanager.core.responses import NO_RESPONSES, Responses
 from devicemanager.core.usage import IDLE, Amount, Usage
 
 __all__ = ["ContainerBehaviour", "PodBehaviour", "own_annotations"]
 
 RUN_FOR: Final = f"{PREFIX}/run-for"
 EXIT_CODE: Final = f"{PREFIX}/exit-code"
+INIT_EXIT_CODE: Final = f"{PREFIX}/init-exit-code"
 START_DELAY: Final = f"{PREFIX}/start-delay"
 NEVER_READY: Final = f"{PREFIX}/never-ready"
 PULL_FAILS: Final = f"{PREFIX}/image-pull-fails"
 CPU_USAGE: Final = f"{PREFIX}/cpu-usage"
 MEMORY_USAGE: Final = f"{PREFIX}/memory-usage"
+GPU_USAGE: Final = f"{PREFIX}/gpu-usage"
+GPU_MEMORY_USAGE: Final = f"{PREFIX}/gpu-memory-usage"
 LOG: Final = f"{PREFIX}/log"
+EXEC: Final = f"{PREFIX}/exec"
+EXEC_EXIT_CODE: Final = f"{PREFIX}/exec-exit-code"
+PORT_FORWARD: Final = f"{PREFIX}/port-forward"
 RESIZE_DELAY: Final = f"{PREFIX}/resize-delay"
 """Annotations of a pod that override the default behaviour of its containers."""
 
@@ -52,10 +59,12 @@ class PodBehaviour:
     """True if the images of the containers cannot be pulled."""
     usage: Usage = IDLE
     """CPU and memory that each container uses."""
-    log: str = ""
-    """Text that each container logs after its start."""
+    responses: Responses = NO_RESPONSES
+    """What the containers respond to ``kubectl logs``, ``exec`` and ``port-forward``."""
     resize_delay: float = 0.0
     """Seconds from the allocation of a resize until the containers have the new resources."""
+    init_exit_code: int = 0
+    """Exit code of init containers that are not sidecars."""
 
 
 @attrs.frozen
@@ -92,9 +101,17 @@ class ContainerBehaviour:
             Usage(
                 given.read(CPU_USAGE, Amount.parse, self.usage.cpu),
                 given.read(MEMORY_USAGE, Amount.parse, self.usage.memory),
+                given.read(GPU_USAGE, Amount.parse_share, self.usage.gpu),
+                given.read(GPU_MEMORY_USAGE, Amount.parse, self.usage.gpu_memory),
             ),
-            given.text(LOG),
+            Responses(
+                given.text(LOG) or "",
+                given.text(EXEC),
+                given.read(EXEC_EXIT_CODE, _exit_code, 0),
+                given.text(PORT_FORWARD),
+            ),
             given.read(RESIZE_DELAY, Range.parse, NO_TIME).of(given.uid),
+            given.read(INIT_EXIT_CODE, _exit_code, 0),
         )
         return behaviour, given.errors
 
@@ -114,16 +131,17 @@ class _Annotations:
         """One line for each invalid annotation."""
         self._given = metadata.get("annotations") or {}
 
-    def text(self, name: str) -> str:
-        """Return an annotation; empty if it is missing."""
-        return str(self._given.get(name, ""))
+    def text(self, name: str) -> str | None:
+        """Return an annotation; None if it is missing."""
+        return str(self._given[name]) if name in self._given else None
 
     def read(self, name: str, parse: Callable[[str], T], default: T) -> T:
         """Parse an annotation. Return the default if it is missing or invalid."""
-        if name not in self._given:
+        text = self.text(name)
+        if text is None:
             return default
         try:
-            return parse(_choice(self.text(name), f"{name} {self.uid}"))
+            return parse(_choice(text, f"{name} {self.uid}"))
         except ValueError as error:
             self.errors.append(f"annotation {name}: {error}")
             return default

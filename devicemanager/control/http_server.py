@@ -5,6 +5,8 @@ limit. An ``HttpService``, created on the loop, responds to the requests. Limits
 
 * Each request must arrive within ``IDLE_SECONDS``: the first one from the start of the connection,
   later ones from the end of the previous response. A part of a request does not extend the time.
+* A connection that has left HTTP (``UPGRADE``) ends after ``UPGRADED_SECONDS`` without data. It
+  counts as idle.
 * A client that reads nothing of a response for ``STALLED_SECONDS`` is disconnected.
 * All listeners together have ``max_connections()`` connections, so that the kubelet always has
   file descriptors left. Each listener has an equal share of these connections. Clients of one
@@ -26,13 +28,14 @@ import secrets
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 import attrs
+import h11
 import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -43,6 +46,7 @@ from podresources import sockets
 from podresources.errors import PodResourcesError
 
 __all__ = [
+    "UPGRADE",
     "Certificate",
     "HttpServerThread",
     "HttpService",
@@ -55,6 +59,11 @@ __all__ = [
 
 IDLE_SECONDS: Final = 30.0
 STALLED_SECONDS: Final = 30.0
+UPGRADED_SECONDS: Final = 4 * 3600.0
+"""Time without data after which a connection ends that has left HTTP, as in the kubelet
+(``streamingConnectionIdleTimeout``)."""
+UPGRADE: Final = "devicemanager.upgrade"
+"""Extension of ASGI: a function that switches the connection to another protocol."""
 _MOST_CONNECTIONS: Final = 2048
 _LEAST_CONNECTIONS: Final = 4
 _STOP_SECONDS: Final = 2
@@ -327,6 +336,8 @@ class _Connection(H11Protocol):
     """Ends the connection if the next request does not arrive. None while one is in progress."""
     _reading: asyncio.TimerHandle | None = None
     """Ends the connection if the client does not read. None if it reads."""
+    _upgraded: Callable[[bytes], None] | None = None
+    """Handles received bytes after the connection has left HTTP."""
 
     def __init__(self, listener: _Listener, **settings: Any) -> None:
         super().__init__(**settings)
@@ -350,6 +361,38 @@ class _Connection(H11Protocol):
         if self.cycle is not before and not self.cycle.response_complete:
             self._listener.set_busy(self)
             self._end_arrival()  # read_body limits the time for the body
+            # The task of the application has not run yet, so it sees the extension.
+            extensions: Any = {UPGRADE: self._upgrade}
+            self.scope["extensions"] = extensions
+
+    def _upgrade(
+        self,
+        headers: Mapping[str, str],
+        make: Callable[[asyncio.Transport], Callable[[bytes], None]],
+    ) -> None:
+        """Respond with 101 and these headers, and pass all further bytes to the function that
+        ``make`` returns. The application must send no response."""
+        self.cycle.disconnected = True
+        switch = h11.InformationalResponse(status_code=101, headers=list(headers.items()))
+        self.transport.write(self.conn.send(switch))
+        self._upgraded = make(self.transport)
+        self.flow.resume_reading()
+        self.data_received(self.conn.trailing_data[0])
+
+    def data_received(self, data: bytes) -> None:
+        if self._upgraded is None:
+            super().data_received(data)
+            return
+        self._listener.set_idle(self)
+        self._end_arrival()
+        self._arrival = self.loop.call_later(UPGRADED_SECONDS, self.transport.abort)
+        self._upgraded(data)
+
+    def shutdown(self) -> None:
+        if self._upgraded is None:
+            super().shutdown()
+        else:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         # First, because uvicorn may begin with the next request, which has already arrived.

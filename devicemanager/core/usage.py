@@ -1,4 +1,4 @@
-"""CPU and memory that containers use. The values are given, because containers do not run."""
+"""CPU, memory and GPUs that containers use. The values are given, because containers do not run."""
 
 from __future__ import annotations
 
@@ -43,6 +43,17 @@ class Amount:
             )
         return cls(value / 100 if is_share else value, is_share)
 
+    @classmethod
+    def parse_share(cls, text: str) -> Amount:
+        """Parse a percentage up to 100%. Raises ValueError for any other text."""
+        try:
+            amount = cls.parse(text)
+        except ValueError:
+            amount = _ZERO
+        if amount.is_share and amount.value <= 1:
+            return amount
+        raise ValueError(f"invalid usage {text[:60]!r}: use a percentage such as 80%")
+
     def of(self, request: float) -> float:
         """Return the used amount of a container with this request."""
         return self.value * request if self.is_share else self.value
@@ -57,6 +68,10 @@ class Usage:
 
     cpu: Amount = _ZERO
     memory: Amount = _ZERO
+    gpu: Amount = _ZERO
+    """Utilization of each GPU, as a share."""
+    gpu_memory: Amount = _ZERO
+    """Used memory of each GPU."""
 
     def cores(self, container: Container) -> float:
         """Return the CPU usage of a running container in cores."""

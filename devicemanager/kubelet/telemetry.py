@@ -20,6 +20,7 @@ from devicemanager.kubelet.pods.records import PodRecord, PodStore
 if TYPE_CHECKING:
     from devicemanager.core.dra.report import DraStatus
     from devicemanager.io.clock import Clock
+    from devicemanager.kubelet.gpus import GpuStats
     from devicemanager.kubelet.pods.usage import NodeStats
     from devicemanager.kubelet.process import KubeletProcess
     from devicemanager.kubelet.settings import Settings
@@ -89,6 +90,17 @@ class NodeTelemetry:
         from devicemanager.kubelet.pods.usage import node_stats
 
         return node_stats(self._pods, now)
+
+    def gpus(self) -> list[GpuStats]:
+        """Return the usage of the node's GPUs; empty while the kubelet is stopped."""
+        from devicemanager.kubelet.gpus import gpu_stats
+        from devicemanager.kubelet.inventory import devices
+
+        try:
+            state = self._manager().state
+        except RequestError:
+            return []
+        return gpu_stats(self._pods, devices(state))
 
     def pods(self) -> tuple[PodReport, ...]:
         """Return all pods that are not deleted, in the order of their admission.

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from devicemanager.cluster.container_behaviour import ContainerBehaviour, PodBehaviour
 from devicemanager.cluster.durations import Range, seconds
+from devicemanager.core.responses import Responses
 
 
 @pytest.mark.parametrize(
@@ -146,6 +147,13 @@ def test_weights_choose_one_value_for_each_pod() -> None:
     codes = [code(f"pod-{number}") for number in range(1000)]
     assert set(codes) == {0, 1} and 60 < sum(codes) < 140
     assert code("pod-1") == code("pod-1")
+
+
+def test_responses_can_have_exit_codes_with_weights() -> None:
+    behaviour, errors = behaviour_with(exec="a | b", exec_exit_code="3:1 | 0:0", port_forward="")
+    assert errors == []
+    assert behaviour.responses == Responses("", "a | b", 3, "")
+    assert behaviour_with()[0].responses == Responses()
 
 
 @pytest.mark.parametrize("text", ["1s | 2s", "1s:1 | 2s:1"])

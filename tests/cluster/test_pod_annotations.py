@@ -8,9 +8,12 @@ import pytest
 
 pytest.importorskip("prometheus_client", reason="needs the extra http")
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from devicemanager.cluster.container_behaviour import ContainerBehaviour
 from devicemanager.core.usage import Amount, Usage
-from devicemanager.observe.metrics.kubelet import resource_text
+from devicemanager.kubelet.settings import Settings
+from devicemanager.observe.metrics.kubelet import gpu_text, resource_text
 from devicemanager.observe.web import answers
 from tests.cluster.world import World
 
@@ -97,7 +100,7 @@ def test_changed_annotations_apply_to_a_running_pod(world: World) -> None:
         "such as 250m, 1Gi, or 80% of the request"
     ]
     annotate(world, "web", run_for="5s", exit_code="4", log="ready\nsteady")
-    assert node.kubelet.telemetry.pod("default", "web").log == "ready\nsteady"
+    assert node.kubelet.telemetry.pod("default", "web").responses.log == "ready\nsteady"
     world.pass_time(6.0)
     (status,) = world.status("web")["containerStatuses"]
     assert status["state"]["terminated"]["exitCode"] == 4
@@ -121,3 +124,91 @@ def test_image_that_cannot_be_pulled_is_tried_again(world: World) -> None:
     annotate(world, "web", image_pull_fails="false")
     world.pass_time(11.0)
     assert (world.status("web")["phase"], waiting()) == ("Running", "")
+
+
+INIT = {**SPEC, "initContainers": [{"name": "setup", "image": "i:2"}]}
+
+
+def init_state(world: World) -> tuple[str, str, int]:
+    """Return the phase of the pod, and the state and the restarts of its init container."""
+    status = world.status("web")
+    (found,) = status["initContainerStatuses"]
+    ((state, detail),) = found["state"].items()
+    return status["phase"], detail.get("reason", state), found["restartCount"]
+
+
+def test_failing_init_container_restarts_with_back_off(world: World) -> None:
+    world.join()
+    world.run("web", annotations={"devicemanager.io/init-exit-code": "3"}, **INIT)
+    assert init_state(world) == ("Pending", "CrashLoopBackOff", 1)
+    status = world.status("web")
+    assert status["initContainerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 3
+    assert status["containerStatuses"][0]["state"]["waiting"]["reason"] == "PodInitializing"
+    world.pass_time(11.0)
+    assert init_state(world) == ("Pending", "CrashLoopBackOff", 2)
+    annotate(world, "web", init_exit_code="0")
+    world.pass_time(18.0)
+    assert init_state(world) == ("Pending", "CrashLoopBackOff", 2)
+    world.pass_time(2.0)
+    assert init_state(world) == ("Running", "Completed", 3)
+
+
+def test_failing_init_container_fails_a_pod_that_never_restarts(world: World) -> None:
+    node = world.join()
+    notes = {"devicemanager.io/init-exit-code": "3:1 | 0:0"}
+    world.run("web", annotations=notes, restartPolicy="Never", **INIT)
+    assert init_state(world) == ("Failed", "Error", 0)
+    assert all(device.pod is None for device in node.kubelet.inventory())
+
+
+def test_init_container_fails_again_after_another_process_took_over(world: World) -> None:
+    node = world.join()
+    world.run("web", annotations={"devicemanager.io/init-exit-code": "3"}, **INIT)
+    node.leave("keep")
+    world.settle()
+    world.join()
+    # A restarted kubelet has forgotten its back-off, so it restarts the container at once.
+    assert init_state(world)[:2] == ("Pending", "CrashLoopBackOff")
+    assert init_state(world)[2] > 1
+    annotate(world, "web", init_exit_code="0")
+    world.pass_time(11.0)
+    assert init_state(world)[:2] == ("Running", "Completed")
+
+
+def gpus(world: World) -> dict[tuple[str, str], float]:
+    """Return the values of the GPU metrics by name and pod."""
+    families = text_string_to_metric_families(gpu_text(world.nodes["n"].kubelet).decode())
+    samples = [sample for family in families for sample in family.samples]
+    assert all(each.labels["Hostname"] == "n" for each in samples)
+    return {
+        (each.name[12:], each.labels["pod"] or each.labels["UUID"]): each.value for each in samples
+    }
+
+
+def test_gpu_metrics_have_names_and_labels_of_dcgm_exporter(world: World) -> None:
+    labels = {"nvidia.com/gpu.product": "A100", "nvidia.com/gpu.memory": "40000"}
+    world.join(gpus=2, labels=labels, settings=Settings(node_name="n"))
+    notes = {"devicemanager.io/gpu-usage": "75%", "devicemanager.io/gpu-memory-usage": "10%"}
+    world.run("web", annotations=notes)
+    text = gpu_text(world.nodes["n"].kubelet).decode()
+    assert (
+        'DCGM_FI_DEV_GPU_UTIL{Hostname="n",UUID="gpu-0",container="main",device="nvidia0",gpu="0",'
+        'modelName="A100",namespace="default",pod="web"} 75.0'
+    ) in text
+    assert gpus(world) == {
+        ("GPU_UTIL", "web"): 75.0,
+        ("FB_USED", "web"): 4000.0,
+        ("FB_FREE", "web"): 36000.0,
+        ("GPU_UTIL", "gpu-1"): 0.0,
+        ("FB_USED", "gpu-1"): 0.0,
+        ("FB_FREE", "gpu-1"): 40000.0,
+    }
+    annotate(world, "web", gpu_usage="1", gpu_memory_usage="1Ti")
+    (warning,) = world.warnings
+    assert warning.endswith("gpu-usage: invalid usage '1': use a percentage such as 80%")
+    found = gpus(world)
+    assert (found["GPU_UTIL", "web"], found["FB_FREE", "web"]) == (0.0, 0.0)
+    world.delete("web")
+    assert ("GPU_UTIL", "gpu-0") in gpus(world)
+    world.nodes["n"].kubelet.stop()
+    assert gpu_text(world.nodes["n"].kubelet) == b""

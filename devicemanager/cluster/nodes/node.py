@@ -96,6 +96,8 @@ class ClusterNode:
             addresses or PodAddresses(UsedAddresses(), self.options.pod_cidr),
             warn,
         )
+        placement = self._context.placement
+        kubelet.pod_store.node_labels = lambda: placement.labels
         self._state = RuntimeState()
         self._status = NodeStatusUpdater(self._context, self._state)
         mirrors = Mirrors(self._context, lambda: self._uid)

@@ -116,7 +116,8 @@ class PodAdmission:
         names = frozenset(str(each.name) for each in record.pod.containers)
         with kubelet.pod_store.lock:
             record.unready = names if behaviour.never_ready else frozenset()
-            record.pull_fails, record.log = behaviour.pull_fails, behaviour.log
+            record.pull_fails, record.responses = behaviour.pull_fails, behaviour.responses
+            record.init_exit_code = behaviour.init_exit_code
             record.resize_waits = behaviour.resize_delay > 0
             if record.usage is None:
                 record.usage = PodUsage(behaviour.usage)
@@ -180,6 +181,8 @@ class PodAdmission:
         if record.has_sandbox:
             self._pods.move(pod, Stage.RUNNING)
             self._termination.start_timers(pod)
+            if any(record.waits_for_init(*each) for each in record.pod.all_containers()):
+                self.start_again(pod)
         elif pod.behaviour.start_delay > 0:
             self._pods.move(pod, Stage.PENDING)
             self._loop.do_after(pod.behaviour.start_delay, lambda: self._start(pod))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from itertools import chain
 from operator import attrgetter
 
 import attrs
@@ -77,6 +78,10 @@ class PodStatus:
     """Sorted by name."""
     ephemeral_containers: tuple[ContainerEntry, ...] = ()
     """Sorted by name."""
+
+    def all_containers(self) -> Iterator[ContainerEntry]:
+        """Return the entries of all containers."""
+        return chain(self.init_containers, self.containers, self.ephemeral_containers)
 
 
 @attrs.frozen

@@ -7,7 +7,8 @@ first of these cases that applies:
 2. A rule of the container restarts all containers: remove them and start them again, immediately.
 3. The container must be restarted, by restartPolicy or because it is a sidecar: restart it, the
    first time immediately, later with an exponential backoff (``BackOff``).
-4. No app container runs or will run again: the pod has succeeded or failed.
+4. It is an ordinary init container: the pod has failed.
+5. No app container runs or will run again: the pod has succeeded or failed.
 
 A timer per container waits for the backoff, and a timer per pod for the grace period of a
 deletion. Timers use the kubelet's clock, so a test can advance them. They belong to one kubelet
@@ -40,7 +41,7 @@ from devicemanager.core.podstatus.containers import (
 from devicemanager.core.podstatus.phase import Phase, phase_of
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import Clock
-from devicemanager.kubelet.pods.containers import Containers
+from devicemanager.kubelet.pods.containers import Containers, InitContainerError
 from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
 from devicemanager.kubelet.pods.timers import Timers
 
@@ -145,6 +146,10 @@ class ContainerLifecycle:
             self._note_end(record, container, exit_code, reason)
         self._after_end(record, container)
 
+    def init_failed(self, record: PodRecord, container: Container) -> None:
+        """Restart an init container that has failed, or fail the pod if restartPolicy is Never."""
+        self._after_end(record, container)
+
     def _note_end(
         self, record: PodRecord, container: Container, exit_code: int, reason: str
     ) -> None:
@@ -179,6 +184,8 @@ class ContainerLifecycle:
             self._restart_all(record)
         elif record.pod.restarts(container, ended.exit_code):
             self._restart_later(record, container, finished_at)
+        elif container in record.pod.init_containers:
+            self._finish(record, Phase.FAILED)
         elif (phase := self._last_phase(record)) is not None:
             self._finish(record, phase)
 
@@ -225,6 +232,10 @@ class ContainerLifecycle:
         try:
             # Called without a lock: PreStartContainer may block in the plugin.
             self._containers.start(record, container.name)
+            if container in record.pod.init_containers and not container.restartable:
+                self._start_rest(record)
+        except InitContainerError:
+            self._after_end(record, container)
         except (DeviceManagerError, ValueError) as error:
             # If the start failed because the pod was deleted, do not report it.
             if self._may_start(record, container):
@@ -249,9 +260,10 @@ class ContainerLifecycle:
             stopped = record.remove_containers()
         for name in stopped:
             self._containers.stopped(record.pod, name)
-        self._start_removed(record)
+        self._start_rest(record)
 
-    def _start_removed(self, record: PodRecord) -> None:
+    def _start_rest(self, record: PodRecord) -> None:
+        """Start the containers that were removed or never started, in order."""
         for container, is_init in record.pod.all_containers():
             if self._timers.closed or not self._may_start(record, container):
                 continue
@@ -262,11 +274,14 @@ class ContainerLifecycle:
             try:
                 # Called without a lock: PreStartContainer may block in the plugin.
                 self._containers.start(record, container.name)
+            except InitContainerError:
+                self._after_end(record, container)
+                return
             except (DeviceManagerError, ValueError) as error:
                 if self._may_start(record, container):
                     self._containers.failed(record, container, error)
                     key = record.pod.uid, container.name
-                    again = partial(self._start_removed, record)
+                    again = partial(self._start_rest, record)
                     self._timers.start(key, _SHORTEST_GRACE, again)
                 if is_init:
                     return
@@ -278,7 +293,7 @@ class ContainerLifecycle:
                 and record.is_active
                 and record.deletion_grace is None
                 and record.ending is None
-                and container.name not in record.running
+                and container.name not in record.running | record.finished
             )
 
     def resume(self, record: PodRecord) -> None:

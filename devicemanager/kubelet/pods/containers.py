@@ -41,6 +41,10 @@ class ImagePullError(DeviceManagerError):
     """Error of an image that cannot be pulled (``ErrImagePull``)."""
 
 
+class InitContainerError(DeviceManagerError):
+    """Error of an init container that has exited with another code than 0."""
+
+
 class Containers:
     """Starter of the containers of admitted pods; thread-safe."""
 
@@ -53,11 +57,14 @@ class Containers:
         dra: LazyDra[PodDra],
         sandboxes: Sandboxes,
         fail: Callable[[PodRecord, PermanentError], None],
+        init_failed: Callable[[PodRecord, Container], None],
         runtime: ContainerRuntime,
         cdi: CdiRules | None = None,
     ) -> None:
-        """``fail`` ends a pod whose sandbox can never be created."""
+        """``fail`` ends a pod whose sandbox can never be created. ``init_failed`` handles the exit
+        of an init container that has failed."""
         self._fail = fail
+        self._init_failed = init_failed
         self._cdi = cdi or CdiRules()
         self._runtime = runtime
         self._dra = dra
@@ -121,7 +128,8 @@ class Containers:
         return attrs.evolve(admission, containers=outcomes)
 
     def start_remaining(self, record: PodRecord) -> None:
-        """Start, in order, every container that was never started.
+        """Start, in order, every container that was never started, and init containers that have
+        failed.
 
         A container that cannot be started stays waiting; another call starts it. If it is an init
         container, no further container is started. Raises RequestError if the pod has ended or is
@@ -153,7 +161,8 @@ class Containers:
 
     def _start_each(self, record: PodRecord, *, only_new: bool) -> None:
         for container, is_init in record.pod.all_containers():
-            if only_new and record.status(container.name).was_started:
+            was_started = record.status(container.name).was_started
+            if only_new and was_started and not record.waits_for_init(container, is_init):
                 continue
             self._check_starts(record)
             try:
@@ -203,7 +212,10 @@ class Containers:
             )
 
     def failed(self, record: PodRecord, container: Container, error: Exception) -> None:
-        """Record that a container could not be started, and publish an event."""
+        """Record that a container could not be started, or that an init container has failed."""
+        if isinstance(error, InitContainerError):
+            self._init_failed(record, container)
+            return
         with self._store.lock:
             # The reason of a failed generateContainerConfig (kuberuntime_container.go, v1.32).
             reason = "CreateContainerConfigError"
@@ -265,6 +277,8 @@ class Containers:
             text = f"{where}: no annotation for its CDI devices: {problem}"
             self._events.publish(EventKind.CONFLICT, text, pod=pod.uid)
         self._events.publish(EventKind.CONTAINER_STARTED, f"{where} started", pod=pod.uid)
+        if record.waits_for_init(container, is_init):
+            raise InitContainerError(f"{where} has failed")
         return adjusted
 
     def _create(

@@ -12,6 +12,7 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.status import PodStatus
+from devicemanager.core.responses import NO_RESPONSES, Responses
 from devicemanager.core.status import ResourceStatus
 from devicemanager.kubelet.pods.records import PodRecord, PodStore, api_status
 
@@ -31,8 +32,8 @@ class PodReport:
     """Seconds that the containers have to exit if the pod is being deleted; otherwise None."""
     deletion_time: float | None
     """The end of these seconds, since the epoch."""
-    log: str = ""
-    """Text that each container logs after its start."""
+    responses: Responses = NO_RESPONSES
+    """What the containers respond to ``kubectl logs``, ``exec`` and ``port-forward``."""
 
 
 def pod_report(
@@ -49,5 +50,9 @@ def pod_report(
     with store.lock:
         status = api_status(record, held)
         return PodReport(
-            record.pod, status, record.deletion_grace, record.deletion_time, record.log
+            record.pod,
+            status,
+            record.deletion_grace,
+            record.deletion_time,
+            record.responses or NO_RESPONSES,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from devicemanager.core.podstatus.conditions import Gates
     from devicemanager.core.podstatus.resize import Resize
     from devicemanager.core.podstatus.status import PodStatus, Resources
+    from devicemanager.core.responses import Responses
     from devicemanager.core.runoptions import RunOptions
     from devicemanager.core.usage import CpuCounter, PodUsage
 
@@ -111,8 +112,10 @@ class PodRecord:
     """CPU and memory that the containers use; None if it is not known."""
     pull_fails: bool = False
     """True if the images of the containers cannot be pulled."""
-    log: str = ""
-    """Text that each container logs after its start."""
+    init_exit_code: int = 0
+    """Exit code of ordinary init containers."""
+    responses: Responses | None = None
+    """What the containers respond to ``kubectl logs``, ``exec`` and ``port-forward``, if given."""
     resize: Resize | None = None
     """Resizes of the pod that are not complete; None if there are none."""
     resize_waits: bool = False
@@ -173,22 +176,35 @@ class PodRecord:
 
     def started(self, container: Container, is_init: bool, now: float | None = None) -> None:
         """Record that a container was started. An ordinary init container, which is not a sidecar,
-        is recorded as completed.
+        is recorded as exited.
 
         ``now`` is in seconds since the epoch; None if an earlier kubelet started the container.
         """
         name = container.name
         status = self.status(name).started(now)
         if is_init and not container.restartable:
-            status = status.ended(0, "Completed", now)
-            self.finished |= {name}
+            code = self.init_exit_code
+            status = status.ended(code, "Error" if code else "Completed", now)
+            self.finished |= set() if code else {name}
         else:
             if status.restart_count:
                 self.restarted |= {name}
             self.running |= {name}
         self.statuses[name] = status
         self.has_sandbox = True
-        self.phase = phase_of(self.pod, self.statuses)
+        phase = phase_of(self.pod, self.statuses)
+        # A failed init container can end the pod, but ``end`` sets the final phase.
+        if not phase.is_terminal:
+            self.phase = phase
+
+    def waits_for_init(self, container: Container, is_init: bool) -> bool:
+        """True for an ordinary init container that has run, but has not succeeded."""
+        return (
+            is_init
+            and not container.restartable
+            and container.name not in self.finished
+            and self.status(container.name).was_started
+        )
 
     def ended(self, name: ContainerName, exit_code: int, reason: str, now: float) -> None:
         """Record that a container has exited."""
@@ -321,6 +337,8 @@ class PodStore:
         reboot."""
         self.cpu_counter: CpuCounter | None = None
         """CPU time of a node whose pods have ``usage``; None if it is not known."""
+        self.node_labels: Callable[[], Mapping[str, str]] = dict
+        """Returns the labels of the Node object; empty outside of a cluster."""
 
     def records(self) -> tuple[PodRecord, ...]:
         """Return the records of all pods, in the order in which they were added."""

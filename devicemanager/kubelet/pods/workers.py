@@ -100,6 +100,7 @@ class PodWorkers:
             self._dra,
             self._sandboxes,
             self._fail,
+            lambda record, container: self.life.init_failed(record, container),
             self._runtime,
             self._cdi,
         )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from devicemanager.core.pods import Pod
+from devicemanager.kubelet.gpus import GpuStats
 from devicemanager.kubelet.pods.usage import NodeStats, Used
 from devicemanager.kubelet.telemetry import DeviceCounts
 from devicemanager.observe.metrics.tally import Histogram, Tally
 
 __all__ = [
-    "counter", "of_admissions", "of_claims", "of_devices", "of_dra", "of_plugins",
+    "counter", "of_admissions", "of_claims", "of_devices", "of_dra", "of_gpus", "of_plugins",
     "of_pod_resources", "of_pods", "of_pods_api", "of_resources", "of_skips",
     "of_usage",
 ]  # fmt: skip
@@ -216,6 +218,30 @@ def of_usage(stats: NodeStats) -> Iterator[Metric]:
             f"Working set of the {level} in bytes.",
             [(labels, each.memory) for labels, each in used],
         )
+
+
+def of_gpus(node: str, gpus: Sequence[GpuStats]) -> Iterator[Metric]:
+    """Yield the utilization and the memory of GPUs, with the names and labels of dcgm-exporter."""
+    labels = {
+        index: {
+            "gpu": str(index),
+            "UUID": each.id,
+            "device": f"nvidia{index}",
+            "modelName": each.model,
+            "Hostname": node,
+            "container": each.container,
+            "namespace": "" if each.pod is None else each.pod.namespace,
+            "pod": "" if each.pod is None else each.pod.name,
+        }
+        for index, each in enumerate(gpus)
+    }
+    for name, text, value in (
+        ("GPU_UTIL", "Utilization of the GPU in percent.", attrgetter("utilization")),
+        ("FB_USED", "Used memory of the GPU in MiB.", attrgetter("used")),
+        ("FB_FREE", "Free memory of the GPU in MiB.", attrgetter("free")),
+    ):
+        series = ((labels[index], value(each)) for index, each in enumerate(gpus))
+        yield _gauge(f"DCGM_FI_DEV_{name}", text, series)
 
 
 def _pod_labels(pod: Pod) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from devicemanager.observe.metrics import families
 from devicemanager.observe.metrics.exposition import text_of
 from devicemanager.observe.metrics.reader import Reader
 
-__all__ = ["KubeletMetrics", "node_text", "resource_text"]
+__all__ = ["KubeletMetrics", "gpu_text", "node_text", "resource_text"]
 
 
 class KubeletMetrics(Collector):
@@ -89,6 +89,11 @@ def resource_text(node: NodeInfo) -> bytes:
     return text_of(_Resources(node))
 
 
+def gpu_text(node: NodeInfo) -> bytes:
+    """Render the utilization and the memory of a node's GPUs as Prometheus text."""
+    return text_of(_Gpus(node))
+
+
 class _Now(Collector):
     def __init__(self, node: NodeInfo) -> None:
         self._node = node
@@ -124,3 +129,11 @@ class _Resources(Collector):
             *(() if usage is None else families.of_usage(usage)),
             *families.of_resources(started, self._node.settings.behaviour.scrape_errors),
         ]
+
+
+class _Gpus(Collector):
+    def __init__(self, node: NodeInfo) -> None:
+        self._node = node
+
+    def collect(self) -> Iterable[Metric]:
+        return families.of_gpus(self._node.settings.node_name, self._node.telemetry.gpus())

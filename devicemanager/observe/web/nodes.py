@@ -13,6 +13,7 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
 from devicemanager.control.access import Access, Gate, TcpAddress
 from devicemanager.control.answer import Answer
@@ -29,8 +30,8 @@ from devicemanager.kubelet.pods.pod_report import PodReport
 from devicemanager.kubelet.telemetry import NodeInfo
 from devicemanager.objects.status.times import timestamp
 from devicemanager.observe.metrics.exposition import CONTENT_TYPE
-from devicemanager.observe.metrics.kubelet import node_text, resource_text
-from devicemanager.observe.web import answers
+from devicemanager.observe.metrics.kubelet import gpu_text, node_text, resource_text
+from devicemanager.observe.web import answers, streams
 from devicemanager.observe.web.app import WebApplication
 from devicemanager.observe.web.health import live_checks, node_checks
 
@@ -45,13 +46,15 @@ _BODIES: Final[Mapping[str, tuple[str, Callable[[NodeInfo], bytes]]]] = {
     "configz": (answers.JSON, answers.configuration),
     "metrics": (CONTENT_TYPE, node_text),
     "metrics/resource": (CONTENT_TYPE, resource_text),
+    "metrics/dcgm": (CONTENT_TYPE, gpu_text),
     "stats/summary": (answers.JSON, answers.summary),
 }
 
 
 class NodesServer(HttpServerThread):
     """Read-only HTTP server for many kubelets. Each kubelet is under ``/nodes/NAME``. Container
-    logs of all nodes are under ``/containerLogs``, where the API server requests them.
+    logs of all nodes are under ``/containerLogs``, where the API server requests them. Commands
+    are under ``/exec``, and forwarded ports under ``/portForward``.
 
     Use it as a context manager, or call ``start`` and ``stop``.
     """
@@ -103,13 +106,14 @@ class NodesServer(HttpServerThread):
                 _routes(self._nodes),
                 failed=_LOG.error,
                 # For port-forward, the API server passes on the header Host of kubectl.
-                open_paths=tuple(f"/{name}/" for name in _REJECTED),
+                open_paths=tuple(f"/{name}/" for name in _OPEN),
             ),
             self._certificate,
         )
 
 
-_REJECTED: Final = ("attach", "exec", "portForward", "run")
+_REJECTED: Final = ("attach", "run")
+_OPEN: Final = (*_REJECTED, "exec", "portForward")
 """First parts of the paths of requests that need a running container."""
 
 
@@ -143,6 +147,14 @@ def _routes(nodes: Nodes) -> Sequence[BaseRoute]:
     async def logs(request: Request) -> Answer:
         return await anyio.to_thread.run_sync(_logs, nodes, request, limiter=workers)
 
+    def stream(path: str, respond: Callable[[Request, PodReport], ASGIApp]) -> Route:
+        async def endpoint(request: Request) -> ASGIApp:
+            names = request.path_params["namespace"], request.path_params["pod"]
+            report = await anyio.to_thread.run_sync(_report, nodes(), *names, limiter=workers)
+            return respond(request, report)
+
+        return Route(f"/{path}", endpoint, methods=["GET", "POST"])
+
     return [
         Route("/healthz", alive),
         Route("/nodes/{node}/livez", alive),
@@ -150,6 +162,8 @@ def _routes(nodes: Nodes) -> Sequence[BaseRoute]:
         Route("/nodes/{node}/readyz", healthy),
         *map(body, _BODIES),
         Route("/containerLogs/{namespace}/{pod}/{container}", logs),
+        stream("exec/{namespace}/{pod}/{container}", streams.execute),
+        stream("portForward/{namespace}/{pod}", streams.forward),
         *(Route(f"/{name}/{{rest:path}}", _reject, methods=["GET", "POST"]) for name in _REJECTED),
     ]
 
@@ -171,20 +185,13 @@ def _logs(nodes: Nodes, request: Request) -> Answer:
         request.path_params[each] for each in ("namespace", "pod", "container")
     )
     report = _report(nodes(), namespace, name)
-    statuses = {
-        entry.status.name: entry.status
-        for entry in (
-            *report.status.init_containers,
-            *report.status.containers,
-            *report.status.ephemeral_containers,
-        )
-    }
+    statuses = {entry.status.name: entry.status for entry in report.status.all_containers()}
     status = statuses.get(container)
     if status is None:
         text = f"container {container!r} not found in pod {f'{namespace}/{name}'!r}"
         raise HttpError(HTTPStatus.NOT_FOUND, "not-found", text)
     is_previous = request.query_params.get("previous", "") in ("true", "1")
-    lines = (previous_lines if is_previous else log_lines)(status, report.log)
+    lines = (previous_lines if is_previous else log_lines)(status, report.responses.log)
     if is_previous and not lines:
         text = f"previous terminated container {container!r} in pod {name!r} not found"
         raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)

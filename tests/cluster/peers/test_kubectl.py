@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
+import urllib.request
 
 import pytest
 
@@ -142,11 +144,35 @@ def test_requests_to_nodes(kubectl, pod, names, tmp_path):
     kubectl("delete", "pod", "web", "--force", "--grace-period=0")
 
 
-def test_debug_and_resize(kubectl, pod):
+def test_exec_and_port_forward(kubectl, pod, peer):
+    notes = {"exec": "a\nb", "exec-exit-code": "0", "port-forward": "hello"}
+    kubectl(
+        "annotate", "pod", "web", *(f"devicemanager.io/{key}={text}" for key, text in notes.items())
+    )
+    peer.wait(lambda: kubectl("exec", "web", "--", "ls") == "a\nb\n")
+    assert kubectl("exec", "-i", "web", "--", "cat", given={}) == "a\nb\n"
+    kubectl("annotate", "--overwrite", "pod", "web", "devicemanager.io/exec-exit-code=3")
+    peer.wait(lambda: "exit code 3" in kubectl("exec", "web", "--", "ls", fails=True))
+    command = [binaries() / "kubectl", "--kubeconfig", peer.kubeconfig]
+    command += ["--namespace", peer.name, "port-forward", "web", ":80"]
+    with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline()
+            address = re.search(r"127\.0\.0\.1:\d+", line)[0]
+            for _ in range(2):
+                with urllib.request.urlopen(f"http://{address}/", timeout=60) as response:
+                    assert response.read() == b"hello"
+        finally:
+            process.terminate()
+
+
+def test_debug_and_resize(kubectl, pod, peer):
     kubectl("debug", "web", "--image=example.com/shell", "-c", "shell", "--", "sh")
     shell = "{.status.ephemeralContainerStatuses[0].state.running.startedAt}"
     kubectl("wait", f"--for=jsonpath={shell}", "pod/web", "--timeout=100s")
     assert "container shell started" in kubectl("logs", "web", "-c", "shell")
+    if peer.minor < 33:
+        pytest.skip("the API server is older than 1.33")
     sizes = {"name": "main", "resources": {"requests": {"cpu": "1500m", "memory": "96Mi"}}}
     change = json.dumps({"spec": {"containers": [sizes]}})
     kubectl("patch", "pod", "web", "--subresource", "resize", "-p", change)

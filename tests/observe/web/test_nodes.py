@@ -158,7 +158,7 @@ def test_nodes_server_rejects_invalid_address_and_certificate(tmp_path):
         NodesServer("127.0.0.1:0", dict, certfile=other, keyfile=other)
 
 
-@pytest.mark.parametrize("name", ["attach", "exec", "portForward", "run"])
+@pytest.mark.parametrize("name", ["attach", "run"])
 def test_requests_that_need_a_running_container_are_refused(get, name):
     answer = get(f"/{name}/default/train/main?command=ls")
     assert answer.status == 501

@@ -1,0 +1,28 @@
+"""What containers respond to ``kubectl logs``, ``exec`` and ``port-forward``. The texts are given,
+because containers do not run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+__all__ = ["NO_RESPONSES", "Responses"]
+
+
+@attrs.frozen
+class Responses:
+    """Responses of each container of a pod."""
+
+    log: str = ""
+    """Text that each container logs after its start."""
+    exec_output: str | None = None
+    """Standard output of each command; None if commands are rejected."""
+    exec_exit_code: int = 0
+    """Exit code of each command."""
+    port_forward: str | None = None
+    """Text that each forwarded connection receives; None if connections are rejected."""
+
+
+NO_RESPONSES: Final = Responses()
+"""An empty log, without commands and forwarded connections."""

@@ -1,0 +1,257 @@
+"""`kubectl exec` and `port-forward`, with a client of SPDY/3.1."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import zlib
+from contextlib import closing, suppress
+
+import attrs
+import pytest
+
+from devicemanager import ManualClock, Settings
+from devicemanager.core.responses import Responses
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
+from devicemanager.observe.web import spdy
+from devicemanager.observe.web.nodes import NodesServer
+from devicemanager.testing import pod_manifest
+from tests.observe.web.conftest import fetch
+
+EXEC = "/exec/default/train/main?command=ls&output=1&error=1"
+FORWARD = "/portForward/default/train"
+RESPONSES = Responses(exec_output="a\nb", exec_exit_code=0, port_forward="hello")
+
+
+@attrs.define
+class Client:
+    """A connection that has switched to SPDY."""
+
+    socket: socket.socket
+    rest: bytes
+    packer: object = attrs.field(factory=lambda: zlib.compressobj(zdict=spdy._DICTIONARY))
+    streams: dict[int, bytes] = attrs.field(factory=dict)
+    ended: set[int] = attrs.field(factory=set)
+    pings: list[bytes] = attrs.field(factory=list)
+
+    def control(self, kind, body, flags=0):
+        self.socket.sendall(struct.pack(">HHI", 0x8003, kind, flags << 24 | len(body)) + body)
+
+    def open(self, id_, *, ended=False, **headers):
+        """Open a stream, and wait for the reply."""
+        text = struct.pack(">I", len(headers))
+        for name, value in headers.items():
+            text += struct.pack(">I", len(name)) + name.encode()
+            text += struct.pack(">I", len(value)) + value.encode()
+        packed = self.packer.compress(text) + self.packer.flush(zlib.Z_SYNC_FLUSH)
+        self.control(1, struct.pack(">IIBB", id_, 0, 0, 0) + packed, flags=int(ended))
+        while id_ not in self.streams:
+            self.read()
+
+    def send(self, id_, data, *, ended=False):
+        self.socket.sendall(struct.pack(">II", id_, int(ended) << 24 | len(data)) + data)
+
+    def read(self):
+        """Read one frame."""
+        first, second = struct.unpack(">II", self.take(8))
+        body = self.take(second & 0xFFFFFF)
+        if first == 0x80030002:
+            self.streams[struct.unpack(">I", body[:4])[0]] = b""
+        elif first == 0x80030006:
+            self.pings.append(body)
+        else:
+            self.streams[first] += body
+            if second >> 24:
+                self.ended.add(first)
+
+    def result(self, id_):
+        """Return all data of a stream."""
+        while id_ not in self.ended:
+            self.read()
+        return self.streams[id_]
+
+    def take(self, count):
+        while len(self.rest) < count:
+            data = self.socket.recv(65536)
+            assert data, "the server has closed the connection"
+            self.rest += data
+        taken, self.rest = self.rest[:count], self.rest[count:]
+        return taken
+
+
+@pytest.fixture
+def node():
+    with closing(InMemoryKubelet(Settings(node_name="n"), {}, clock=ManualClock(1000.0))) as made:
+        made.admit(pod_manifest("train", {}, uid="train"))
+        made.pod_store.known("train").responses = RESPONSES
+        yield made
+
+
+@pytest.fixture
+def server(node):
+    with NodesServer("127.0.0.1:0", lambda: {"n": node}) as server:
+        yield server
+
+
+@pytest.fixture
+def upgrade(server):
+    """Send a request with an upgrade, and return the client, or the response if it is rejected."""
+    made = []
+
+    def upgrade(path, version, more=b""):
+        host, _, port = server.address.rpartition(":")
+        connection = socket.create_connection((host, int(port)), timeout=30)
+        made.append(connection)
+        lines = f"POST {path} HTTP/1.1", "Host: any.example", "Connection: Upgrade"
+        lines += "Upgrade: SPDY/3.1", f"X-Stream-Protocol-Version: {version}"
+        connection.sendall("\r\n".join((*lines, "", "")).encode() + more)
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            data = connection.recv(65536)
+            assert data
+            answer += data
+        head, _, rest = answer.partition(b"\r\n\r\n")
+        if b" 101 " in head.splitlines()[0]:
+            return Client(connection, rest)
+        while data := connection.recv(65536):
+            answer += data
+        return answer.decode()
+
+    yield upgrade
+    for each in made:
+        each.close()
+
+
+def run(upgrade, path=EXEC):
+    """Run a command; return its output, its errors and the reported status."""
+    client = upgrade(path, "v5.channel.k8s.io, v4.channel.k8s.io")
+    client.open(1, streamType="error")
+    client.open(3, streamType="stdout")
+    if "tty" not in path:
+        client.open(5, streamType="stderr")
+        assert client.result(5) == b""
+    output = client.result(3).decode()
+    return output, json.loads(client.result(1))
+
+
+def test_exec_sends_the_output_and_the_exit_code(upgrade, node):
+    assert run(upgrade) == ("a\nb\n", {"metadata": {}, "status": "Success"})
+    assert run(upgrade, EXEC + "&tty=1")[0] == "a\r\nb\r\n"
+    node.pod_store.known("train").responses = Responses(exec_output="", exec_exit_code=3)
+    output, status = run(upgrade)
+    assert (output, status["reason"]) == ("", "NonZeroExitCode")
+    assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
+
+
+def test_large_output_has_several_frames(upgrade, node):
+    node.pod_store.known("train").responses = Responses(exec_output="x" * 100_000)
+    assert run(upgrade)[0] == "x" * 100_000 + "\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "received"),
+    [
+        (b"any bytes", b"hello"),
+        (b"", b"hello"),
+        (
+            b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
+            b"Content-Length: 5\r\n\r\nhello",
+        ),
+    ],
+)
+def test_forwarded_connection_receives_the_text(upgrade, sent, received):
+    client = upgrade(FORWARD, "portforward.k8s.io")
+    for id_ in (1, 5):  # two connections, one after the other
+        client.open(id_, ended=True, streamType="error", port="80", requestID=str(id_))
+        client.open(id_ + 2, streamType="data", port="80", requestID=str(id_))
+        assert client.result(id_) == b""
+        client.send(id_ + 2, sent, ended=not sent)
+        assert client.result(id_ + 2) == received
+
+
+def test_pings_are_returned_and_the_client_can_close(upgrade):
+    # The first frame comes together with the request.
+    ping = struct.pack(">HHII", 0x8003, 6, 4, 7)
+    client = upgrade(FORWARD, "portforward.k8s.io", ping)
+    client.read()
+    assert client.pings == [struct.pack(">I", 7)]
+    client.control(7, struct.pack(">II", 0, 0))
+    assert client.socket.recv(1) == b""
+
+
+def test_server_stops_with_open_connections(upgrade, server):
+    client = upgrade(FORWARD, "portforward.k8s.io")
+    client.open(1, streamType="data")
+    server.stop()
+    assert client.socket.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x80\x03\x00\x01\x00\x00\x00\x0a" + b"\0" * 10,  # headers that are not compressed
+        b"\x80\x03\x00\x01\x00\x00\x00\x02\0\0",  # too short
+        b"\0\0\0\x01\x00\xff\xff\xff",  # a frame of 16 MiB
+    ],
+)
+def test_invalid_frames_end_the_connection(upgrade, data):
+    client = upgrade(FORWARD, "portforward.k8s.io")
+    client.socket.sendall(data)
+    with suppress(ConnectionResetError):
+        assert client.socket.recv(1) == b""
+
+
+def test_limits_of_a_connection():
+    class Receiver:
+        def opened(self, stream):
+            pass
+
+        def received(self, stream, data, *, is_last):
+            pass
+
+    def opening(packer, id_, size=0):
+        text = struct.pack(">III", 1, 1, 0)[:8] + b"n" + struct.pack(">I", size) + b"x" * size
+        packed = packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH)
+        body = struct.pack(">IIH", id_, 0, 0) + packed
+        return struct.pack(">HHI", 0x8003, 1, len(body)) + body
+
+    def connection():
+        packer = zlib.compressobj(zdict=spdy._DICTIONARY)
+        return packer, spdy.Connection(Receiver(), lambda data: None)
+
+    packer, made = connection()
+    with pytest.raises(spdy.ProtocolError, match=r"^headers of more than 65536 bytes$"):
+        made.receive(opening(packer, 1, 1 << 20))
+    packer, made = connection()
+    for id_ in range(1, 513, 2):
+        made.receive(opening(packer, id_))
+    with pytest.raises(spdy.ProtocolError, match=r"too many streams are open$"):
+        made.receive(opening(packer, 513))
+    assert zlib.adler32(spdy._DICTIONARY) == 0xE3C6A7C2  # of the protocol
+
+
+@pytest.mark.parametrize(("name", "path"), [("exec", EXEC), ("port-forward", FORWARD)])
+def test_pod_without_annotation_rejects(upgrade, node, name, path):
+    node.pod_store.known("train").responses = None
+    answer = upgrade(path, "v4.channel.k8s.io")
+    assert answer.startswith("HTTP/1.1 501 ")
+    assert answer.endswith(
+        f"{name} is not available: containers of virtual nodes do not run, and the pod has no "
+        f"annotation devicemanager.io/{name}\n"
+    )
+
+
+def test_other_requests_are_rejected(upgrade, server, node):
+    # The texts of annotations are sent only after an upgrade, which a browser cannot do.
+    answer = fetch(server.address, EXEC, {"Host": "any.example"})
+    assert (answer.status, answer.text) == (
+        400,
+        "expected an upgrade to SPDY/3.1 with the protocol v4.channel.k8s.io\n",
+    )
+    assert upgrade(EXEC, "v1.channel.k8s.io").startswith("HTTP/1.1 400 ")
+    missing = upgrade(EXEC.replace("/train", "/gone"), "v4.channel.k8s.io")
+    assert missing.endswith("pod 'default/gone' does not exist\n")
+    unknown = upgrade(EXEC.replace("/main", "/x"), "v4.channel.k8s.io")
+    assert unknown.endswith('container not found ("x")\n')
